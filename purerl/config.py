@@ -40,6 +40,10 @@ class ConfigError(ValueError):
     """A config that cannot be trained: says the field, value, constraint, remedy."""
 
 
+class UnknownFieldError(ConfigError):
+    """A name that is no field of what it was given to."""
+
+
 class Check(NamedTuple):
     """A range check and the sentence that reports its violation."""
 
@@ -339,13 +343,13 @@ def check_known(name: str, known: list[str], owner: str) -> None:
         owner: Owner of these names, for the message.
 
     Raises:
-        ConfigError: with a guess at what was meant.
+        UnknownFieldError: with a guess at what was meant.
     """
     if name in known:
         return
     guess = difflib.get_close_matches(name, known, n=1)
     hint = f" Did you mean {guess[0]!r}?" if guess else ""
-    raise ConfigError(
+    raise UnknownFieldError(
         f"{owner} has no field {name!r}.{hint} Fields: {', '.join(sorted(known))}."
     )
 

@@ -19,6 +19,7 @@ from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
 from purerl.config import ConfigError, apply_overrides
 from purerl.report import tables
+from purerl.runner.divergence import warn
 from purerl.runner.result import SavedRun, load_run
 from purerl.scale.host import to_device
 from purerl.train import bind, evaluate_afresh, make_algorithm
@@ -53,6 +54,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")
     settings.enable_compile_cache()
     saved = pick(load_run(options.run), options.seed)
+    warn(saved.seeds, saved.diverged_at)
     if bind(saved.config, on_host=True).env.on_host:
         _refuse_options(saved, options.gymnasium, options.env_params)
         returns = play_on_host(saved, options.episodes, options.episode_seed)
@@ -88,7 +90,9 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
         )
     index = [saved.seeds.index(seed)]
     state = jax.tree.map(lambda x: x[np.asarray(index)], saved.state)
-    return saved._replace(seeds=(seed,), state=state)
+    return saved._replace(
+        seeds=(seed,), state=state, diverged_at=saved.diverged_at[index]
+    )
 
 
 def _refuse_options(saved: SavedRun, gymnasium: bool, numbers: Sequence[str]) -> None:

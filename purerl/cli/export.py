@@ -11,6 +11,7 @@ import tyro
 from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.export import export_policy
+from purerl.runner.divergence import warn
 from purerl.runner.result import load_run
 from purerl.runner.seeds import seeds_named, split_seed
 from purerl.runner.trackers.mlflow import absolute
@@ -73,6 +74,7 @@ def main(argv: Sequence[str]) -> int:
             f"{run}:{saved.seeds[0]}."
         )
     member = saved.seeds.index(seed)
+    warn(saved.seeds[member : member + 1], saved.diverged_at[member : member + 1])
     state = jax.tree.map(lambda x: x[member], to_device(saved.state))
     folder = export_policy(
         saved.config,

@@ -10,6 +10,7 @@ from rich.console import Console
 
 from purerl.cli import flags, settings
 from purerl.report.rendering import EPISODE_SEED, render
+from purerl.runner.divergence import warn
 
 
 def _arg(text: str) -> object:
@@ -56,6 +57,7 @@ def main(argv: Sequence[str]) -> int:
     options = flags.parse(Render, argv, "render")
     settings.enable_compile_cache()
     made = render(**vars(options))
+    warn(made.seeds, made.diverged_at)
     console = Console(highlight=False, soft_wrap=True)
     for seed, returns, lengths in zip(
         made.seeds, made.episode_return, made.episode_length, strict=True

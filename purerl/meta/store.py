@@ -184,8 +184,9 @@ def _unflatten(flat: dict[str, np.ndarray], like: State, path: Path) -> State:
             value = np.concatenate([value, leaf[len(value) :]])
         elif value.shape != leaf.shape or value.dtype != leaf.dtype:
             raise ConfigError(
-                f"{path} is of another evolution: {name} has shape {value.shape}, "
-                f"expected {leaf.shape}."
+                f"{path} is of another evolution: {name} is {value.dtype} of shape "
+                f"{value.shape}, expected {leaf.dtype} of shape {leaf.shape}. Give "
+                "another folder."
             )
         built.append(value)
     return State(**jax.tree.unflatten(structure, built))

@@ -16,6 +16,7 @@ from purerl.search.folder import FORMAT, restore
 from purerl.search.protocol import Search
 from purerl.space.stored import from_dict
 from purerl.storage import folders
+from purerl.storage.prng import keys_of
 
 KINDS = ("pbt", "halving")
 
@@ -51,7 +52,9 @@ def load_search(
     """
     folder = Path(folder)
     search, space, seeds, options = read(folder, config)
-    restored = restore(folder, search)
+    # What was asked for is asked again, with the keys of then.
+    with keys_of(folders.load(folder)):
+        restored = restore(folder, search)
     has_finished = len(restored.steps) == len(search.steps)
     states = restored.states if has_finished else None
     finished = Finished(restored.steps, states, {})

@@ -25,6 +25,7 @@ from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
 from purerl.report.tables import last_known
 from purerl.runner import manifest
+from purerl.runner.divergence import WORTHLESS
 from purerl.runner.result import RunResult, summary
 
 MAX_VIDEO = 20_000_000  # Bytes of a video that a page holds.
@@ -55,18 +56,18 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
     path = Path(path) if path else Path(str(result.out)) / "report.html"
     numbers = summary(result)
     for name in ("agents", "env_steps", "evaluation_mean"):
-        if name in numbers:
+        if numbers.get(name) is not None:
             number = numbers[name]
             places = decimals(number) if isinstance(number, float) else 0
             facts[name] = f"{number:,.{places}f}"
+    facts["diverged"] = result.divergence
     if result.train_seconds:
         compiling, training = result.compile_seconds, result.train_seconds
         facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"
     curve = figure_html(plots.run_curve(result))
     sections = [Section("Learning curve", curve)]
-    final = result.evaluation.get("episode_return")
-    if final is not None and len(result.seeds) > 1:
-        scores = {"evaluation": final[:, -1].mean(-1)}
+    if np.isfinite(result.scores()).any() and len(result.seeds) > 1:
+        scores = {"evaluation": result.scores()}
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
         sections.append(Section("Seeds", figure_html(figure)))
     sections.append(Section("Agents", _agents(result)))
@@ -78,7 +79,9 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
     load = f"import purerl\n\nrun = purerl.load_run({folder!r})\n"
     load += "print(run.config, run.seeds, run.update)"
     sections.append(about(config, load, **facts))
-    return write_page(path, f"Run: {config.get('env')}", *sections)
+    note = f"{result.divergence}. {WORTHLESS}" if result.divergence else ""
+    note = note[:1].upper() + note[1:]
+    return write_page(path, f"Run: {config.get('env')}", *sections, note=note)
 
 
 def _videos(folder: Path, config: TrainConfig) -> str:
@@ -105,6 +108,10 @@ def _agents(result: RunResult) -> str:
     final = result.evaluation.get("episode_return")
     rows = []
     for member, seed in enumerate(result.seeds):
+        update = result.diverged_at[member]
+        if update >= 0:
+            rows.append([seed, f"diverged in update {update + 1:,}", "", "", ""])
+            continue
         episodes = final[member, -1] if final is not None else np.array([np.nan])
         numbers = (episodes.mean(), episodes.min(), episodes.max(), training[member])
         rows.append([seed, *(round(float(x), 3) for x in numbers)])

@@ -44,6 +44,8 @@ class Rendering(NamedTuple):
         episode_return: `[S, E]` returns of the episodes.
         episode_length: `[S, E]` steps of the episodes.
         frames: Number of frames.
+        diverged_at: The first update `[S]` of each agent with a number that is not
+            finite, counted from 0, or -1.
     """
 
     path: Path
@@ -51,6 +53,7 @@ class Rendering(NamedTuple):
     episode_return: np.ndarray
     episode_length: np.ndarray
     frames: int
+    diverged_at: np.ndarray
 
 
 class _Cast(NamedTuple):
@@ -87,7 +90,7 @@ def render(
             default; the suffix of `out` says it too.
         seeds: Agents to show: `best`, `median`, `worst`, seeds, or several of these in
             a text with commas. By default the three, of which a run with fewer agents
-            has fewer, ranked by the last evaluation.
+            has fewer, ranked by the last evaluation; who diverged is the worst.
         episodes: Number E of episodes of each agent, one after the other.
         fps: Frames per second; what suits the environment if not given.
         max_steps: Steps after which an episode is cut; those of evaluations if not
@@ -121,7 +124,8 @@ def render(
         frames = film.write_film(path, panels, drawing, kind, fps)
     returns = np.asarray(played.episode_return[:, -1])
     lengths = np.asarray(played.episode_length)
-    return Rendering(path, cast.saved.seeds, returns, lengths, frames)
+    saved = cast.saved
+    return Rendering(path, saved.seeds, returns, lengths, frames, saved.diverged_at)
 
 
 def _check_inside(config: TrainConfig) -> None:
@@ -230,7 +234,7 @@ def _read(
             )
         scores, out = last_returns(run.evaluation), run.out
         update = int(run.metrics["update"][0, -1]) if "update" in run.metrics else 0
-        saved = SavedRun(run.config, run.seeds, update, run.state)
+        saved = SavedRun(run.config, run.seeds, update, run.state, run.diverged_at)
     else:
         out, seed = split_seed(str(run))
         if seed is not None and seeds is not None:
@@ -240,11 +244,16 @@ def _read(
         seeds = seed if seed is not None else seeds
         saved = load_run(out)
         scores = last_returns(read_result(out).evaluation)
+    if scores is not None:
+        scores = np.where(saved.diverged_at < 0, scores, np.nan)
     chosen = chosen_seeds(saved.seeds, scores, seeds)
     members = np.array([saved.seeds.index(seed) for seed, _ in chosen])
     state = jax.tree.map(lambda x: x[members], saved.state)
     named, tags = zip(*chosen, strict=True)
-    return _Cast(saved._replace(seeds=named, state=state), tags, out)
+    shown = saved._replace(
+        seeds=named, state=state, diverged_at=saved.diverged_at[members]
+    )
+    return _Cast(shown, tags, out)
 
 
 def _where(

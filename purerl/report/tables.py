@@ -10,42 +10,56 @@ from purerl.metrics import decimals
 from purerl.report.statistics import mean_interval, nanmean
 from purerl.runner.result import RunResult
 
+DIVERGED = "[red]diverged[/red]"
+
 
 def run_table(result: RunResult) -> Table:
     """Tabulate final evaluation and training return of every agent, and their mean.
 
     Beside the mean is its 95% interval; of fewer than ten agents, their range. A run
-    without evaluations has the training return alone.
+    without evaluations has the training return alone. Agents that diverged are marked,
+    and are not in the mean.
     """
     env = result.config.env
     name = env if isinstance(env, str) else type(env).__name__
     training = last_known(result.metrics["episode_return"])
     final = result.evaluation.get("episode_return")
     if final is None:
-        return _training_table(name, result.seeds, training)
-    number = _writer(final[:, -1], training)
+        return _training_table(name, result, training)
+    is_kept = result.diverged_at < 0
+    number = _writer(final[is_kept, -1], training[is_kept])
     table = Table(title=f"{name}: deterministic policy at the end of training")
     for header in ("seed", "evaluation", "worst episode", "best episode", "training"):
         table.add_column(header, justify="right")
-    for seed, episodes, last in zip(result.seeds, final[:, -1], training, strict=True):
+    rows = zip(result.seeds, final[:, -1], training, result.diverged_at, strict=True)
+    for seed, episodes, last, update in rows:
+        if update >= 0:
+            table.add_row(str(seed), DIVERGED, f"in update {update + 1:,}", "-", "-")
+            continue
         numbers = (episodes.mean(), episodes.min(), episodes.max(), last)
         table.add_row(str(seed), *map(number, numbers))
-    if len(result.seeds) > 1:
-        means = final[:, -1].mean(-1)
+    if is_kept.sum() > 1:
+        means = final[is_kept, -1].mean(-1)
         found = mean_interval(means)
         table.add_section()
         table.add_row(
-            "mean",
+            _mean_of(is_kept),
             f"[bold]{number(means.mean())}[/bold]",
             f"{found.words}:",
             f"{number(found.low)} to {number(found.high)}",
-            number(nanmean(training)),
+            number(nanmean(training[is_kept])),
         )
     return table
 
 
-def _training_table(name: str, seeds: tuple[int, ...], training: np.ndarray) -> Table:
+def _mean_of(is_kept: np.ndarray) -> str:
+    """The heading of the mean, which says of how many agents where some diverged."""
+    return "mean" if is_kept.all() else f"mean of {is_kept.sum()}"
+
+
+def _training_table(name: str, result: RunResult, training: np.ndarray) -> Table:
     """The last training returns `[S]`, and what makes an evaluation of such a run."""
+    is_kept = result.diverged_at < 0
     table = Table(
         title=f"{name}: last episodes of training",
         caption="num_evaluations=0: purerl evaluate RUN plays the trained policy",
@@ -53,12 +67,14 @@ def _training_table(name: str, seeds: tuple[int, ...], training: np.ndarray) -> 
     )
     for header in ("seed", "training"):
         table.add_column(header, justify="right")
-    number = _writer(training)
-    for seed, last in zip(seeds, training, strict=True):
-        table.add_row(str(seed), number(last))
-    if len(seeds) > 1:
+    number = _writer(training[is_kept])
+    rows = zip(result.seeds, training, result.diverged_at, strict=True)
+    for seed, last, update in rows:
+        lost = f"{DIVERGED} in update {update + 1:,}"
+        table.add_row(str(seed), number(last) if update < 0 else lost)
+    if is_kept.sum() > 1:
         table.add_section()
-        table.add_row("mean", number(nanmean(training)))
+        table.add_row(_mean_of(is_kept), number(nanmean(training[is_kept])))
     return table
 
 

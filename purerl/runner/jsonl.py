@@ -151,6 +151,32 @@ def check_complete(rows: Mapping[Path, Sequence[Row]]) -> None:
             )
 
 
+def read_members(folder: Path, kind: str, seeds: Sequence[int]) -> HostMetrics:
+    """Read the rows of a run's members as arrays `[S, R, ...]`, also while it goes on.
+
+    Args:
+        folder: The folder of the files.
+        kind: The kind of the rows, which names their folder.
+        seeds: Seeds of the members.
+
+    Returns:
+        As many rows of each as all of them have; empty where one has none.
+
+    Raises:
+        ConfigError: a file is damaged, or missing beside others with several rows.
+    """
+    paths = [JsonlFiles(folder).path(kind, seed) for seed in seeds]
+    rows = [read_rows(path) if path.exists() else [] for path in paths]
+    missing = [str(path) for path in paths if not path.exists()]
+    if missing and max(map(len, rows)) > 1:  # All are made by the first row.
+        raise ConfigError(
+            f"{missing[0]} is missing, and other seeds have rows; put back a copy of "
+            "it, or of the whole folder."
+        )
+    shortest = min(map(len, rows))
+    return stack_rows([member[:shortest] for member in rows])
+
+
 def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
     """Return the rows of every member as arrays `[S, R, ...]`; null is NaN."""
     if not rows or not rows[0]:

@@ -20,7 +20,7 @@ from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
-from purerl.runner.divergence import Divergence
+from purerl.runner.divergence import DIVERGED, Divergence, read_diverged_at
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.jsonl import stack_rows
 from purerl.runner.messages import evaluations, how_to_go_on, notes
@@ -178,6 +178,7 @@ class RunLoop:
             train_seconds=time.perf_counter() - began,
             train_steps=(update - first) * self._steps_each,
             out=self.folder,
+            diverged_at=self.divergence.diverged_at,
         )
 
     def _segments(
@@ -201,6 +202,7 @@ class RunLoop:
                     reporter.update(update * self._steps_each, latest)
                     if sentence := self.divergence.sentence(segment):
                         self.notify(sentence)
+                        self._write_diverged()
             except Exception as error:
                 self._save_after(error, cohort)
                 raise
@@ -221,6 +223,7 @@ class RunLoop:
             train_seconds=0.0,
             train_steps=0,
             out=self.folder,
+            diverged_at=self.divergence.diverged_at,
         )
 
     def _cohort(self, resume: bool) -> Cohort | HostedCohort:
@@ -333,16 +336,36 @@ class RunLoop:
         folder = self._folder / "checkpoints"
         if not checkpoint.steps(folder):
             self.records.back_up()
+            self._recall_diverged(0)
             return None
         update, flat = checkpoint.restore(folder)
         self.records.rewind(update)
+        self._recall_diverged(update)
         return update, flat
+
+    def _recall_diverged(self, update: int) -> None:
+        """Know again who had diverged by an update, of those that the folder knows."""
+        rows = stack_rows(self.records.rows["train"])
+        self.divergence.diverged_at = read_diverged_at(
+            folders.load(self._folder), self.seeds, rows, update
+        )
+        self._write_diverged()
+
+    def _write_diverged(self) -> None:
+        """Let the folder say who has diverged, before a checkpoint can be written."""
+        if self.folder is None:
+            return
+        entry = self.divergence.entry
+        if entry != folders.load(self.folder).get(DIVERGED):
+            folders.update(self.folder, {DIVERGED: entry})
 
     def _states(
         self, flat: dict[str, np.ndarray], cohort: Cohort | HostedCohort
     ) -> PyTree:
         shapes = cohort.program.member_shapes()
-        return checkpoint.unflatten(flat, shapes, self._folder / "checkpoints")
+        return checkpoint.unflatten(
+            flat, shapes, self._folder / "checkpoints", goes_on=True
+        )
 
     def _how_to_resume(self, update: int) -> str:
         if self.folder is None:

@@ -1,7 +1,7 @@
 """The folder of a run: what it was started with, and whether it may go on.
 
 config.yaml      every field, to be read by people, and to start other runs with
-manifest.json    seeds, lanes, segment length, versions, device
+manifest.json    seeds, lanes, segment length, versions, device, who diverged
 metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
 checkpoints/     the last few, by number of finished updates
 """
@@ -18,11 +18,31 @@ import yaml
 from purerl import registry, serialise
 from purerl.acting.environment import is_built_in
 from purerl.auto import is_auto
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, UnknownFieldError
 from purerl.networks import modules
-from purerl.storage import kinds
+from purerl.runner.divergence import DIVERGED
+from purerl.storage import kinds, prng
 from purerl.storage.differences import differences, refuse
-from purerl.storage.folders import MANIFEST, kind_of, load, made_with, write
+from purerl.storage.folders import (
+    MANIFEST,
+    kind_of,
+    load,
+    made_with,
+    require,
+    write,
+    written_by,
+)
+
+# What `describe_run` has always written.
+ENTRIES = (
+    "config",
+    "seeds",
+    "lanes",
+    "segment_updates",
+    "data_parallel",
+    "device",
+    "versions",
+)
 
 
 def describe_run(
@@ -43,6 +63,7 @@ def describe_run(
         "lanes": lanes,
         "segment_updates": length,
         "data_parallel": len(jax.local_devices()) if spread else 0,
+        DIVERGED: {},
         **made_with(),
     }
 
@@ -69,9 +90,13 @@ def create(folder: Path, description: dict[str, Any]) -> None:
 def check_devices(stored: dict[str, Any]) -> None:
     """Refuse to go on with a data-parallel run on another number of devices.
 
+    The random keys must be those of then, too.
+
     Raises:
-        ConfigError: naming both numbers.
+        ConfigError: naming both numbers, or both kinds of keys.
     """
+    if prng.ENTRY in stored:  # Else its checkpoint says it.
+        prng.check_keys("the run", stored)
     spread, here = stored["data_parallel"], len(jax.local_devices())
     if spread and spread != here:
         raise ConfigError(
@@ -84,13 +109,14 @@ def load_run(folder: Path) -> dict[str, Any]:
     """Read the manifest of a run.
 
     Raises:
-        ConfigError: there is none, it cannot be read, or the folder holds something
-            else, with the commands that read that.
+        ConfigError: there is none, it cannot be read or lacks an entry, or the folder
+            holds something else, with the commands that read that.
     """
     stored = load(folder)
     kind = kind_of(folder)
     if kind != "run":
         raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+    require(folder, stored, ENTRIES)
     return stored
 
 
@@ -98,7 +124,8 @@ def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
     """Read the config of a run's manifest.
 
     Raises:
-        ConfigError: it holds an environment object, or names what is not registered.
+        ConfigError: it holds an environment object, names what is not registered, or
+            has a field that this version does not know.
     """
     env = stored["config"]["env"]
     if env.startswith("<"):
@@ -107,7 +134,14 @@ def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
             "no file can hold; pass config=, with that environment in it: "
             "purerl.load_run(folder, config), or purerl.run(config, ..., resume=True)."
         )
-    return serialise.from_dict(stored["config"])
+    try:
+        return serialise.from_dict(stored["config"])
+    except UnknownFieldError as error:
+        theirs = written_by(stored)
+        raise UnknownFieldError(
+            f"{error} {folder} was written by {theirs or 'another version'}, and here "
+            f"is {written_by(made_with())}; read it with that version."
+        ) from None
 
 
 def is_rebuildable(config: TrainConfig) -> bool:

@@ -11,6 +11,14 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.best import Best
+from purerl.runner.divergence import (
+    DIVERGED,
+    REMEDY,
+    diverged_words,
+    entry_of,
+    read_diverged_at,
+)
+from purerl.runner.jsonl import read_members
 from purerl.storage import checkpoint
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
@@ -31,6 +39,8 @@ class RunResult(NamedTuple):
         train_seconds: Time of everything after compilation, s.
         train_steps: Environment steps done in this call, over all members.
         out: The folder, if any.
+        diverged_at: The first update `[S]` with a number that is not finite, counted
+            from 0, or -1.
     """
 
     config: TrainConfig
@@ -43,15 +53,38 @@ class RunResult(NamedTuple):
     train_seconds: float
     train_steps: int
     out: Path | None
+    diverged_at: np.ndarray
+
+    @property
+    def divergence(self) -> str:
+        """Words that say who diverged, and when; empty where nobody did."""
+        return diverged_words(self.seeds, self.diverged_at)
+
+    def scores(self) -> np.ndarray:
+        """Return the mean return of each agent's last evaluation, `[S]`.
+
+        NaN where an agent diverged, and where nothing was evaluated.
+        """
+        returns = self.evaluation.get("episode_return")
+        if returns is None:
+            return np.full(len(self.seeds), np.nan)
+        return np.where(self.diverged_at < 0, returns[:, -1].mean(-1), np.nan)
 
     def best(self) -> Best:
         """Return the best agent: its seed, the mean return of its last evaluation.
 
+        An agent that diverged is worse than any other.
+
         Raises:
-            ConfigError: no evaluation has been made, or none gave a number.
+            ConfigError: no evaluation has been made, none gave a number, or every agent
+                diverged.
         """
-        returns = self.evaluation.get("episode_return")
-        scores = np.full(0, np.nan) if returns is None else returns[:, -1].mean(-1)
+        scores = self.scores()
+        if (self.diverged_at >= 0).all():
+            raise ConfigError(
+                f"all agents of the run diverged, so that none is the best: "
+                f"{self.divergence}. {REMEDY}"
+            )
         if not np.isfinite(scores).any():
             raise ConfigError(
                 "no agent of the run has an evaluation; set num_evaluations to 1 or "
@@ -69,12 +102,15 @@ class SavedRun(NamedTuple):
         seeds: Seeds of the members, `[S]`.
         update: Number of finished updates of the checkpoint.
         state: States of all members on the host, leaves `[S, ...]`.
+        diverged_at: The first update `[S]` with a number that is not finite, counted
+            from 0, or -1.
     """
 
     config: TrainConfig
     seeds: tuple[int, ...]
     update: int
     state: PyTree
+    diverged_at: np.ndarray
 
 
 def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
@@ -94,11 +130,19 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     update, flat = checkpoint.restore(folder / "checkpoints")
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
-    return SavedRun(config, tuple(stored["seeds"]), update, state)
+    seeds = tuple(stored["seeds"])
+    rows = {}
+    if DIVERGED not in stored:  # Not needed else: policies act without any rows.
+        rows = read_members(folder / "metrics", "train", seeds)
+    diverged_at = read_diverged_at(stored, seeds, rows, update)
+    return SavedRun(config, seeds, update, state, diverged_at)
 
 
 def summary(result: RunResult) -> dict[str, Any]:
-    """Summarise a finished run, for people and for summary.json."""
+    """Summarise a finished run, for people and for summary.json.
+
+    Agents that diverged are named with `diverged_at`, and are in no mean.
+    """
     final = result.evaluation.get("episode_return")
     numbers: dict[str, Any] = {
         "agents": len(result.seeds),
@@ -106,13 +150,18 @@ def summary(result: RunResult) -> dict[str, Any]:
         "compile_seconds": round(result.compile_seconds, 2),
         "train_seconds": round(result.train_seconds, 2),
         "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),
+        "diverged": entry_of(result.seeds, result.diverged_at),
     }
     if final is not None:
+        is_lost = result.diverged_at >= 0
         means = final[:, -1].mean(-1)
+        kept = means[~is_lost]
         # Not rounded: all returns of a task may lie between 0 and 1.
-        numbers["evaluation_mean"] = float(means.mean())
-        numbers["evaluation_min"] = float(means.min())
-        numbers["evaluation_per_seed"] = [float(x) for x in means]
+        numbers["evaluation_mean"] = float(kept.mean()) if kept.size else None
+        numbers["evaluation_min"] = float(kept.min()) if kept.size else None
+        numbers["evaluation_per_seed"] = [
+            None if lost else float(x) for lost, x in zip(is_lost, means, strict=True)
+        ]
     return numbers
 
 

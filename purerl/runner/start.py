@@ -127,7 +127,9 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         source = folder / "checkpoints" / str(update)
         theirs = stored["config"].get("buffer_size")
         is_longer = theirs == getattr(bound.config, "buffer_size", None)
-        state = checkpoint.unflatten(flat, shapes, source, may_grow=is_longer)
+        state = checkpoint.unflatten(
+            flat, shapes, source, may_grow=is_longer, goes_on=True
+        )
         _check_length(update, bound.plan.num_updates)
         is_other = np.array(sources) != np.array(seeds)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))

@@ -10,6 +10,10 @@ from flax import struct
 
 from purerl.types import PyTree
 
+# Of random keys, where nobody chose another one; no other has keys of two words.
+DEFAULT_IMPL = "threefry2x32"
+DEFAULT_WORDS = 2
+
 
 @struct.dataclass
 class HostKey:
@@ -22,6 +26,11 @@ class HostKey:
 def is_host_key(x: Any) -> bool:
     """Return whether a node of a host pytree holds random keys."""
     return isinstance(x, HostKey)
+
+
+def impl_here() -> str:
+    """Return the implementation of the random keys that this process makes."""
+    return str(jax.config.jax_default_prng_impl)  # type: ignore[attr-defined]
 
 
 def is_key(x: Any) -> bool:

@@ -45,12 +45,20 @@ def pmap(
         the leading axis `[N]` and lie on the default device.
 
     Raises:
-        ConfigError: `lanes` is no positive number, or the leading axes differ.
+        ConfigError: `lanes` is no positive number, the leading axes differ, or the
+            function that is returned is called inside `jax.jit` or `jax.vmap`.
     """
     lanes = as_count("lanes", lanes)
     compiled: dict[Any, Any] = {}
 
     def mapped(*args: Any) -> PyTree:
+        # Blocks are handed to threads, which know nothing of a trace in this one.
+        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+            raise ConfigError(
+                "purerl.pmap compiles by itself, and what it returns cannot be called "
+                "inside jax.jit, jax.vmap or jax.grad, got traced arguments. Call it "
+                "without, or map by jax.vmap(function) there."
+            )
         workers = make_workers(devices)
         axes = _broadcast_axes(in_axes, args)
         size = _leading_size(args, axes)

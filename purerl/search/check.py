@@ -21,6 +21,7 @@ ADDED = (
     "segment_updates_asked",
     "device",
     "versions",
+    "prng_impl",
 )
 # What the folder of a search cannot be called: these are no searches.
 TAKEN = ("run", "sweep", "tune", "evolution", kinds.COMPARISON)

@@ -184,7 +184,7 @@ def restore(folder: Path, search: Search) -> Restored:
                 "folder."
             )
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
-    states = checkpoint.unflatten(flat, shapes, checkpoints)
+    states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
     return Restored(steps, states, is_longer)
 
 

@@ -4,6 +4,7 @@ import hashlib
 import json
 import logging
 import shutil
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,16 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
-from purerl.scale.host import HostKey, is_host_key
+from purerl.scale.host import DEFAULT_IMPL, DEFAULT_WORDS, HostKey, is_host_key
+from purerl.storage.prng import refuse_other_keys
 from purerl.types import PyTree
 
 _DIGEST = "__sha256__"
 # Names, shapes and types of arrays without elements, which orbax does not save.
 _EMPTY = "__empty__"
+# Between the path of random keys and their implementation, where that is no default:
+# `.key@rbg`. Folders from before it was written have the path alone.
+_IMPL = "@"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16
 # Fields of a state whose leaves have a slot for every item of a replay buffer.
@@ -37,16 +42,27 @@ def _orbax() -> Any:
 
 
 def flatten(tree: PyTree) -> dict[str, np.ndarray]:
-    """Return a pytree of host arrays as a dict by path, keys as their numbers."""
+    """Return a pytree of host arrays as a dict by path, keys as their numbers.
+
+    The name of random keys that are not the default ones says what they are.
+    """
     leaves, _ = jax.tree_util.tree_flatten_with_path(tree, is_leaf=is_host_key)
-    return {
-        jax.tree_util.keystr(path): leaf.data if isinstance(leaf, HostKey) else leaf
-        for path, leaf in leaves
-    }
+    named = {}
+    for path, leaf in leaves:
+        name = jax.tree_util.keystr(path)
+        if isinstance(leaf, HostKey):
+            name += "" if leaf.impl == DEFAULT_IMPL else f"{_IMPL}{leaf.impl}"
+            leaf = leaf.data
+        named[name] = leaf
+    return named
 
 
 def unflatten(
-    flat: dict[str, np.ndarray], like: PyTree, source: Path, may_grow: bool = True
+    flat: dict[str, np.ndarray],
+    like: PyTree,
+    source: Path,
+    may_grow: bool = True,
+    goes_on: bool = False,
 ) -> PyTree:
     """Invert `flatten`, into the structure and shapes of `like`.
 
@@ -61,12 +77,17 @@ def unflatten(
         source: Path of the checkpoint, for error messages.
         may_grow: Whether a replay buffer with more slots is that of a longer run, of
             the same `buffer_size`.
+        goes_on: Whether they are to be trained by a program whose random keys are those
+            of `like`.
 
     Raises:
-        ConfigError: other names or shapes: a checkpoint of another config.
+        ConfigError: other names or shapes: a checkpoint of another config; or other
+            random keys than the program has that goes on.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
     names = [jax.tree_util.keystr(path) for path, _ in leaves]
+    keys = {names[i] for i, (_, leaf) in enumerate(leaves) if _is_key(leaf)}
+    flat, impls = _without_impls(flat, keys)
     if set(names) != set(flat):
         odd = sorted(set(names) ^ set(flat))[:3]
         raise ConfigError(
@@ -76,19 +97,56 @@ def unflatten(
     built = []
     for name, (_, leaf) in zip(names, leaves, strict=True):
         value = flat[name]
-        if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            built.append(HostKey(value, str(leaf.dtype._impl.name)))
+        if name in keys:
+            here = leaf.dtype._impl
+            impl = impls.get(name) or _impl_of(value, here)
+            if goes_on:
+                refuse_other_keys(f"the checkpoint {source}", impl, str(here.name))
+            built.append(HostKey(value, impl))
             continue
         if may_grow and name.startswith(_REPLAY):
             value = _with_slots(value, leaf.shape)
-        if value.shape[1:] != leaf.shape or value.dtype != leaf.dtype:
+        if value.shape[1:] != leaf.shape:
             raise ConfigError(
                 f"the checkpoint {source} is of another config: {name} has shape "
                 f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside "
                 "it."
             )
+        if value.dtype != leaf.dtype:
+            raise ConfigError(
+                f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
+                f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
+                "that wrote it."
+            )
         built.append(value)
     return jax.tree.unflatten(structure, built)
+
+
+def _is_key(leaf: Any) -> bool:
+    return jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+
+
+def _without_impls(
+    flat: dict[str, np.ndarray], keys: Collection[str]
+) -> tuple[dict[str, np.ndarray], dict[str, str]]:
+    """Arrays by path alone, and implementations by the path of random keys."""
+    plain, impls = {}, {}
+    for name, value in flat.items():
+        path, at, impl = name.rpartition(_IMPL)
+        if at and path in keys:
+            impls[path] = impl
+        plain[path if at and path in keys else name] = value
+    return plain, impls
+
+
+def _impl_of(value: np.ndarray, here: Any) -> str:
+    """The implementation of keys whose name does not say it, from the words of a key.
+
+    They are the default ones, but for those that were saved before names said it.
+    """
+    if value.shape[-1] == DEFAULT_WORDS:
+        return DEFAULT_IMPL
+    return str(here.name) if value.shape[-1:] == here.key_shape else "rbg"
 
 
 def _with_slots(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:

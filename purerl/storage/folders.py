@@ -19,8 +19,10 @@ import jax
 
 from purerl import serialise
 from purerl.config import ConfigError
+from purerl.scale.host import impl_here
 from purerl.storage import kinds
 from purerl.storage.differences import REMEDY, refuse
+from purerl.storage.prng import ENTRY, check_keys
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST = "manifest.json"
@@ -55,9 +57,16 @@ def versions() -> dict[str, str]:
 
 
 def made_with() -> dict[str, Any]:
-    """Return the device and the versions of this process, as a manifest has them."""
+    """Return what this process computes with, as a manifest has it.
+
+    That is its device, versions, and the implementation of its random keys.
+    """
     device = jax.local_devices()[0]
-    return {"device": f"{device.platform} {device.device_kind}", "versions": versions()}
+    return {
+        "device": f"{device.platform} {device.device_kind}",
+        "versions": versions(),
+        ENTRY: impl_here(),
+    }
 
 
 def differences_of_versions(stored: Spec) -> str | None:
@@ -100,7 +109,8 @@ def open_folder(
 
     Raises:
         ConfigError: another specification's folder, with all that differs; one of
-            another kind or format; one that cannot be written.
+            another kind or format, or with other random keys; one that cannot be
+            written.
     """
     new = json.loads(json.dumps(spec))
     if not (folder / MANIFEST).exists():
@@ -108,6 +118,7 @@ def open_folder(
         return new
     refuse_other(folder, layout.kind)
     stored = load_kind(folder, layout.kind, layout.version)
+    check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
         refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
@@ -232,6 +243,32 @@ def load(folder: Path) -> Spec:
         # So that what began before a field was there goes on with its default.
         stored["config"] = serialise.completed(stored["config"])
     return stored
+
+
+def require(folder: Path, stored: Spec, names: Sequence[str]) -> None:
+    """Refuse a manifest that lacks what this program writes into every one.
+
+    Args:
+        folder: The folder.
+        stored: The manifest.
+        names: Names of the entries that it must have.
+
+    Raises:
+        ConfigError: naming the first that it lacks.
+    """
+    lacking = [name for name in names if name not in stored]
+    if lacking:
+        path = folder / MANIFEST
+        raise ConfigError(
+            f"{path} is damaged (there is no {lacking[0]} in it). Start a new run."
+        )
+
+
+def written_by(stored: Spec) -> str:
+    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
+    known = stored.get("versions", {})
+    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
+    return " with ".join(words)
 
 
 def kind_of(folder: Path) -> str:

@@ -16,6 +16,7 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import TrainConfig
 from purerl.storage import folders
+from purerl.storage.prng import check_keys
 from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 
@@ -26,10 +27,12 @@ def start(folder: Path) -> None:
     """Make the folder, or go on in it.
 
     Raises:
-        ConfigError: it holds something else, or cannot be written.
+        ConfigError: it holds something else or has other random keys, or cannot be
+            written.
     """
     if (folder / folders.MANIFEST).exists():
         folders.refuse_other(folder, "tune")
+        check_keys(f"out: {folder}", folders.load(folder))
     folders.make(folder)
 
 

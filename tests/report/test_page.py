@@ -53,6 +53,7 @@ def make_run() -> RunResult:
         train_seconds=2.0,
         train_steps=60_000,
         out=None,
+        diverged_at=np.full(3, -1),
     )
 
 

@@ -19,6 +19,7 @@ def _result(returns):
         train_seconds=1.0,
         train_steps=1,
         out=None,
+        diverged_at=np.full(len(returns), -1),
     )
 
 

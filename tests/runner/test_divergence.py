@@ -1,13 +1,17 @@
 """What did not happen is not a divergence, and what broke is one, wherever it broke."""
 
+import json
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from rich.console import Console
 
+import envs
 import purerl
 from envs.cartpole import CartPole
-from purerl import PPOConfig, SACConfig, TD3Config
+from purerl import ConfigError, PPOConfig, SACConfig, TD3Config
 from purerl.algorithms import ppo, td3
 from purerl.execution.cohort import Segment
 from purerl.execution.reduce import (
@@ -15,8 +19,12 @@ from purerl.execution.reduce import (
     first_bad_update,
     reduce_segment,
 )
-from purerl.runner.divergence import Divergence
-from tests.helpers import tiny_config
+from purerl.report import plots, tables
+from purerl.report.page import run_page
+from purerl.runner.divergence import Divergence, diverged_words
+from purerl.runner.result import summary
+from purerl.storage import folders
+from tests.helpers import StopAfter, tiny_config
 
 nan, inf = np.nan, np.inf
 SMALL = {"hidden_sizes": (8,), "batch_size": 8, "num_evaluations": 1}
@@ -181,3 +189,133 @@ def test_a_run_that_diverges_says_so_while_it_trains(capsys):
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith("2 agents of 2 diverged (seeds 0 to 1): ")
     assert "not finite in update 1. " in line or "not finite in update 2. " in line
+
+
+class PaysLeft(CartPole):
+    """CartPole in which a push to the left pays, which is all that broken agents do.
+
+    What is seen is no number where the cart has come far in five steps: few agents
+    meet that.
+    """
+
+    def step_env(self, key, state, action, params):
+        obs, state, _, *rest = super().step_env(key, state, action, params)
+        is_broken = (state.time == 5) & (state.x > 0.07)
+        reward = jnp.where(action == 0, 1.0, 0.0)
+        return jnp.where(is_broken, jnp.nan, obs), state, reward, *rest
+
+
+envs.register("test/pays-left", PaysLeft)
+PAYS_LEFT = tiny_config(env="test/pays-left")
+FEW = {"seeds": 4, "lanes": 4, "segment_updates": 8, "progress": False}
+
+
+@pytest.fixture(scope="module")
+def some_lost(tmp_path_factory):
+    """A run of four agents, of which seed 3 diverges in the second of 3 segments."""
+    return purerl.run(PAYS_LEFT, out=tmp_path_factory.mktemp("lost") / "run", **FEW)
+
+
+def test_a_run_marks_who_has_diverged_as_a_sweep_does(some_lost):
+    swept = purerl.sweep(PAYS_LEFT, {"learning_rate": [2.5e-4]}, **FEW)
+    assert some_lost.config.learning_rate == 2.5e-4
+    found = np.nan_to_num(swept["diverged_at"].values[0], nan=-1)
+    np.testing.assert_array_equal(some_lost.diverged_at, found)
+    assert (some_lost.diverged_at >= 0).tolist() == [False, False, False, True]
+    np.testing.assert_array_equal(some_lost.scores(), swept.scores().values[0])
+
+
+def test_who_has_diverged_is_not_the_best_and_in_no_mean(some_lost):
+    returns = some_lost.evaluation["episode_return"][:, -1].mean(-1)
+    # It would have been: nothing pays more here than what it does.
+    assert returns[3] == returns.max() > returns[:3].min()
+    for run in (some_lost, purerl.load(some_lost.out)):
+        numbers = summary(run)
+        kept = returns[:3]
+        assert run.best().point != {"seed": 3} and run.best().score == kept.max()
+        assert numbers["evaluation_mean"] == kept.mean()
+        assert numbers["evaluation_per_seed"] == [*kept.tolist(), None]
+        assert numbers["diverged"] == {"3": int(run.diverged_at[3])}
+        json.dumps(numbers, allow_nan=False)
+
+
+def test_a_folder_says_who_has_diverged_also_where_only_its_rows_do(some_lost):
+    out, at = some_lost.out, some_lost.diverged_at
+    assert 8 < at[3] < 16  # not the beginning of its segment
+    np.testing.assert_array_equal(purerl.load(out).diverged_at, at)
+    np.testing.assert_array_equal(purerl.load_run(out).diverged_at, at)
+    stored = folders.load(out)
+    assert stored["diverged"] == {"3": at[3]}
+    try:  # As a folder of before that was written.
+        older = {key: x for key, x in stored.items() if key != "diverged"}
+        folders.write(out, older)
+        for read in (purerl.load, purerl.load_run):
+            assert read(out).diverged_at.tolist() == [-1, -1, -1, 8]
+    finally:
+        folders.update(out, {"diverged": stored["diverged"]})
+
+
+def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):
+    words = f"seed 3 diverged in update {some_lost.diverged_at[3] + 1}"
+    console = Console(record=True, width=100)
+    console.print(tables.run_table(some_lost))
+    lines = console.export_text().splitlines()
+    (marked,) = [line for line in lines if "diverged" in line]
+    assert marked.split("│")[1].strip() == "3" and words[-9:] in marked
+    assert any("mean of 3" in line for line in lines)
+    page = run_page(some_lost.out, tmp_path / "page.html").read_text()
+    assert f"{words[0].upper()}{words[1:]}. " in page and "(1 of 4 lost)" in page
+    axes = plots.run_curve(some_lost).axes[0]
+    assert f"{words}; the mean" in axes.get_title(loc="left")
+    curve = [line for line in axes.get_lines() if line.get_label() == "training"]
+    returns = some_lost.metrics["episode_return"]
+    np.testing.assert_allclose(curve[0].get_ydata(), returns[:3].mean(0))
+    (cross,) = [line for line in axes.get_lines() if line.get_marker() == "x"]
+    # The second segment, in which it diverged, is the last that is shown of it.
+    assert cross.get_xdata() == some_lost.metrics["env_steps"][3, 1]
+
+
+def test_a_resumed_run_knows_who_had_diverged(some_lost, tmp_path, capsys):
+    out = tmp_path / "run"
+    stopped = purerl.run(
+        PAYS_LEFT, out=out, trackers=[StopAfter(16)], checkpoint_seconds=0, **FEW
+    )
+    assert not stopped.finished and stopped.diverged_at[3] == some_lost.diverged_at[3]
+    capsys.readouterr()
+    resumed = purerl.run(PAYS_LEFT, out=out, resume=True, trackers=[], **FEW)
+    np.testing.assert_array_equal(resumed.diverged_at, some_lost.diverged_at)
+    assert "diverged" not in capsys.readouterr().err  # It was said before.
+    again = purerl.run(PAYS_LEFT, out=out, resume=True, trackers=[], **FEW)
+    assert again.train_steps == 0
+    np.testing.assert_array_equal(again.diverged_at, some_lost.diverged_at)
+
+
+def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, capsys):
+    from purerl.cli import evaluate, export, render
+
+    config = tiny_config(learning_rate=1e30)
+    out = tmp_path / "run"
+    run = purerl.run(config, seeds=2, lanes=2, progress=False, out=out)
+    with pytest.raises(ConfigError, match=r"all agents .* 0 to 1 diverged, .*\. "):
+        run.best()
+    assert summary(run)["evaluation_mean"] is None
+    assert plots.run_curve(run).axes and tables.run_table(run).row_count == 2
+    video = ("--out", str(tmp_path / "video.gif"), "--max-steps", "2")
+    for main, arguments, who in (
+        (evaluate.main, ("--episodes", "1"), "seeds 0 to 1 diverged, the first in"),
+        (export.main, ("--seed", "1"), "seed 1 diverged in"),
+        (render.main, ("--seeds", "0", *video), "seed 0 diverged in"),
+    ):
+        capsys.readouterr()
+        assert main([str(out), *arguments]) == 0
+        (line,) = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"{who} update ") and "worth nothing" in line
+
+
+def test_many_agents_that_diverged_are_named_in_a_line():
+    seeds = list(range(0, 40, 2))
+    at = np.arange(20) - 1
+    words = diverged_words(seeds, at)
+    named = ", ".join(map(str, seeds[1:13]))
+    assert words == f"seeds {named} and 7 others diverged, the first in update 1"
+    assert diverged_words(seeds, np.full(20, -1)) == ""

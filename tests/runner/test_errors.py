@@ -223,3 +223,27 @@ def test_a_run_in_several_processes_is_refused_with_what_to_use(monkeypatch, tmp
         purerl.run(purerl.PPOConfig(), out=tmp_path / "run")
     assert "purerl.sweep" in str(no.value)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.parametrize("name", ["seeds", "versions", "config"])
+def test_a_manifest_without_an_entry_is_damaged(copy, name):
+    stored = folders.load(copy)
+    del stored[name]
+    (copy / "manifest.json").write_text(json.dumps(stored))
+    with pytest.raises(ConfigError, match=rf"json is damaged \(there is no {name} in"):
+        load_run(copy)
+
+
+def test_a_field_of_another_version_is_named_with_who_wrote_it(copy):
+    stored = folders.load(copy)
+    stored["config"]["old_field"] = 3
+    stored["versions"]["purerl"] = "9.8.7"
+    (copy / "manifest.json").write_text(json.dumps(stored))
+    with pytest.raises(ConfigError) as error:
+        load_run(copy)
+    for fragment in (
+        "PPOConfig has no field 'old_field'. ",
+        f"{copy} was written by purerl 9.8.7 with jax ",
+        f"and here is purerl {purerl.__version__} with jax ",
+    ):
+        assert fragment in str(error.value)

@@ -220,3 +220,13 @@ def test_what_is_no_count_is_refused(value):
 def test_what_is_no_seeds_is_refused(seeds):
     with pytest.raises(ConfigError, match="seeds must be a positive number, or diff"):
         check_seeds(seeds)
+
+
+@pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])
+def test_a_call_with_traced_arguments_is_refused_before_anything_compiles(transform):
+    calls = []
+    mapped = purerl.pmap(lambda x: calls.append(x) or x.sum(), lanes=2)
+    whole = transform(lambda x: mapped(x).sum())
+    with pytest.raises(ConfigError, match=r"be called inside jax\.jit.* without"):
+        whole(jnp.ones((2, 2)))
+    assert not calls

@@ -1,5 +1,8 @@
 """Checkpoints hold arrays of any shape to the last bit, also those without elements."""
 
+from pathlib import Path
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -38,3 +41,12 @@ def test_what_no_disk_is_to_blame_for_is_not_told_of_the_disk(tmp_path, monkeypa
     with pytest.raises(purerl.ConfigError, match=r"of this kind.*Report it") as error:
         checkpoint.save(tmp_path, 3, TREE, keep=2)
     assert "disk" not in str(error.value).replace(str(tmp_path), "")
+
+
+def test_numbers_of_another_type_are_named_by_their_type():
+    flat = {"['bias']": np.zeros((3, 2), np.float64)}
+    like = {"bias": jax.ShapeDtypeStruct((2,), np.float32)}
+    with pytest.raises(purerl.ConfigError) as error:
+        checkpoint.unflatten(flat, like, Path("run"))
+    assert "['bias'] is float64, expected float32. " in str(error.value)
+    assert "shape" not in str(error.value)

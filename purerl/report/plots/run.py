@@ -42,12 +42,23 @@ class Run(Protocol):
         """Metrics of the evaluations by name, `[S, T, E]`; empty without any."""
         ...
 
+    @property
+    def diverged_at(self) -> np.ndarray:
+        """The first update `[S]` with a number that is not finite, or -1."""
+        ...
+
+    @property
+    def divergence(self) -> str:
+        """Words that say who diverged, and when; empty where nobody did."""
+        ...
+
 
 def learning_curve(result: Run, path: str | Path) -> None:
     """Draw training and evaluation returns over environment steps into a file.
 
     Every seed is a thin line; the mean is thick, with a band of its 95% interval; of
-    fewer than ten seeds, of their range, as the title says.
+    fewer than ten seeds, of their range, as the title says. The line of an agent that
+    diverged ends there, with a cross, and is in no mean.
 
     Raises:
         OSError: the folder cannot be written to.
@@ -63,16 +74,24 @@ def run_curve(result: Run) -> "Figure":
     metrics = result.metrics
     steps = np.asarray(metrics["env_steps"][0], dtype=float)
     words = _band(
-        axes, steps, metrics["episode_return"], "training", style.COLOURS[0], "-"
+        axes,
+        steps,
+        _until_diverged(result, metrics, metrics["episode_return"]),
+        "training",
+        style.COLOURS[0],
+        "-",
+        result.diverged_at >= 0,
     )
     if result.evaluation:
+        returns = result.evaluation["episode_return"].mean(-1)
         _band(
             axes,
             np.asarray(result.evaluation["env_steps"][0], dtype=float),
-            result.evaluation["episode_return"].mean(-1),
+            _until_diverged(result, result.evaluation, returns),
             "deterministic evaluation",
             style.COLOURS[1],
             "o-",
+            result.diverged_at >= 0,
         )
     axes.legend(frameon=False, loc="best")
     style.step_axis(axes)
@@ -105,9 +124,12 @@ def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
         if not np.isfinite(values).any():
             raise ConfigError(f"metric: {name} has no value in this run yet.")
         colour = style.COLOURS[0 if mark == "-" else 1]
-        words = _band(axes, steps, values, name, colour, mark)
+        rows = result.metrics if mark == "-" else result.evaluation
+        values = _until_diverged(result, rows, values)
+        lost = result.diverged_at >= 0
+        words = _band(axes, steps, values, name, colour, mark, lost)
         if len(steps) == 1:  # One point has no band, so a line goes from end to end.
-            found = mean_interval(values)
+            found = mean_interval(values if lost.all() else values[~lost])
             axes.vlines(steps, found.low, found.high, color=colour, alpha=0.6)
         style.step_axis(axes)
         is_last = axes is panels[-1]
@@ -147,7 +169,30 @@ def _title(result: Run, words: str) -> str:
     name = env if isinstance(env, str) else type(env).__name__
     num = len(result.seeds)
     agents = f"{num} agents, mean and {words}" if num > 1 else "1 agent"
-    return f"{name}: {agents}"
+    title = f"{name}: {agents}"
+    if not result.divergence:
+        return title
+    is_other = (result.diverged_at < 0).any()
+    note = "; the mean is that of the others" if is_other else ""
+    return f"{title}\n{result.divergence}{note}"
+
+
+def _until_diverged(result: Run, rows: HostMetrics, values: np.ndarray) -> np.ndarray:
+    """Values `[S, U]` of rows, NaN after an agent has diverged, as those of a sweep.
+
+    Args:
+        result: The run.
+        rows: The metrics or the evaluations of the run, which say where a row ends.
+        values: The values.
+    """
+    diverged_at = result.diverged_at[:, None]
+    if (diverged_at < 0).all():
+        return values
+    seen = np.asarray(rows["update"])
+    if rows is result.metrics:
+        # A row is a segment of updates: the one in which it happened is still shown.
+        seen = np.concatenate([np.zeros_like(seen[:, :1]), seen[:, :-1]], 1)
+    return np.where((diverged_at >= 0) & (seen > diverged_at), np.nan, values)
 
 
 def _band(
@@ -157,14 +202,31 @@ def _band(
     label: str,
     colour: str,
     mark: str,
+    is_lost: np.ndarray,
 ) -> str:
-    """Draw the mean and its band; what the band is, in words."""
+    """Draw the mean and its band; what the band is, in words.
+
+    Args:
+        axes: The axes.
+        steps: Environment steps of the values, `[U]`.
+        values: Values of the agents, `[S, U]`.
+        label: The name of the line.
+        colour: The colour of all that is drawn.
+        mark: The mark of the line; with `-` every agent has a thin one.
+        is_lost: Whether each agent diverged, `[S]`: it is in no mean, unless all did.
+    """
     num = values.shape[0]
     if num > 1 and mark == "-":
-        for line in values[:MAX_THIN]:
+        for line in values[~is_lost][:MAX_THIN]:
             axes.plot(
                 *_known(steps, line), color=colour, alpha=style.FAINT, linewidth=0.6
             )
+    if mark == "-":
+        for line in values[is_lost][:MAX_THIN]:
+            known = _known(steps, line)
+            axes.plot(*known, "--", color=colour, alpha=0.6, linewidth=0.8)
+            axes.plot(*(x[-1:] for x in known), "x", color=colour, markersize=7)
+    values = values if is_lost.all() else values[~is_lost]
     found = mean_interval(values)
     mean = nanmean(values)
     is_known = np.isfinite(mean)
