@@ -21,7 +21,7 @@ from .jumanji_spaces import MASK, actions_of, member_of, parts_of, space_of
 with warnings.catch_warnings():
     # What its dependencies announce is nothing that a user of Jumanji can act on.
     warnings.simplefilter("ignore")
-    import jumanji
+    from jumanji.registration import make, registered_environments
 
 UNLIMITED = 100_000
 """Time limit where Jumanji has none: its games end by themselves before that."""
@@ -180,7 +180,7 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
 
 def _made(name: str, options: dict[str, Any]) -> Any:
     """Return Jumanji's environment object, or one sentence on why there is none."""
-    known = sorted(jumanji.registered_environments())
+    known = sorted(registered_environments())
     if name not in known:
         folded = {one.casefold(): one for one in known}
         found = difflib.get_close_matches(name.casefold(), folded, n=2, cutoff=0.5)
@@ -190,13 +190,13 @@ def _made(name: str, options: dict[str, Any]) -> Any:
             f"{'or another ' if near else 'one '}of {', '.join(known)}."
         )
     try:
-        return jumanji.make(name, **options)
+        return make(name, **options)
     except TypeError as error:
         if not options:
             raise
         taken = [
             one
-            for one in inspect.signature(type(jumanji.make(name))).parameters
+            for one in inspect.signature(type(make(name))).parameters
             if one != "viewer"
         ]
         raise ValueError(
