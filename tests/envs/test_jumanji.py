@@ -1,5 +1,6 @@
 """Jumanji: its own episodes, flags that say why, masks, and what cannot be had."""
 
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -114,10 +115,13 @@ def _valid(env, key, obs):
 
 def _flat(value):
     """What Jumanji shows as arrays by their path."""
-    if not hasattr(value, "_asdict"):
+    if dataclasses.is_dataclass(value):
+        parts = vars(value)
+    elif hasattr(value, "_asdict"):
+        parts = value._asdict()
+    else:
         return {"": value}
-    parts = value._asdict().items()
-    return {f"/{k}{p}": x for k, v in parts for p, x in _flat(v).items()}
+    return {f"/{k}{p}": x for k, v in parts.items() for p, x in _flat(v).items()}
 
 
 def _ours(value):
