@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import difflib
 import inspect
 import warnings
+from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import jax
@@ -14,7 +16,7 @@ import numpy as np
 from flax import struct
 
 from ..base import Environment, EnvParams, EnvState, Info, Obs
-from ..spaces import Box, Dict, MultiBinary, Space
+from ..spaces import Box, Dict, Discrete, MultiBinary, Space
 from .arrays import as_arrays, cast_like
 from .jumanji_spaces import MASK, actions_of, member_of, parts_of, space_of
 
@@ -33,6 +35,8 @@ _COUNTERS = ("step_count", "step")
 _LIMIT_IS_THE_TASK = ("SearchAndRescue",)
 # Classes whose state has a place for each step until the time limit.
 _LIMIT_IS_A_SIZE = ("MMST",)
+# Classes whose `position` is -1 before the first move, which their spec leaves out.
+_STARTS_NOWHERE = ("TSP",)
 
 
 @struct.dataclass
@@ -102,6 +106,8 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
         parts |= {name: Box(0.0, 1.0, ()) for name in self._counters}
         if mask is not None:
             parts[MASK] = MultiBinary(self._actions.mask_size)
+        if kind in _STARTS_NOWHERE:
+            parts["position"] = Discrete(parts["position"].n + 1)
         self._space = Dict(parts) if parts else inner
 
     @property
@@ -123,7 +129,7 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
 
     def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[Obs, JumanjiState]:
         """Start an episode; the key is consumed."""
-        with jax.numpy_rank_promotion("allow"):
+        with _as_jumanji_is_written():
             inner, first = self._endless.reset(key)
         state = JumanjiState(jnp.int32(0), as_arrays(inner), jnp.bool_(False))
         return self._shown(first.observation, state, params), state
@@ -142,7 +148,7 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
         del key
         # Jumanji's states can be written into, and MMST does: hand it a new one.
         before = jax.tree.map(lambda x: x, state.inner)
-        with jax.numpy_rank_promotion("allow"):
+        with _as_jumanji_is_written():
             inner, last = self._endless.step(before, self._actions.to_jumanji(action))
         is_over = jnp.asarray(last.last(), bool).reshape(())
         # One agent's own end, with a discount of 0, is none of the episode's.
@@ -176,6 +182,14 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
             share = state.time.astype(jnp.float32) / self._limit(params)
             obs = {**(parts_of(obs) or {}), **dict.fromkeys(self._counters, share)}
         return member_of(self._space, obs)
+
+
+@contextlib.contextmanager
+def _as_jumanji_is_written() -> Iterator[None]:
+    """Trace what adds arrays of several ranks, and BinPack's floats among integers."""
+    with jax.numpy_rank_promotion("allow"), warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "scatter inputs", FutureWarning)
+        yield
 
 
 def _made(name: str, options: dict[str, Any]) -> Any:

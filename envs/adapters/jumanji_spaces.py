@@ -82,6 +82,8 @@ def member_of(space: Any, value: Any) -> Any:
     if isinstance(space, Dict):
         parts = parts_of(value) or {}
         return {key: member_of(space[key], parts[key]) for key in space.spaces}
+    if isinstance(space, Discrete):  # -1 is none of the others: the last member.
+        value = jnp.where(jnp.asarray(value) < 0, space.n - 1, value)
     return jnp.asarray(value).astype(space.dtype).reshape(space.shape)
 
 

@@ -146,9 +146,11 @@ def _options(name):
         return {}
     from jumanji.environments.routing.sokoban.generator import ToyGenerator
 
-    return {"generator": ToyGenerator()}
+    # Its own viewer leaves files open.
+    return {"generator": ToyGenerator(), "viewer": SimpleNamespace(close=lambda: None)}
 
 
+@pytest.mark.filterwarnings("ignore:scatter inputs:FutureWarning")  # Bare BinPack's.
 @pytest.mark.slow(optimised=False)
 @pytest.mark.parametrize("name", envs.registry.JUMANJI_NAMES)
 def test_episodes_are_jumanjis_own(name):
@@ -207,6 +209,8 @@ def _compare(name, ours, theirs, time):
             if not name.startswith("Tetris"):  # Jumanji's counter stands at zero there.
                 np.testing.assert_array_equal(given, time)
             given = time / STEPS
+        if (name, path) == ("TSP-v1", "/position"):
+            given = np.where(given < 0, 20, given)  # It starts in none of 20 cities.
         given = np.reshape(given, shown.shape)
         np.testing.assert_allclose(shown, given, rtol=1e-6, err_msg=path)
 
