@@ -51,8 +51,8 @@ def space_of(spec: Any, example: Any, field: str = "") -> Space:
     the faces of a cube, the last two axes become one.
 
     Args:
-        spec: Spec of an observation or of a part of it.
-        example: A value of it, which knows the names of its parts.
+        spec: Spec of an observation or of one part.
+        example: A value that the spec describes, which knows the names of parts.
         field: Name of the part.
     """
     parts = parts_of(example)
@@ -89,7 +89,7 @@ def member_of(space: Any, value: Any) -> Any:
 
 @dataclasses.dataclass(frozen=True)
 class Actions:
-    """How actions of this package become Jumanji's.
+    """Translation of actions of this package into Jumanji's.
 
     A mask may speak of every combination of choices, such as the place and the turn of
     a block: then the combinations are numbered and are one choice. Where it speaks of
