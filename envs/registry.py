@@ -91,6 +91,36 @@ CRAFTAX_NAMES: tuple[str, ...] = (
 )
 """Names of Craftax's environments; the id is `craftax/<name>`."""
 
+JUMANJI_NAMES: tuple[str, ...] = (
+    "BinPack-v2",
+    "CVRP-v1",
+    "Cleaner-v0",
+    "Connector-v3",
+    "FlatPack-v0",
+    "Game2048-v1",
+    "GraphColoring-v1",
+    "JobShop-v0",
+    "Knapsack-v1",
+    "LevelBasedForaging-v0",
+    "MMST-v0",
+    "Maze-v0",
+    "Minesweeper-v0",
+    "MultiCVRP-v0",
+    "PacMan-v1",
+    "RobotWarehouse-v0",
+    "RubiksCube-partly-scrambled-v0",
+    "RubiksCube-v0",
+    "SearchAndRescue-v0",
+    "SlidingTilePuzzle-v0",
+    "Snake-v1",
+    "Sokoban-v0",
+    "Sudoku-v0",
+    "Sudoku-very-easy-v0",
+    "TSP-v1",
+    "Tetris-v0",
+)
+"""Names of Jumanji's environments; the id is `jumanji/<name>`."""
+
 
 @dataclasses.dataclass(frozen=True)
 class EnvDescription:
@@ -99,7 +129,7 @@ class EnvDescription:
     Attributes:
         id: The name for `make`.
         source: Where the environment comes from: `purerl`, `gymnax`, `brax`, `craftax`,
-            `playground`, `gymnasium`, `envpool` or `registered`.
+            `jumanji`, `playground`, `gymnasium`, `envpool` or `registered`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
@@ -127,8 +157,8 @@ def make(id: str, **options: Any) -> Environment:
 
     Args:
         id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
-            `craftax/` or `playground/` and a name of that package's, or `gymnasium/` or
-            `envpool/` and a name, for training on the host.
+            `craftax/`, `jumanji/` or `playground/` and a name of that package's, or
+            `gymnasium/` or `envpool/` and a name, for training on the host.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
@@ -181,8 +211,8 @@ def registered() -> tuple[str, ...]:
 def source_of(id: str) -> str:
     """Return where an id comes from.
 
-    That is `purerl`, `gymnax`, `brax`, `craftax`, `playground`, `gymnasium`, `envpool`
-    or `registered`.
+    That is `purerl`, `gymnax`, `brax`, `craftax`, `jumanji`, `playground`, `gymnasium`,
+    `envpool` or `registered`.
 
     Raises:
         ValueError: no such id.
@@ -253,7 +283,11 @@ def _unknown_id(id: str) -> str:
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
     if package in (*_HOST_MAKERS, *_SUITE_MAKERS) and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
-    named = [*_ENTRIES, *(f"craftax/{name}" for name in CRAFTAX_NAMES)]
+    named = [
+        *_ENTRIES,
+        *(f"craftax/{name}" for name in CRAFTAX_NAMES),
+        *(f"jumanji/{name}" for name in JUMANJI_NAMES),
+    ]
     folded = {known.casefold(): known for known in named}
     near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
     # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
@@ -313,6 +347,13 @@ def _make_craftax(craftax_name: str, /, **options: Any) -> Environment:
     return CraftaxEnvironment(craftax_name, **options)
 
 
+def _make_jumanji(jumanji_name: str, /, **options: Any) -> Environment:
+    require_package("jumanji")
+    from .adapters.jumanji import JumanjiEnvironment
+
+    return JumanjiEnvironment(jumanji_name, **options)
+
+
 def _make_playground(playground_name: str, /, **options: Any) -> Environment:
     require_package("mujoco_playground", extra="playground")
     with with_opengl_as_asked():
@@ -335,6 +376,7 @@ _HOST_MAKERS: dict[str, Factory] = {
 # The packages of an extra whose environments are pure functions, as ours are.
 _SUITE_MAKERS: dict[str, Factory] = {
     "craftax": _make_craftax,
+    "jumanji": _make_jumanji,
     "playground": _make_playground,
 }
 _ENTRIES: dict[str, _Entry] = {}

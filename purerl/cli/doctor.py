@@ -19,7 +19,7 @@ from purerl.storage.folders import versions
 
 OPTIONAL = (
     *("gymnax", "brax", "distrax", "evosax", "orbax-checkpoint"),
-    *("gymnasium", "envpool", "craftax", "playground"),
+    *("gymnasium", "envpool", "craftax", "jumanji", "playground"),
 )
 
 

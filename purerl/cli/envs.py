@@ -31,8 +31,9 @@ def main(argv: Sequence[str]) -> int:
     console = Console()
     if options.id is None:
         console.print(listing())
-        words = "purerl envs ID describes one; also craftax/, playground/, gymnasium/ "
-        console.print(f"{words}and envpool/ with a name of theirs.", highlight=False)
+        words = "purerl envs ID describes one; also craftax/, jumanji/, playground/, "
+        words += "gymnasium/ and envpool/ with a name of theirs."
+        console.print(words, highlight=False)
         names = ", ".join(envs.wrappers.WRAPPERS)
         console.print(f"Wrappers, for --env-wrappers: {names}.", highlight=False)
         return 0

@@ -259,6 +259,26 @@ def test_a_sound_environment_passes():
     envs.check(Walk())
 
 
+@struct.dataclass
+class ComparedByArrays(WalkState):
+    def __eq__(self, other):
+        return bool((self.place == other.place).all())
+
+
+@pytest.mark.slow
+def test_so_does_one_whose_states_have_an_equality_of_their_own():
+    class Compared(Walk):
+        def reset_env(self, key, params):
+            obs, state = super().reset_env(key, params)
+            return obs, ComparedByArrays(state.time, state.place)
+
+        def step_env(self, key, state, action, params):
+            obs, after, *rest = super().step_env(key, state, action, params)
+            return obs, ComparedByArrays(after.time, after.place), *rest
+
+    envs.check(Compared())
+
+
 @pytest.mark.slow
 def test_so_does_one_with_chance_in_its_steps():
     class Windy(Walk):

@@ -11,7 +11,11 @@ import envs
 import purerl
 from tests.helpers import assert_same_bits
 
-SUITES = {"craftax": "craftax", "mujoco_playground": "playground"}
+SUITES = {
+    "craftax": "craftax",
+    "jumanji": "jumanji",
+    "mujoco_playground": "playground",
+}
 # The short games: compiling one takes a minute and more.
 CRAFTAX = "craftax/Craftax-Classic-Symbolic-v1"
 PLAYGROUND = "playground/CartpoleSwingup"
