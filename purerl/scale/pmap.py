@@ -6,6 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from purerl.config import ConfigError
 from purerl.scale.devices import (
@@ -53,7 +54,7 @@ def pmap(
 
     def mapped(*args: Any) -> PyTree:
         # Blocks are handed to threads, which know nothing of a trace in this one.
-        if any(isinstance(leaf, jax.core.Tracer) for leaf in jax.tree.leaves(args)):
+        if any(isinstance(leaf, Tracer) for leaf in jax.tree.leaves(args)):
             raise ConfigError(
                 "purerl.pmap compiles by itself, and what it returns cannot be called "
                 "inside jax.jit, jax.vmap or jax.grad, got traced arguments. Call it "

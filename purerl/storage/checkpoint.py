@@ -106,20 +106,24 @@ def unflatten(
             continue
         if may_grow and name.startswith(_REPLAY):
             value = _with_slots(value, leaf.shape)
-        if value.shape[1:] != leaf.shape:
-            raise ConfigError(
-                f"the checkpoint {source} is of another config: {name} has shape "
-                f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside "
-                "it."
-            )
-        if value.dtype != leaf.dtype:
-            raise ConfigError(
-                f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
-                f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
-                "that wrote it."
-            )
+        _check_like(name, value, leaf, source)
         built.append(value)
     return jax.tree.unflatten(structure, built)
+
+
+def _check_like(name: str, value: np.ndarray, leaf: Any, source: Path) -> None:
+    """Refuse an array `[S, ...]` of another shape or type than that of a member."""
+    if value.shape[1:] != leaf.shape:
+        raise ConfigError(
+            f"the checkpoint {source} is of another config: {name} has shape "
+            f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside it."
+        )
+    if value.dtype != leaf.dtype:
+        raise ConfigError(
+            f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
+            f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
+            "that wrote it."
+        )
 
 
 def _is_key(leaf: Any) -> bool:

@@ -138,6 +138,8 @@ def _result(agents):
             "env_steps": steps[:, 4::5],
             "episode_return": returns[:, 4::5, None] + rng.normal(size=(agents, 4, 6)),
         },
+        diverged_at=np.full(agents, -1),
+        divergence="",
     )
 
 
