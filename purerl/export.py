@@ -127,7 +127,7 @@ def _own_folder(out: str | Path) -> Path:
     Raises:
         ConfigError: there is something else.
     """
-    folder = Path(out)
+    folder = Path(out).expanduser()
     is_folder = folder.is_dir()
     if folder.exists() and not is_folder:
         raise ConfigError(f"out: {folder} is a file; name a folder.")

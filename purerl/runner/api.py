@@ -24,7 +24,7 @@ from purerl.runner.start import (
 )
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, default_lanes, make_workers
+from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
 from purerl.storage.lock import locked
 from purerl.train import Bound, bind
@@ -100,12 +100,9 @@ def run(
         "Train seeds in several processes with purerl.sweep(config, seeds=..., "
         "out=...): each process takes a part, and one folder holds all results.",
     )
-    for name, number in (
-        ("lanes", lanes),
-        ("segment_updates", segment_updates),
-        ("keep_checkpoints", keep_checkpoints),
-    ):
-        check_count(name, number)
+    lanes = as_count("lanes", lanes)
+    segment_updates = as_count("segment_updates", segment_updates)
+    keep_checkpoints = as_count("keep_checkpoints", keep_checkpoints)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     folder, source = as_folder("out", out), as_start(start)
     if extend and resume and folder is not None:

@@ -6,7 +6,7 @@ from purerl.config import ConfigError
 
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:
-    """Return a folder that was given, or None where none was.
+    """Return a folder that was given, or None where none was; `~` is the user's own.
 
     Args:
         name: The name of the argument, for the sentence.
@@ -21,7 +21,7 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
         raise ConfigError(
             f"{name} is empty; give a folder, such as runs/first, or leave it out."
         )
-    return Path(value)
+    return Path(value).expanduser()
 
 
 def check_seconds(name: str, value: float) -> None:

@@ -1,9 +1,11 @@
 """Folders that commands name by themselves, and flags that are given twice."""
 
 import time
+from pathlib import Path
 
 from purerl.cli import flags
 from purerl.cli.train import _remove_unused, base_config, default_folder
+from purerl.runner.arguments import as_folder
 from purerl.storage.lock import locked
 
 
@@ -25,6 +27,13 @@ def test_a_folder_that_nothing_was_written_to_goes(tmp_path):
     for folder in (unused, used, tmp_path / "missing"):
         _remove_unused(folder)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["used"]
+
+
+def test_the_users_own_folder_may_be_written_with_a_tilde(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert as_folder("out", "~/runs/first") == tmp_path / "runs" / "first"
+    assert as_folder("out", Path("runs/~")) == Path("runs/~")
+    assert as_folder("out", None) is None
 
 
 def test_of_a_flag_that_is_given_twice_the_last_one_holds(tmp_path):
