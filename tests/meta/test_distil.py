@@ -83,8 +83,9 @@ def test_two_terms_are_told_from_one():
 def test_a_network_is_come_near_to():
     network = MLPDrift.create(jax.random.key(5), hidden_size=16, scale=2.0)
     found = purerl.distil(network)
-    assert found.error < 0.3
-    assert found.rise[-1].error <= found.rise[0].error
+    assert found.error < 0.6
+    # A term alone says nearly nothing of it.
+    assert found.error < 0.75 * purerl.distil(network, max_terms=1).error
 
 
 @pytest.mark.parametrize(

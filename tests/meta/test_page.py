@@ -99,7 +99,7 @@ def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path
     assert [row[2] for row in held_out] == ["squared", "learned"]
     assert held_out[1][6] == "3"  # each seed's score is better by three
     assert held_out[1][7].split() == ["no", "spread"]
-    assert held_out[1][4].split() == ["4.000", "to", "6.000"]
+    assert held_out[1][4].split() == ["4.00", "to", "6.00"]
     assert "<th>range of 3</th>" in text.replace(' scope="col"', "")
     assert "3 seeds that no search has trained with" in text
 

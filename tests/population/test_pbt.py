@@ -18,6 +18,8 @@ from tests.helpers import assert_same_bits, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
 
+# What is killed in a process of its own is compiled there as users compile it.
+pytestmark = pytest.mark.optimised(slow=True)
 ROUND, SIZE = 4, 6  # five rounds; two blocks, the second one with two idle lanes
 OPTIONS = {
     "population": SIZE,
@@ -360,13 +362,16 @@ def test_replay_is_copied_too_and_goes_on(tmp_path):
     )
     axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
     options = {"population": 4, "ready_updates": 10, "quantile": 0.5}
-    whole = search(config, axes, **options)
+    # Of most searches so short the scores are alike, and nobody is copied.
+    seed = 2
+    whole = purerl.pbt(config, axes, searches=[seed], **{**OPTIONS, **options})
     space = Space(config, axes)
-    child = int(np.flatnonzero(whole.records[0]["parent"] != np.arange(4))[0])
+    child = int(np.flatnonzero(whole.steps[0].after.parent != np.arange(4))[0])
     pieces = []
-    for record, who in zip(whole.records, whole.lineage(SEED, child), strict=True):
-        overrides = {"learning_rate": np.float32(record["hyper/learning_rate"][who])}
-        pieces.append((record["key"][who], overrides))
+    for step, who in zip(whole.steps, whole.lineage(seed, child), strict=True):
+        rate = step.before.hyper["learning_rate"][who]
+        overrides = {"learning_rate": np.float32(rate)}
+        pieces.append((step.outcome.keys[who], overrides))
     assert (pieces[0][0] != pieces[1][0]).any()
     alone = train_alone(config, pieces, length=10)
     assert_same_bits(jax.tree.map(lambda x: x[child], whole.states), alone)

@@ -102,7 +102,7 @@ class BrokenAt:
 
     def __call__(self, parts, learner, batch, noise, count):
         learner, error, metrics = self.learn(parts, learner, batch, noise, count)
-        broken = jnp.where(count == self.step, jnp.nan, 0.0)
+        broken = jnp.where(count.number == self.step, jnp.nan, 0.0)
         return learner, error, metrics | {"value_loss": metrics["value_loss"] + broken}
 
 

@@ -334,8 +334,12 @@ def test_an_algorithm_without_pieces_says_what_it_lacks(monkeypatch):
         HostedProgram(bound)
 
 
+# None of Gymnasium's own tasks has a part that only a critic could see.
+IN_GYMNASIUM = [name for name in CONFIGS if name != "recurrent_ppo_privileged"]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("name", slow_but(CONFIGS, *QUICK))
+@pytest.mark.parametrize("name", IN_GYMNASIUM)
 def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     """Two updates, a checkpoint, two more, and what is read from the folder."""
     task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"

@@ -22,6 +22,9 @@ from .conftest import (
     run_tiny,
 )
 
+# The same program trains what is compared, in slow tests as users compile it.
+pytestmark = pytest.mark.optimised(slow=True)
+
 SEEDS = 3
 
 
