@@ -94,7 +94,7 @@ def test_a_member_of_the_population_is_the_agent_of_those_losses(a_loss):
 
 def test_the_drift_holds_the_policy_back(a_loss):
     free, held, tight = a_loss["tighter"].metrics["approx_kl_last"].mean(1)
-    assert free > held > 2 * tight > 0
+    assert free > 5 * held > 10 * tight > 0
 
 
 def test_the_drift_is_the_divergence_of_the_old_from_the_new_policy(a_loss):
@@ -155,7 +155,7 @@ def test_the_memory_acts_as_it_learns_and_forgets_at_resets(parts):
         one = slice(step, step + 1)
         carry, output = memory.apply(params, carry, inputs[one], resets[one])
         steps.append(output)
-    np.testing.assert_allclose(outputs, jnp.concatenate(steps), rtol=1e-5)
+    np.testing.assert_allclose(outputs, jnp.concatenate(steps), rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(whole, carry, rtol=1e-6)
     other = memory.apply(params, start, inputs.at[2].add(1.0), resets)[1]
     np.testing.assert_array_equal(outputs[3, 0], other[3, 0])
