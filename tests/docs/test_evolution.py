@@ -19,4 +19,4 @@ def test_the_pages_code_runs(tmp_path, monkeypatch, capsys):
     assert np.isfinite(found.scores["final_return"]).all()
     loss = purerl.load_loss(tmp_path / "runs/my-evolution/value_loss.npz")
     assert type(loss) is type(names["learned"].value_loss)
-    assert (tmp_path / "runs/my-evolution/transfer/transfer.json").exists()
+    assert (tmp_path / "runs/my-evolution/transfer/comparison.json").exists()
