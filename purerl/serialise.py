@@ -140,8 +140,20 @@ def read_mapping(path: str | Path) -> dict[str, Any] | None:
             None.
     """
     try:
-        values = yaml.safe_load(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError):
+        return mapping_of(Path(path).read_text())
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def mapping_of(text: str) -> dict[str, Any] | None:
+    """Return the mapping that is written as YAML (loaded safely); None if it is none.
+
+    Args:
+        text: The text, such as that of `yaml_text`.
+    """
+    try:
+        values = yaml.safe_load(text)
+    except yaml.YAMLError:
         return None
     return dict(values) if isinstance(values, Mapping) else None
 

@@ -266,7 +266,7 @@ def default_folder(env: str) -> Path:
 
 
 def _is_claimed(folder: Path) -> bool:
-    """Make a folder; whether it was this process that made it, or nobody can."""
+    """Make a folder; return whether this process made it, or no process can."""
     try:
         folder.mkdir(parents=True)
     except FileExistsError:

@@ -90,7 +90,7 @@ def render(
             default; the suffix of `out` says it too.
         seeds: Agents to show: `best`, `median`, `worst`, seeds, or several of these in
             a text with commas. By default the three, of which a run with fewer agents
-            has fewer, ranked by the last evaluation; who diverged is the worst.
+            has fewer, ranked by the last evaluation, diverged ones last.
         episodes: Number E of episodes of each agent, one after the other.
         fps: Frames per second; what suits the environment if not given.
         max_steps: Steps after which an episode is cut; those of evaluations if not

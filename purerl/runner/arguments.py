@@ -6,7 +6,7 @@ from purerl.config import ConfigError
 
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:
-    """Return a folder that was given, or None where none was; `~` is the user's own.
+    """Return a folder that was given, or None where none was; `~` is the user's home.
 
     Args:
         name: The name of the argument, for the sentence.

@@ -344,7 +344,7 @@ class RunLoop:
         return update, flat
 
     def _recall_diverged(self, update: int) -> None:
-        """Know again who had diverged by an update, of those that the folder knows."""
+        """Read from the folder which agents had diverged by an update."""
         rows = stack_rows(self.records.rows["train"])
         self.divergence.diverged_at = read_diverged_at(
             folders.load(self._folder), self.seeds, rows, update
@@ -352,7 +352,7 @@ class RunLoop:
         self._write_diverged()
 
     def _write_diverged(self) -> None:
-        """Let the folder say who has diverged, before a checkpoint can be written."""
+        """Write into the folder which agents have diverged, before a checkpoint is."""
         if self.folder is None:
             return
         entry = self.divergence.entry

@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import yaml
 
 from purerl import registry, serialise
 from purerl.acting.environment import is_built_in
@@ -183,7 +182,7 @@ def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
     if values is None:
         return
     # As YAML writes and reads it, too.
-    begun = yaml.safe_load(serialise.yaml_text(stored["config"]))
+    begun = serialise.mapping_of(serialise.yaml_text(stored["config"]))
     found = differences({"config": begun}, {"config": serialise.completed(values)})
     if found:
         raise ConfigError(

@@ -7,8 +7,10 @@ import textwrap
 
 import pytest
 
+import purerl
 from purerl import ConfigError
 from purerl.storage import lock
+from tests.helpers import tiny_config
 
 HOLD = """
     import sys, time
@@ -64,6 +66,31 @@ def test_a_lock_that_was_taken_away_meanwhile_is_made_again(tmp_path, monkeypatc
     with lock.locked(tmp_path):
         assert len(calls) == 2
         assert str(os.getpid()) in (tmp_path / lock.LOCK).read_text()
+
+
+# What appends to its files, or goes on from its own checkpoints.
+TOOLS = {
+    "run": lambda out: purerl.run(tiny_config(), out=out, progress=False),
+    "search": lambda out: purerl.pbt(
+        tiny_config(),
+        {"learning_rate": purerl.loguniform(1e-4, 1e-2)},
+        population=2,
+        num_rounds=2,
+        out=out,
+        progress=False,
+    ),
+    "evolution": lambda out: purerl.evolve(
+        tiny_config(), "gamma", population=2, generations=1, out=out, progress=False
+    ),
+}
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_no_tool_writes_into_a_folder_in_use(tool, tmp_path):
+    with lock.locked(tmp_path):
+        with pytest.raises(ConfigError, match="is in use by process"):
+            TOOLS[tool](tmp_path)
+        assert [path.name for path in tmp_path.iterdir()] == [lock.LOCK]
 
 
 def test_no_folder_needs_no_lock():
