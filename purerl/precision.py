@@ -15,7 +15,7 @@ from typing import Any, TypeVar, cast
 import jax
 import jax.numpy as jnp
 
-from purerl.types import Algorithm, PyTree, Recurrence
+from purerl.types import Algorithm, Hosted, PyTree, Recurrence
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -49,12 +49,13 @@ def algorithm_in_32_bits(algorithm: Algorithm) -> Algorithm:
     Args:
         algorithm: The algorithm, as `purerl.train.Bound.algorithm` makes it.
     """
-    recurrence = algorithm.recurrence
+    recurrence, hosted = algorithm.recurrence, algorithm.hosted
     return algorithm._replace(
         init=in_32_bits(algorithm.init),
         step=in_32_bits(algorithm.step),
         act=in_32_bits(algorithm.act),
         recurrence=recurrence and recurrence_in_32_bits(recurrence),
+        hosted=hosted and (lambda update: _hosted_in_32_bits(hosted(update))),
     )
 
 
@@ -65,6 +66,12 @@ def recurrence_in_32_bits(recurrence: Recurrence) -> Recurrence:
         recurrence: The functions.
     """
     return Recurrence(*(in_32_bits(function) for function in recurrence))
+
+
+def _hosted_in_32_bits(hosted: Hosted) -> Hosted:
+    """The pieces of an update, computing in 32 bits."""
+    functions = {k: x for k, x in hosted._asdict().items() if callable(x)}
+    return hosted._replace(**{k: in_32_bits(x) for k, x in functions.items()})
 
 
 def as_here(function: Function) -> Function:

@@ -74,6 +74,14 @@ def sweep() -> Arrays:
     return arrays | {"state": found.state(point, 1)}
 
 
+def compare() -> Arrays:
+    """Two variants on the same seeds, one of which is another program."""
+    variants = {"short": {"gamma": 0.5}, "twice": {"num_epochs": 2}}
+    found = purerl.compare(tiny_config(), variants, seeds=3, **SMALL)
+    dataset = found.dataset
+    return {str(name): dataset[name].values for name in dataset.data_vars}
+
+
 def compare_losses() -> Arrays:
     """Two losses with held-out keys, in two environments' worth of programs."""
     named = {"own": purerl.losses.SquaredError(), "huber": purerl.losses.HuberError()}
@@ -170,6 +178,7 @@ TOOLS: tuple[Callable[[], Arrays], ...] = (
     run_with_replay,
     run_resumed,
     sweep,
+    compare,
     compare_losses,
     pbt,
     halving,

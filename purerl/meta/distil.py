@@ -8,11 +8,14 @@ value. Both signs of the advantage are fitted apart.
 The search has three steps. A linear fit of every pair of terms at every scale of a
 grid, where the drift is not zero, keeps the best; each of these gets every third term
 likewise; then coefficients and scales of the best of each length move together by
-gradient descent on the error of the whole drift, its `relu` included.
+gradient descent on the error of the whole drift, its `relu` included. Besides, the best
+sum of each length goes on with a further term whose coefficient begins at zero: the
+linear fit does not see the `relu`, and by this a longer sum is never worse.
 """
 
 import dataclasses
 import itertools
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -198,7 +201,10 @@ def _search(seen: Samples, max_terms: int) -> list[Side]:
         for indices in sums:
             chosen = [columns[i] for i in indices]
             kinds.setdefault(tuple(sorted(name for name, _ in chosen)), chosen)
-        tried = [_refined(seen, chosen) for chosen in [*kinds.values()][:REFINED]]
+        starts = [_fitted(seen, chosen) for chosen in [*kinds.values()][:REFINED]]
+        if sides:
+            starts.append(_with_another(seen, sides[-1], columns))
+        tried = [_refined(seen, start) for start in starts]
         sides.append(min(tried, key=lambda side: side.error))
         if length < max_terms:
             # All pairs are tried, and of longer sums those that begin with a good one.
@@ -253,24 +259,35 @@ def _best(
     return [tuple(index[i].tolist()) for i in order]
 
 
-def _refined(seen: Samples, columns: list[tuple[str, float]]) -> Side:
-    """A sum whose numbers were moved by gradient descent on the whole drift's error."""
-    names = tuple(name for name, _ in columns)
+def _fitted(seen: Samples, columns: list[tuple[str, float]]) -> Side:
+    """A sum with the coefficients of a linear fit, where the drift is not zero."""
     table, wanted = _table(seen, columns)
-    start = np.linalg.lstsq(table, wanted, rcond=None)[0]
-    scales = np.log([scale for _, scale in columns])
+    coefficients = np.linalg.lstsq(table, wanted, rcond=None)[0]
+    names, scales = zip(*columns, strict=True)
+    return Side(names, tuple(coefficients.tolist()), scales, np.inf)
+
+
+def _with_another(seen: Samples, side: Side, columns: list[tuple[str, float]]) -> Side:
+    """A sum and a further term, of coefficient zero: the one the error lacks most."""
+    value, slope = _value_and_slope(
+        _drift(side.names, side.coefficients, side.scales, seen), seen.log_ratio
+    )
+    table, wanted = _table(seen, columns)
+    units = np.repeat(np.asarray(_units(seen)), len(seen.value))
+    lacking = wanted - np.concatenate([np.asarray(slope), np.asarray(value)]) / units
+    lengths = np.sqrt(np.square(table).sum(0)) + 1e-12
+    name, scale = columns[int(np.argmax(np.abs(lacking @ table) / lengths))]
+    return Side(
+        (*side.names, name), (*side.coefficients, 0.0), (*side.scales, scale), np.inf
+    )
+
+
+def _refined(seen: Samples, start: Side) -> Side:
+    """A sum whose numbers were moved by gradient descent on the whole drift's error."""
     units = _units(seen)
 
     def error(numbers: tuple[Array, Array]) -> Array:
-        c, s = numbers[0], jnp.exp(numbers[1])
-
-        def drift(x: Array) -> Array:
-            terms = [
-                c[i] * evaluate(name, s[i], x, seen.advantage)
-                for i, name in enumerate(names)
-            ]
-            return jax.nn.relu(sum(terms, jnp.zeros_like(x)))
-
+        drift = _drift(start.names, numbers[0], jnp.exp(numbers[1]), seen)
         value, slope = _value_and_slope(drift, seen.log_ratio)
         off = (slope - seen.slope) / units[0], (value - seen.value) / units[1]
         return (jnp.mean(jnp.square(off[0])) + jnp.mean(jnp.square(off[1]))) / 2
@@ -293,14 +310,27 @@ def _refined(seen: Samples, columns: list[tuple[str, float]]) -> Side:
         (_, _, best, least), _ = jax.lax.scan(step, carry, length=STEPS)
         return best, least
 
-    first = jnp.asarray(start, jnp.float32), jnp.asarray(scales, jnp.float32)
+    first = jnp.asarray(start.coefficients), jnp.log(jnp.asarray(start.scales))
     (coefficients, log_scales), least = run(first)
     return Side(
-        names,
+        start.names,
         tuple(float(x) for x in coefficients),
         tuple(float(x) for x in jnp.exp(log_scales)),
         float(jnp.sqrt(least)),
     )
+
+
+def _drift(names: Sequence[str], c: Any, scales: Any, seen: Samples) -> Any:
+    """A sum of terms as a function of the log-ratio, at the advantages of samples."""
+
+    def drift(x: Array) -> Array:
+        terms = [
+            c[i] * evaluate(name, scales[i], x, seen.advantage)
+            for i, name in enumerate(names)
+        ]
+        return jax.nn.relu(sum(terms, jnp.zeros_like(x)))
+
+    return drift
 
 
 def _value_and_slope(drift: Any, log_ratio: Array) -> tuple[Array, Array]:

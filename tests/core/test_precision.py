@@ -1,5 +1,7 @@
 """Training has 32 bits, and the same ones, where JAX computes in 64."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,6 +9,7 @@ import pytest
 
 import purerl
 from purerl import precision
+from tests import golden
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits
 
@@ -73,39 +76,28 @@ def test_members_of_several_threads_are_the_same(request):
     assert_same_bits(purerl.pmap(train, lanes=2)(keys), usual)
 
 
-def by_run(config):
-    return purerl.run(config, seeds=2, progress=False).metrics
+def meta_gradient():
+    meta = purerl.meta_gradient(small("ppo"), "gamma", unroll=1)
+    return meta(meta.algorithm(meta.start()).init(KEY))
 
 
-def by_sweep(config):
-    return purerl.sweep(
-        config, {"gamma": [0.5, 0.9]}, seeds=2, progress=False
-    ).to_dataframe()
+def self_tune():
+    return purerl.self_tune(small("ppo"), "gamma")(KEY)
 
 
-def by_pbt(config):
-    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
-    result = purerl.pbt(config, axes, population=2, num_rounds=2, progress=False)
-    return result.dataset
+def meta_train():
+    training = purerl.meta_train(small("ppo"), "gamma", agents=2, unroll=1)
+    return training.step(training.init(KEY))
 
 
-def by_evolution(config):
-    result = purerl.evolve(config, "gamma", generations=1, population=2, progress=False)
-    return {k: x for k, x in result.history.items() if k != "seconds"}
-
-
-def by_meta_gradient(config):
-    meta = purerl.meta_gradient(config, "gamma", unroll=1)
-    state = meta.algorithm(meta.start()).init(KEY)
-    return meta(state)
+def distil():
+    found = purerl.distil(purerl.losses.DPODrift(), samples=64)
+    return {"drift": found.drift, "error": found.error}
 
 
 TOOLS = {
-    "run": by_run,
-    "sweep": by_sweep,
-    "pbt": by_pbt,
-    "evolve": by_evolution,
-    "meta_gradient": by_meta_gradient,
+    **{tool.__name__: tool for tool in golden.TOOLS},
+    **{tool.__name__: tool for tool in (meta_gradient, self_tune, meta_train, distil)},
 }
 
 
@@ -117,14 +109,67 @@ TOOLS = {
     ],
 )
 def test_what_a_tool_returns_is_the_same(tool, request):
-    config = small("ppo")
-    usual = TOOLS[tool](config)
+    usual = TOOLS[tool]()
     request.getfixturevalue("in_64_bits")
-    wide = TOOLS[tool](config)
-    if hasattr(usual, "equals"):
-        assert wide.equals(usual)
-    else:
-        assert_same_bits(wide, usual)
+    assert_same_bits(TOOLS[tool](), usual)
+
+
+# What computes nothing in JAX, or only calls what does.
+WITHOUT_ARRAYS = {
+    "OpenES",
+    "choice",
+    "compiler_options",
+    "dataset_points",
+    "load",
+    "load_comparison",
+    "load_evolution",
+    "load_loss",
+    "load_part",
+    "load_run",
+    "load_search",
+    "load_sweep",
+    "load_tune",
+    "log_policy",
+    "loguniform",
+    "make_tracker",
+    "networks_of",
+    "pmap",
+    "save_loss",
+    "save_part",
+    "share_programs",
+    "track",
+    "track_points",
+    "uniform",
+    "use_all_cores",
+}
+
+
+def test_every_public_function_computes_in_32_bits():
+    """A new one is decorated, or named above."""
+    decorated = precision.in_32_bits(print).__code__
+    public = {name: getattr(purerl, name) for name in dir(purerl)}
+    others = {
+        name
+        for name, value in public.items()
+        if inspect.isfunction(value)
+        and value.__module__.startswith("purerl.")
+        and value.__code__ is not decorated
+    }
+    assert others == WITHOUT_ARRAYS
+
+
+def test_the_pieces_of_an_update_on_the_host_are_the_same(request):
+    config = small("dqn")
+
+    def begin():
+        algorithm = purerl.make_algorithm(config)
+        assert algorithm.hosted is not None
+        state = algorithm.init(KEY)
+        return algorithm.hosted(state.update).begin(state)
+
+    usual = begin()
+    request.getfixturevalue("in_64_bits")
+    assert_same_bits(begin(), usual)
 
 
 def test_64_bits_can_be_kept(in_64_bits):
