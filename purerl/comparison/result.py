@@ -160,7 +160,7 @@ class Comparison:
     def table(self) -> "Table":
         """Return all statistics as one table for the terminal.
 
-        Bold: the interval of the difference lies on one side of zero.
+        Bold: the difference is clear of zero, see `Row.is_clear`.
         """
         return make_table(self.rows, subject=self.subject, baseline=self.baseline)
 

@@ -5,8 +5,10 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from purerl.report import statistics
-from purerl.report.comparison import ALL, Row
+from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.statistics.missing import resolve
+
+RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
 
 
 def make_rows(
@@ -46,6 +48,13 @@ def _rows(
     is_one_task = filled.shape[-1] == 1
     base = filled[settings.index(baseline)]
     unit = np.ones(1) if is_one_task else _units(filled, base)
+    has_unit = bool((unit > 0).all())
+    gaps = {
+        name: (filled[number] - base) / unit
+        for number, name in enumerate(settings)
+        if name != baseline and has_unit and np.isfinite(filled[number]).all()
+    }
+    clear = clear_of_zero(gaps)
     rows = []
     for number, name in enumerate(settings):
         scores, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
@@ -54,15 +63,44 @@ def _rows(
         if known and is_one_task:
             both = statistics.estimates(scores, ("mean", "iqm"))
             mean, iqm = both["mean"], both["iqm"]
-        if known and name != baseline and (unit > 0).all():
-            gap = statistics.estimate((scores - base) / unit, "mean")
+        if name in gaps:
+            gap = statistics.estimate(gaps[name], "mean")
             better = statistics.probability_of_improvement(scores, base)
         numbers = [x for e in (mean, iqm, gap, better) for x in e[:3]]
+        about = environment, measure, name, scores.size
         failed = int((~np.isfinite(raw[number])).sum())
-        rows.append(
-            Row(environment, measure, name, scores.size, failed, *map(float, numbers))
-        )
+        rows.append(Row(*about, failed, *map(float, numbers), name in clear))
     return rows
+
+
+def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
+    """Return the settings whose mean difference is not zero (Holm 1979).
+
+    Of k differences that are left, those are clear whose interval of the confidence
+    `1 - ERRORS / k` lies on one side of zero; then fewer are left, and so on. So no
+    setting at all is called clear by chance in 95% of comparisons, however many there
+    are.
+
+    Args:
+        gaps: Differences from the baseline by setting, `[S, E]`.
+    """
+    left, clear = dict(gaps), set[str]()
+    while left:
+        found = set[str]()
+        for name, values in left.items():
+            gap = statistics.estimate(
+                values,
+                "mean",
+                confidence=1 - ERRORS / len(left),
+                resamples=RESAMPLES * len(left),
+            )
+            if gap.kind == "interval" and (gap.low > 0 or gap.high < 0):
+                found.add(name)
+        if not found:
+            break
+        clear |= found
+        left = {name: values for name, values in left.items() if name not in found}
+    return clear
 
 
 def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:

@@ -4,6 +4,10 @@ Statistics are frozen while a rollout is collected, and merged with its raw data
 afterwards. So the log-probabilities of a rollout and of its learning see the same
 normalised observations. Nothing is filtered: an observation that is not a number, as
 physics that have blown up give, stays in the statistics and ends the agent's learning.
+
+One environment's step moves a mean of millions of steps by less than a float32 beside
+that mean can hold, so that plain sums would stop moving. Every statistic therefore has
+a second number, the rest that its first one leaves out (Kahan 1965).
 """
 
 from typing import NamedTuple
@@ -23,11 +27,17 @@ class Moments(NamedTuple):
         count: `[]` float32, number of samples seen.
         mean: `[*shape]` mean.
         var: `[*shape]`, population variance.
+        count_rest: `[]`, what the number of samples is above `count`.
+        mean_rest: `[*shape]`, what the mean is above `mean`.
+        var_rest: `[*shape]`, what the variance is above `var`.
     """
 
     count: Array
     mean: Array
     var: Array
+    count_rest: Array
+    mean_rest: Array
+    var_rest: Array
 
 
 class RewardScale(NamedTuple):
@@ -44,7 +54,8 @@ class RewardScale(NamedTuple):
 
 def init_moments(shape: tuple[int, ...] = ()) -> Moments:
     """Return zero mean and unit variance, so that normalising does nothing."""
-    return Moments(jnp.zeros(()), jnp.zeros(shape), jnp.ones(shape))
+    zero, zeros = jnp.zeros(()), jnp.zeros(shape)
+    return Moments(zero, zeros, jnp.ones(shape), zero, zeros, zeros)
 
 
 def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Moments:
@@ -62,13 +73,24 @@ def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Momen
     mean = pmean(batch.mean(0), axis_name)
     var = pmean(jnp.square(batch - mean[None]).mean(0), axis_name)
 
-    total = moments.count + num
-    delta = mean - moments.mean
-    weight = num / total
-    merged = moments.var * (1 - weight) + var * weight
-    # Before anything was seen, `var` is a placeholder that weighs nothing.
-    between = jnp.square(delta) * weight * (1 - weight)
-    return Moments(total, moments.mean + delta * weight, merged + between)
+    # Before anything was seen, the variance of one is a placeholder.
+    seen = jnp.where(moments.count == 0, 0.0, moments.var)
+    count, count_rest = _add(moments.count, moments.count_rest, num)
+    weight = num / count
+    delta = (mean - moments.mean) - moments.mean_rest
+    between = jnp.square(delta) * (1 - weight)
+    wider = (var - seen) - moments.var_rest + between
+    new_mean, mean_rest = _add(moments.mean, moments.mean_rest, delta * weight)
+    new_var, var_rest = _add(seen, moments.var_rest, wider * weight)
+    return Moments(count, new_mean, new_var, count_rest, mean_rest, var_rest)
+
+
+def _add(value: Array, rest: Array, step: Array) -> tuple[Array, Array]:
+    """Add to a number and the rest that it leaves out; return both (Knuth 1969)."""
+    step = step + rest
+    total = value + step
+    added = total - value
+    return total, (value - (total - added)) + (step - added)
 
 
 def normalise(moments: Moments, x: Array, clip: Array | float) -> Array:

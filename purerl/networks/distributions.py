@@ -18,7 +18,8 @@ from purerl.networks import columns
 from purerl.networks.factorised import BernoulliHead, MultiCategoricalHead
 from purerl.types import Array
 
-# Gauss-Hermite nodes: the tanh entropy is exact to about 1e-3 for std up to 2.
+# Gauss-Hermite nodes. The tanh entropy is within 0.001 for std up to 1.5, 0.004 at 2,
+# 0.03 at 3 and 0.11 at 5, where nearly all actions lie at the bounds.
 _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(16)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 

@@ -126,9 +126,10 @@ def sample(priorities: Priorities, bits: Array, added: Array, capacity: int) -> 
     """Draw items in proportion to their priorities, with replacement.
 
     Stratified (section 3.3): draw `k` of N falls into the k-th of N equal shares of the
-    sum, so the batch comes in the order of slots. A position has 24 bits: whether a
-    share of less than 2^-24 is met depends on what lies beside it, which changes with
-    every update.
+    sum, so the batch comes in the order of slots. Positions are multiples of about
+    2^-24 of the sum, so that the chance of an item with the share p is p to within a
+    share of 2^-24 / p: 6% for one of a million equal items. Which way it is off depends
+    on what lies before the item, which changes with every update.
 
     Args:
         priorities: Priorities, of which at least one is positive.

@@ -9,9 +9,14 @@ from rich.markup import escape
 from rich.table import Table
 
 from purerl.metrics import decimals
-from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.statistics import heading_of, text_of
 
 ALL = "all environments"
+# The share of comparisons without any difference in which a setting is called clear.
+ERRORS = 0.05
+BOLD = (
+    "bold: clear of zero at 5%, for all settings of an environment and measure together"
+)
 WORDS = {
     "training_curve": "under the training curve, by its length",
     "final_return": "over the last tenth of training",
@@ -46,6 +51,9 @@ class Row(NamedTuple):
             mean is nearer to zero than that. NaN for the baseline itself.
         better: Probability that a run scores higher than one of the baseline's, ties
             half; over all environments their mean.
+        is_clear: Whether the difference is clear of zero, at 5% for all settings of
+            this environment and measure together (Holm 1979); never of fewer than ten
+            runs.
     """
 
     environment: str
@@ -65,6 +73,7 @@ class Row(NamedTuple):
     better: float
     better_low: float
     better_high: float
+    is_clear: bool
 
     @property
     def loss(self) -> str:
@@ -90,6 +99,8 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
             f"{ALL}: differences in units of the baseline's mean, or "
             "of the spread of all settings where that is larger"
         )
+    if any(row.is_clear for row in rows):
+        words.append(BOLD)
     table = Table(
         title=f"{subject} on {seeds} held-out seeds, in brackets "
         f"{heading_of(seeds)}; differences from {baseline}",
@@ -116,8 +127,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
 def cells(row: Row) -> list[str]:
     """Return a row's cells, setting first."""
     gap = _interval(row, "difference", sign="+")
-    is_clear = row.difference_low > 0 or row.difference_high < 0
-    if is_clear and heading_of(row.seeds) == INTERVAL:
+    if row.is_clear:
         gap = f"[bold]{gap}[/bold]"
     return [
         f"  {escape(row.setting)}",

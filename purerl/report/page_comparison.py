@@ -15,7 +15,7 @@ from purerl.report.html import (
     table_html,
     write_page,
 )
-from purerl.report.statistics import heading_of, text_of
+from purerl.report.statistics import INTERVAL, heading_of, text_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -160,5 +160,13 @@ def _note(result: "Comparison") -> str:
     return (
         f"{lead} Furthest above {result.baseline} by {SHORT[measure]} in "
         f"{environment}: {best.setting}, {best.difference:+,.3g} "
-        f"({heading_of(best.seeds)}: {ends})."
+        f"({heading_of(best.seeds)}: {ends}){_clear_words(best, len(rows))}."
     )
+
+
+def _clear_words(row: "Row", differences: int) -> str:
+    """Whether a difference is clear of zero; nothing of runs that are too few."""
+    if heading_of(row.seeds) != INTERVAL:
+        return ""
+    together = f", {differences} differences taken together" if differences > 1 else ""
+    return f", {'' if row.is_clear else 'not '}clear of zero at 5%{together}"

@@ -13,10 +13,12 @@ from purerl.comparison import api, held_out
 from purerl.comparison.environments import read_environments
 from purerl.comparison.losses import settings_of
 from purerl.comparison.result import Comparison
+from purerl.comparison.rows import clear_of_zero
 from purerl.comparison.settings import read_settings
 from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
 from purerl.meta.population import baseline_keys, rollout_keys
+from purerl.report import statistics
 from purerl.report.comparison import ALL
 from tests.helpers import tiny_config
 
@@ -132,13 +134,13 @@ def test_files_come_back(result, tmp_path):
         purerl.load_comparison(tmp_path)
 
 
-def make(scores, baseline="base", environments=("a",)):
+def make(scores, baseline="base", environments=("a",), names=("base", "other")):
     """A comparison of given scores, `[E, L, S]`."""
     scores = np.asarray(scores, float)
-    names = ["base", "other"]
-    steps = {name: np.array([np.arange(1, 4)] * 2) for name in environments}
+    num = len(names)
+    steps = {name: np.array([np.arange(1, 4)] * num) for name in environments}
     curves = {
-        name: np.zeros((2, scores.shape[2], 3), np.float32) for name in environments
+        name: np.zeros((num, scores.shape[2], 3), np.float32) for name in environments
     }
     about = {
         "settings": dict.fromkeys(names),
@@ -215,6 +217,38 @@ def test_a_baseline_near_zero_does_not_rule_all_environments():
     spread = np.std([0.02 + runs, 0.10 + runs])
     assert row.difference == pytest.approx((-0.5 + 0.08 / spread) / 2)
     assert row.difference < 0
+
+
+def test_of_many_settings_that_change_nothing_none_is_called_clear():
+    """Uncorrected, one of five would be in a fifth of all comparisons."""
+    rng = np.random.default_rng(0)
+    wrong = 0
+    for _ in range(40):
+        wrong += bool(clear_of_zero({name: rng.normal(size=12) for name in "abcde"}))
+    assert wrong <= 6  # Of two that are expected.
+
+
+def test_what_is_clear_makes_room_for_the_next():
+    base = np.linspace(0.0, 1.0, 12)
+    nothing = np.linspace(-0.9, 0.9, 12)
+    large, small = 5.0 + nothing, 0.41 + nothing
+    names = ("base", "small", "large", "nothing")
+
+    def clear(*gaps):
+        scores = [[base, *(base + gap for gap in gaps)]]
+        return [row.is_clear for row in make(scores, names=names[: len(gaps) + 1]).rows]
+
+    low, high = statistics.mean_interval(small, confidence=0.95)[:2]
+    assert low > 0
+    low, high = statistics.mean_interval(small, confidence=0.975)[:2]
+    assert low < 0 < high
+    assert clear(small) == [False, True]
+    # Of two, the small one is held to 2.5%, and to 5% once the other is clear.
+    assert clear(small, nothing) == [False, False, False]
+    assert clear(small, large) == [False, True, True]
+    # Of fewer than ten runs there are ranges, and nothing is clear.
+    few = make([[base[:9], base[:9] + 5.0]])
+    assert not any(row.is_clear for row in few.rows)
 
 
 def test_the_table_says_it(result):

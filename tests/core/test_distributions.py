@@ -170,6 +170,21 @@ def test_tanh_entropy_agrees_with_monte_carlo(mean, std):
     assert abs(float(head.entropy(outputs) - surprise.mean())) < 4 * error + 2e-3
 
 
+@pytest.mark.parametrize(
+    ("std", "most"), [(0.5, 1e-4), (1.5, 1e-3), (2.0, 4e-3), (3.0, 0.03), (5.0, 0.11)]
+)
+def test_tanh_entropy_against_the_integral(std, most):
+    head = TanhGaussianHead(np.array([-1.0]), np.array([1.0]), (1,))
+    z = np.linspace(-10.0, 10.0, 100_001)
+    density = np.exp(-(z**2) / 2) / np.sqrt(2 * np.pi)
+    for mean in (0.0, 0.5, 1.0, 3.0):
+        raw = mean + std * z
+        slope = 2 * (np.log(2.0) - raw - np.logaddexp(0.0, -2 * raw))
+        normal = 0.5 * np.log(2 * np.pi * np.e * std**2)
+        exact = normal + np.trapezoid(slope * density, z)
+        assert abs(float(head.entropy(gaussian([mean], [std]))) - exact) < most
+
+
 @pytest.mark.slow
 def test_a_uniform_range_bounds_the_tanh_entropy():
     # No density on [-1, 3] has more entropy than the uniform one, log 4.

@@ -10,7 +10,7 @@ from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, ppo
 from purerl.learning import normalise
-from purerl.learning.normalise import Moments, RewardScale, init_moments, merge
+from purerl.learning.normalise import RewardScale, init_moments, merge
 from tests.helpers import slow_but
 
 
@@ -40,14 +40,16 @@ def test_all_leading_axes_are_samples():
 
 def test_a_batch_spread_over_a_named_axis_counts_as_one_batch():
     data = 2.0 + 3.0 * jax.random.normal(jax.random.key(0), (4, 6, 3))
-    start = Moments(jnp.float32(10.0), jnp.ones(3), 2.0 * jnp.ones(3))
+    start = init_moments((3,))._replace(
+        count=jnp.float32(10.0), mean=jnp.ones(3), var=2.0 * jnp.ones(3)
+    )
     spread = jax.vmap(lambda part: merge(start, part, "devices"), axis_name="devices")(
         data
     )
     whole = merge(start, data.reshape(24, 3))
     for lanes, expected in zip(spread, whole, strict=True):
         for lane in lanes:
-            np.testing.assert_allclose(lane, expected, rtol=1e-5)
+            np.testing.assert_allclose(lane, expected, rtol=1e-5, atol=1e-6)
 
 
 def test_statistics_do_not_drift_over_many_updates():
@@ -61,8 +63,41 @@ def test_statistics_do_not_drift_over_many_updates():
     np.testing.assert_allclose(moments.var, data.var(dtype=np.float64), rtol=1e-2)
 
 
+@pytest.mark.parametrize("first", [0, 2**24])
+def test_statistics_follow_what_moves_slowly_one_sample_at_a_time(first):
+    """A step of the mean is less than the float32 beside it holds: 300 and 1e-6."""
+    num, start = 300_000, jnp.float32(300.0)
+    rng = np.random.default_rng(0)
+    drifting = 300.0 + np.linspace(0.0, 6.0, num) + rng.normal(size=num)
+    data = drifting.astype(np.float32)
+    known = init_moments()._replace(count=jnp.float32(first), mean=start)
+
+    @jax.jit
+    def follow(data):
+        return jax.lax.scan(lambda m, x: (merge(m, x), None), known, data)[0]
+
+    moments = follow(jnp.asarray(data))
+    # The known samples have the mean 300 and the variance one.
+    offsets = data.astype(np.float64) - 300.0
+    mean = offsets.sum() / (first + num)
+    square = (first + np.square(offsets).sum()) / (first + num)
+    count = float(moments.count) + float(moments.count_rest)
+    assert count == first + num
+    found = float(moments.mean) - 300.0 + float(moments.mean_rest)
+    np.testing.assert_allclose(found, mean, rtol=1e-3)
+    found = float(moments.var) + float(moments.var_rest)
+    np.testing.assert_allclose(found, square - mean**2, rtol=1e-3)
+
+
+def test_a_small_variance_is_that_of_the_first_batch():
+    data = jnp.asarray([1.0, 1.0 + 2.0**-20, 1.0, 1.0 + 2.0**-20])
+    np.testing.assert_allclose(merge(init_moments(), data).var, 2.0**-42, rtol=1e-6)
+
+
 def test_normalising_is_standardising_and_clipping():
-    moments = Moments(jnp.float32(5.0), jnp.array([1.0, 0.0]), jnp.array([4.0, 1.0]))
+    moments = init_moments((2,))._replace(
+        mean=jnp.array([1.0, 0.0]), var=jnp.array([4.0, 1.0])
+    )
     x = jnp.array([[3.0, 0.5], [1.0, 11.0], [1.0, -99.0]])
     np.testing.assert_allclose(
         normalise.normalise(moments, x, 10.0), [[1.0, 0.5], [0.0, 10.0], [0.0, -10.0]]

@@ -55,7 +55,11 @@ class Interval(NamedTuple):
 
 
 def mean_interval(
-    values: np.ndarray, *, confidence: float = 0.95, seed: int = 0
+    values: np.ndarray,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
 ) -> Interval:
     """Return the interval of the mean over the first axis (runs), or their range.
 
@@ -63,6 +67,7 @@ def mean_interval(
         values: Values of S runs, `[S, ...]`; a value that is not finite counts as
             missing.
         confidence: Share of samples of whose intervals the mean is to be in.
+        resamples: Number of resamples of the bootstrap.
         seed: Number that the resamples are drawn from.
 
     Returns:
@@ -90,7 +95,9 @@ def mean_interval(
         if kind == "range" and count > 1:
             low[at], high[at] = ordered[0, at], ordered[count - 1, at]
         elif count >= FEWEST:
-            low[at], high[at] = _studentised(ordered[:count, at], confidence, seed)
+            low[at], high[at] = _studentised(
+                ordered[:count, at], confidence, resamples, seed
+            )
     if kind == "interval" and not (high > low).any():
         kind = "range"
     shape = values.shape[1:]
@@ -151,7 +158,7 @@ def text_of(
 
 
 def _studentised(
-    values: np.ndarray, confidence: float, seed: int
+    values: np.ndarray, confidence: float, resamples: int, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
     """Ends `[K]` of the intervals of means of `values` `[n, K]`, all of them known."""
     runs = len(values)
@@ -162,16 +169,16 @@ def _studentised(
     if runs >= MANY:
         half = NormalDist().inv_cdf(1 - tail) * error
         return mean - half, mean + half
-    if tail * (RESAMPLES + 1) < 1:
-        most = math.floor((1 - 2 / (RESAMPLES + 1)) * 1_000) / 1_000
+    if tail * (resamples + 1) < 1:
+        most = math.floor((1 - 2 / (resamples + 1)) * 1_000) / 1_000
         raise ConfigError(
             f"confidence must be at most {most:g}, got {confidence!r}: an interval of "
-            f"fewer than {MANY:,} runs is of {RESAMPLES:,} resamples, of which none "
-            "lies further out. Give a smaller confidence, or more runs."
+            f"fewer than {MANY:,} runs is of {resamples:,} resamples, of which none "
+            "lies further out. Give a smaller confidence, more resamples, or more runs."
         )
     rng = np.random.default_rng(seed)
-    weights = rng.multinomial(runs, np.full(runs, 1 / runs), RESAMPLES) / runs
-    width = max(1, WORDS // RESAMPLES)
+    weights = rng.multinomial(runs, np.full(runs, 1 / runs), resamples) / runs
+    width = max(1, WORDS // resamples)
     parts = range(0, values.shape[1], width)
     ends = [_quantiles(weights, centred[:, at : at + width], tail) for at in parts]
     below, above = np.concatenate(ends, axis=1) if ends else np.zeros((2, 0))

@@ -128,7 +128,8 @@ def estimates(
     found = {}
     for name, value, (low, high) in zip(statistics, values, pairs, strict=True):
         if name == "mean" and known.shape[1] == 1:
-            low, high = mean_interval(known[:, 0], confidence=confidence, seed=seed)[:2]
+            options = {"confidence": confidence, "resamples": resamples, "seed": seed}
+            low, high = mean_interval(known[:, 0], **options)[:2]
         ends = float(low), float(high)
         found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
     return found
