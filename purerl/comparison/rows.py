@@ -69,7 +69,8 @@ def _rows(
         numbers = [x for e in (mean, iqm, gap, better) for x in e[:3]]
         about = environment, measure, name, scores.size
         failed = int((~np.isfinite(raw[number])).sum())
-        rows.append(Row(*about, failed, *map(float, numbers), name in clear))
+        ends = map(float, numbers)
+        rows.append(Row(*about, failed, *ends, is_clear=name in clear))
     return rows
 
 

@@ -165,7 +165,7 @@ def _note(result: "Comparison") -> str:
 
 
 def _clear_words(row: "Row", differences: int) -> str:
-    """Whether a difference is clear of zero; nothing of runs that are too few."""
+    """Return words for a difference that is clear of zero, or not; none of few runs."""
     if heading_of(row.seeds) != INTERVAL:
         return ""
     together = f", {differences} differences taken together" if differences > 1 else ""
