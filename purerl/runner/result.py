@@ -1,6 +1,7 @@
 """The result of a run: in memory, and read back from its folder."""
 
 import json
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,8 +20,10 @@ from purerl.runner.divergence import (
     read_diverged_at,
 )
 from purerl.runner.jsonl import read_members
+from purerl.runner.seeds import seeds_named
+from purerl.scale.host import to_device
 from purerl.storage import checkpoint
-from purerl.train import make_algorithm
+from purerl.train import make_algorithm, make_policy
 from purerl.types import HostMetrics, PyTree
 
 
@@ -93,6 +96,22 @@ class RunResult(NamedTuple):
         index = int(np.nanargmax(scores))
         return Best({"seed": self.seeds[index]}, float(scores[index]), self.config)
 
+    def policy(self, seed: int) -> Callable[..., Any]:
+        """Return the trained policy of one agent (see `purerl.make_policy`).
+
+        Args:
+            seed: The agent's seed, one of `seeds`.
+
+        Raises:
+            ConfigError: no agent has that seed, or the run was interrupted.
+        """
+        if self.state is None:
+            raise ConfigError(
+                "the run was interrupted and has no final states; give purerl.run a "
+                "folder (out=...) and read its last checkpoint with purerl.load_run."
+            )
+        return _policy_of(self.config, self.seeds, self.state, seed)
+
 
 class SavedRun(NamedTuple):
     """A run read from its folder.
@@ -111,6 +130,30 @@ class SavedRun(NamedTuple):
     update: int
     state: PyTree
     diverged_at: np.ndarray
+
+    def policy(self, seed: int) -> Callable[..., Any]:
+        """Return the policy of one agent (see `purerl.make_policy`).
+
+        Args:
+            seed: The agent's seed, one of `seeds`.
+
+        Raises:
+            ConfigError: no agent has that seed.
+        """
+        return _policy_of(self.config, self.seeds, self.state, seed)
+
+
+def _policy_of(
+    config: TrainConfig, seeds: Sequence[int], state: PyTree, seed: int
+) -> Callable[..., Any]:
+    """The policy of the agent with a seed, of stacked states on the host."""
+    if seed not in seeds:
+        raise ConfigError(
+            f"seed must be one of the run's seeds, got {seed!r}; the run has "
+            f"{seeds_named(seeds)}."
+        )
+    index = list(seeds).index(seed)
+    return make_policy(config, jax.tree.map(lambda x: x[index], to_device(state)))
 
 
 def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:

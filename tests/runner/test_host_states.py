@@ -22,15 +22,21 @@ def run(tmp_path_factory):
     """The result of two agents, and what is read from their folder."""
     out = tmp_path_factory.mktemp("host") / "run"
     result = purerl.run(CONFIG, seeds=(3, 5), out=out, progress=False)
-    return result.state, purerl.load_run(out).state
+    return result, purerl.load_run(out)
+
+
+@pytest.fixture(scope="module")
+def states(run):
+    """The final states of both, and those that were read."""
+    return run[0].state, run[1].state
 
 
 def one(state, index=1):
     return jax.tree.map(lambda x: x[index], state)
 
 
-def test_one_agent_goes_to_the_device_as_several_do(run):
-    state = run[0]
+def test_one_agent_goes_to_the_device_as_several_do(states):
+    state = states[0]
     assert isinstance(state.key, HostKey)
     alone, among = to_device(one(state)), one(to_device(state))
     assert jax.tree.structure(alone) == jax.tree.structure(among)
@@ -57,10 +63,30 @@ def test_a_key_keeps_its_kind():
     assert str(jax.random.key_impl(to_device(one(to_host(keys))))) == "rbg"
 
 
-def test_the_policy_of_a_run_is_exported(run, tmp_path):
+@pytest.mark.parametrize("seed", [3, 5])
+def test_a_run_has_the_policy_of_each_of_its_agents(run, seed):
+    obs, key = np.array([0.1, -0.2, 0.3, 0.4]), jax.random.key(0)
+    for result in run:
+        agent = jax.tree.map(lambda x: x[(3, 5).index(seed)], to_device(result.state))
+        mine, expected = result.policy(seed), purerl.make_policy(CONFIG, agent)
+        assert mine(obs) == expected(obs)
+        assert mine(obs, key) == expected(obs, key)
+
+
+def test_a_policy_that_a_run_has_not_is_refused(run):
+    for result in run:
+        with pytest.raises(
+            purerl.ConfigError, match=r"got 1; the run has seeds 3, 5\."
+        ):
+            result.policy(1)
+    with pytest.raises(purerl.ConfigError, match="was interrupted and has no final"):
+        run[0]._replace(state=None).policy(3)
+
+
+def test_the_policy_of_a_run_is_exported(states, tmp_path):
     obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
     key = jax.random.key(7)
-    for name, state in zip(("run", "folder"), run, strict=True):
+    for name, state in zip(("run", "folder"), states, strict=True):
         folder = purerl.export_policy(CONFIG, one(state), tmp_path / name, sampled=True)
         policy = purerl.make_policy(CONFIG, one(state))
         for file, inputs, expected in (
@@ -73,15 +99,15 @@ def test_the_policy_of_a_run_is_exported(run, tmp_path):
             assert len(set(np.asarray(found).tolist())) == 2
 
 
-def test_training_goes_on_from_an_agent_of_a_run(run):
+def test_training_goes_on_from_an_agent_of_a_run(states):
     """It goes on as from the same state on the device, alone and side by side."""
     train, key = purerl.make_train(LONGER, first_update=2), jax.random.key(5)
-    state = one(run[0])
+    state = one(states[0])
     expected = jax.jit(train)(key, start=to_device(state))
     assert expected.metrics["env_steps"].tolist() == [3 * 32]
     assert_same_bits(jax.jit(train)(key, start=state), expected)
     both = jax.vmap(train, in_axes=(None, None, 0))
-    keys, places = jax.eval_shape(both, key, None, run[0]).state.key, (2,)
+    keys, places = jax.eval_shape(both, key, None, states[0]).state.key, (2,)
     assert keys.shape == places and jax.dtypes.issubdtype(
         keys.dtype, jax.dtypes.prng_key
     )
