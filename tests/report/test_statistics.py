@@ -11,7 +11,7 @@ from scipy import stats
 
 from purerl.config import ConfigError
 from purerl.report import statistics
-from purerl.report.statistics import aggregates, resampling
+from purerl.report.statistics import aggregates, intervals, resampling
 from tests.helpers import slow_but
 
 RLIABLE = json.loads((Path(__file__).parent / "data" / "rliable.json").read_text())
@@ -19,8 +19,14 @@ SCORES = {name: np.array(values) for name, values in RLIABLE["scores"].items()}
 RESAMPLES = 8_000
 
 
+@pytest.fixture
+def plain(monkeypatch):
+    """Percentiles as rliable has them, at 2.5% of the resamples for any runs."""
+    monkeypatch.setattr(intervals, "tail_of", lambda confidence, *_: 0.025)
+
+
 @pytest.mark.parametrize("name", sorted(SCORES))
-def test_estimates_are_those_of_rliable(name):
+def test_estimates_are_those_of_rliable(plain, name):
     scores = SCORES[name]
     found = statistics.estimates(scores, resamples=RESAMPLES)
     for statistic, (value, low, high) in RLIABLE["estimates"][name].items():
@@ -39,7 +45,7 @@ def test_estimates_are_those_of_rliable(name):
 
 
 @pytest.mark.slow
-def test_probability_of_improvement_is_that_of_rliable():
+def test_probability_of_improvement_is_that_of_rliable(plain):
     value, low, high = RLIABLE["improvement"]
     x, y = SCORES["x"], SCORES["y"]
     found = statistics.probability_of_improvement(x, y, resamples=RESAMPLES)
@@ -50,7 +56,7 @@ def test_probability_of_improvement_is_that_of_rliable():
     assert other_way.value == pytest.approx(1 - value, abs=1e-6)
 
 
-def test_profiles_are_those_of_rliable():
+def test_profiles_are_those_of_rliable(plain):
     value, low, high = map(np.array, RLIABLE["profile"])
     found = statistics.performance_profile(
         SCORES["x"], RLIABLE["thresholds"], resamples=RESAMPLES
@@ -59,6 +65,32 @@ def test_profiles_are_those_of_rliable():
     step = 1 / SCORES["x"].size  # Shares of 60 runs: ends are whole steps.
     np.testing.assert_allclose(found.low, low, atol=step + 1e-6)
     np.testing.assert_allclose(found.high, high, atol=step + 1e-6)
+
+
+@pytest.mark.parametrize("confidence", [0.8, 0.95])
+def test_the_percentiles_make_the_mean_of_a_normal_sample_students_interval(confidence):
+    """Of a normal bootstrap distribution, whose variance is that of the sample."""
+    runs = 12
+    scores = np.random.default_rng(0).normal(size=runs)
+    tail = intervals.tail_of(confidence, runs, 1)
+    low = scores.mean() + stats.norm.ppf(tail) * scores.std() / np.sqrt(runs)
+    error = scores.std(ddof=1) / np.sqrt(runs)
+    exact = stats.t.interval(confidence, runs - 1, scores.mean(), error)
+    assert low == pytest.approx(exact[0])
+    # Of many runs they are the plain percentiles.
+    many = intervals.tail_of(confidence, 100_000, 1)
+    assert many == pytest.approx((1 - confidence) / 2, rel=1e-3)
+
+
+def test_few_runs_of_each_task_have_percentiles_further_out(request):
+    """Those of ten runs of two tasks, in `estimates`, and in a curve of one point."""
+    scores = SCORES["x"][:10, :2]
+    wide = statistics.estimate(scores, "iqm"), statistics.curve(scores[..., None])
+    request.getfixturevalue("plain")
+    short = statistics.estimate(scores, "iqm"), statistics.curve(scores[..., None])
+    for one, other in zip(wide, short, strict=True):
+        share = np.squeeze((one.high - one.low) / (other.high - other.low))
+        assert 1.05 < share < 1.25
 
 
 @pytest.mark.parametrize("statistic", aggregates.STATISTICS)

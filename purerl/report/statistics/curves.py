@@ -76,7 +76,9 @@ def curve(
         draws, centre, scale = _curve_draws(
             table[:, :, at], known, statistic, resamples, seed
         )
-        ends = percentiles(draws[:, : len(at)], confidence)
+        fewest = min(points[t][1] for t in at)
+        shown = draws[:, : len(at)]
+        ends = percentiles(shown, confidence, fewest, table.shape[1])
         low[at], high[at] = (centre + scale * end for end in ends)
     return Estimate(value, low, high, missing, kind, runs, confidence)
 

@@ -2,8 +2,9 @@
 
 Scores are `[S, M]`: S runs (seeds) on each of M tasks, or `[S]` for one task. Intervals
 are percentile intervals of the stratified bootstrap (runs are drawn with replacement,
-each task by itself), as recommended by Agarwal et al. 2021; but that of the mean of one
-task, which would be too short, is `mean_interval`'s.
+each task by itself), as recommended by Agarwal et al. 2021, whose percentiles lie
+further out where runs are few (Hesterberg 2015): resamples of n runs spread less than
+samples do. That of the mean of one task is `mean_interval`'s.
 
 There are intervals from ten runs of each task, or from five where there are at least
 forty of all tasks together. Of fewer runs of one task the ends are their range; of
@@ -13,6 +14,7 @@ fewer runs of several tasks, or of two groups that are compared, there are no en
 What a run without a score is worth is said by `nan`, see `missing`.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -30,8 +32,8 @@ from purerl.report.statistics.host import (
 )
 from purerl.report.statistics.missing import Missing, as_table, check_choice, resolve
 
-# With so many runs of each of several tasks, and so many of all of them together, few
-# runs of each shorten the interval of a pooled statistic by a tenth at most.
+# With so many runs of each of several tasks, and so many of all of them together, the
+# interval of a pooled statistic holds its level (`experiments/pooled_coverage.py`).
 FEWEST_OF_MANY, POOLED = 5, 40
 
 
@@ -124,7 +126,8 @@ def estimates(
         )
         # A gap is a difference of scores: it has a scale and no centre.
         shifts = [0.0 if name == "optimality_gap" else centre for name in statistics]
-        pairs = (shifts + scale * percentiles(draws, confidence)).T
+        ends = percentiles(draws, confidence, runs, known.shape[1])
+        pairs = (shifts + scale * ends).T
     found = {}
     for name, value, (low, high) in zip(statistics, values, pairs, strict=True):
         if name == "mean" and known.shape[1] == 1:
@@ -182,7 +185,7 @@ def probability_of_improvement(
     draws = resampling.improvement_resamples(
         key(seed), ranks[: len(x)], ranks[len(x) :], resamples
     )
-    low, high = percentiles(draws, confidence)
+    low, high = percentiles(draws, confidence, runs, 2 * x.shape[1])
     ends = float(low), float(high)
     return Estimate(float(value), *ends, missing, "interval", runs, confidence)
 
@@ -236,7 +239,8 @@ def performance_profile(
         resamples,
     )
     # A share in 32 bits may round to just below 0.
-    low, high = np.clip(percentiles(draws, confidence), 0.0, 1.0)
+    ends = percentiles(draws, confidence, runs, known.shape[1])
+    low, high = np.clip(ends, 0.0, 1.0)
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
@@ -270,11 +274,39 @@ def key(seed: int) -> Any:
     return jax.random.key(seed)
 
 
-def percentiles(draws: Any, confidence: float) -> np.ndarray:
-    """Return the percentile interval over the first axis, `[2, ...]`."""
-    tail = (1 - confidence) / 2
+def percentiles(draws: Any, confidence: float, runs: int, samples: int) -> np.ndarray:
+    """Return the percentile interval over the first axis, `[2, ...]`.
+
+    Args:
+        draws: Statistics of resamples, `[R, ...]`.
+        confidence: Confidence level.
+        runs: Number of runs of each sample, at least.
+        samples: Number of samples that are resampled by themselves: of each task, and
+            of each group that is compared.
+    """
+    tail = tail_of(confidence, runs, samples)
     numbers = np.asarray(draws, np.float64)
     return np.quantile(numbers, (tail, 1 - tail), axis=0)
+
+
+def tail_of(confidence: float, runs: int, samples: int) -> float:
+    """Return the share of resamples beyond each end of an interval.
+
+    It is that of a normal distribution beyond the ends of Student's interval, as the
+    variance of a sample lacks a share of `1 / runs`, and is itself an estimate.
+
+    Args:
+        confidence: Confidence level.
+        runs: Number of runs of each sample, at least.
+        samples: Number of samples.
+
+    Source: Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section
+    4.4, the expanded percentile interval.
+    """
+    from scipy.special import ndtr, stdtrit
+
+    t = stdtrit(samples * (runs - 1), (1 + confidence) / 2)
+    return float(ndtr(-t * math.sqrt(runs / (runs - 1))))
 
 
 def standardise(

@@ -1,0 +1,80 @@
+"""The coverage of 95% intervals of statistics of few runs of several tasks.
+
+    python experiments/pooled_coverage.py [--repeats 2000]
+
+Samples of n runs of each of M tasks are drawn from distributions whose mean and
+interquartile mean are known, and the share of samples is counted whose interval holds
+the number. The distributions are those of `interval_coverage.py`, the same in every
+task. *Percentile* is the stratified percentile bootstrap; *printed* is what
+`purerl.report.statistics.estimates` returns, whose percentiles lie further out.
+"""
+
+import argparse
+
+import jax
+import numpy as np
+from interval_coverage import DISTRIBUTIONS
+
+from purerl.report import statistics
+from purerl.report.statistics import aggregates, resampling
+
+NAMES = ("normal", "exponential", "lognormal 1", "halves", "stuck 1 in 5")
+SHAPES = (  # Statistic, runs of each task, tasks.
+    ("iqm", 10, 1),
+    ("iqm", 16, 1),
+    ("mean", 10, 2),
+    ("iqm", 10, 5),
+    ("iqm", 5, 8),
+)
+RESAMPLES = 2_000
+POPULATION = 4_000_000  # Runs from which the interquartile mean is known.
+
+
+def truth(name: str, statistic: str) -> float:
+    """Return the statistic of the distribution itself."""
+    draw, mean, _ = DISTRIBUTIONS[name]
+    if statistic == "mean":
+        return mean
+    runs = draw(np.random.default_rng(1), (POPULATION, 1))
+    return float(aggregates.aggregate(runs, statistic))
+
+
+def coverage(
+    name: str, statistic: str, runs: int, tasks: int, repeats: int
+) -> tuple[float, float]:
+    """Return the share of samples whose interval holds the truth, by both methods."""
+    known, rng = truth(name, statistic), np.random.default_rng(0)
+    inside = np.zeros(2)
+    for number in range(repeats):
+        scores = DISTRIBUTIONS[name][0](rng, (runs, tasks))
+        draws = resampling.aggregate_resamples(
+            jax.random.key(number), np.float32(scores), (statistic,), 0.0, RESAMPLES
+        )
+        plain = np.quantile(np.asarray(draws)[:, 0], (0.025, 0.975))
+        printed = statistics.estimate(
+            scores, statistic, resamples=RESAMPLES, seed=number
+        )
+        for method, (low, high) in enumerate((plain, (printed.low, printed.high))):
+            inside[method] += low <= known <= high
+    percentile, shown = inside / repeats
+    return float(percentile), float(shown)
+
+
+def main() -> None:
+    """Print the table."""
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--repeats", type=int, default=2_000, help="samples per row")
+    repeats = parser.parse_args().repeats
+    print("| scores | statistic | runs | tasks | percentile | printed |")
+    print("|---|---|---|---|---|---|")
+    for name in NAMES:
+        for statistic, runs, tasks in SHAPES:
+            shares = coverage(name, statistic, runs, tasks, repeats)
+            cells = " | ".join(f"{share:.3f}" for share in shares)
+            print(f"| {name} | {statistic} | {runs} | {tasks} | {cells} |", flush=True)
+
+
+if __name__ == "__main__":
+    main()
