@@ -77,8 +77,7 @@ def curve(
             table[:, :, at], known, statistic, resamples, seed
         )
         fewest = min(points[t][1] for t in at)
-        shown = draws[:, : len(at)]
-        ends = percentiles(shown, confidence, fewest, table.shape[1])
+        ends = percentiles(draws, confidence, fewest, table.shape[1])
         low[at], high[at] = (centre + scale * end for end in ends)
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
@@ -110,4 +109,4 @@ def _curve_draws(
         draws = resampling.curve_resamples(
             key(seed), ordered, known, statistic, resamples
         )
-    return draws, centre, scale
+    return draws[:, :points], centre, scale
