@@ -1,5 +1,6 @@
 """The IQM or the mean over runs along training, with intervals at every point."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -64,15 +65,7 @@ def curve(
         # The range of few runs is the same for both statistics.
         low, high = mean_interval(table[:, 0], confidence=confidence, seed=seed)[:2]
         return Estimate(value, low, high, missing, kind, runs, confidence)
-    ready = np.array([point == "interval" for point, _ in points])
-    counts = np.isfinite(table).sum((0, 1))
-    single = table.shape[1] == 1
-    # Runs of one task share their resamples where equally many are known.
-    groups = np.unique(counts[ready]) if single else [None]
-    for known in groups:
-        at = np.flatnonzero(ready & (counts == known) if single else ready)
-        if not at.size:
-            continue
+    for at, known in _groups(table, points):
         draws, centre, scale = _curve_draws(
             table[:, :, at], known, statistic, resamples, seed
         )
@@ -80,6 +73,20 @@ def curve(
         ends = percentiles(draws, confidence, fewest, table.shape[1])
         low[at], high[at] = (centre + scale * end for end in ends)
     return Estimate(value, low, high, missing, kind, runs, confidence)
+
+
+def _groups(
+    table: np.ndarray, points: list[tuple[str, int]]
+) -> Iterator[tuple[np.ndarray, int | None]]:
+    """Points that share their resamples; of one task also how many runs are known."""
+    ready = np.array([kind == "interval" for kind, _ in points])
+    if table.shape[1] > 1:
+        if ready.any():
+            yield np.flatnonzero(ready), None
+        return
+    counts = np.isfinite(table).sum((0, 1))
+    for known in np.unique(counts[ready]):
+        yield np.flatnonzero(ready & (counts == known)), known
 
 
 def _kind_of_curve(points: list[tuple[str, int]]) -> tuple[str, int]:
