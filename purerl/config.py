@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
 
 import jax
@@ -354,6 +354,26 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     )
 
 
+def check_apart(names: Iterable[str], words: str) -> None:
+    """Refuse names of which one lies inside another: what is set would depend on order.
+
+    Args:
+        names: Names, dotted where they reach inside a field.
+        words: Who names them and the verb, such as `the axes name`.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    known = list(names)
+    for name in known:
+        inside = [other for other in known if other.startswith(f"{name}.")]
+        if inside:
+            raise ConfigError(
+                f"{words} {name} and {inside[0]}, which is inside it; leave one of "
+                "them out."
+            )
+
+
 def validate_fields(config: TrainConfig) -> None:
     """Check every field by itself.
 
@@ -557,8 +577,10 @@ def apply_overrides(config: TrainConfig, overrides: Overrides | None) -> TrainCo
             `"env_params.length"`, `"policy_loss.clip_eps"`.
 
     Raises:
-        ConfigError: unknown or static field, or a value of another shape.
+        ConfigError: unknown or static field, a name inside another, or a value of
+            another shape.
     """
+    check_apart(overrides or {}, "the overrides name")
     for path, value in (overrides or {}).items():
         config = _replace_at(config, path.split("."), value, path)
     return config

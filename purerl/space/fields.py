@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.config import ConfigError, TrainConfig, is_number
+from purerl.config import ConfigError, TrainConfig, check_apart, is_number
 from purerl.space import stored
 from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis
 from purerl.space.labels import labels
@@ -53,7 +53,11 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the axes, where distributions over fields with a fraction draw fractions.
 
     `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
+
+    Raises:
+        ConfigError: the name of an axis is inside another's.
     """
+    check_apart(axes, "the axes name")
     found = dict(axes)
     for name, axis in axes.items():
         is_drawn = isinstance(axis, Uniform | LogUniform)
