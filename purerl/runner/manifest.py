@@ -27,6 +27,7 @@ from purerl.storage.folders import (
     kind_of,
     load,
     made_with,
+    refuse_remains,
     require,
     write,
     written_by,
@@ -71,7 +72,8 @@ def create(folder: Path, description: dict[str, Any]) -> None:
     """Start a run's folder.
 
     Raises:
-        ConfigError: it holds a run already, or cannot be written.
+        ConfigError: it holds a run already, or results without a manifest, or cannot
+            be written.
     """
     if (folder / MANIFEST).exists():
         kind = kind_of(folder)
@@ -83,6 +85,7 @@ def create(folder: Path, description: dict[str, Any]) -> None:
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
         )
+    refuse_remains(folder)
     write(folder, description)
 
 

@@ -25,7 +25,9 @@ from purerl.storage.differences import REMEDY, refuse
 from purerl.storage.prng import ENTRY, check_keys
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
-MANIFEST = "manifest.json"
+MANIFEST, CONFIG = "manifest.json", "config.yaml"
+# What tools write results into. Without the manifest nobody can say what they are of.
+CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
 Spec = dict[str, Any]
 
 
@@ -109,11 +111,12 @@ def open_folder(
 
     Raises:
         ConfigError: another specification's folder, with all that differs; one of
-            another kind or format, or with other random keys; one that cannot be
-            written.
+            another kind or format, or with other random keys; one with results and no
+            manifest; one that cannot be written.
     """
     new = json.loads(json.dumps(spec))
     if not (folder / MANIFEST).exists():
+        refuse_remains(folder)
         write(folder, new, layout.subfolders)
         return new
     refuse_other(folder, layout.kind)
@@ -146,8 +149,41 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
         )
 
 
+def refuse_remains(folder: Path) -> None:
+    """Refuse to begin in a folder that has no manifest, and is not new either.
+
+    Old results would pass as those of what begins, and a config.yaml of the user's own
+    would be overwritten.
+
+    Args:
+        folder: The folder, which need not be there.
+
+    Raises:
+        ConfigError: naming what is in it.
+    """
+    for name in CONTENTS:
+        if any(map(_is_result, (folder / name).rglob("*"))):
+            raise ConfigError(
+                f"out: {folder} has results in {name}/ and no {MANIFEST}, so that "
+                "nobody can say what they are of; give another folder, or move "
+                f"{name}/ away."
+            )
+    if (folder / CONFIG).exists():
+        raise ConfigError(
+            f"out: {folder} has a {CONFIG} and no {MANIFEST}, and {CONFIG} would be "
+            "overwritten; give another folder, or move it away."
+        )
+
+
+def _is_result(path: Path) -> bool:
+    # What begins with a dot was being written when its process was killed.
+    return not path.name.startswith(".") and path.is_file()
+
+
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
-    """Write config.yaml and manifest.json, and make the folder where there is none.
+    """Write manifest.json and config.yaml, and make the folder where there is none.
+
+    The manifest is written first: a folder that has a config.yaml alone is none of ours.
 
     Args:
         folder: The folder.
@@ -160,8 +196,8 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     make(folder, subfolders)
     try:
         text = serialise.yaml_text(spec["config"])
-        serialise.write_atomic(folder / "config.yaml", text)
         serialise.write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
+        serialise.write_atomic(folder / CONFIG, text)
     except OSError as error:
         raise cannot_write(folder, error) from None
 
@@ -173,8 +209,11 @@ def update(folder: Path, changes: Mapping[str, Any]) -> None:
 
 
 def rollback(folder: Path) -> None:
-    """Take back what `write` wrote, where nothing could begin in the folder."""
-    for name in (MANIFEST, "config.yaml"):
+    """Take back what `write` wrote, where nothing could begin in the folder.
+
+    What the user had there stays: `refuse_remains` has seen that these files are ours.
+    """
+    for name in (CONFIG, MANIFEST):
         (folder / name).unlink(missing_ok=True)
 
 

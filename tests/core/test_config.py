@@ -452,7 +452,7 @@ def test_an_override_reaches_inside_a_whole_parameter_structure():
 )
 def test_an_override_inside_another_is_refused(overrides):
     # jax.jit sorts names, so that what holds would depend on who calls.
-    with pytest.raises(ConfigError, match="overrides name .*, which is inside it"):
+    with pytest.raises(ConfigError, match=r"overrides name .*, which is inside it"):
         apply_overrides(PPO(), overrides)
     train = purerl.make_train(PPO(total_timesteps=1e3))
     with pytest.raises(ConfigError, match="which is inside it"):

@@ -34,7 +34,7 @@ INSIDE = {
 def test_an_axis_inside_another_is_refused(search):
     with pytest.raises(
         purerl.ConfigError,
-        match="axes name policy_loss and policy_loss.clip_eps, which is inside it",
+        match=r"axes name policy_loss and policy_loss\.clip_eps, which is inside it",
     ):
         search(tiny_config())
 
