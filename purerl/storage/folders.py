@@ -183,7 +183,7 @@ def _is_result(path: Path) -> bool:
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """Write manifest.json and config.yaml, and make the folder where there is none.
 
-    The manifest is written first: a folder that has a config.yaml alone is none of ours.
+    The manifest is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
         folder: The folder.

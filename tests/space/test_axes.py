@@ -14,7 +14,6 @@ from purerl.space.labels import label, labels
 from purerl.space.stored import from_dict, to_dict
 from tests.helpers import tiny_config
 
-
 INSIDE = {
     "policy_loss": [ClipDrift(0.1), ClipDrift(0.3)],
     "policy_loss.clip_eps": [0.1, 0.2],

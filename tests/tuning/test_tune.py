@@ -26,6 +26,7 @@ from purerl.tuning import result as results
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool, TrialSettings
 from purerl.tuning.saved import read
+from purerl.tuning.study import Study
 from tests.helpers import slow_but
 
 from .conftest import REWARDS, STEPS, tune
@@ -201,6 +202,22 @@ def test_pruners_stop_the_worse_ones(chain, pruner):
     assert np.mean(pruned) < np.mean(complete)
     best = max(row.params[AXIS] for row in result.rows)
     assert result.best_row.params[AXIS] == best
+
+
+def test_a_trial_at_the_end_of_its_budget_is_not_pruned(chain, monkeypatch):
+    # Of eight reports a segment is two of twelve updates: six segments are all.
+    told: dict[int, list[int]] = {}
+
+    def report(self, trial, score, step):
+        steps = told.setdefault(trial.number, [])
+        steps.append(step)
+        return len(steps) == 6
+
+    monkeypatch.setattr(Study, "report", report)
+    found = tune(chain, trials=2, batch=2, reports=8, pruner="median")
+    assert [row.state for row in found.rows] == ["complete"] * 2
+    steps = [STEPS * eighths // 8 for eighths in (1, 2, 4, 5, 6, 8)]
+    assert told == {0: steps, 1: steps}
 
 
 @pytest.mark.slow
