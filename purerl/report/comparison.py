@@ -109,26 +109,34 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
             table.add_section()
             heading = escape(f"{row.environment}, {SHORT[row.measure]}")
             table.add_row(f"[bold]{heading}[/bold]")
-        table.add_row(*cells(row), *([str(row.failed or "")] if any_failed else []))
+        texts = cells(row, heading_of(seeds))
+        table.add_row(*texts, *([str(row.failed or "")] if any_failed else []))
     return table
 
 
-def cells(row: Row) -> list[str]:
-    """Return a row's cells, setting first."""
-    gap = _interval(row, "difference", sign="+")
+def cells(row: Row, heading: str) -> list[str]:
+    """Return a row's cells, setting first.
+
+    Args:
+        row: The row.
+        heading: What the reader has been told that the ends in brackets are.
+    """
+    gap = _interval(row, "difference", heading, sign="+")
     is_clear = row.difference_low > 0 or row.difference_high < 0
     if is_clear and heading_of(row.seeds) == INTERVAL:
         gap = f"[bold]{gap}[/bold]"
     return [
         f"  {escape(row.setting)}",
-        _interval(row, "mean"),
-        _interval(row, "iqm"),
+        _interval(row, "mean", heading),
+        _interval(row, "iqm", heading),
         gap,
-        _interval(row, "better", digits=2),
+        _interval(row, "better", heading, digits=2),
     ]
 
 
-def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) -> str:
+def _interval(
+    row: Row, name: str, heading: str, sign: str = "", digits: int | None = None
+) -> str:
     """A number and its interval, or the range of few runs; a dash without a number."""
     value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
     if not math.isfinite(value):
@@ -138,5 +146,5 @@ def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) ->
     text = f"{value:{sign},.{digits}f}"
     if not math.isfinite(low):
         return text
-    ends = text_of(low, high, row.seeds, digits, heading_of(row.seeds), sign)
+    ends = text_of(low, high, heading_of(row.seeds), digits, heading, sign)
     return f"{text} ({ends})"

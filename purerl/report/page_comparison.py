@@ -15,7 +15,7 @@ from purerl.report.html import (
     table_html,
     write_page,
 )
-from purerl.report.statistics import heading_of, text_of
+from purerl.report.statistics import INTERVAL, heading_of, text_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -74,7 +74,7 @@ def scores_html(result: "Comparison") -> str:
     """Return the table of a comparison, and how to read it, as HTML."""
     ends = heading_of(len(result.seeds))
     headers = ["environment", "measure", "setting", "mean", ends, "IQM"]
-    headers += [f"minus {result.baseline}", ends, "P(better)", "95% interval"]
+    headers += [f"minus {result.baseline}", ends, "P(better)", INTERVAL]
     any_failed = any(row.failed for row in result.rows)
     rows = [
         [
@@ -82,12 +82,12 @@ def scores_html(result: "Comparison") -> str:
             SHORT[row.measure],
             row.setting,
             row.mean,
-            _range(row, "mean"),
+            _range(row, "mean", ends),
             row.iqm,
             row.difference,
-            _range(row, "difference"),
+            _range(row, "difference", ends),
             row.better,
-            _range(row, "better", digits=2),
+            _range(row, "better", INTERVAL, digits=2),
             *([row.failed] if any_failed else []),
         ]
         for row in result.rows
@@ -103,12 +103,12 @@ def scores_html(result: "Comparison") -> str:
     return body + note_html(words)
 
 
-def _range(row: "Row", name: str, digits: int | None = None) -> str:
-    """The ends beside a number of a row, which no line break parts."""
+def _range(row: "Row", name: str, heading: str, digits: int | None = None) -> str:
+    """The ends beside a number of a row, under a heading; no line break parts them."""
     low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
     if digits is None:
         digits = decimals(low, high)
-    text = text_of(low, high, row.seeds, digits, heading_of(row.seeds))
+    text = text_of(low, high, heading_of(row.seeds), digits, heading)
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
@@ -156,9 +156,10 @@ def _note(result: "Comparison") -> str:
     if not rows:
         return lead
     best = max(rows, key=lambda row: row.difference)
-    ends = _range(best, "difference").replace("\N{NO-BREAK SPACE}", " ")
+    words = heading_of(best.seeds)
+    ends = _range(best, "difference", words).replace("\N{NO-BREAK SPACE}", " ")
     return (
         f"{lead} Furthest above {result.baseline} by {SHORT[measure]} in "
         f"{environment}: {best.setting}, {best.difference:+,.3g} "
-        f"({heading_of(best.seeds)}: {ends})."
+        f"({words}: {ends})."
     )

@@ -1,6 +1,7 @@
 """The result of a sweep: labelled arrays over its axes and seeds."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -322,6 +323,8 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
+    Files that are damaged are named; the members in them are missing.
+
     Raises:
         ConfigError: no sweep there.
     """
@@ -333,5 +336,11 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
     members = store.FolderStore(folder)
+    for path in members.damaged:
+        print(
+            f"{path} is damaged, and its members are missing; run the sweep again: "
+            "only they are trained anew",
+            file=sys.stderr,
+        )
     seeds, written = stored["seeds"], stored["points"]
     return SweepResult(config, design, seeds, members, folder, written=written)

@@ -67,7 +67,9 @@ def holdout_table(holdout: Holdout) -> Table:
         ("default", holdout.default),
         ("difference", holdout.difference),
     ):
-        ends = text_of(scores.low, scores.high, scores.known, 2, heading_of(len(seeds)))
+        ends = text_of(
+            scores.low, scores.high, heading_of(scores.known), 2, heading_of(len(seeds))
+        )
         table.add_row(name, f"{scores.mean:,.2f}", ends, str(scores.diverged))
     return table
 

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from purerl.config import ConfigError
-from purerl.report import plots, statistics, sweep_tables
+from purerl.report import page, page_sweep, plots, statistics, sweep_tables
 from purerl.report.plots import axes as axes_plots
 from purerl.report.plots import curves, style
 from purerl.report.sweep_data import read_scores
@@ -215,5 +215,50 @@ def test_tables_in_the_terminal(grid):
     scores = read_scores(grid)
     best = scores.filled[scores.ranking()[0]]
     assert f"{best.mean():,.1f}" in rows[0]
-    found = statistics.estimate(best)
-    assert f"{found.low:,.1f} to {found.high:,.1f}" in rows[0]
+    found = statistics.mean_interval(best)
+    assert f"{best.mean():,.1f} │ {found.text(1, 'range of 6')}" in rows[0]
+
+
+def test_the_ends_beside_a_mean_are_those_of_the_mean():
+    """Of ten runs the interval of the mean is not that of the IQM."""
+    data = synthetic.grid(num_seeds=12).isel(hidden_sizes=[1], entropy_coef=[1])
+    scores = read_scores(data)
+    best = scores.filled[scores.ranking()[0]]
+    found = statistics.mean_interval(best)
+    assert found.text(1) != statistics.estimate(best).text(1)
+    table = sweep_tables.best_table(data, 1)
+    names = [str(column.header) for column in table.columns]
+    cells = [next(iter(column.cells)) for column in table.columns]
+    assert names[-4:] == ["mean", "95% interval", "IQM", "lost"]
+    assert cells[-3] == found.text(1, "95% interval")
+    assert found.text(2) in page_sweep.sweep_table(data)
+
+
+def unfinished(grid):
+    """A sweep of which the best value of an axis and some seeds have not begun."""
+    data = grid.copy(deep=True)
+    for name in data.data_vars:
+        data[name].values[2] = np.nan
+        data[name].values[3, 0, 0, :2] = np.nan
+    return data
+
+
+@pytest.mark.parametrize("by", [None, "learning_rate", "entropy_coef"])
+def test_what_there_is_of_an_unfinished_sweep_is_drawn(grid, by):
+    figure = plots.sweep_curves(unfinished(grid), by)
+    assert "50 of 240 members missing" in " ".join(texts(figure))
+    assert figure.axes[0].lines
+    assert "1e-3" not in texts(figure)
+
+
+def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
+    data = unfinished(grid)
+    drawn = read_scores(data)
+    assert not set(drawn.ranking()) & set(range(16, 24))
+    found = axes_plots.cells(drawn, "entropy_coef", "learning_rate")
+    np.testing.assert_array_equal(np.isnan(found.table).all(0), np.arange(5) == 2)
+    assert len(plots.slices(data).axes[0].lines[0].get_xdata()) == 4
+    table = sweep_tables.best_table(data, 3)
+    assert "best 3 of 40 configurations, 6 seeds each; 50 of 240" in str(table.title)
+    path = page.sweep_page(data, tmp_path / "page.html")
+    assert "The sweep has not ended: 50 of 240 members missing." in path.read_text()

@@ -72,8 +72,8 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
     for r, c in itertools.product(range(len(rows)), range(len(columns))):
         here = [
             means[p]
-            for p, point in enumerate(scores.points)
-            if point[y] == rows[r] and point[x] == columns[c]
+            for p in scores.with_value(y, rows[r])
+            if scores.points[p][x] == columns[c]
         ]
         if here:
             table[r, c] = np.mean(here) if others == "mean" else np.max(here)
@@ -183,10 +183,9 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
         positions = style.scale_axis(axes, values, log=is_log(values))
-        groups = [
-            [p for p, point in enumerate(scores.points) if point[name] == value]
-            for value in values
-        ]
+        known = [scores.with_value(name, value) for value in values]
+        positions = positions[list(map(bool, known))]
+        groups = [group for group in known if group]
         tops = [max(group, key=lambda p: means[p]) for group in groups]
         kinds = [("others at their best", [[top] for top in tops])]
         if len(scores.names) > 1 and max(map(len, groups)) > 1:
@@ -223,8 +222,9 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         ConfigError: no such metric, or no score yet.
     """
     scores = read_scores(dataset, metric)
+    ranking = scores.ranking()
     filled, means = scores.filled, scores.means
-    best = int(means.argmax())
+    best = int(ranking[0])
     figure, panels = make_panels(len(scores.names))
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
@@ -236,10 +236,9 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
             # another.
             jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(positions))
             positions = positions + jitter
-        axes.vlines(
-            positions, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
-        )
-        axes.plot(positions, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
+        dots, ends = positions[ranking], filled[ranking]
+        axes.vlines(dots, ends.min(1), ends.max(1), color=style.COLOURS[0], alpha=0.25)
+        axes.plot(dots, means[ranking], "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
         axes.plot(
             positions[best],
             means[best],
@@ -256,7 +255,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     seeds = scores.scores.shape[1]
     _head(
         figure,
-        f"{env_name(dataset)}: {len(means)} configurations, mean and range of "
+        f"{env_name(dataset)}: {len(ranking)} configurations, mean and range of "
         f"{seeds} seeds",
     )
     return figure

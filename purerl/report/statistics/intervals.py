@@ -64,7 +64,7 @@ class Estimate(NamedTuple):
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
         """Return the ends of a number in words; see `text_of`."""
-        return text_of(self.low, self.high, self.runs, digits, heading)
+        return text_of(self.low, self.high, self.words, digits, heading)
 
 
 def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
@@ -127,10 +127,12 @@ def estimates(
         pairs = (shifts + scale * percentiles(draws, confidence)).T
     found = {}
     for name, value, (low, high) in zip(statistics, values, pairs, strict=True):
+        ends, its_kind = (low, high), kind
         if name == "mean" and known.shape[1] == 1:
-            low, high = mean_interval(known[:, 0], confidence=confidence, seed=seed)[:2]
-        ends = float(low), float(high)
-        found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
+            of_mean = mean_interval(known[:, 0], confidence=confidence, seed=seed)
+            ends, its_kind = of_mean[:2], of_mean.kind
+        low, high = map(float, ends)
+        found[name] = Estimate(value, low, high, missing, its_kind, runs, confidence)
     return found
 
 
