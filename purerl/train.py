@@ -302,6 +302,7 @@ def make_train(
     hooks, plan = Hooks(observe, metrics), bound.plan
     if hooks != NO_HOOKS:
         check_hooks(hooks, bound.algorithm(bound.config), len(plan.evaluate_after))
+    warm_start.check_first_update(first_update, plan.num_updates)
 
     @in_32_bits
     def train(
