@@ -12,6 +12,7 @@ from purerl.report.html import Section, about, figure_html, table_html, write_pa
 from purerl.report.statistics import aggregates
 from purerl.report.sweep_data import (
     SCORE,
+    Scores,
     axis_names,
     configuration,
     env_name,
@@ -45,7 +46,6 @@ def sweep_page(
         OSError: the page cannot be written.
     """
     scores = read_scores(dataset, metric)
-    best = int(scores.ranking()[0])
     names = axis_names(dataset)
     sections = [Section("Best configurations", sweep_table(dataset, metric))]
     curves = figure_html(
@@ -79,12 +79,18 @@ def sweep_page(
         not_finished=scores.missing,
         **facts,
     )
+    title = f"Sweep: {env_name(dataset)}"
+    return write_page(path, title, *sections, about_it, note=_note(scores))
+
+
+def _note(scores: Scores) -> str:
+    """The best configuration, and how much of the sweep is missing."""
+    best = int(scores.ranking()[0])
     mean = f"{scores.means[best]:,.{decimals(scores.means[best])}f}"
     note = f"Best: {scores.name(best)}; mean {mean} over seeds."
     if scores.missing:
         note += f" The sweep has not ended: {scores.missing}."
-    title = f"Sweep: {env_name(dataset)}"
-    return write_page(path, title, *sections, about_it, note=note)
+    return note
 
 
 def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:

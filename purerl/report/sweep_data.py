@@ -65,12 +65,12 @@ class Scores(NamedTuple):
 
     @property
     def is_begun(self) -> np.ndarray:
-        """Whether any member of each configuration has rows, `[P]`."""
+        """True for each configuration of which a member has rows, `[P]`."""
         return np.any(self.trained, axis=1)
 
     @property
     def missing(self) -> str:
-        """How many members have no rows yet, in words; empty where all have."""
+        """The number of members without rows, in words; empty where all have some."""
         number = int((~self.trained).sum())
         return f"{number:,} of {self.trained.size:,} members missing" if number else ""
 

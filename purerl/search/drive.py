@@ -90,6 +90,7 @@ def drive(
             made of an outcome, as when every member diverged; there are several
             processes.
     """
+    check_search(search)
     hosts.require_one(
         f"a {search.kind} search",
         "Its members are compared after every request: start one per host, with seeds "
@@ -98,7 +99,6 @@ def drive(
     lanes = as_count("lanes", lanes)
     segment_updates = as_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
-    check_search(search)
     folder = as_folder("out", out)
     length = segment_updates or search.segment_updates
     options = _Options(

@@ -261,9 +261,14 @@ def load(folder: Path) -> Spec:
     """Return the manifest of a folder, whatever it holds.
 
     Raises:
-        ConfigError: there is none, or it cannot be read.
+        ConfigError: there is no folder, or no manifest, or it cannot be read.
     """
     path = folder / MANIFEST
+    if not folder.exists():
+        raise ConfigError(
+            f"there is no folder {folder}; give the folder that a command or a call "
+            "has written (out)."
+        )
     if not path.exists():
         kind = kinds.kind_of(folder, None)
         if kind is not None:

@@ -13,6 +13,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.space.design import Design
 from purerl.space.labels import column, known_label, label, plain
@@ -328,7 +329,7 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     Raises:
         ConfigError: no sweep there.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     stored = store.load(folder)
     config = config or manifest.read_config(folder, stored)
     points = tuple(map(read_point, stored["points"]))

@@ -107,7 +107,7 @@ def test_a_folder_is_read_as_it_was_written(chain, found):
     assert loaded.summary == result.summary
     with pytest.raises(purerl.ConfigError, match="pass config="):
         purerl.load_tune(out)  # Its environment is an object.
-    with pytest.raises(purerl.ConfigError, match="there is no run"):
+    with pytest.raises(purerl.ConfigError, match="there is no folder"):
         purerl.load_tune(out / "nothing")
 
 

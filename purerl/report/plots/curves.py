@@ -71,9 +71,7 @@ def sweep_curves(
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
     diverged count from then on as the worst of the picture where it is of returns; of
-    any other metric they are left out, as gaps of unfinished members are. Of a sweep
-    that has not ended, configurations with rows are drawn, and the title counts the
-    members that are missing.
+    any other metric they are left out, as unfinished members are; the title counts them.
 
     Args:
         dataset: Dataset of a sweep.
