@@ -16,6 +16,7 @@ from purerl.algorithms import ALGORITHMS, config_class, name_of
 from purerl.cli import absent, flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.format import quoted
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
 from purerl.runner import manifest
@@ -147,7 +148,7 @@ def main(argv: Sequence[str]) -> int:
     if result.train_steps == 0:
         print(
             f"the run in {result.out} had finished already; nothing was trained. "
-            f"More steps: purerl train --resume {result.out} --extend STEPS"
+            f"More steps: purerl train --resume {quoted(result.out)} --extend STEPS"
         )
         return 0
     show(result, time.perf_counter() - started)

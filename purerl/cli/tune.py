@@ -15,6 +15,7 @@ from purerl.cli import flags, report, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
+from purerl.execution.format import quoted
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
 from purerl.train import bind
@@ -140,7 +141,7 @@ def show(result: TuneResult, command: str = "") -> None:
     console.print(end_line(result), highlight=False)
     if not result.finished:
         console.print(
-            f"stopped; the same command with --out {result.out} goes on",
+            f"stopped; the same command with --out {quoted(result.out)} goes on",
             highlight=False,
             soft_wrap=True,
             markup=False,
@@ -149,7 +150,7 @@ def show(result: TuneResult, command: str = "") -> None:
         report.write(result.out, result.out / "report.html", command)
         console.print(
             f"written to {result.out}/, with report.html (purerl train --config "
-            f"{result.out}/best.yaml)",
+            f"{quoted(result.out / 'best.yaml')})",
             highlight=False,
             soft_wrap=True,
             markup=False,

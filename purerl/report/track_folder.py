@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.execution.format import quoted
 from purerl.runner.arguments import stored_folder
 from purerl.runner.records import Records
 from purerl.runner.trackers import Tracker, choose, files
@@ -68,7 +69,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     if not saved:
         raise ConfigError(
             f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
-            f"go on with it: purerl train --resume {folder}"
+            f"go on with it: purerl train --resume {quoted(folder)}"
         )
     records = Records(stored["seeds"], folder, Group(()))
     records.read(saved[-1])

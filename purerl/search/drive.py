@@ -10,7 +10,7 @@ import jax
 
 from purerl.config import ConfigError
 from purerl.execution.fit import fitting_lanes
-from purerl.execution.format import format_count, with_noun
+from purerl.execution.format import format_count, quoted, with_noun
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
@@ -304,6 +304,6 @@ class _SearchLoop:
         if out is None:
             return "stopped; nothing was saved (no out folder)"
         return (
-            f"stopped; what was done is in {out}. The same search with --out {out} "
-            "(out=) goes on."
+            f"stopped; what was done is in {out}. The same search with "
+            f"--out {quoted(out)} (out=) goes on."
         )

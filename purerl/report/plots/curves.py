@@ -71,7 +71,7 @@ def sweep_curves(
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
     diverged count from then on as the worst of the picture where it is of returns; of
-    any other metric they are left out, as unfinished members are; the title counts them.
+    any other metric they are left out, as unfinished members (the title counts them).
 
     Args:
         dataset: Dataset of a sweep.
