@@ -16,8 +16,9 @@ from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
 from purerl.execution.format import quoted
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
+from purerl.storage import folders
 from purerl.train import bind
 from purerl.tuning.api import tune
 from purerl.tuning.console import best_table, end_line, holdout_table, warnings
@@ -94,6 +95,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
+        folders.check_out(parsed.out, "tune")
         Space(config, read_axes(parsed.axis))  # refuses axes that do not fit
         seeds = len(check_seeds(parsed.seeds))
         agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
@@ -106,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
         config,
         read_axes(parsed.axis),
         trials=parsed.trials,
-        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        seeds=seeds_from(parsed.first_seed, parsed.seeds),
         sampler=parsed.sampler,
         pruner=None if parsed.pruner == "none" else parsed.pruner,
         storage=parsed.storage,
@@ -133,7 +135,8 @@ def show(result: TuneResult, command: str = "") -> None:
         command: The command that started the study.
     """
     console = Console()
-    console.print(best_table(result))
+    if result.best_row is not None:
+        console.print(best_table(result))
     if result.holdout is not None:
         console.print(holdout_table(result.holdout))
     for sentence in warnings(result):
@@ -146,11 +149,12 @@ def show(result: TuneResult, command: str = "") -> None:
             soft_wrap=True,
             markup=False,
         )
-    if result.best_config is not None and result.out is not None:
+    if result.out is not None:
         report.write(result.out, result.out / "report.html", command)
+        best = quoted(result.out / "best.yaml")
+        use = f" (purerl train --config {best})" if result.best_config else ""
         console.print(
-            f"written to {result.out}/, with report.html (purerl train --config "
-            f"{quoted(result.out / 'best.yaml')})",
+            f"written to {result.out}/, with report.html{use}",
             highlight=False,
             soft_wrap=True,
             markup=False,

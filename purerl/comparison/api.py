@@ -257,8 +257,17 @@ def _measures(measures: Sequence[str]) -> tuple[str, ...]:
 def _folder(out: str | Path | None) -> Path | None:
     """The folder to write, or None; an evolution's may have its comparison inside."""
     folder = as_folder("out", out)
+    check_out(folder)
     if folder is not None:
-        if (folder / folders.MANIFEST).exists():
-            folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))
         folders.make(folder, (TRAINED,))
     return folder
+
+
+def check_out(folder: Path | None) -> None:
+    """Refuse a folder that holds neither a comparison nor an evolution.
+
+    Raises:
+        ConfigError: saying what it holds.
+    """
+    if folder is not None and (folder / folders.MANIFEST).exists():
+        folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))

@@ -149,6 +149,24 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
         )
 
 
+def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
+    """Refuse a folder that could not be begun or gone on with, for a plan of it.
+
+    Args:
+        folder: The folder that would be written, if any; it need not be there.
+        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
+
+    Raises:
+        ConfigError: see `refuse_other` and `refuse_remains`.
+    """
+    if folder is None:
+        return
+    if (folder / MANIFEST).exists():
+        refuse_other(folder, wanted)
+    else:
+        refuse_remains(folder)
+
+
 def refuse_remains(folder: Path) -> None:
     """Refuse to begin in a folder that has no manifest, and is not new either.
 

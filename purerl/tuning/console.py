@@ -89,6 +89,11 @@ def warnings(result: TuneResult) -> list[str]:
         if rows:
             note = f" (first: {rows[0].note})" if rows[0].note else ""
             sentences.append(f"{len(rows)} trials {words}{note}")
+    if result.finished and result.best_row is None:
+        sentences.append(
+            "no trial is complete, so that there is no best config; give axes nearer "
+            "to the config's own values, or longer training"
+        )
     if result.best_row is not None and result.best_row.is_default:
         sentences.append("no trial was better than the default")
     return sentences

@@ -30,11 +30,9 @@ def start(folder: Path) -> None:
         ConfigError: it holds something else, perhaps without a manifest, or has other
             random keys, or cannot be written.
     """
+    folders.check_out(folder, "tune")
     if (folder / folders.MANIFEST).exists():
-        folders.refuse_other(folder, "tune")
         check_keys(f"out: {folder}", folders.load(folder))
-    else:
-        folders.refuse_remains(folder)
     folders.make(folder)
 
 

@@ -58,14 +58,15 @@ def test_a_path_in_a_command_is_quoted_where_a_shell_would_part_it():
     assert quoted(Path("runs/first")) == "runs/first"
     assert quoted(Path("my runs/it's")) == "'my runs/it'\"'\"'s'"
     folder = Path("my runs/first")
-    assert how_to_go_on(tiny_config(), (0,), folder).endswith(
-        "--resume 'my runs/first'"
-    )
+    sentence = how_to_go_on(tiny_config(), (0,), folder)
+    assert sentence.endswith("--resume 'my runs/first'")
 
 
 def test_every_path_in_a_command_is_quoted():
     # `kinds` has templates, which are filled with a quoted folder.
-    bare = re.compile(r"--[a-z-]+ \{(?!quoted\()[^}]*(folder|out|root|path)\b[^}]*\}")
+    flags = "resume|out|logdir|rule|track|from"
+    names = "folder|out|root|path"
+    bare = re.compile(rf"--({flags}) \{{(?!quoted\()[^}}]*\b({names})\b[^}}]*\}}")
     for path in Path(purerl.__file__).parent.rglob("*.py"):
         if path.name != "kinds.py":
             assert not bare.findall(path.read_text()), path

@@ -262,3 +262,12 @@ def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
     assert "best 3 of 40 configurations, 6 seeds each; 50 of 240" in str(table.title)
     path = page.sweep_page(data, tmp_path / "page.html")
     assert "The sweep has not ended: 50 of 240 members missing." in path.read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+    for write in (
+        lambda path: plots.save(style.new_figure(2, 2), path.with_suffix(".png")),
+        lambda path: page.write_page(path, "title"),
+    ):
+        with pytest.raises(OSError, match=r"missing/x\.(png|html)'$"):
+            write(tmp_path / "missing" / "x.html")

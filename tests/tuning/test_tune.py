@@ -20,6 +20,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.cli.tune import show
 from purerl.report.page_study import study_page
 from purerl.tuning import loop, pool
 from purerl.tuning import result as results
@@ -27,7 +28,7 @@ from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool, TrialSettings
 from purerl.tuning.saved import read
 from purerl.tuning.study import Study
-from tests.helpers import slow_but
+from tests.helpers import slow_but, tiny_config
 
 from .conftest import REWARDS, STEPS, tune
 
@@ -426,6 +427,19 @@ def test_the_command_line(tmp_path, capsys):
 def test_options_that_cannot_be(chain, options, words):
     with pytest.raises(purerl.ConfigError, match=words):
         tune(chain, **options)
+
+
+def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
+    out = tmp_path / "study"
+    rates = {"learning_rate": [1e38, 2e38]}
+    result = tune(tiny_config(), rates, trials=2, batch=2, out=out, holdout_seeds=2)
+    assert {row.state for row in result.rows} == {"diverged"}
+    show(result)
+    text = capsys.readouterr().out
+    assert "no trial is complete, so that there is no best config" in " ".join(
+        text.split()
+    )
+    assert "best of" not in text and (out / "report.html").exists()
 
 
 def test_a_folder_of_something_else_is_refused(chain, tmp_path):

@@ -271,7 +271,11 @@ def save(figure: "Figure", path: str | Path) -> Path:
     kind = path.suffix.lstrip(".").lower()
     if kind not in figure.canvas.get_supported_filetypes():
         raise ValueError(f"unknown kind of picture {path.suffix!r}; use .png or .svg")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # What the user has named, and will look for.
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             figure.savefig(file, format=kind)
