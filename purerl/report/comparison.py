@@ -10,6 +10,7 @@ from rich.table import Table
 
 from purerl.metrics import decimals
 from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.sweep_data import seeds_in_words
 
 ALL = "all environments"
 WORDS = {
@@ -91,17 +92,18 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
             "of the spread of all settings where that is larger"
         )
     table = Table(
-        title=f"{subject} on {seeds} held-out seeds, in brackets "
+        title=f"{subject} on {seeds_in_words(seeds, 'held-out seed')}, in brackets "
         f"{heading_of(seeds)}; differences from {baseline}",
         caption="\n".join(words),
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("setting", no_wrap=True)
+    # On a narrow terminal names are folded, and ends go to a second line.
+    table.add_column("setting", overflow="fold")
     any_failed = any(row.failed for row in rows)
     headers = ("mean", "IQM", "difference", "P(better)")
     for header in (*headers, *(["failed"] if any_failed else [])):
-        table.add_column(header, justify="right", no_wrap=True)
+        table.add_column(header, justify="right", overflow="fold")
     before = None
     for row in rows:
         if (row.environment, row.measure) != before:

@@ -16,6 +16,7 @@ from purerl.report.html import (
     write_page,
 )
 from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.sweep_data import seeds_in_words
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -93,7 +94,8 @@ def scores_html(result: "Comparison") -> str:
         for row in result.rows
     ]
     body = table_html([*headers, *(["failed"] if any_failed else [])], rows)
-    words = f"{len(result.seeds)} seeds that no search has trained with, the same "
+    words = seeds_in_words(len(result.seeds))
+    words += " that no search has trained with, the same "
     words += "for every setting; differences are taken seed by seed."
     if len(result.environments) > 1:
         words += f" Over {ALL}, in units of the baseline's mean in each, or "

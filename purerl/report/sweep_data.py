@@ -222,6 +222,11 @@ def label(value: Any) -> str:
     return text
 
 
+def seeds_in_words(number: int, noun: str = "seed") -> str:
+    """Return a number of seeds: `1 seed`, `8 held-out seeds`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
+
+
 def short(name: str) -> str:
     """Return the last part of a dotted name."""
     return name.rsplit(".", 1)[-1]

@@ -39,10 +39,12 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
         f"{with_noun(num, 'configuration')}, {with_noun(seeds, 'seed')} each{missing}"
     )
     for name in scores.names:
-        table.add_column(short(name), justify="right")
+        # On a narrow terminal values are folded, and no number is cut off.
+        table.add_column(short(name), justify="right", overflow="fold")
     heading = statistics.heading_of(seeds)
     for header in ("mean", heading, "IQM", "lost"):
-        table.add_column(header, justify="right", no_wrap=True)
+        is_wide = header == heading
+        table.add_column(header, justify="right", no_wrap=not is_wide, overflow="fold")
     places = decimals(filled[shown])
     for rank, index in enumerate(shown):
         mean = statistics.mean_interval(filled[index])

@@ -1,4 +1,4 @@
-"""HostMetrics on disk: one JSON-lines file per seed, written between compiled segments.
+"""Metrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
 of episodes. Other places to write them to are in `purerl.runner.trackers`.

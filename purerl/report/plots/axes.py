@@ -15,6 +15,7 @@ from purerl.report.sweep_data import (
     is_log,
     label,
     read_scores,
+    seeds_in_words,
     short,
 )
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OTHERS = ("mean", "best")
+TITLE_INCHES = 0.085  # The width of a letter of a title, at the most on average.
 ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
 
 
@@ -104,8 +106,14 @@ def heat_map(
     scores = read_scores(dataset, metric)
     y, x = two_axes(scores, y, x)
     rows, columns, table, best = cells(scores, y, x, others)
+    rest = [short(name) for name in scores.names if name not in (x, y)]
+    how = f"\n{', '.join(rest)}: {others}" if rest else ""
+    title = f"{env_name(dataset)}: final score, mean over seeds{how}"
+    # A title is written over the cells and the colour bar, and takes no room itself.
+    least = 1.2 + TITLE_INCHES * max(map(len, title.split("\n")))
     figure = style.new_figure(
-        min(12.0, 2.6 + 0.85 * len(columns)), min(9.0, 1.7 + 0.55 * len(rows))
+        min(12.0, max(2.6 + 0.85 * len(columns), least)),
+        min(9.0, 1.7 + 0.55 * len(rows)),
     )
     axes = figure.subplots()
     image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
@@ -119,9 +127,6 @@ def heat_map(
     _frame_cell(axes, *best)
     axes.set_xlabel(short(x))
     axes.set_ylabel(short(y))
-    rest = [short(name) for name in scores.names if name not in (x, y)]
-    how = f"\n{', '.join(rest)}: {others}" if rest else ""
-    title = f"{env_name(dataset)}: final score, mean over seeds{how}"
     axes.set_title(title, fontsize=11, color=style.INK, loc="left")
     style.ink(axes)
     axes.spines[:].set_visible(False)
@@ -256,7 +261,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     _head(
         figure,
         f"{env_name(dataset)}: {len(ranking)} configurations, mean and range of "
-        f"{seeds} seeds",
+        f"{seeds_in_words(seeds)}",
     )
     return figure
 

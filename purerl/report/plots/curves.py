@@ -17,6 +17,7 @@ from purerl.report.sweep_data import (
     metric_name,
     read_scores,
     rows,
+    seeds_in_words,
     short,
 )
 
@@ -288,7 +289,7 @@ def _title(
     words: Sequence[str],
     common: str,
 ) -> str:
-    band = f"IQM over {scores.scores.shape[1]} seeds, bands: "
+    band = f"IQM over {seeds_in_words(scores.scores.shape[1])}, bands: "
     band += " or ".join(dict.fromkeys(words))
     if scores.missing:
         band += f"; {scores.missing}"
