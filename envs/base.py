@@ -48,6 +48,29 @@ StateT = TypeVar("StateT", bound=EnvState)
 ParamsT = TypeVar("ParamsT", bound=EnvParams)
 
 
+class StepError(ValueError):
+    """An environment's `step_env` returns something else than five values."""
+
+
+def five_values(env: Any, found: Any) -> tuple[Any, Any, Any, Any, Any]:
+    """Return what `step_env` returned, which must be five values.
+
+    Args:
+        env: The environment, for the sentence.
+        found: What its `step_env` returned.
+
+    Raises:
+        StepError: it is something else.
+    """
+    if isinstance(found, tuple) and len(found) == 5:
+        return found
+    what = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
+    raise StepError(
+        f"{env.name}: step_env returns {what}, expected five: obs, state, reward, "
+        "terminated, info; the time limit is is_truncated's."
+    )
+
+
 class Environment(Generic[StateT, ParamsT]):
     """A Markov decision process as pure functions.
 
@@ -146,8 +169,8 @@ class Environment(Generic[StateT, ParamsT]):
         if self.stochastic_transitions:
             key_step, key_reset = jax.random.split(key)
 
-        final_obs, last_state, reward, terminated, info = self.step_env(
-            key_step, state, action, params
+        final_obs, last_state, reward, terminated, info = five_values(
+            self, self.step_env(key_step, state, action, params)
         )
         truncated = self.is_truncated(last_state, params) & ~terminated
         first_obs, first_state = self.reset_env(key_reset, params)

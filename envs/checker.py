@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .adapters.adapt import adapt
-from .base import Environment
+from .base import Environment, StepError
 from .checker_play import (
     TIME_LIMIT,
     EnvCheckError,
@@ -288,6 +288,8 @@ class _Counted:
 def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
+    except StepError as error:
+        raise EnvCheckError(str(error)) from None
     except (TypeError, jax.errors.JAXIndexError) as error:
         raise EnvCheckError(
             f"{env.name}: {what} cannot be traced ({str(error).splitlines()[0]}): "

@@ -9,7 +9,7 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from purerl.report.statistics import text_of
+from purerl.report.statistics import heading_of, text_of
 
 STORE = Path(__file__).parent / "results"
 MEASURES = {
@@ -216,7 +216,7 @@ def _interval(row: dict[str, Any], name: str) -> str:
     digits = 3 if largest < 2 else 2 if largest < 20 else 1 if largest < 1000 else 0
     sign = "+" if name == "difference" else ""
     text = f"{values[0]:{sign},.{digits}f}"
-    ends = text_of(values[1], values[2], row["seeds"], digits, sign=sign)
+    ends = text_of(values[1], values[2], heading_of(row["seeds"]), digits, sign=sign)
     return f"{text} ({ends})"
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
+from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
 from purerl.learning.parts import name_leaves
 from purerl.metrics import is_defined
@@ -61,6 +62,7 @@ def check(
         AlgorithmCheckError: a rule is broken.
         ConfigError: the config cannot be trained.
     """
+    entry_of(config)
     bound = bind(config.replace(num_evaluations=0))
     config = bound.config
     num_updates = min(num_updates, bound.plan.num_updates)

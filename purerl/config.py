@@ -8,7 +8,7 @@ import dataclasses
 import difflib
 import functools
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, NamedTuple, Self, TypeVar, dataclass_transform
 
 import jax
@@ -354,6 +354,52 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     )
 
 
+def check_mapping(name: str, value: Any, example: str) -> None:
+    """Refuse what does not map names of fields to values; None does.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: Value that was given.
+        example: A value that can be, as it is written in Python.
+
+    Raises:
+        ConfigError: with what was given, and the example.
+    """
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"{name} must map names of fields to values, got {shown(value)}; for "
+            f"example {example}."
+        )
+    odd = [key for key in value if not isinstance(key, str)]
+    if odd:
+        raise ConfigError(
+            f"{name} must map names of fields to values, got the name {odd[0]!r}; for "
+            f"example {example}."
+        )
+
+
+def check_apart(names: Iterable[str], words: str) -> None:
+    """Refuse names of which one lies inside another: what is set would depend on order.
+
+    Args:
+        names: Names, dotted where they reach inside a field.
+        words: Who names them and the verb, such as `the axes name`.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    known = list(names)
+    for name in known:
+        inside = [other for other in known if other.startswith(f"{name}.")]
+        if inside:
+            raise ConfigError(
+                f"{words} {name} and {inside[0]}, which is inside it; leave one of "
+                "them out."
+            )
+
+
 def validate_fields(config: TrainConfig) -> None:
     """Check every field by itself.
 
@@ -557,8 +603,11 @@ def apply_overrides(config: TrainConfig, overrides: Overrides | None) -> TrainCo
             `"env_params.length"`, `"policy_loss.clip_eps"`.
 
     Raises:
-        ConfigError: unknown or static field, or a value of another shape.
+        ConfigError: no mapping, unknown or static field, a name inside another, or a
+            value of another shape.
     """
+    check_mapping("overrides", overrides, '{"learning_rate": 1e-3}')
+    check_apart(overrides or {}, "the overrides name")
     for path, value in (overrides or {}).items():
         config = _replace_at(config, path.split("."), value, path)
     return config

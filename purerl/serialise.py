@@ -171,8 +171,11 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(name, path)
-    except BaseException:
-        name.unlink(missing_ok=True)
+    except BaseException as error:
+        if isinstance(error, OSError) and error.filename is not None:
+            error.filename = str(path)  # What the user has named, and will look for.
+        with contextlib.suppress(OSError):
+            name.unlink(missing_ok=True)
         raise
 
 

@@ -1,4 +1,4 @@
-"""The platform that a program is traced for, where that decides how it is written.
+"""The platform that a program is traced for, and who cannot be traced.
 
 An accelerator with small networks spends its time on starting kernels, so there a
 program is written so that it has few of them; a CPU would only have more to do.
@@ -7,8 +7,12 @@ program is written so that it has few of them; a CPU would only have more to do.
 import contextlib
 from collections.abc import Iterator
 from contextvars import ContextVar
+from typing import Any
 
 import jax
+from jax.core import Tracer
+
+from purerl.config import ConfigError
 
 # The platform that programs are traced for; None for that of JAX's default devices.
 _platform: ContextVar[str | None] = ContextVar("platform", default=None)
@@ -31,3 +35,25 @@ def traced_for(platform: str) -> Iterator[None]:
 def traced_for_cpu() -> bool:
     """Return whether programs are traced for a CPU, where small kernels cost little."""
     return (_platform.get() or jax.default_backend()) == "cpu"
+
+
+def refuse_traced(who: str, *values: Any) -> None:
+    """Refuse to compile and train inside a function that JAX traces.
+
+    Programs are handed to threads, which know nothing of a trace in this one.
+
+    Args:
+        who: What compiles by itself, as a sentence begins.
+        *values: Values that may be traced, as under `jax.vmap`.
+
+    Raises:
+        ConfigError: with what to call instead.
+    """
+    # Inside `jax.jit` every computation is traced, whatever it is of.
+    here = jax.numpy.zeros(()) + 1
+    if any(isinstance(leaf, Tracer) for leaf in [here, *jax.tree.leaves(values)]):
+        raise ConfigError(
+            f"{who} compiles by itself, and cannot be called inside jax.jit, jax.vmap "
+            "or jax.grad; call it outside, or give JAX purerl.make_train(config), "
+            "which they transform."
+        )

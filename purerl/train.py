@@ -96,8 +96,9 @@ class Bound(NamedTuple):
             ConfigError: see `apply_overrides`, `auto.check_overrides` and
                 `TrainConfig.check_numbers`.
         """
+        changed = apply_overrides(self.asked, overrides)
         auto.check_overrides(self.asked, overrides)
-        config = auto.resolve(apply_overrides(self.asked, overrides), self.env)
+        config = auto.resolve(changed, self.env)
         config.check_numbers()
         return config
 
@@ -302,6 +303,7 @@ def make_train(
     hooks, plan = Hooks(observe, metrics), bound.plan
     if hooks != NO_HOOKS:
         check_hooks(hooks, bound.algorithm(bound.config), len(plan.evaluate_after))
+    warm_start.check_first_update(first_update, plan.num_updates)
 
     @in_32_bits
     def train(
@@ -536,9 +538,11 @@ def check_key(key: Array) -> None:
     """
     dtype = getattr(key, "dtype", None)
     if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        is_array = dtype is not None and hasattr(key, "shape")
+        got = f"{dtype}{list(key.shape)}" if is_array else type(key).__name__
         raise ConfigError(
-            "key must be a typed random key, such as jax.random.key(0), got "
-            f"{type(key).__name__}; wrap an old one with jax.random.wrap_key_data."
+            f"key must be a typed random key, such as jax.random.key(0), got {got}; "
+            "wrap an old one, uint32[2], with jax.random.wrap_key_data."
         )
     if key.shape != ():
         raise ConfigError(

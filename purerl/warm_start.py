@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, shown
 from purerl.learning.parts import check_parts, is_in, name_leaves, unique
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, PyTree
@@ -290,6 +290,32 @@ def begin(
             "nothing is left to train. Give more total_timesteps."
         )
     return start._replace(key=key), first
+
+
+def check_first_update(first_update: int | None, num_updates: int) -> None:
+    """Refuse a number of updates after which a run has none left, or that is none.
+
+    Args:
+        first_update: Number of updates that a state is told to have done, or None.
+        num_updates: Updates of the whole run.
+
+    Raises:
+        ConfigError: with the number and those that can be.
+    """
+    if first_update is None:
+        return
+    is_whole = isinstance(first_update, int | np.integer)
+    if not is_whole or isinstance(first_update, bool):
+        raise ConfigError(
+            f"first_update must be a whole number, got {shown(first_update)}; give the "
+            "number of updates that the state has done, int(state.update)."
+        )
+    if not 0 <= first_update < num_updates:
+        raise ConfigError(
+            f"first_update must be from 0 to {num_updates - 1:,}, got "
+            f"{first_update:,}: this run has {num_updates:,} updates, of which one at "
+            "least must be left. Give more total_timesteps, or int(state.update)."
+        )
 
 
 def check_needless(first_update: int | None) -> None:

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 import envs
+from envs.base import StepError, five_values
 from envs.checker import EnvCheckError, check_member
 from envs.wrappers import Randomised, RandomisedOnce, distributions
 from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
@@ -153,7 +154,8 @@ def check_contract(config: TrainConfig, env: Environment) -> None:
 
     Raises:
         ConfigError: an observation that is not what the environment's own space says,
-            a reward that is not one number, or a flag that is not one truth value.
+            a reward that is not one number, a flag that is not one truth value, or a
+            step of other than five values.
     """
     if env.on_host or is_built_in(config):
         return
@@ -175,6 +177,8 @@ def check_contract(config: TrainConfig, env: Environment) -> None:
         check_member(env, "step returns an observation", later, space, exact=False)
     except ConfigError:
         raise
+    except StepError as error:
+        raise ConfigError(f"env: {error} envs.check(env) tests the rest.") from None
     except EnvCheckError as error:
         raise ConfigError(
             f"env: {error} Change one of the two; envs.check(env) tests the rest."
@@ -473,7 +477,8 @@ def _outcome(
     # environment's own `step`.
     if isinstance(env, RandomisedOnce) and env.stochastic_transitions:
         key = jax.random.split(key)[0]
-    obs, state, reward, terminated, _ = env.step_env(key, state, action, params)
+    taken = env.step_env(key, state, action, params)
+    obs, state, reward, terminated, _ = five_values(env, taken)
     return obs, state, reward, terminated, env.is_truncated(state, params)
 
 

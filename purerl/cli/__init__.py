@@ -27,6 +27,8 @@ COMMANDS = {
     "doctor": "say what this machine has and what purerl will use",
 }
 
+CLOSED_PIPE = 128 + 13  # The status of a process that SIGPIPE has ended.
+
 
 def usage() -> str:
     """Return what `purerl --help` prints."""
@@ -42,8 +44,20 @@ def usage() -> str:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; return the exit status.
 
-    A mistake in what was asked prints one sentence and gives 2.
+    A mistake in what was asked prints one sentence and gives 2. Where nobody reads what
+    is printed any more, as after `| head`, the command ends as others do then.
     """
+    try:
+        status = _run(argv)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        # What is left in the buffer has no reader either: Python flushes at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return CLOSED_PIPE
+    return status
+
+
+def _run(argv: Sequence[str] | None) -> int:
     args = list(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help"):
         print(usage(), end="")

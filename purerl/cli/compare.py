@@ -11,7 +11,7 @@ from purerl import presets, serialise
 from purerl.cli import changes, comparing, settings
 from purerl.cli.comparing import arg
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import compare, planned
+from purerl.comparison.api import check_out, compare, planned
 from purerl.config import ConfigError, TrainConfig
 
 
@@ -49,6 +49,7 @@ def main(argv: Sequence[str]) -> int:
     named = read_settings(parsed.setting)
     settings.enable_compile_cache()
     if parsed.dry_run:
+        check_out(parsed.out)
         parts = planned(config, named, environments, parsed.seeds, parsed.measures)
         comparing.show_plan(parts, parsed)
         return 0

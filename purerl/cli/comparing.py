@@ -18,6 +18,7 @@ from purerl.comparison.training import Part
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
 from purerl.report.comparison import WORDS
+from purerl.runner.seeds import seeds_from
 
 WIDTH = 130  # The width of the table where the output is no terminal.
 
@@ -31,7 +32,7 @@ def arg(text: str) -> object:
 class Common:
     """Options of every command that compares on held-out seeds."""
 
-    seeds: Annotated[int, arg("HeldOutScores-out seeds.")] = DEFAULT_SEEDS
+    seeds: Annotated[int, arg("Held-out seeds.")] = DEFAULT_SEEDS
     first_seed: Annotated[int, arg("Number of the first one.")] = 0
     seed: Annotated[int, arg("From whose key the held-out ones come.")] = 0
     measures: Annotated[tuple[str, ...], arg(f"Of {', '.join(WORDS)}.")] = MEASURES
@@ -98,7 +99,7 @@ def read(
 def keywords(parsed: Any) -> dict[str, Any]:
     """Return the arguments of `purerl.compare` that the options of `Common` say."""
     names = ("seed", "measures", "lanes", "segment_updates", "memory_limit", "progress")
-    seeds = range(parsed.first_seed, parsed.first_seed + parsed.seeds)
+    seeds = seeds_from(parsed.first_seed, parsed.seeds)
     named = {name: getattr(parsed, name) for name in names}
     return {"seeds": seeds, "trackers": list(parsed.track) or None, **named}
 

@@ -13,11 +13,13 @@ import tyro
 from rich.console import Console
 
 from purerl import serialise
+from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.observe import as_arrays
 from purerl.acting.play import play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
-from purerl.config import ConfigError, apply_overrides
+from purerl.config import ConfigError, apply_overrides, shown
+from purerl.randomisation import is_random
 from purerl.report import tables
 from purerl.runner.divergence import warn
 from purerl.runner.result import SavedRun, load_run
@@ -139,8 +141,19 @@ def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
     """Refuse what Gymnasium's environment does not do.
 
     Raises:
-        ConfigError: the agents see it through wrappers, or numbers were given.
+        ConfigError: the agents see it through wrappers, were trained with other numbers
+            or options, or numbers were given.
     """
+    own = {
+        "env_params": not _has_own_numbers(saved),
+        "env_kwargs": bool(saved.config.env_kwargs),
+    }
+    for name in (name for name, is_changed in own.items() if is_changed):
+        raise ConfigError(
+            f"--gymnasium plays in Gymnasium's own environment, which has not the "
+            f"{name} that the agents were trained with, "
+            f"{shown(getattr(saved.config, name))}; leave it out."
+        )
     if saved.config.env_wrappers:
         raise ConfigError(
             "--gymnasium plays in Gymnasium's own environment, which has not the "
@@ -151,6 +164,16 @@ def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
         raise ConfigError(
             "--gymnasium plays with Gymnasium's own numbers; leave --env-params out."
         )
+
+
+def _has_own_numbers(saved: SavedRun) -> bool:
+    """Return whether agents were trained with the environment's own numbers."""
+    if is_random(saved.config.env_params):
+        return False
+    env = resolve_env(saved.config)
+    own, given = env.default_params, bind_params(env, saved.config.env_params)
+    is_alike = jax.tree.structure(own) == jax.tree.structure(given)
+    return is_alike and all(map(np.array_equal, *map(jax.tree.leaves, (own, given))))
 
 
 def play_compiled(

@@ -26,7 +26,8 @@ from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.runner import manifest
 from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
-from purerl.scale.devices import make_workers
+from purerl.scale.devices import check_count, make_workers
+from purerl.storage import folders
 from purerl.sweeps.planner import worker_limit
 
 
@@ -149,6 +150,7 @@ def main(argv: Sequence[str]) -> int:
             for name in ("lanes", "segment_updates", "generations")
         }
     if parsed.dry_run:
+        folders.check_out(parsed.resume or parsed.out, "evolution")
         _show_estimate(config, what, run, parsed, device)
         return 0
     result = evolve(
@@ -261,6 +263,7 @@ def _folder(out: Path | None, env: str) -> Path:
 def _show_estimate(
     config: TrainConfig, what: dict, run: dict, parsed: Any, device: Device | None
 ) -> None:
+    check_count("segment_updates", run["segment_updates"])
     setup = make_setup(config, EvolutionSettings(**what))
     if device is not None:
         agents = setup.population * setup.rollouts

@@ -9,7 +9,7 @@ from rich.table import Table
 
 from purerl import serialise
 from purerl.comparison.result import find_comparison
-from purerl.execution.format import format_count, with_noun
+from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
 
@@ -84,13 +84,14 @@ def show(result: EvolutionResult, command: str = "") -> None:
     for name in (*result.losses(learned), *result.optimisers(learned)):
         console.print(
             f"train with it: purerl train --{name.replace('_', '-')} "
-            f"{folder / name}.npz",
+            f"{quoted(folder / f'{name}.npz')}",
             highlight=False,
             soft_wrap=True,
         )
     if (folder / "rule.npz").exists():
         console.print(
-            f"learn with it: purerl train --algorithm lpg --rule {folder / 'rule.npz'}",
+            "learn with it: purerl train --algorithm lpg --rule "
+            f"{quoted(folder / 'rule.npz')}",
             highlight=False,
             soft_wrap=True,
         )

@@ -23,8 +23,9 @@ from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
 from purerl.population.searches import read_searches
 from purerl.population.space import Space
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
+from purerl.storage import folders
 from purerl.train import Bound
 
 
@@ -84,6 +85,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
+        folders.check_out(parsed.out, "halving")
         space = Space(config, read_axes(parsed.axis))
         part = _cost(space.bound, parsed, searches)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
@@ -96,7 +98,7 @@ def main(argv: Sequence[str]) -> int:
         min_updates=parsed.min_updates,
         brackets=parsed.brackets,
         fitness=fitness,
-        searches=range(parsed.first_seed, parsed.first_seed + searches),
+        searches=seeds_from(parsed.first_seed, searches, "searches"),
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,

@@ -25,9 +25,10 @@ from purerl.population.result import Result
 from purerl.population.schedule import Schedule
 from purerl.population.searches import read_searches
 from purerl.population.space import Space
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
 from purerl.space.labels import in_a_line
+from purerl.storage import folders
 
 
 def _arg(text: str) -> object:
@@ -102,6 +103,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
+        folders.check_out(parsed.out, "pbt")
         agents = parsed.population * len(check_seeds(searches, "--searches"))
         space = Space(config, read_axes(parsed.axis))
         parts = [dry_run.whole_runs(space.bound, agents)]
@@ -117,7 +119,7 @@ def main(argv: Sequence[str]) -> int:
         factors=parsed.factors,
         resample_probability=parsed.resample_probability,
         fitness=fitness,
-        searches=range(parsed.first_seed, parsed.first_seed + searches),
+        searches=seeds_from(parsed.first_seed, searches, "searches"),
         out=parsed.out or default_folder(f"pbt-{config.env}"),
         extend=parsed.extend,
         lanes=parsed.lanes,

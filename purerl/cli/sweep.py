@@ -16,9 +16,11 @@ from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
 from purerl.cli.train import base_config, default_folder, read_trackers
 from purerl.config import ConfigError
+from purerl.runner.seeds import seeds_from
 from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
 from purerl.space.parse import parse
+from purerl.storage import folders
 from purerl.sweeps.api import sweep
 from purerl.sweeps.console import plan_lines, plan_table
 from purerl.sweeps.plan import plan
@@ -97,7 +99,7 @@ def main(argv: Sequence[str]) -> int:
     config = flags.read_config(parsed, base)
     axes = read_axes(parsed.axis)
     options: dict[str, Any] = {
-        "seeds": range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        "seeds": seeds_from(parsed.first_seed, parsed.seeds),
         "design": parsed.design,
         "num_points": parsed.points,
         "design_seed": parsed.design_seed,
@@ -109,6 +111,7 @@ def main(argv: Sequence[str]) -> int:
         "out": _folder(parsed.out, str(config.env)),
     }
     if parsed.dry_run:
+        folders.check_out(parsed.out, "sweep")
         show_plan(plan(config, axes, **options))
         return 0
     result = sweep(

@@ -16,12 +16,13 @@ from purerl.algorithms import ALGORITHMS, config_class, name_of
 from purerl.cli import absent, flags, settings
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.format import quoted
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
 from purerl.runner import manifest
 from purerl.runner.api import run
 from purerl.runner.result import RunResult, summary, write_summary
-from purerl.runner.seeds import check_seeds
+from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.runner.start import NETWORKS, Start, parse_start
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
 from purerl.scale.devices import make_workers, use_all_cores
@@ -131,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
             return _show_cost(config, parsed, device)
         result = run(
             config,
-            seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+            seeds=seeds_from(parsed.first_seed, parsed.seeds),
             out=parsed.out or default_folder(str(config.env)),
             start=start,
             lanes=parsed.lanes,
@@ -147,7 +148,7 @@ def main(argv: Sequence[str]) -> int:
     if result.train_steps == 0:
         print(
             f"the run in {result.out} had finished already; nothing was trained. "
-            f"More steps: purerl train --resume {result.out} --extend STEPS"
+            f"More steps: purerl train --resume {quoted(result.out)} --extend STEPS"
         )
         return 0
     show(result, time.perf_counter() - started)
@@ -168,6 +169,8 @@ def _start(parsed: Any) -> Start | None:
 
 def _show_cost(config: TrainConfig, parsed: Any, device: Device | None) -> int:
     bound = bind(config)
+    if parsed.out is not None:
+        manifest.check_new(parsed.out)
     if device is not None:
         absent.show(device, [bound], len(check_seeds(parsed.seeds)), parsed)
         return 0
@@ -258,6 +261,8 @@ def default_folder(env: str) -> Path:
     name = env.replace("/", "-").lower()
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
     folder, number = Path("runs") / stem, 1
+    if not folder.parent.exists():  # At the exit the last to be registered goes first.
+        atexit.register(_remove_unused, folder.parent)
     while not _is_claimed(folder):
         number += 1
         folder = Path("runs") / f"{stem}-{number}"

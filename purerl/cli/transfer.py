@@ -11,7 +11,7 @@ import tyro
 from purerl.cli import changes, comparing, flags, settings
 from purerl.cli.comparing import arg
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import compare, planned
+from purerl.comparison.api import check_out, compare, planned
 from purerl.comparison.losses import read_loss, settings_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta import store
@@ -80,6 +80,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     asked = settings_of(config, field, losses)
     if parsed.dry_run:
+        check_out(parsed.out)
         parts = planned(config, asked, environments, parsed.seeds, parsed.measures)
         comparing.show_plan(parts, parsed)
         return 0

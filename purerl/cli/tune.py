@@ -15,8 +15,10 @@ from purerl.cli import flags, report, settings
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
-from purerl.runner.seeds import check_seeds
+from purerl.execution.format import quoted
+from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
+from purerl.storage import folders
 from purerl.train import bind
 from purerl.tuning.api import tune
 from purerl.tuning.console import best_table, end_line, holdout_table, warnings
@@ -93,6 +95,7 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
+        folders.check_out(parsed.out, "tune")
         Space(config, read_axes(parsed.axis))  # refuses axes that do not fit
         seeds = len(check_seeds(parsed.seeds))
         agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
@@ -105,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
         config,
         read_axes(parsed.axis),
         trials=parsed.trials,
-        seeds=range(parsed.first_seed, parsed.first_seed + parsed.seeds),
+        seeds=seeds_from(parsed.first_seed, parsed.seeds),
         sampler=parsed.sampler,
         pruner=None if parsed.pruner == "none" else parsed.pruner,
         storage=parsed.storage,
@@ -132,7 +135,8 @@ def show(result: TuneResult, command: str = "") -> None:
         command: The command that started the study.
     """
     console = Console()
-    console.print(best_table(result))
+    if result.best_row is not None:
+        console.print(best_table(result))
     if result.holdout is not None:
         console.print(holdout_table(result.holdout))
     for sentence in warnings(result):
@@ -140,16 +144,17 @@ def show(result: TuneResult, command: str = "") -> None:
     console.print(end_line(result), highlight=False)
     if not result.finished:
         console.print(
-            f"stopped; the same command with --out {result.out} goes on",
+            f"stopped; the same command with --out {quoted(result.out)} goes on",
             highlight=False,
             soft_wrap=True,
             markup=False,
         )
-    if result.best_config is not None and result.out is not None:
+    if result.out is not None:
         report.write(result.out, result.out / "report.html", command)
+        best = quoted(result.out / "best.yaml")
+        use = f" (purerl train --config {best})" if result.best_config else ""
         console.print(
-            f"written to {result.out}/, with report.html (purerl train --config "
-            f"{result.out}/best.yaml)",
+            f"written to {result.out}/, with report.html{use}",
             highlight=False,
             soft_wrap=True,
             markup=False,

@@ -21,7 +21,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.precision import in_32_bits
 from purerl.report.comparison import WORDS
-from purerl.runner.arguments import as_folder
+from purerl.runner.arguments import as_folder, check_call
 from purerl.runner.seeds import check_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -100,6 +100,7 @@ def compare(
             is trained.
         KeyboardInterrupt: somebody asked to stop; what was finished is in `out`.
     """
+    check_call("purerl.compare", config)
     hosts.require_one("a comparison", "Call it in a program of its own.")
     require_listing(num_seeds(seeds), config.total_timesteps)
     entries = read_settings(settings)
@@ -256,8 +257,17 @@ def _measures(measures: Sequence[str]) -> tuple[str, ...]:
 def _folder(out: str | Path | None) -> Path | None:
     """The folder to write, or None; an evolution's may have its comparison inside."""
     folder = as_folder("out", out)
+    check_out(folder)
     if folder is not None:
-        if (folder / folders.MANIFEST).exists():
-            folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))
         folders.make(folder, (TRAINED,))
     return folder
+
+
+def check_out(folder: Path | None) -> None:
+    """Refuse a folder that holds neither a comparison nor an evolution.
+
+    Raises:
+        ConfigError: saying what it holds.
+    """
+    if folder is not None and (folder / folders.MANIFEST).exists():
+        folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))

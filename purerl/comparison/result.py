@@ -18,6 +18,7 @@ from purerl.comparison.training import Options
 from purerl.config import ConfigError, part_kind
 from purerl.report import plots
 from purerl.report.comparison import Row, make_table
+from purerl.runner.arguments import stored_folder
 from purerl.storage import kinds
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ def load_comparison(folder: str | Path) -> Comparison:
     Raises:
         ConfigError: there is no comparison, it is damaged, or of another version.
     """
-    values, curves, _ = saved.read(Path(folder))
+    values, curves, _ = saved.read(stored_folder(folder))
     return Comparison(
         {name: values[name] for name in ("settings", "environments")},
         values["baseline"],

@@ -6,6 +6,7 @@ import numpy as np
 
 from purerl.report import statistics
 from purerl.report.comparison import ALL, ERRORS, Row
+from purerl.report.statistics.host import FEWEST
 from purerl.report.statistics.missing import resolve
 
 RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
@@ -95,7 +96,9 @@ def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
                 confidence=1 - ERRORS / len(left),
                 resamples=RESAMPLES * len(left),
             )
-            if gap.kind == "interval" and (gap.low > 0 or gap.high < 0):
+            # Ten differences that are all equal have a range, of no width.
+            is_enough = gap.kind == "interval" or gap.runs >= FEWEST
+            if is_enough and (gap.low > 0 or gap.high < 0):
                 found.add(name)
         if not found:
             break

@@ -20,7 +20,7 @@ from purerl import serialise
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.comparison import Row
-from purerl.storage import arrays, kinds
+from purerl.storage import arrays, folders, kinds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -74,6 +74,8 @@ def read(folder: Path) -> Stored:
     """
     names = (kinds.COMPARISON_FILE, kinds.OLD_COMPARISON_FILE)
     path = next((folder / n for n in names if (folder / n).exists()), folder / FILE)
+    if not path.exists():
+        raise ConfigError(kinds.not_wanted(folder, folders.kind_of(folder), KIND))
     try:
         values = _current(json.loads(path.read_text()))
         stored = arrays.load(path.with_suffix(".npz"))

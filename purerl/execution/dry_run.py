@@ -16,7 +16,7 @@ from purerl.execution.members import Members
 from purerl.execution.memory import least_bytes
 from purerl.execution.programs import segment_length
 from purerl.execution.rate import rate
-from purerl.scale.devices import default_lanes, make_workers
+from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.train import Bound
 
 SECONDS = 0.5  # A measurement takes so long.
@@ -60,11 +60,14 @@ def show(
         note: A sentence about what the numbers leave out.
 
     Raises:
-        ConfigError: an agent that cannot fit the memory.
+        ConfigError: a width or length that is no positive number, or an agent that
+            cannot fit the memory.
     """
     # Imported here, so that only those who ask for a dry run wait for rich.
     from rich.console import Console
 
+    lanes = as_count("lanes", lanes)
+    segment_updates = as_count("segment_updates", segment_updates)
     console = Console(highlight=False, soft_wrap=True)
     seconds = 0.0
     for part in parts:

@@ -1,6 +1,7 @@
-"""Numbers as text that fits a line."""
+"""Numbers as text that fits a line, and paths as a shell takes them."""
 
 import math
+import shlex
 from collections.abc import Sequence
 
 
@@ -19,6 +20,11 @@ def _with_unit(number: float, base: float, units: Sequence[str]) -> str:
         number, power = number / base, power + 1
     digits = f"{number:,.0f}" if abs(number) >= 999.5 else f"{number:.3g}"
     return f"{digits}{units[power]}"
+
+
+def quoted(path: object) -> str:
+    """Return a path as it stands in a command for a shell, in quotes where it must."""
+    return shlex.quote(str(path))
 
 
 def with_noun(number: int, noun: str, nouns: str = "") -> str:

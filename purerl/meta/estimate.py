@@ -12,7 +12,7 @@ from purerl.execution.programs import segment_length
 from purerl.meta.population import rollout_keys
 from purerl.meta.setup import EvolutionSetup
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, default_lanes
+from purerl.scale.devices import Worker, as_count, default_lanes
 from purerl.sweeps import planner
 
 
@@ -56,8 +56,11 @@ def estimate(
         lanes: The width of a block, W; chosen where not given.
 
     Raises:
-        ConfigError: a block does not fit the memory.
+        ConfigError: a number that is not positive, or a block that does not fit the
+            memory.
     """
+    lanes = as_count("lanes", lanes)
+    generations = as_count("generations", generations)
     per_environment = setup.population * setup.rollouts
     everyone = list(workers) * hosts.count()
     width = lanes or default_lanes(per_environment, everyone)

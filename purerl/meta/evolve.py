@@ -19,7 +19,7 @@ from purerl.meta.strategy import Strategy
 from purerl.meta.training import Options
 from purerl.meta.unrolls import check_whole_runs
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.arguments import as_folder, check_call, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
@@ -109,6 +109,7 @@ def evolve(
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
+    check_call("purerl.evolve", config)
     population = as_count("population", population)
     rollouts = as_count("rollouts", rollouts)
     truncation = as_count("truncation", truncation)

@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.execution.format import format_count, with_noun
+from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.population import Stopped, strategy_keys
@@ -269,7 +269,7 @@ class EvolutionLoop:
             return f"stopped after generation {done:,}; nothing was saved (no out)"
         return (
             f"stopped after generation {done:,}, which is saved. Go on with: purerl "
-            f"evolve --resume {self.options.folder}"
+            f"evolve --resume {quoted(self.options.folder)}"
         )
 
 

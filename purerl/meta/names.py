@@ -12,6 +12,7 @@ from purerl.acting.environment import Environment, bind_params
 from purerl.config import (
     ConfigError,
     TrainConfig,
+    check_apart,
     check_known,
     field_names,
     part_kind,
@@ -67,13 +68,7 @@ def read_names(
             scale_of.update(dict.fromkeys(_numbers_of(env, word), scale))
         else:
             scale_of[name] = scale
-    for name in scale_of:
-        inside = [other for other in scale_of if other.startswith(f"{name}.")]
-        if inside:
-            raise ConfigError(
-                f"{word} names {name} and {inside[0]}, which is inside it; leave one "
-                "of them out."
-            )
+    check_apart(scale_of, f"{word} names")
     return scale_of
 
 

@@ -18,6 +18,7 @@ from purerl.meta.strategy import read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
 from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.types import HostMetrics, Overrides
 
@@ -253,7 +254,7 @@ def load_evolution(
         ConfigError: it holds no evolution, nothing has been saved yet, or it is
             damaged.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     stored = store.load(folder)
     config = config or manifest.read_config(folder, stored)
     settings = stored["settings"]

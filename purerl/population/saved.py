@@ -10,6 +10,7 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
 from purerl.population.space import Space
 from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
 from purerl.search.drive import Finished
 from purerl.search.fitness import with_current_name
 from purerl.search.folder import FORMAT, restore
@@ -50,7 +51,7 @@ def load_search(
     Raises:
         ConfigError: no search there, or a damaged one.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     search, space, seeds, options = read(folder, config)
     # What was asked for is asked again, with the keys of then.
     with keys_of(folders.load(folder)):

@@ -37,14 +37,14 @@ class Space(FieldAxes):
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
-        static, _ = split(config, dict.fromkeys(axes))
+        super().__init__(config, axes)
+        static, _ = split(config, dict.fromkeys(self.axes))
         if static:
             raise ConfigError(
                 f"the axis {next(iter(static))!r} is static: it fixes shapes or the "
                 "program, and a population shares one program. Sweep it with "
                 "purerl.sweep, or search once for each of its values."
             )
-        super().__init__(config, axes)
         # What is drawn: numbers, or of a choice the places of its values.
         self._numbers = {
             name: Choice(tuple(range(len(axis.values))))

@@ -10,6 +10,7 @@ from rich.table import Table
 
 from purerl.metrics import decimals
 from purerl.report.statistics import heading_of, text_of
+from purerl.report.sweep_data import seeds_in_words
 
 ALL = "all environments"
 # The share of comparisons without any difference in which a setting is called clear.
@@ -102,17 +103,18 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
     if any(row.is_clear for row in rows):
         words.append(BOLD)
     table = Table(
-        title=f"{subject} on {seeds} held-out seeds, in brackets "
+        title=f"{subject} on {seeds_in_words(seeds, 'held-out seed')}, in brackets "
         f"{heading_of(seeds)}; differences from {baseline}",
         caption="\n".join(words),
         title_justify="left",
         caption_justify="left",
     )
-    table.add_column("setting", no_wrap=True)
+    # On a narrow terminal names are folded, and ends go to a second line.
+    table.add_column("setting", overflow="fold")
     any_failed = any(row.failed for row in rows)
     headers = ("mean", "IQM", "difference", "P(better)")
     for header in (*headers, *(["failed"] if any_failed else [])):
-        table.add_column(header, justify="right", no_wrap=True)
+        table.add_column(header, justify="right", overflow="fold")
     before = None
     for row in rows:
         if (row.environment, row.measure) != before:
@@ -120,25 +122,33 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
             table.add_section()
             heading = escape(f"{row.environment}, {SHORT[row.measure]}")
             table.add_row(f"[bold]{heading}[/bold]")
-        table.add_row(*cells(row), *([str(row.failed or "")] if any_failed else []))
+        texts = cells(row, heading_of(seeds))
+        table.add_row(*texts, *([str(row.failed or "")] if any_failed else []))
     return table
 
 
-def cells(row: Row) -> list[str]:
-    """Return a row's cells, setting first."""
-    gap = _interval(row, "difference", sign="+")
+def cells(row: Row, heading: str) -> list[str]:
+    """Return a row's cells, setting first.
+
+    Args:
+        row: The row.
+        heading: What the reader has been told that the ends in brackets are.
+    """
+    gap = _interval(row, "difference", heading, sign="+")
     if row.is_clear:
         gap = f"[bold]{gap}[/bold]"
     return [
         f"  {escape(row.setting)}",
-        _interval(row, "mean"),
-        _interval(row, "iqm"),
+        _interval(row, "mean", heading),
+        _interval(row, "iqm", heading),
         gap,
-        _interval(row, "better", digits=2),
+        _interval(row, "better", heading, digits=2),
     ]
 
 
-def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) -> str:
+def _interval(
+    row: Row, name: str, heading: str, sign: str = "", digits: int | None = None
+) -> str:
     """A number and its interval, or the range of few runs; a dash without a number."""
     value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
     if not math.isfinite(value):
@@ -148,5 +158,5 @@ def _interval(row: Row, name: str, sign: str = "", digits: int | None = None) ->
     text = f"{value:{sign},.{digits}f}"
     if not math.isfinite(low):
         return text
-    ends = text_of(low, high, row.seeds, digits, heading_of(row.seeds), sign)
+    ends = text_of(low, high, heading_of(row.seeds), digits, heading, sign)
     return f"{text} ({ends})"

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.runner.arguments import stored_folder
 from purerl.storage import folders, kinds
 
 
@@ -22,7 +23,7 @@ def load(folder: str | Path) -> Any:
         ConfigError: it holds nothing that purerl has written, or something damaged, or
             what has no result of its own, as a search that is not of the library.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     kind = folders.kind_of(folder)
     if kind not in _READERS:
         raise ConfigError(kinds.refusal(folder, kind, ", which has no result to load"))

@@ -16,6 +16,7 @@ from purerl.report.html import (
     write_page,
 )
 from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.sweep_data import seeds_in_words
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -74,7 +75,7 @@ def scores_html(result: "Comparison") -> str:
     """Return the table of a comparison, and how to read it, as HTML."""
     ends = heading_of(len(result.seeds))
     headers = ["environment", "measure", "setting", "mean", ends, "IQM"]
-    headers += [f"minus {result.baseline}", ends, "P(better)", "95% interval"]
+    headers += [f"minus {result.baseline}", ends, "P(better)", INTERVAL]
     any_failed = any(row.failed for row in result.rows)
     rows = [
         [
@@ -82,18 +83,19 @@ def scores_html(result: "Comparison") -> str:
             SHORT[row.measure],
             row.setting,
             row.mean,
-            _range(row, "mean"),
+            _range(row, "mean", ends),
             row.iqm,
             row.difference,
-            _range(row, "difference"),
+            _range(row, "difference", ends),
             row.better,
-            _range(row, "better", digits=2),
+            _range(row, "better", INTERVAL, digits=2),
             *([row.failed] if any_failed else []),
         ]
         for row in result.rows
     ]
     body = table_html([*headers, *(["failed"] if any_failed else [])], rows)
-    words = f"{len(result.seeds)} seeds that no search has trained with, the same "
+    words = seeds_in_words(len(result.seeds))
+    words += " that no search has trained with, the same "
     words += "for every setting; differences are taken seed by seed."
     if len(result.environments) > 1:
         words += f" Over {ALL}, in units of the baseline's mean in each, or "
@@ -103,12 +105,12 @@ def scores_html(result: "Comparison") -> str:
     return body + note_html(words)
 
 
-def _range(row: "Row", name: str, digits: int | None = None) -> str:
-    """The ends beside a number of a row, which no line break parts."""
+def _range(row: "Row", name: str, heading: str, digits: int | None = None) -> str:
+    """The ends beside a number of a row, under a heading; no line break parts them."""
     low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
     if digits is None:
         digits = decimals(low, high)
-    text = text_of(low, high, row.seeds, digits, heading_of(row.seeds))
+    text = text_of(low, high, heading_of(row.seeds), digits, heading)
     return text.replace(" ", "\N{NO-BREAK SPACE}")
 
 
@@ -156,11 +158,12 @@ def _note(result: "Comparison") -> str:
     if not rows:
         return lead
     best = max(rows, key=lambda row: row.difference)
-    ends = _range(best, "difference").replace("\N{NO-BREAK SPACE}", " ")
+    words = heading_of(best.seeds)
+    ends = _range(best, "difference", words).replace("\N{NO-BREAK SPACE}", " ")
     return (
         f"{lead} Furthest above {result.baseline} by {SHORT[measure]} in "
         f"{environment}: {best.setting}, {best.difference:+,.3g} "
-        f"({heading_of(best.seeds)}: {ends}){_clear_words(best, len(rows))}."
+        f"({words}: {ends}){_clear_words(best, len(rows))}."
     )
 
 

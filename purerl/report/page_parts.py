@@ -55,9 +55,9 @@ figure img { background: #ffffff; border-radius: 6px; }
 .wide { overflow-x: auto; }
 .tall { max-height: 560px; overflow-y: auto; }
 table { border-collapse: collapse; font-size: 13.5px; }
-th, td { padding: 4px 12px 4px 8px; text-align: left; vertical-align: top;
+th, td { padding: 4px 10px 4px 6px; text-align: left; vertical-align: top;
   border-bottom: 1px solid var(--line); }
-th { position: sticky; top: 0; background: var(--soft); white-space: nowrap; }
+th { position: sticky; top: 0; background: var(--soft); }
 table.sort th { cursor: pointer; user-select: none; }
 table.sort th::after { content: " \\2195"; color: var(--dim); font-size: 11px; }
 table.sort th[aria-sort=ascending]::after { content: " \\2191"; color: var(--ink); }

@@ -1,6 +1,5 @@
 """Pages of runs."""
 
-import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.format import format_bytes
+from purerl.execution.format import format_bytes, quoted
 from purerl.metrics import decimals
 from purerl.report import plots
 from purerl.report.html import (
@@ -97,7 +96,7 @@ def _videos(folder: Path, config: TrainConfig) -> str:
             shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
     shown += [note_html(f"Open {path.name} in a browser.") for path in pages]
     if not shown and can_render(config):
-        command = f"purerl render {shlex.quote(str(folder))}"
+        command = f"purerl render {quoted(folder)}"
         shown = [note_html("There is no video of this run yet. To write one:")]
         shown.append(code_html(command))
     return "".join(shown)

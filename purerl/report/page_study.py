@@ -91,7 +91,7 @@ def _holdout(holdout: "Holdout") -> str:
     heading = heading_of(len(holdout.seeds))
 
     def cells(name: str, held: "HeldOutScores") -> list[Any]:
-        ends = text_of(held.low, held.high, held.known, 2, heading)
+        ends = text_of(held.low, held.high, heading_of(held.known), 2, heading)
         return [name, held.mean, ends, held.diverged]
 
     rows = [

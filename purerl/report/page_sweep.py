@@ -9,8 +9,10 @@ import numpy as np
 from purerl.metrics import decimals
 from purerl.report import plots, statistics
 from purerl.report.html import Section, about, figure_html, table_html, write_page
+from purerl.report.statistics import aggregates
 from purerl.report.sweep_data import (
     SCORE,
+    Scores,
     axis_names,
     configuration,
     env_name,
@@ -44,7 +46,6 @@ def sweep_page(
         OSError: the page cannot be written.
     """
     scores = read_scores(dataset, metric)
-    best = int(scores.ranking()[0])
     names = axis_names(dataset)
     sections = [Section("Best configurations", sweep_table(dataset, metric))]
     curves = figure_html(
@@ -75,27 +76,41 @@ def sweep_page(
         seeds=scores.scores.shape[1],
         diverged=int(scores.diverged.sum()),
         without_a_score=lost,
+        not_finished=scores.missing,
         **facts,
     )
+    title = f"Sweep: {env_name(dataset)}"
+    return write_page(path, title, *sections, about_it, note=_note(scores))
+
+
+def _note(scores: Scores) -> str:
+    """The best configuration, and how much of the sweep is missing."""
+    best = int(scores.ranking()[0])
     mean = f"{scores.means[best]:,.{decimals(scores.means[best])}f}"
     note = f"Best: {scores.name(best)}; mean {mean} over seeds."
-    title = f"Sweep: {env_name(dataset)}"
-    return write_page(path, title, *sections, about_it, note=note)
+    if scores.missing:
+        note += f" The sweep has not ended: {scores.missing}."
+    return note
 
 
 def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
-    """Return every configuration with mean, IQM, its interval or range, best first."""
+    """Return every configuration with mean, its interval or range, IQM, best first.
+
+    Configurations of which no member has rows are left out.
+    """
     scores = read_scores(dataset, metric)
     heading = statistics.heading_of(scores.scores.shape[1])
     filled, rows = scores.filled, []
     ranking = scores.ranking()
     for place in ranking:
-        found = statistics.estimate(filled[place])
+        mean = statistics.mean_interval(filled[place])
+        iqm = aggregates.iqm(filled[place])
         values = [scores.points[place][name] for name in scores.names]
         lost = int((~np.isfinite(scores.scores[place])).sum())
-        numbers = [round(float(x), 3) for x in (filled[place].mean(), found.value)]
-        rows.append([*values, *numbers, found.text(2, heading), lost])
-    headers = [*map(short, scores.names), "mean", "IQM", heading, "lost"]
+        number = round(float(filled[place].mean()), 3)
+        ends = mean.text(2, heading)
+        rows.append([*values, number, ends, round(float(iqm), 3), lost])
+    headers = [*map(short, scores.names), "mean", heading, "IQM", "lost"]
     return table_html(headers, rows)
 
 

@@ -1,13 +1,15 @@
 """A run read from its files, for tables and pictures, also while it goes on."""
 
+import json
 from pathlib import Path
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.divergence import read_diverged_at
-from purerl.runner.jsonl import read_members
+from purerl.runner.jsonl import read_members, rows_are_missing
 from purerl.runner.records import KINDS
 from purerl.runner.result import RunResult
+from purerl.storage.checkpoint import steps
 
 
 def read_result(folder: Path) -> RunResult:
@@ -19,8 +21,13 @@ def read_result(folder: Path) -> RunResult:
     """
     stored = manifest.load_run(folder)
     seeds = tuple(stored["seeds"])
-    records = {kind: read_members(folder / "metrics", kind, seeds) for kind in KINDS}
+    metrics, update = folder / "metrics", max(steps(folder / "checkpoints"), default=0)
+    records = {kind: read_members(metrics, kind, seeds, update) for kind in KINDS}
     train = records["train"]
+    if update and not train:
+        raise rows_are_missing(metrics, "train", update)
+    if not records["evaluation"] and _was_evaluated(folder):
+        raise rows_are_missing(metrics, "evaluation", update)
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
@@ -38,3 +45,11 @@ def read_result(folder: Path) -> RunResult:
         out=folder,
         diverged_at=read_diverged_at(stored, seeds, train, int(train["update"].max())),
     )
+
+
+def _was_evaluated(folder: Path) -> bool:
+    """Return whether a run has ended with evaluations: then its summary has them."""
+    try:
+        return "evaluation_mean" in json.loads((folder / "summary.json").read_text())
+    except (OSError, ValueError):  # Whoever reads the summary says what is wrong.
+        return False

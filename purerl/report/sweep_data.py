@@ -34,6 +34,8 @@ class Scores(NamedTuple):
         points: Values by name of the axis, for each of `P` configurations.
         scores: Final scores, `[P, S]`; NaN where a member diverged or is missing.
         diverged: Whether each member diverged, `[P, S]`.
+        trained: Whether each member has rows, `[P, S]`; the others are yet to be
+            trained.
         grid: Number of values of each axis in a grid; None in other designs.
     """
 
@@ -41,6 +43,7 @@ class Scores(NamedTuple):
     points: tuple[dict[str, Any], ...]
     scores: np.ndarray
     diverged: np.ndarray
+    trained: np.ndarray
     grid: tuple[int, ...] | None
 
     @property
@@ -60,9 +63,21 @@ class Scores(NamedTuple):
         """Mean over seeds of each configuration, `[P]`, missing as the worst."""
         return self.filled.mean(1)
 
+    @property
+    def is_begun(self) -> np.ndarray:
+        """True for each configuration of which a member has rows, `[P]`."""
+        return np.any(self.trained, axis=1)
+
+    @property
+    def missing(self) -> str:
+        """The number of members without rows, in words; empty where all have some."""
+        number = int((~self.trained).sum())
+        return f"{number:,} of {self.trained.size:,} members missing" if number else ""
+
     def ranking(self) -> np.ndarray:
-        """Return configurations from best to worst by mean, `[P]`."""
-        return np.argsort(-self.means, kind="stable")
+        """Return configurations that have rows from best to worst by mean, `[<= P]`."""
+        order = np.argsort(-self.means, kind="stable")
+        return order[self.is_begun[order]]
 
     def values(self, name: str) -> list[Any]:
         """Return the values of an axis: ascending numbers, others in their order."""
@@ -73,6 +88,15 @@ class Scores(NamedTuple):
             return sorted(found)
         except TypeError:
             return found
+
+    def with_value(self, name: str, value: Any) -> list[int]:
+        """Return the configurations that have rows, and this value of an axis."""
+        begun = self.is_begun
+        return [
+            index
+            for index, point in enumerate(self.points)
+            if begun[index] and point[name] == value
+        ]
 
     def name(self, index: int) -> str:
         """Return a configuration in words: `learning_rate=1e-3, gamma=0.9`."""
@@ -108,7 +132,9 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
         ConfigError: no such variable, or no dataset of a sweep.
     """
     names = axis_names(dataset)
-    values, _ = rows(dataset, metric)
+    values, steps = rows(dataset, metric)
+    if "env_steps" in dataset:
+        steps = _members(dataset, "env_steps")
     diverged = np.zeros(values.shape[:2], bool)
     if "diverged_at" in dataset:
         diverged = np.isfinite(_members(dataset, "diverged_at"))
@@ -117,7 +143,8 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     final = np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
     final = np.where(diverged, np.nan, final)
     points, grid = _points(dataset, names)
-    return Scores(names, points, final.astype(np.float64), diverged, grid)
+    trained = np.any(np.isfinite(steps), axis=2)
+    return Scores(names, points, final.astype(np.float64), diverged, trained, grid)
 
 
 def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:
@@ -193,6 +220,11 @@ def label(value: Any) -> str:
         mantissa = mantissa.rstrip("0").rstrip(".")
         text = f"{mantissa}e{int(exponent)}"
     return text
+
+
+def seeds_in_words(number: int, noun: str = "seed") -> str:
+    """Return a number of seeds: `1 seed`, `8 held-out seeds`."""
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def short(name: str) -> str:

@@ -6,6 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.execution.format import quoted
+from purerl.runner.arguments import stored_folder
 from purerl.runner.records import Records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
@@ -36,7 +38,7 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
         ConfigError: a folder that holds nothing which trackers are told, an unknown
             tracker, none, or one that cannot begin.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     kind = folders.kind_of(folder)
     if kind not in _KINDS and (folder / "records").is_dir():
         raise ConfigError(
@@ -67,7 +69,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     if not saved:
         raise ConfigError(
             f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
-            f"go on with it: purerl train --resume {folder}"
+            f"go on with it: purerl train --resume {quoted(folder)}"
         )
     records = Records(stored["seeds"], folder, Group(()))
     records.read(saved[-1])

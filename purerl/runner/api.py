@@ -10,7 +10,7 @@ from purerl.execution.memory import require_number
 from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.precision import in_32_bits
 from purerl.runner import manifest
-from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.arguments import as_folder, check_call, check_seconds
 from purerl.runner.loop import Options, RunLoop
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, num_seeds
@@ -95,6 +95,7 @@ def run(
             or resumed, a damaged checkpoint, agents to start from that do not fit,
             several processes.
     """
+    check_call("purerl.run", config)
     hosts.require_one(
         "a run of purerl.run",
         "Train seeds in several processes with purerl.sweep(config, seeds=..., "

@@ -1,8 +1,26 @@
-"""Checks of arguments that every trained thing takes: its folder, times."""
+"""Checks of arguments that every trained thing takes: its config, folder, times."""
 
+import os
 from pathlib import Path
+from typing import Any
 
-from purerl.config import ConfigError
+from purerl.algorithms import entry_of
+from purerl.config import ConfigError, shown
+from purerl.tracing import refuse_traced
+
+
+def check_call(who: str, config: Any) -> None:
+    """Refuse what is no config, and a call inside a function that JAX traces.
+
+    Args:
+        who: What compiles and trains, as a sentence begins.
+        config: The config that was given.
+
+    Raises:
+        ConfigError: naming what was given, or what to call instead.
+    """
+    entry_of(config)
+    refuse_traced(who, config)
 
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:
@@ -13,15 +31,36 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
         value: The path that was given.
 
     Raises:
-        ConfigError: the path is an empty text, which would be the working directory.
+        ConfigError: the value is no path, or an empty text, which would be the working
+            directory.
     """
     if value is None:
         return None
+    if not isinstance(value, str | os.PathLike):
+        raise ConfigError(
+            f"{name} must be the path of a folder, got {shown(value)}; for example "
+            "runs/first."
+        )
     if isinstance(value, str) and not value.strip():
         raise ConfigError(
             f"{name} is empty; give a folder, such as runs/first, or leave it out."
         )
     return Path(value).expanduser()
+
+
+def stored_folder(value: str | Path) -> Path:
+    """Return the folder of results that is to be read; `~` is the user's home.
+
+    Args:
+        value: The path that was given.
+
+    Raises:
+        ConfigError: the value is no path.
+    """
+    folder = as_folder("folder", value)
+    if folder is None:
+        raise ConfigError("folder must be the path of a folder, got None.")
+    return folder
 
 
 def check_seconds(name: str, value: float) -> None:

@@ -1,4 +1,4 @@
-"""HostMetrics on disk: one JSON-lines file per seed, written between compiled segments.
+"""Metrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
 of episodes. Other places to write them to are in `purerl.runner.trackers`.
@@ -151,28 +151,51 @@ def check_complete(rows: Mapping[Path, Sequence[Row]]) -> None:
             )
 
 
-def read_members(folder: Path, kind: str, seeds: Sequence[int]) -> HostMetrics:
+def rows_are_missing(folder: Path, kind: str, update: int) -> ConfigError:
+    """Return the error for a run that has a checkpoint, and no rows up to it.
+
+    Args:
+        folder: The folder of the files.
+        kind: The kind of the rows, which names their folder.
+        update: The number of finished updates of the checkpoint.
+    """
+    return ConfigError(
+        f"{folder / kind} has no rows, and there must be some: the run has a "
+        f"checkpoint of update {update:,}; put back a copy of the files, or of the "
+        "whole folder."
+    )
+
+
+def read_members(
+    folder: Path, kind: str, seeds: Sequence[int], update: int = 0
+) -> HostMetrics:
     """Read the rows of a run's members as arrays `[S, R, ...]`, also while it goes on.
 
     Args:
         folder: The folder of the files.
         kind: The kind of the rows, which names their folder.
         seeds: Seeds of the members.
+        update: The number of finished updates up to which every member has its rows:
+            that of the last checkpoint; 0 where there is none.
 
     Returns:
         As many rows of each as all of them have; empty where one has none.
 
     Raises:
-        ConfigError: a file is damaged, or missing beside others with several rows.
+        ConfigError: a file is damaged, or missing beside others with several rows, or
+            with rows up to the last checkpoint.
     """
     paths = [JsonlFiles(folder).path(kind, seed) for seed in seeds]
     rows = [read_rows(path) if path.exists() else [] for path in paths]
     missing = [str(path) for path in paths if not path.exists()]
-    if missing and max(map(len, rows)) > 1:  # All are made by the first row.
+    kept = [[row for row in member if row["update"] <= update] for member in rows]
+    # All are made by the first row, which a run that goes on may be writing.
+    if missing and (max(map(len, rows)) > 1 or any(kept)):
         raise ConfigError(
             f"{missing[0]} is missing, and other seeds have rows; put back a copy of "
             "it, or of the whole folder."
         )
+    check_complete(dict(zip(paths, kept, strict=True)))
     shortest = min(map(len, rows))
     return stack_rows([member[:shortest] for member in rows])
 

@@ -27,6 +27,7 @@ from purerl.storage.folders import (
     kind_of,
     load,
     made_with,
+    refuse_remains,
     require,
     write,
     written_by,
@@ -67,11 +68,12 @@ def describe_run(
     }
 
 
-def create(folder: Path, description: dict[str, Any]) -> None:
-    """Start a run's folder.
+def check_new(folder: Path) -> None:
+    """Refuse a folder in which no run can begin.
 
     Raises:
-        ConfigError: it holds a run already, or cannot be written.
+        ConfigError: it holds a run already, something else, or results without a
+            manifest.
     """
     if (folder / MANIFEST).exists():
         kind = kind_of(folder)
@@ -83,6 +85,16 @@ def create(folder: Path, description: dict[str, Any]) -> None:
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
         )
+    refuse_remains(folder)
+
+
+def create(folder: Path, description: dict[str, Any]) -> None:
+    """Start a run's folder.
+
+    Raises:
+        ConfigError: see `check_new`; or it cannot be written.
+    """
+    check_new(folder)
     write(folder, description)
 
 

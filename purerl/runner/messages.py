@@ -5,7 +5,7 @@ from pathlib import Path
 
 from purerl import auto
 from purerl.config import TrainConfig
-from purerl.execution.format import with_noun
+from purerl.execution.format import quoted, with_noun
 from purerl.runner import manifest
 from purerl.runner.seeds import seeds_text
 from purerl.train import Bound
@@ -61,7 +61,7 @@ def how_to_go_on(config: TrainConfig, seeds: tuple[int, ...], folder: Path) -> s
         folder: Folder of the run.
     """
     if manifest.is_rebuildable(config):
-        return f"Go on with: purerl train --resume {folder}"
+        return f"Go on with: purerl train --resume {quoted(folder)}"
     # The command line knows nothing of what this program brought along.
     return (
         "Go on with the same config, from Python: purerl.run(config, "

@@ -14,6 +14,7 @@ from purerl.runner.jsonl import (
     check_complete,
     evaluation_rows,
     read_rows,
+    rows_are_missing,
     segment_rows,
 )
 from purerl.runner.trackers.group import Group
@@ -83,7 +84,8 @@ class Records:
         """Take over the JSON lines up to an update.
 
         Raises:
-            ConfigError: a file is damaged, or lacks rows that another seed's file has.
+            ConfigError: a file is damaged, lacks rows that another seed's file has, or
+                all are missing.
         """
         assert self._jsonl is not None
         for kind in KINDS:
@@ -94,6 +96,8 @@ class Records:
                 for path, rows in found.items()
             }
             check_complete(kept)
+            if kind == "train" and not any(kept.values()):
+                raise rows_are_missing(self._jsonl.folder, kind, update)
             self.rows[kind] = list(kept.values())
 
     def back_up(self) -> None:

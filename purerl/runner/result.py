@@ -11,6 +11,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.runner.divergence import (
     DIVERGED,
@@ -167,7 +168,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     Raises:
         ConfigError: no run there, no checkpoint, or a damaged one.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     stored = manifest.load_run(folder)
     config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")

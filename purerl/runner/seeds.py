@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.scale.devices import check_count
 
 
 def num_seeds(seeds: int | Sequence[int]) -> int:
@@ -47,6 +48,21 @@ def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, .
             f"2^32 - 1, got {seeds!r}; for example 16, or [3, 5, 8]."
         )
     return members
+
+
+def seeds_from(first: int, number: int, name: str = "seeds") -> range:
+    """Return as many seeds as are asked for, from the first one on.
+
+    Args:
+        first: The first seed.
+        number: The number of seeds.
+        name: The name of the argument, for the sentence.
+
+    Raises:
+        ConfigError: no positive number.
+    """
+    check_count(name, number)
+    return range(first, first + number)
 
 
 def check_seed(name: str, seed: int) -> None:

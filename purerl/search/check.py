@@ -6,9 +6,10 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, shown
 from purerl.search.protocol import Request, Search
 from purerl.storage import kinds
+from purerl.tracing import refuse_traced
 from purerl.train import Plan
 
 # Entries that the folder of a search adds to its `spec`.
@@ -31,9 +32,16 @@ def check_search(search: Search) -> None:
     """Refuse a search whose folder could not be read again.
 
     Raises:
-        ConfigError: `spec` lacks an entry, has one that the folder adds, or holds what
-            is no plain value; or `kind` is that of something else.
+        ConfigError: no search, or inside a function that JAX traces; `spec` lacks an
+            entry, has one that the folder adds, or holds what is no plain value; or
+            `kind` is that of something else.
     """
+    if not isinstance(search, Search):
+        raise ConfigError(
+            f"search must be a purerl.Search, got {shown(search)}; make one as "
+            "examples/own_search.py does."
+        )
+    refuse_traced(f"a {search.kind} search", search.bound.asked)
     if search.kind in TAKEN:
         raise ConfigError(
             f"kind of a search must be none of {', '.join(TAKEN)}, got "

@@ -10,7 +10,7 @@ import jax
 
 from purerl.config import ConfigError
 from purerl.execution.fit import fitting_lanes
-from purerl.execution.format import format_count, with_noun
+from purerl.execution.format import format_count, quoted, with_noun
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_seconds
 from purerl.runner.interrupt import Interrupt
@@ -90,6 +90,7 @@ def drive(
             made of an outcome, as when every member diverged; there are several
             processes.
     """
+    check_search(search)
     hosts.require_one(
         f"a {search.kind} search",
         "Its members are compared after every request: start one per host, with seeds "
@@ -98,7 +99,6 @@ def drive(
     lanes = as_count("lanes", lanes)
     segment_updates = as_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
-    check_search(search)
     folder = as_folder("out", out)
     length = segment_updates or search.segment_updates
     options = _Options(
@@ -304,6 +304,6 @@ class _SearchLoop:
         if out is None:
             return "stopped; nothing was saved (no out folder)"
         return (
-            f"stopped; what was done is in {out}. The same search with --out {out} "
-            "(out=) goes on."
+            f"stopped; what was done is in {out}. The same search with "
+            f"--out {quoted(out)} (out=) goes on."
         )

@@ -9,11 +9,20 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting.environment import bind_params, resolve_env
-from purerl.config import ConfigError, TrainConfig, is_number
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    check_apart,
+    check_mapping,
+    is_number,
+)
+from purerl.runner.arguments import check_call
 from purerl.space import stored
 from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis
 from purerl.space.labels import labels
 from purerl.space.points import config_at
+
+AXES = '{"learning_rate": purerl.loguniform(1e-4, 1e-2)}'
 
 
 class FieldAxes:
@@ -26,10 +35,11 @@ class FieldAxes:
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
+        check_call("a search", config)
+        check_mapping("axes", axes, AXES)
         if not axes:
             raise ConfigError(
-                "a search needs at least one axis, got none; for example "
-                "{'learning_rate': purerl.loguniform(1e-4, 1e-2)}."
+                f"a search needs at least one axis, got none; for example {AXES}."
             )
         self.config = config
         read = {name: read_axis(name, axis) for name, axis in axes.items()}
@@ -53,7 +63,11 @@ def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
     """Return the axes, where distributions over fields with a fraction draw fractions.
 
     `uniform(0, 1)` of a learning rate is not 0 or 1, as it is of a number of layers.
+
+    Raises:
+        ConfigError: the name of an axis is inside another's.
     """
+    check_apart(axes, "the axes name")
     found = dict(axes)
     for name, axis in axes.items():
         is_drawn = isinstance(axis, Uniform | LogUniform)

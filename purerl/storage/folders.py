@@ -25,7 +25,9 @@ from purerl.storage.differences import REMEDY, refuse
 from purerl.storage.prng import ENTRY, check_keys
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
-MANIFEST = "manifest.json"
+MANIFEST, CONFIG = "manifest.json", "config.yaml"
+# What tools write results into. Without the manifest nobody can say what they are of.
+CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
 Spec = dict[str, Any]
 
 
@@ -109,11 +111,12 @@ def open_folder(
 
     Raises:
         ConfigError: another specification's folder, with all that differs; one of
-            another kind or format, or with other random keys; one that cannot be
-            written.
+            another kind or format, or with other random keys; one with results and no
+            manifest; one that cannot be written.
     """
     new = json.loads(json.dumps(spec))
     if not (folder / MANIFEST).exists():
+        refuse_remains(folder)
         write(folder, new, layout.subfolders)
         return new
     refuse_other(folder, layout.kind)
@@ -146,8 +149,59 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
         )
 
 
+def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
+    """Refuse a folder that could not be begun or gone on with, for a plan of it.
+
+    Args:
+        folder: The folder that would be written, if any; it need not be there.
+        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
+
+    Raises:
+        ConfigError: see `refuse_other` and `refuse_remains`.
+    """
+    if folder is None:
+        return
+    if (folder / MANIFEST).exists():
+        refuse_other(folder, wanted)
+    else:
+        refuse_remains(folder)
+
+
+def refuse_remains(folder: Path) -> None:
+    """Refuse to begin in a folder that has no manifest, and is not new either.
+
+    Old results would pass as those of what begins, and a config.yaml of the user's own
+    would be overwritten.
+
+    Args:
+        folder: The folder, which need not be there.
+
+    Raises:
+        ConfigError: naming what is in it.
+    """
+    for name in CONTENTS:
+        if any(map(_is_result, (folder / name).rglob("*"))):
+            raise ConfigError(
+                f"out: {folder} has results in {name}/ and no {MANIFEST}, so that "
+                "nobody can say what they are of; give another folder, or move "
+                f"{name}/ away."
+            )
+    if (folder / CONFIG).exists():
+        raise ConfigError(
+            f"out: {folder} has a {CONFIG} and no {MANIFEST}, and {CONFIG} would be "
+            "overwritten; give another folder, or move it away."
+        )
+
+
+def _is_result(path: Path) -> bool:
+    # What begins with a dot was being written when its process was killed.
+    return not path.name.startswith(".") and path.is_file()
+
+
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
-    """Write config.yaml and manifest.json, and make the folder where there is none.
+    """Write manifest.json and config.yaml, and make the folder where there is none.
+
+    The manifest is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
         folder: The folder.
@@ -160,8 +214,8 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     make(folder, subfolders)
     try:
         text = serialise.yaml_text(spec["config"])
-        serialise.write_atomic(folder / "config.yaml", text)
         serialise.write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
+        serialise.write_atomic(folder / CONFIG, text)
     except OSError as error:
         raise cannot_write(folder, error) from None
 
@@ -173,8 +227,11 @@ def update(folder: Path, changes: Mapping[str, Any]) -> None:
 
 
 def rollback(folder: Path) -> None:
-    """Take back what `write` wrote, where nothing could begin in the folder."""
-    for name in (MANIFEST, "config.yaml"):
+    """Take back what `write` wrote, where nothing could begin in the folder.
+
+    What the user had there stays: `refuse_remains` has seen that these files are ours.
+    """
+    for name in (CONFIG, MANIFEST):
         (folder / name).unlink(missing_ok=True)
 
 
@@ -222,9 +279,14 @@ def load(folder: Path) -> Spec:
     """Return the manifest of a folder, whatever it holds.
 
     Raises:
-        ConfigError: there is none, or it cannot be read.
+        ConfigError: there is no folder, or no manifest, or it cannot be read.
     """
     path = folder / MANIFEST
+    if not folder.exists():
+        raise ConfigError(
+            f"there is no folder {folder}; give the folder that a command or a call "
+            "has written (out)."
+        )
     if not path.exists():
         kind = kinds.kind_of(folder, None)
         if kind is not None:

@@ -4,10 +4,11 @@ Every command that is given a folder of another kind than its own says so with t
 sentences of this module. It reads nothing but a manifest and imports nothing heavy.
 """
 
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
+
+from purerl.execution.format import quoted
 
 COMPARISON = "comparison"
 COMPARISON_FILE = "comparison.json"
@@ -161,7 +162,7 @@ class _Quoted:
         self.folder = folder
 
     def __str__(self) -> str:
-        return shlex.quote(str(self.folder))
+        return quoted(self.folder)
 
     def __repr__(self) -> str:
         return repr(str(self.folder))

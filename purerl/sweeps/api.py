@@ -6,7 +6,7 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder
+from purerl.runner.arguments import as_folder, check_call
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
@@ -81,6 +81,7 @@ def sweep(
             A group that is compiled after others were trained raises it where there is
             a folder; without one the sweep ends with what was trained, and says so.
     """
+    check_call("purerl.sweep", config)
     chunk_blocks = as_count("chunk_blocks", chunk_blocks)
     segment_updates = as_count("segment_updates", segment_updates)
     folder = as_folder("out", out)
@@ -98,7 +99,8 @@ def sweep(
         raise ConfigError(f"lanes must be a number or 'auto', got {lanes!r}.")
     if not isinstance(lanes, str):
         lanes = as_count("lanes", lanes)
-    points = list_points(config, axes or {}, seeds, design, num_points, design_seed)
+    axes = {} if axes is None else axes
+    points = list_points(config, axes, seeds, design, num_points, design_seed)
     workers = make_workers()
     limit = worker_limit(memory_limit, workers)
     outline = make_outline(

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.format import with_noun
+from purerl.execution.format import quoted, with_noun
 from purerl.execution.members import Members
 from purerl.runner.interrupt import Interrupt
 from purerl.scale import hosts
@@ -184,7 +184,7 @@ class SweepLoop:
         elif self.folder is not None:
             reporter.notify(
                 f"stopped; finished chunks are in {self.folder}. The same sweep with "
-                f"--out {self.folder} (out=) trains what is missing."
+                f"--out {quoted(self.folder)} (out=) trains what is missing."
             )
         else:
             reporter.notify(

@@ -12,13 +12,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.config import TrainConfig
+from purerl.config import TrainConfig, check_mapping
 from purerl.execution.cache import current_cache
 from purerl.execution.fit import MemoryModel, fit_lanes, fitting_lanes
 from purerl.execution.members import Members, every
 from purerl.execution.memory import require_listing
 from purerl.execution.programs import Program, segment_length
 from purerl.precision import in_32_bits
+from purerl.runner.arguments import check_call
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
@@ -228,7 +229,9 @@ def plan(
         ConfigError: see `purerl.sweep`.
     """
     check_count("chunk_blocks", chunk_blocks)
-    points = list_points(config, axes or {}, seeds, design, num_points, design_seed)
+    points = list_points(
+        config, {} if axes is None else axes, seeds, design, num_points, design_seed
+    )
     workers = make_workers()
     limit = planner.worker_limit(memory_limit, workers)
     outline = make_outline(
@@ -299,7 +302,12 @@ def list_points(
         design: The kind of design: `grid`, `zip` or `random`.
         num_points: The number of points of a random design.
         design_seed: The seed of a random design's draws.
+
+    Raises:
+        ConfigError: no config, no mapping of axes, or see `expand`.
     """
+    check_call("a sweep", config)
+    check_mapping("axes", axes, '{"learning_rate": [1e-4, 1e-3]}')
     agents = size_of(axes, design, num_points) * num_seeds(seeds)
     require_listing(agents, config.total_timesteps)
     return expand(for_fields(config, axes), design, num_points, design_seed)

@@ -1,6 +1,7 @@
 """The result of a sweep: labelled arrays over its axes and seeds."""
 
 import json
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.space.design import Design
 from purerl.space.labels import column, known_label, label, plain
@@ -322,10 +324,12 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
+    Files that are damaged are named; the members in them are missing.
+
     Raises:
         ConfigError: no sweep there.
     """
-    folder = Path(folder)
+    folder = stored_folder(folder)
     stored = store.load(folder)
     config = config or manifest.read_config(folder, stored)
     points = tuple(map(read_point, stored["points"]))
@@ -333,5 +337,11 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
     members = store.FolderStore(folder)
+    for path in members.damaged:
+        print(
+            f"{path} is damaged, and its members are missing; run the sweep again: "
+            "only they are trained anew",
+            file=sys.stderr,
+        )
     seeds, written = stored["seeds"], stored["points"]
     return SweepResult(config, design, seeds, members, folder, written=written)

@@ -170,6 +170,16 @@ class Batch:
         is_last = self.settings.fitness == FINAL_RETURN
         return curve[-1] if is_last else float(np.mean(curve))
 
+    def reached(self, trial: int) -> int:
+        """Return how many of the reports a trial has been trained far enough for.
+
+        Segments are whole updates, so that a trial may be further than the report that
+        it was advanced to, and at the end of its budget before the last one.
+        """
+        run = next(run for run in self.runs if trial in run.trials)
+        total = run.group.bound.plan.num_updates
+        return run.cohort.update * self.settings.reports // total
+
     @property
     def planned_steps(self) -> int:
         """Environment steps of all trials, if none is stopped."""

@@ -67,7 +67,9 @@ def holdout_table(holdout: Holdout) -> Table:
         ("default", holdout.default),
         ("difference", holdout.difference),
     ):
-        ends = text_of(scores.low, scores.high, scores.known, 2, heading_of(len(seeds)))
+        ends = text_of(
+            scores.low, scores.high, heading_of(scores.known), 2, heading_of(len(seeds))
+        )
         table.add_row(name, f"{scores.mean:,.2f}", ends, str(scores.diverged))
     return table
 
@@ -87,6 +89,11 @@ def warnings(result: TuneResult) -> list[str]:
         if rows:
             note = f" (first: {rows[0].note})" if rows[0].note else ""
             sentences.append(f"{len(rows)} trials {words}{note}")
+    if result.finished and result.best_row is None:
+        sentences.append(
+            "no trial is complete, so that there is no best config; give axes nearer "
+            "to the config's own values, or longer training"
+        )
     if result.best_row is not None and result.best_row.is_default:
         sentences.append("no trial was better than the default")
     return sentences

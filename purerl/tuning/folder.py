@@ -27,11 +27,11 @@ def start(folder: Path) -> None:
     """Make the folder, or go on in it.
 
     Raises:
-        ConfigError: it holds something else or has other random keys, or cannot be
-            written.
+        ConfigError: it holds something else, perhaps without a manifest, or has other
+            random keys, or cannot be written.
     """
+    folders.check_out(folder, "tune")
     if (folder / folders.MANIFEST).exists():
-        folders.refuse_other(folder, "tune")
         check_keys(f"out: {folder}", folders.load(folder))
     folders.make(folder)
 

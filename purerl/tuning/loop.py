@@ -190,7 +190,7 @@ class StudyLoop:
                     batch.advance(report)
                     scores = [batch.score(number).value for number in open_trials]
                     bar.update(int(batch.steps.sum()), _mean(scores))
-                    self._report_scores(study, batch, open_trials, report)
+                    self._report_scores(study, batch, open_trials)
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
@@ -206,24 +206,24 @@ class StudyLoop:
         return Reporter(max(1, batch.planned_steps), 0, console, is_shown)
 
     def _report_scores(
-        self, study: "Study", batch: Batch, open_trials: dict[int, Any], report: int
+        self, study: "Study", batch: Batch, open_trials: dict[int, Any]
     ) -> None:
         """Report scores, and finish trials that are done, pruned or diverged."""
-        is_last = report == self.settings.reports
-        step = round(
-            report * self.settings.config.total_timesteps / self.settings.reports
-        )
-        stopped = []
+        reports, stopped = self.settings.reports, []
         for number, trial in list(open_trials.items()):
+            # In steps of the budget, which trials of several programs have in common.
+            reached = batch.reached(number)
+            step = round(reached * self.settings.config.total_timesteps / reports)
+            is_done = reached == reports
             score = batch.score(number)
             is_new, state = batch.has_news(number), ""
             if score.diverged:
                 state = "diverged"
-            elif is_last:
+            elif is_done:
                 state = "complete" if score.value == score.value else "unknown"
             if is_new and not score.diverged:
                 is_hopeless = study.report(trial, score.value, step)
-                if is_hopeless and not is_last:
+                if is_hopeless and not is_done:
                     state = "pruned"
             if not state:
                 continue
@@ -236,7 +236,7 @@ class StudyLoop:
             del open_trials[number]
             stopped.append(number)
             self.trained += 1
-        if stopped and not is_last:
+        if stopped:
             batch.stop(stopped)
 
     def _hold_out(self, study: "Study") -> Holdout | None:

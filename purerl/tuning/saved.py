@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
 from purerl.space.axes import Choice, is_whole
 from purerl.space.stored import from_dict
 from purerl.storage import folders
@@ -43,7 +44,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
     Raises:
         ConfigError: it holds no study, nothing has finished yet, or it is damaged.
     """
-    return read(Path(folder), config).result
+    return read(stored_folder(folder), config).result
 
 
 def read(folder: Path, config: TrainConfig | None = None) -> Saved:

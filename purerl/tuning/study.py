@@ -154,7 +154,8 @@ class Study:
         Args:
             trial: The trial.
             score: The mean score over the seeds so far.
-            step: Environment steps of one agent by then.
+            step: The part of its budget that the trial has seen, in environment steps
+                of one agent.
         """
         try:
             trial.report(score, step)

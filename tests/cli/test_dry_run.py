@@ -94,3 +94,49 @@ def test_the_old_names_of_flags_are_taken_with_a_warning(tmp_path, capsys, monke
     assert "--seeds is the old name of --searches" in capsys.readouterr().err
     assert main([*command, "--fitness", "training_curve"]) == 2
     assert "one of final_return, evaluation, got 'train" in capsys.readouterr().err
+
+
+OTHERS = {
+    "train": ["train"],
+    "sweep": ["sweep", "--axis", "learning_rate=[1e-3]"],
+    "pbt": ["pbt", *AXIS],
+    "halving": ["halving", *AXIS, *HALVING],
+    "tune": ["tune", *AXIS],
+    "evolve": ["evolve", "--evolve", "learning_rate"],
+    "compare": ["compare", "--setting", "a: gamma=0.9"],
+    "transfer": ["transfer", "--loss", "squared"],
+}
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_a_dry_run_refuses_a_folder_of_something_else(command, tmp_path, capsys):
+    out = tmp_path / "out"
+    out.mkdir()
+    (out / "manifest.json").write_text('{"kind": "schedules"}')
+    args = [*OTHERS[command], *TINY, "--dry-run", "--out", str(out)]
+    assert main(args) == 2
+    assert f"{out} holds agents trained with schedules" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", OTHERS)
+@pytest.mark.parametrize(
+    ("flag", "value"), [("--lanes", "0"), ("--segment-updates", "-1")]
+)
+def test_a_dry_run_refuses_widths_that_are_none(command, flag, value, capsys):
+    if (command, flag) == ("tune", "--segment-updates"):
+        pytest.skip("a study has no such flag")
+    args = [*OTHERS[command], *TINY, "--dry-run", flag, value]
+    assert main(args) == 2
+    words = f"{flag[2:].replace('-', '_')} must be a positive whole number, got {value}"
+    assert words in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", OTHERS)
+def test_no_seeds_are_said_as_they_were_given(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    flag = "--searches" if command in ("pbt", "halving") else "--seeds"
+    if command == "evolve":
+        flag = "--rollouts"
+    assert main([*OTHERS[command], *TINY, flag, "0"]) == 2
+    assert f"{flag[2:]} must be a positive" in (error := capsys.readouterr().err)
+    assert "got 0" in error and "range" not in error

@@ -1,6 +1,7 @@
 """Wrappers and distributions in configs: flags, files, runs that stop and go on."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import purerl
 from envs.wrappers import FrameStack, Randomised, StickyActions
 from purerl import cli, serialise
 from purerl.acting.environment import resolve_env
-from purerl.cli import flags
+from purerl.cli import evaluate, flags
 from purerl.config import ConfigError
 from purerl.randomisation import Choice, Uniform
 from purerl.runner.manifest import is_rebuildable
@@ -22,6 +23,22 @@ from tests.helpers import StopAfter, assert_same_bits, tiny_config
 @dataclasses.dataclass
 class Options:
     """Nothing but the config."""
+
+
+@pytest.mark.parametrize(
+    ("changes", "name"),
+    [
+        ({"env_params": {"length": 0.7}}, "env_params"),
+        ({"env_params": {"length": Uniform(0.4, 0.6)}}, "env_params"),
+        ({"env": "Doors-v0", "env_kwargs": {"size": (9, 9)}}, "env_kwargs"),
+    ],
+)
+def test_gymnasium_has_not_the_numbers_of_the_training(changes, name):
+    saved = SimpleNamespace(config=tiny_config(**changes))
+    with pytest.raises(ConfigError, match=rf"has not the {name} that the agents"):
+        evaluate._refuse_changes(saved, ())
+    own = tiny_config(env_params={"length": 0.5, "max_steps_in_episode": 500})
+    evaluate._refuse_changes(SimpleNamespace(config=own), ())
 
 
 def read(words, config=None):

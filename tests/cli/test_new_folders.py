@@ -1,8 +1,12 @@
 """Folders that commands name by themselves, and flags that are given twice."""
 
+import os
+import subprocess
+import sys
 import time
 from pathlib import Path
 
+import purerl
 from purerl.cli import flags
 from purerl.cli.train import _remove_unused, base_config, default_folder
 from purerl.runner.arguments import as_folder
@@ -42,3 +46,15 @@ def test_of_a_flag_that_is_given_twice_the_last_one_holds(tmp_path):
     assert type(base_config(words)).__name__ == "DQNConfig"
     presets = ["--preset", "ppo-cartpole", "--preset", "dqn-cartpole"]
     assert type(base_config(presets)).__name__ == "DQNConfig"
+
+
+def test_a_new_folder_and_runs_go_where_nothing_was_written(tmp_path):
+    program = "from purerl.cli.train import default_folder; print(default_folder('a'))"
+    command = [sys.executable, "-c", program]
+    paths = str(Path(purerl.__file__).parents[1])
+    options = {"cwd": tmp_path, "env": {**os.environ, "PYTHONPATH": paths}}
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
+    assert not list(tmp_path.iterdir())
+    (tmp_path / "runs").mkdir()  # The user's own stays.
+    subprocess.run(command, check=True, stdout=subprocess.DEVNULL, **options)
+    assert [path.name for path in tmp_path.iterdir()] == ["runs"]

@@ -91,7 +91,7 @@ def test_lanes_are_measured_and_remembered(tmp_path, capsys, monkeypatch):
         (["--axis", "gama=0.9"], "no field 'gama'. Did you mean 'gamma'"),
         (["--lanes", "wide"], "--lanes must be a positive number or auto, got 'wide'"),
         (["--lanes", "0"], "lanes must be a positive"),
-        (["--seeds", "0"], "seeds must be a positive number"),
+        (["--seeds", "0"], "seeds must be a positive whole number, got 0"),
         (["--memory-limit", "some"], "memory_limit must be a positive number"),
         (["--design", "random"], "needs num_points"),
         (["--coordinator", "localhost:1"], "go together"),

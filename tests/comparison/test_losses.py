@@ -246,6 +246,7 @@ def test_what_is_clear_makes_room_for_the_next():
     # Of two, the small one is held to 2.5%, and to 5% once the other is clear.
     assert clear(small, nothing) == [False, False, False]
     assert clear(small, large) == [False, True, True]
+    assert clear(np.full(12, 0.5)) == [False, True]  # The same in every run.
     # Of fewer than ten runs there are ranges, and nothing is clear.
     few = make([[base[:9], base[:9] + 5.0]])
     assert not any(row.is_clear for row in few.rows)

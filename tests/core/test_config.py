@@ -443,6 +443,22 @@ def test_an_override_reaches_inside_a_whole_parameter_structure():
     assert new.env_params == params.replace(length=0.7)
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        {"policy_loss": losses.ClipDrift(0.3), "policy_loss.clip_eps": 0.1},
+        {"env_params.gravity": 5.0, "env_params": {"length": 0.7}},
+    ],
+)
+def test_an_override_inside_another_is_refused(overrides):
+    # jax.jit sorts names, so that what holds would depend on who calls.
+    with pytest.raises(ConfigError, match=r"overrides name .*, which is inside it"):
+        apply_overrides(PPO(), overrides)
+    train = purerl.make_train(PPO(total_timesteps=1e3))
+    with pytest.raises(ConfigError, match="which is inside it"):
+        jax.eval_shape(lambda: train(jax.random.key(0), overrides))
+
+
 def test_a_loss_without_numbers_can_be_replaced_by_another():
     # It has no leaves, and is no number for that.
     assert isinstance(purerl.PQNConfig().value_loss, losses.SquaredError)

@@ -32,6 +32,16 @@ def begin(config, start, **options):
     return jax.eval_shape(lambda key: train(key, start=start), jax.random.key(1))
 
 
+@pytest.mark.parametrize("number", [-1, 3, 99, 1.5, True])
+def test_a_first_update_outside_the_run_is_refused(number):
+    with pytest.raises(purerl.ConfigError, match=rf"first_update must .*got {number}"):
+        purerl.make_train(CONFIG, first_update=number)
+
+
+def test_a_first_update_inside_the_run_may_be_a_number_of_numpy():
+    purerl.make_train(CONFIG, first_update=np.int64(2))
+
+
 @pytest.mark.slow(optimised=False)
 def test_vmapped_starts_are_those_of_each_agent(agents):
     """Each lane begins with its own networks, in another pole, at another step size."""

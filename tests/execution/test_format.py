@@ -1,6 +1,12 @@
+import re
+from pathlib import Path
+
 import pytest
 
-from purerl.execution.format import format_bytes, format_count, with_noun
+import purerl
+from purerl.execution.format import format_bytes, format_count, quoted, with_noun
+from purerl.runner.messages import how_to_go_on
+from tests.helpers import tiny_config
 
 
 @pytest.mark.parametrize(
@@ -46,3 +52,21 @@ def test_one_of_a_thing_is_singular():
     assert with_noun(0, "agent") == "0 agents"
     assert with_noun(2_000, "loss", "losses") == "2,000 losses"
     assert with_noun(1, "loss", "losses") == "1 loss"
+
+
+def test_a_path_in_a_command_is_quoted_where_a_shell_would_part_it():
+    assert quoted(Path("runs/first")) == "runs/first"
+    assert quoted(Path("my runs/it's")) == "'my runs/it'\"'\"'s'"
+    folder = Path("my runs/first")
+    sentence = how_to_go_on(tiny_config(), (0,), folder)
+    assert sentence.endswith("--resume 'my runs/first'")
+
+
+def test_every_path_in_a_command_is_quoted():
+    # `kinds` has templates, which are filled with a quoted folder.
+    flags = "resume|out|logdir|rule|track|from"
+    names = "folder|out|root|path"
+    bare = re.compile(rf"--({flags}) \{{(?!quoted\()[^}}]*\b({names})\b[^}}]*\}}")
+    for path in Path(purerl.__file__).parent.rglob("*.py"):
+        if path.name != "kinds.py":
+            assert not bare.findall(path.read_text()), path

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from purerl.config import ConfigError
 from purerl.metrics import decimals
-from purerl.report import statistics
+from purerl.report import comparison, statistics
 from purerl.report.plots.run import run_curve
 from purerl.report.statistics.host import FEWEST
 from purerl.report.sweep_tables import best_table
@@ -71,6 +71,36 @@ def test_equal_runs_have_no_spread():
     found = statistics.mean_interval(np.full(16, 500.0))
     assert (found.kind, found.words) == ("range", "range of 16")
     assert found.text() == "no spread"
+
+
+def test_words_follow_the_confidence_and_the_kind():
+    values = np.random.default_rng(0).normal(0.0, 1.0, 40)
+    half = statistics.mean_interval(values, confidence=0.5)
+    assert half.words == "50% interval"
+    assert half.text().endswith(", 50% interval")
+    assert not half.text(heading="50% interval").endswith("interval")
+    assert statistics.mean_interval(values, confidence=0.999).words == "99.9% interval"
+    # Five runs of each of eight tasks have an interval, which is no range of five.
+    pooled = statistics.estimate(values.reshape(5, 8), resamples=50)
+    assert "range" not in pooled.text() and pooled.words == "95% interval"
+    same = statistics.estimate(np.full(12, 3.0), "mean")
+    assert (same.words, same.text()) == ("range of 12", "no spread")
+
+
+def test_an_interval_under_a_heading_of_a_range_says_so():
+    """Five seeds in each of eight environments have an interval, in one a range."""
+    numbers = [5.0, 1.0, 9.0]
+    row = comparison.Row("CartPole-v1", "evaluation", "a", 5, 0, *numbers * 4)
+    assert comparison.cells(row, "range of 5")[1] == "5.00 (1.00 to 9.00)"
+    many = row._replace(environment=comparison.ALL, seeds=40)
+    gap = comparison.cells(many, "range of 5")[3]
+    assert gap == "[bold]+5.00 (+1.00 to +9.00, 95% interval)[/bold]"
+
+
+@pytest.mark.parametrize("values", [[], 3.0, [[1.0, 2.0], [3.0]], ["one"], None])
+def test_what_is_no_number_of_each_run_is_refused_in_a_sentence(values):
+    with pytest.raises(ConfigError, match=r"^values must "):
+        statistics.mean_interval(values)
 
 
 def test_one_run_has_nothing():

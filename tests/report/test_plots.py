@@ -1,10 +1,12 @@
 """Pictures show the numbers they should; looks were judged by eye."""
 
+import io
+
 import numpy as np
 import pytest
 
 from purerl.config import ConfigError
-from purerl.report import plots, statistics, sweep_tables
+from purerl.report import comparison, page, page_sweep, plots, statistics, sweep_tables
 from purerl.report.plots import axes as axes_plots
 from purerl.report.plots import curves, style
 from purerl.report.sweep_data import read_scores
@@ -215,5 +217,125 @@ def test_tables_in_the_terminal(grid):
     scores = read_scores(grid)
     best = scores.filled[scores.ranking()[0]]
     assert f"{best.mean():,.1f}" in rows[0]
-    found = statistics.estimate(best)
-    assert f"{found.low:,.1f} to {found.high:,.1f}" in rows[0]
+    found = statistics.mean_interval(best)
+    assert f"{best.mean():,.1f} │ {found.text(1, 'range of 6')}" in rows[0]
+
+
+def test_the_ends_beside_a_mean_are_those_of_the_mean():
+    """Of ten runs the interval of the mean is not that of the IQM."""
+    data = synthetic.grid(num_seeds=12).isel(hidden_sizes=[1], entropy_coef=[1])
+    scores = read_scores(data)
+    best = scores.filled[scores.ranking()[0]]
+    found = statistics.mean_interval(best)
+    assert found.text(1) != statistics.estimate(best).text(1)
+    table = sweep_tables.best_table(data, 1)
+    names = [str(column.header) for column in table.columns]
+    cells = [next(iter(column.cells)) for column in table.columns]
+    assert names[-4:] == ["mean", "95% interval", "IQM", "lost"]
+    assert cells[-3] == found.text(1, "95% interval")
+    assert found.text(2) in page_sweep.sweep_table(data)
+
+
+def unfinished(grid):
+    """A sweep of which the best value of an axis and some seeds have not begun."""
+    data = grid.copy(deep=True)
+    for name in data.data_vars:
+        data[name].values[2] = np.nan
+        data[name].values[3, 0, 0, :2] = np.nan
+    return data
+
+
+@pytest.mark.parametrize("by", [None, "learning_rate", "entropy_coef"])
+def test_what_there_is_of_an_unfinished_sweep_is_drawn(grid, by):
+    figure = plots.sweep_curves(unfinished(grid), by)
+    assert "50 of 240 members missing" in " ".join(texts(figure))
+    assert figure.axes[0].lines
+    assert "1e-3" not in texts(figure)
+
+
+def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
+    data = unfinished(grid)
+    drawn = read_scores(data)
+    assert not set(drawn.ranking()) & set(range(16, 24))
+    found = axes_plots.cells(drawn, "entropy_coef", "learning_rate")
+    np.testing.assert_array_equal(np.isnan(found.table).all(0), np.arange(5) == 2)
+    assert len(plots.slices(data).axes[0].lines[0].get_xdata()) == 4
+    table = sweep_tables.best_table(data, 3)
+    assert "best 3 of 40 configurations, 6 seeds each; 50 of 240" in str(table.title)
+    path = page.sweep_page(data, tmp_path / "page.html")
+    assert "The sweep has not ended: 50 of 240 members missing." in path.read_text()
+
+
+def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
+    for write in (
+        lambda path: plots.save(style.new_figure(2, 2), path.with_suffix(".png")),
+        lambda path: page.write_page(path, "title"),
+    ):
+        with pytest.raises(OSError, match=r"missing/x\.(png|html)'$"):
+            write(tmp_path / "missing" / "x.html")
+
+
+def overlaps(labels):
+    """Pairs of texts whose boxes touch."""
+    boxes = [(text.get_text(), text.get_window_extent()) for text in labels]
+    return [
+        (one, other)
+        for number, (one, box) in enumerate(boxes)
+        for other, beside in boxes[number + 1 :]
+        if one and other and box.overlaps(beside)
+    ]
+
+
+def test_labels_of_ticks_do_not_overlap():
+    values = [0.0, 0.001, 0.01, 0.03, 0.1]
+    figure, panels = axes_plots.make_panels(3)
+    style.scale_axis(panels[0], values, log=False)
+    panels[0].plot(values, values)
+    style.scale_axis(panels[1], [1e-4, 1e-3, 1e-2], log=True)
+    panels[1].plot([1e-4, 1e-3, 1e-2], [0, 1, 2])
+    names = ["ClipDrift(clip_eps=0.2)", "DPODrift(alpha=2, beta=0.6)"]
+    style.scale_axis(panels[2], names, log=False)
+    figure.canvas.draw()
+    shown = [label.get_text() for label in panels[0].get_xticklabels()]
+    assert shown == ["0", "", "0.01", "0.03", "0.1"]
+    assert [x.get_text() for x in panels[1].get_xticklabels()] == [
+        "1e-4",
+        "1e-3",
+        "0.01",
+    ]
+    assert panels[1].get_xticklabels()[0].get_rotation() == 0
+    assert panels[2].get_xticklabels()[0].get_rotation() == style.TURNED
+    assert not overlaps(panels[1].get_xticklabels())
+
+
+def test_the_title_of_a_small_heat_map_is_within_the_picture(grid):
+    from matplotlib.text import Text
+
+    small = grid.isel(learning_rate=[0, 1], entropy_coef=[0, 1])
+    figure = plots.heat_map(small)
+    figure.canvas.draw()
+    (title,) = [t for t in figure.findobj(Text) if "mean over seeds" in t.get_text()]
+    assert title.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_nothing_of_a_table_is_cut_on_a_narrow_terminal():
+    from rich.console import Console
+
+    data = synthetic.random(num_seeds=1)
+    long = [f"ClipDrift(clip_eps=0.{number:02})" for number in range(40)]
+    data = data.assign_coords(hidden_sizes=("point", long))
+    table = sweep_tables.best_table(data, 3)
+    assert "1 seed each" in str(table.title)
+    row = comparison.Row(
+        "CartPole-v1", "evaluation", long[0] * 2, 12, 0, *[500.25] * 12
+    )
+    other = comparison.make_table([row], subject="settings", baseline="a")
+    for one in (table, other):
+        console = Console(width=60, record=True, file=io.StringIO())
+        console.print(one)
+        assert "…" not in console.export_text()
+
+
+def test_a_picture_of_one_seed_says_so():
+    figure = plots.sweep_curves(synthetic.random(num_seeds=1))
+    assert "IQM over 1 seed, bands" in " ".join(texts(figure))

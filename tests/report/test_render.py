@@ -139,7 +139,7 @@ def test_what_cannot_be_shown_is_refused(run, args, fragment, capsys):
 def test_a_seed_is_named_once(run):
     with pytest.raises(ConfigError, match="names a seed already"):
         purerl.render(f"{run.out}:1", seeds="best")
-    with pytest.raises(ConfigError, match="there is no run in"):
+    with pytest.raises(ConfigError, match="there is no folder"):
         purerl.render(run.out / "missing")
 
 

@@ -82,7 +82,8 @@ def test_dotted_names_and_training_scores_without_evaluations():
 
 def test_values_are_in_their_natural_order():
     points = tuple({"a": value} for value in ("256-256", "64-64", "8", "64-64"))
-    scores = sweep_data.Scores(("a",), points, np.zeros((4, 1)), np.zeros((4, 1)), None)
+    zeros = np.zeros((4, 1))
+    scores = sweep_data.Scores(("a",), points, zeros, zeros, zeros == 0, None)
     assert scores.values("a") == ["8", "64-64", "256-256"]
     mixed = tuple({"a": value} for value in (None, 3.0, "x"))
     assert scores._replace(points=mixed).values("a") == [None, 3.0, "x"]

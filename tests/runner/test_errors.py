@@ -100,6 +100,28 @@ def test_a_missing_file_of_rows_is_named(tiny, copy, kind):
         read_result(copy)
 
 
+@pytest.mark.parametrize("name", ["metrics", "metrics/train"])
+def test_metrics_that_are_gone_are_named(tiny, copy, name):
+    shutil.rmtree(copy / name)
+    sentence = r"train has no rows, .* a checkpoint of update 20;"
+    with pytest.raises(ConfigError, match=sentence):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    with pytest.raises(ConfigError, match=sentence):
+        purerl.load(copy)
+
+
+def test_evaluations_that_are_gone_are_named(tiny, copy):
+    for path in (copy / "metrics" / "evaluation").iterdir():
+        path.write_text(path.read_text().splitlines()[-1] + "\n")
+    (copy / "metrics" / "evaluation" / "seed=1.jsonl").unlink()
+    with pytest.raises(ConfigError, match=r"seed=1\.jsonl is missing, and other"):
+        purerl.load(copy)
+    (copy / "summary.json").write_text('{"evaluation_mean": 9.0}')
+    shutil.rmtree(copy / "metrics" / "evaluation")
+    with pytest.raises(ConfigError, match=r"evaluation has no rows, and there must"):
+        purerl.load(copy)
+
+
 def test_a_config_that_was_edited_is_not_gone_on_with(tiny, copy):
     path = copy / "config.yaml"
     text = path.read_text()

@@ -173,7 +173,7 @@ def test_another_environment_and_other_hyperparameters(tiny, stopped, tmp_path):
             {"num_steps": 8},
             "has 32 steps, and one of this run 16; train with its num_steps",
         ),
-        (lambda f: f / "nothing", {}, "there is no run in"),
+        (lambda f: f / "nothing", {}, "there is no folder"),
         (lambda f: 3, {}, "start must be the folder of a run, or purerl.Start"),
         (lambda f: purerl.Start(f, " "), {}, "start needs a folder and parts"),
     ],

@@ -12,6 +12,30 @@ from purerl.space.design import expand
 from purerl.space.fields import for_fields
 from purerl.space.labels import label, labels
 from purerl.space.stored import from_dict, to_dict
+from tests.helpers import tiny_config
+
+INSIDE = {
+    "policy_loss": [ClipDrift(0.1), ClipDrift(0.3)],
+    "policy_loss.clip_eps": [0.1, 0.2],
+}
+
+
+@pytest.mark.parametrize(
+    "search",
+    [
+        lambda config: purerl.sweep(config, INSIDE),
+        lambda config: purerl.plan(config, INSIDE),
+        lambda config: purerl.tune(config, INSIDE, trials=1),
+        lambda config: purerl.pbt(config, INSIDE),
+        lambda config: purerl.halving(config, INSIDE),
+    ],
+)
+def test_an_axis_inside_another_is_refused(search):
+    with pytest.raises(
+        purerl.ConfigError,
+        match=r"axes name policy_loss and policy_loss\.clip_eps, which is inside it",
+    ):
+        search(tiny_config())
 
 
 def test_loguniform_is_even_in_the_logarithm():

@@ -134,6 +134,16 @@ def test_one_members_rows_open_one_file(tmp_path):
         index.read("state/w")
 
 
+def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, capsys):
+    write_sweep(tmp_path, "gamma", [0.9, 0.99])
+    path, _ = store.FolderStore(tmp_path).locations[member_id({"gamma": 0.9}, 0)]
+    path.write_bytes(b"")
+    result = purerl.load_sweep(tmp_path)
+    assert f"{path} is damaged" in capsys.readouterr().err
+    known = np.isfinite(result.scores().values[:, 0])
+    np.testing.assert_array_equal(known, [False, True])
+
+
 def test_a_sweep_of_which_nothing_has_finished_says_so(tmp_path):
     result = write_sweep(tmp_path, "gamma", [0.9], chunks=False)
     assert not result.finished

@@ -20,13 +20,15 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.cli.tune import show
 from purerl.report.page_study import study_page
 from purerl.tuning import loop, pool
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool, TrialSettings
 from purerl.tuning.saved import read
-from tests.helpers import slow_but
+from purerl.tuning.study import Study
+from tests.helpers import slow_but, tiny_config
 
 from .conftest import REWARDS, STEPS, tune
 
@@ -106,7 +108,7 @@ def test_a_folder_is_read_as_it_was_written(chain, found):
     assert loaded.summary == result.summary
     with pytest.raises(purerl.ConfigError, match="pass config="):
         purerl.load_tune(out)  # Its environment is an object.
-    with pytest.raises(purerl.ConfigError, match="there is no run"):
+    with pytest.raises(purerl.ConfigError, match="there is no folder"):
         purerl.load_tune(out / "nothing")
 
 
@@ -201,6 +203,22 @@ def test_pruners_stop_the_worse_ones(chain, pruner):
     assert np.mean(pruned) < np.mean(complete)
     best = max(row.params[AXIS] for row in result.rows)
     assert result.best_row.params[AXIS] == best
+
+
+def test_a_trial_at_the_end_of_its_budget_is_not_pruned(chain, monkeypatch):
+    # Of eight reports a segment is two of twelve updates: six segments are all.
+    told: dict[int, list[int]] = {}
+
+    def report(self, trial, score, step):
+        steps = told.setdefault(trial.number, [])
+        steps.append(step)
+        return len(steps) == 6
+
+    monkeypatch.setattr(Study, "report", report)
+    found = tune(chain, trials=2, batch=2, reports=8, pruner="median")
+    assert [row.state for row in found.rows] == ["complete"] * 2
+    steps = [STEPS * eighths // 8 for eighths in (1, 2, 4, 5, 6, 8)]
+    assert told == {0: steps, 1: steps}
 
 
 @pytest.mark.slow
@@ -409,6 +427,19 @@ def test_the_command_line(tmp_path, capsys):
 def test_options_that_cannot_be(chain, options, words):
     with pytest.raises(purerl.ConfigError, match=words):
         tune(chain, **options)
+
+
+def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
+    out = tmp_path / "study"
+    rates = {"learning_rate": [1e38, 2e38]}
+    result = tune(tiny_config(), rates, trials=2, batch=2, out=out, holdout_seeds=2)
+    assert {row.state for row in result.rows} == {"diverged"}
+    show(result)
+    text = capsys.readouterr().out
+    assert "no trial is complete, so that there is no best config" in " ".join(
+        text.split()
+    )
+    assert "best of" not in text and (out / "report.html").exists()
 
 
 def test_a_folder_of_something_else_is_refused(chain, tmp_path):

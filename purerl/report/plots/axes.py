@@ -15,6 +15,7 @@ from purerl.report.sweep_data import (
     is_log,
     label,
     read_scores,
+    seeds_in_words,
     short,
 )
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 OTHERS = ("mean", "best")
+TITLE_INCHES = 0.085  # The width of a letter of a title, at the most on average.
 ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
 
 
@@ -72,8 +74,8 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
     for r, c in itertools.product(range(len(rows)), range(len(columns))):
         here = [
             means[p]
-            for p, point in enumerate(scores.points)
-            if point[y] == rows[r] and point[x] == columns[c]
+            for p in scores.with_value(y, rows[r])
+            if scores.points[p][x] == columns[c]
         ]
         if here:
             table[r, c] = np.mean(here) if others == "mean" else np.max(here)
@@ -104,8 +106,14 @@ def heat_map(
     scores = read_scores(dataset, metric)
     y, x = two_axes(scores, y, x)
     rows, columns, table, best = cells(scores, y, x, others)
+    rest = [short(name) for name in scores.names if name not in (x, y)]
+    how = f"\n{', '.join(rest)}: {others}" if rest else ""
+    title = f"{env_name(dataset)}: final score, mean over seeds{how}"
+    # A title is written over the cells and the colour bar, and takes no room itself.
+    least = 1.2 + TITLE_INCHES * max(map(len, title.split("\n")))
     figure = style.new_figure(
-        min(12.0, 2.6 + 0.85 * len(columns)), min(9.0, 1.7 + 0.55 * len(rows))
+        min(12.0, max(2.6 + 0.85 * len(columns), least)),
+        min(9.0, 1.7 + 0.55 * len(rows)),
     )
     axes = figure.subplots()
     image = axes.imshow(table, cmap=style.COLOUR_MAP, aspect="auto", origin="lower")
@@ -119,9 +127,6 @@ def heat_map(
     _frame_cell(axes, *best)
     axes.set_xlabel(short(x))
     axes.set_ylabel(short(y))
-    rest = [short(name) for name in scores.names if name not in (x, y)]
-    how = f"\n{', '.join(rest)}: {others}" if rest else ""
-    title = f"{env_name(dataset)}: final score, mean over seeds{how}"
     axes.set_title(title, fontsize=11, color=style.INK, loc="left")
     style.ink(axes)
     axes.spines[:].set_visible(False)
@@ -183,10 +188,9 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
         positions = style.scale_axis(axes, values, log=is_log(values))
-        groups = [
-            [p for p, point in enumerate(scores.points) if point[name] == value]
-            for value in values
-        ]
+        known = [scores.with_value(name, value) for value in values]
+        positions = positions[list(map(bool, known))]
+        groups = [group for group in known if group]
         tops = [max(group, key=lambda p: means[p]) for group in groups]
         kinds = [("others at their best", [[top] for top in tops])]
         if len(scores.names) > 1 and max(map(len, groups)) > 1:
@@ -223,8 +227,9 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         ConfigError: no such metric, or no score yet.
     """
     scores = read_scores(dataset, metric)
+    ranking = scores.ranking()
     filled, means = scores.filled, scores.means
-    best = int(means.argmax())
+    best = int(ranking[0])
     figure, panels = make_panels(len(scores.names))
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
@@ -236,10 +241,9 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
             # another.
             jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(positions))
             positions = positions + jitter
-        axes.vlines(
-            positions, filled.min(1), filled.max(1), color=style.COLOURS[0], alpha=0.25
-        )
-        axes.plot(positions, means, "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
+        dots, ends = positions[ranking], filled[ranking]
+        axes.vlines(dots, ends.min(1), ends.max(1), color=style.COLOURS[0], alpha=0.25)
+        axes.plot(dots, means[ranking], "o", color=style.COLOURS[0], ms=4.5, alpha=0.9)
         axes.plot(
             positions[best],
             means[best],
@@ -256,8 +260,8 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     seeds = scores.scores.shape[1]
     _head(
         figure,
-        f"{env_name(dataset)}: {len(means)} configurations, mean and range of "
-        f"{seeds} seeds",
+        f"{env_name(dataset)}: {len(ranking)} configurations, mean and range of "
+        f"{seeds_in_words(seeds)}",
     )
     return figure
 

@@ -17,6 +17,7 @@ from purerl.report.sweep_data import (
     metric_name,
     read_scores,
     rows,
+    seeds_in_words,
     short,
 )
 
@@ -71,7 +72,7 @@ def sweep_curves(
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
     diverged count from then on as the worst of the picture where it is of returns; of
-    any other metric they are left out, as gaps of unfinished members are.
+    any other metric they are left out, as unfinished members (the title counts them).
 
     Args:
         dataset: Dataset of a sweep.
@@ -190,6 +191,8 @@ def choose_lines(
 ) -> Lines:
     """Choose the lines to draw: all values of an axis, or the best configurations.
 
+    Configurations of which no member has rows are left out.
+
     Args:
         scores: Scores of a sweep.
         by: Axis whose values are the lines; None for the best configurations.
@@ -214,15 +217,13 @@ def choose_lines(
             [Line(name, (p,)) for name, p in zip(names, ranking, strict=True)],
         )
     check_known(by, list(scores.names), "the sweep")
-    groups = [
-        [p for p, point in enumerate(scores.points) if point[by] == value]
-        for value in scores.values(by)
-    ]
+    groups = {value: scores.with_value(by, value) for value in scores.values(by)}
+    groups = {value: group for value, group in groups.items() if group}
     means = scores.means
-    best = [max(group, key=lambda p: means[p]) for group in groups]
+    best = [max(group, key=lambda p: means[p]) for group in groups.values()]
     drawn = [
         Line(label(value), (top,) if others == "best" else tuple(group))
-        for value, top, group in zip(scores.values(by), best, groups, strict=True)
+        for top, (value, group) in zip(best, groups.items(), strict=True)
     ]
     winner = int(np.argmax(means[best]))
     shown = [drawn[i] for i in evenly(len(drawn), most, winner)]
@@ -258,13 +259,14 @@ def _on_one_grid(
         indices: Indices of the configurations.
 
     Returns:
-        Steps `[T']` and values `[S, M, T']`. Rows that already agree stay as they are.
+        Steps `[T']` and values `[S, M, T']`. Rows that already agree stay as they are;
+        without any row there are no steps.
     """
     at, values = steps[list(indices)], values[list(indices)]
     rows_at = at.reshape(-1, at.shape[-1])
     first = rows_at[np.isfinite(rows_at).sum(1).argmax()]
     if not np.isfinite(first).any():
-        raise ConfigError("the sweep has no rows yet for one of the lines.")
+        return np.zeros(0), np.zeros((values.shape[1], len(values), 0))
     same = (rows_at == first) | np.isnan(rows_at)
     if same.all() and np.isfinite(first).all():
         return first.astype(float), np.moveaxis(values, 0, 1)
@@ -287,8 +289,10 @@ def _title(
     words: Sequence[str],
     common: str,
 ) -> str:
-    band = f"IQM over {scores.scores.shape[1]} seeds, bands: "
+    band = f"IQM over {seeds_in_words(scores.scores.shape[1])}, bands: "
     band += " or ".join(dict.fromkeys(words))
+    if scores.missing:
+        band += f"; {scores.missing}"
     if by is None:
         where = f" ({common})" if common else ""
         return f"{env_name(dataset)}: best configurations{where}\n{band}"

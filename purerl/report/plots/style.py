@@ -32,6 +32,8 @@ COLOURS = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK = "#24292f"  # Text and axes; in a page it takes the colour of the page's text.
 FAINT = 0.22
+LETTER = 0.075  # Inches of a letter of a tick's label.
+TURNED, LINE = 35, 0.22  # Degrees of labels that would touch; inches that they need.
 COLOUR_MAP = "viridis"
 DPI = 150
 
@@ -109,7 +111,8 @@ def scale_axis(
 
     from purerl.report.sweep_data import label
 
-    if not all(is_number(value) for value in values):
+    numbers = all(is_number(value) for value in values)
+    if not numbers:
         positions = np.arange(len(values), dtype=float)
         axes.set_xlim(-0.5, len(values) - 0.5)
     else:
@@ -118,12 +121,51 @@ def scale_axis(
             log_axis(axes, "x", most)
     if len(values) <= most:
         labels = [label(value) for value in values]
+        places = np.log(positions) if log and numbers else positions
+        # The outermost ones of numbers lie near the ends of the panel.
+        span = float(np.ptp(places)) / 0.9 if numbers else len(values)
+        labels, is_turned = _apart(axes, places, span or 1.0, labels)
         axes.xaxis.set_major_locator(FixedLocator(positions.tolist()))
         axes.xaxis.set_minor_locator(NullLocator())
         axes.xaxis.set_major_formatter(FixedFormatter(labels))
-        if sum(map(len, labels)) > 34:
-            axes.tick_params(axis="x", rotation=35)
+        if is_turned:
+            axes.tick_params(axis="x", rotation=TURNED)
     return positions
+
+
+def _apart(
+    axes: "Axes", places: np.ndarray, span: float, labels: Sequence[str]
+) -> tuple[list[str], bool]:
+    """Return labels that do not lie over one another, and whether they are turned.
+
+    Where turning them is not enough, a label that would touch the one before it is left
+    out; the last one stays, in the place of those before it.
+
+    Args:
+        axes: The panel, of which the width is known about.
+        places: Places of the labels, as far apart as on the axis, `[V]`.
+        span: Length of the axis, in units of the places.
+        labels: The labels.
+    """
+    figure, spec = axes.get_figure(root=True), axes.get_subplotspec()
+    columns = spec.get_gridspec().ncols if spec else 1
+    # The layout is made later: labels of the other axis take some of a panel's share.
+    width = (figure.get_figwidth() if figure else PAGE_WIDTH) / columns - 0.45
+    order = np.argsort(places, kind="stable")
+    inches = (places[order] - places[order][0]) / span * width
+    needs = np.array([LETTER * len(labels[i]) + LETTER for i in order])
+    gaps = np.diff(inches)
+    if (gaps >= (needs[1:] + needs[:-1]) / 2).all():
+        return list(labels), False
+    kept: list[int] = []
+    for number in range(len(order)):
+        if kept and inches[number] - inches[kept[-1]] < LINE:
+            if number < len(order) - 1 or len(kept) == 1:
+                continue
+            kept.pop()
+        kept.append(number)
+    shown = {int(order[number]) for number in kept}
+    return [text if i in shown else "" for i, text in enumerate(labels)], True
 
 
 def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
@@ -271,7 +313,11 @@ def save(figure: "Figure", path: str | Path) -> Path:
     kind = path.suffix.lstrip(".").lower()
     if kind not in figure.canvas.get_supported_filetypes():
         raise ValueError(f"unknown kind of picture {path.suffix!r}; use .png or .svg")
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        error.filename = str(path)  # What the user has named, and will look for.
+        raise
     try:
         with os.fdopen(handle, "wb") as file:
             figure.savefig(file, format=kind)

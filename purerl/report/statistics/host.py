@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, shown
 
 INTERVAL = "95% interval"
 FEWEST = 10  # With fewer runs than this the range is given.
@@ -37,21 +37,23 @@ class Interval(NamedTuple):
         kind: The kind of the ends: `"interval"`, `"range"` (fewer than ten runs, or
             runs that are all equal) or `"none"` (one run, or none).
         runs: Number of runs that the mean is of; for a curve, of its best known point.
+        confidence: Confidence level of the interval.
     """
 
     low: Any
     high: Any
     kind: str
     runs: int
+    confidence: float = 0.95
 
     @property
     def words(self) -> str:
         """The name of the two ends, for a heading, a legend or a caption."""
-        return name_of(self.kind, self.runs)
+        return name_of(self.kind, self.runs, self.confidence)
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
         """Return the two ends of a single mean in words; see `text_of`."""
-        return text_of(self.low, self.high, self.runs, digits, heading)
+        return text_of(self.low, self.high, self.words, digits, heading)
 
 
 def mean_interval(
@@ -75,14 +77,15 @@ def mean_interval(
         are known have no ends.
 
     Raises:
-        ConfigError: a confidence that is no share, or that resamples cannot reach.
+        ConfigError: values that are no numbers of runs, a confidence that is no share,
+            or that resamples cannot reach.
 
     Source: the studentised bootstrap (bootstrap-t) of Efron and Tibshirani 1993, "An
     Introduction to the Bootstrap", chapter 12.
     """
     if not 0 < confidence < 1:
         raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
-    values = np.asarray(values, np.float64)
+    values = _runs_of(values)
     table = values.reshape(len(values), -1)
     known = np.isfinite(table)
     counts = known.sum(0)
@@ -101,7 +104,28 @@ def mean_interval(
     if kind == "interval" and not (high > low).any():
         kind = "range"
     shape = values.shape[1:]
-    return Interval(low.reshape(shape)[()], high.reshape(shape)[()], kind, runs)
+    ends = low.reshape(shape)[()], high.reshape(shape)[()]
+    return Interval(*ends, kind, runs, confidence)
+
+
+def _runs_of(values: Any) -> np.ndarray:
+    """Read values of runs `[S, ...]` in double precision.
+
+    Raises:
+        ConfigError: no numbers, rows of several lengths, a single number, or no run.
+    """
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        raise ConfigError(
+            f"values must be numbers, equally many of each run, got {shown(values)}."
+        ) from None
+    if not array.ndim or not len(array):
+        raise ConfigError(
+            f"values must have a row for each run, got {shown(values)}; give at least "
+            "one run, such as [1.0]."
+        )
+    return array
 
 
 def kind_of(runs: int) -> str:
@@ -118,7 +142,7 @@ def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
         confidence: Confidence level of an interval.
     """
     if kind == "interval":
-        return f"{confidence:.0%} interval"
+        return f"{100 * confidence:g}% interval"
     if kind == "range":
         return f"range of {runs}"
     return "one run" if runs == 1 else "no interval"
@@ -132,7 +156,7 @@ def heading_of(runs: int) -> str:
 def text_of(
     low: float,
     high: float,
-    runs: int,
+    words: str,
     digits: int = 1,
     heading: str = INTERVAL,
     sign: str = "",
@@ -142,7 +166,7 @@ def text_of(
     Args:
         low: Lower end.
         high: Upper end.
-        runs: Number of runs that the interval is of.
+        words: What the ends are, in words: `name_of`, or `heading_of` for a mean.
         digits: Number of decimal places.
         heading: The words with which the reader has been told what the ends are; where
             they are something else, it is said behind them.
@@ -153,7 +177,6 @@ def text_of(
     if low == high:
         return "no spread"
     ends = f"{low:{sign},.{digits}f} to {high:{sign},.{digits}f}"
-    words = heading_of(runs)
     return ends if words == heading else f"{ends}, {words}"
 
 

@@ -66,7 +66,7 @@ class Estimate(NamedTuple):
 
     def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
         """Return the ends of a number in words; see `text_of`."""
-        return text_of(self.low, self.high, self.runs, digits, heading)
+        return text_of(self.low, self.high, self.words, digits, heading)
 
 
 def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
@@ -130,11 +130,13 @@ def estimates(
         pairs = (shifts + scale * ends).T
     found = {}
     for name, value, (low, high) in zip(statistics, values, pairs, strict=True):
+        ends, its_kind = (low, high), kind
         if name == "mean" and known.shape[1] == 1:
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            low, high = mean_interval(known[:, 0], **options)[:2]
-        ends = float(low), float(high)
-        found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
+            of_mean = mean_interval(known[:, 0], **options)
+            ends, its_kind = of_mean[:2], of_mean.kind
+        low, high = map(float, ends)
+        found[name] = Estimate(value, low, high, missing, its_kind, runs, confidence)
     return found
 
 

@@ -7,13 +7,13 @@ it has, and which (`members`, as ranges).
 """
 
 import json
-import shlex
 import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS
 from purerl.runner.trackers.writer import Notify
@@ -85,7 +85,7 @@ def plain_options(tracker: Tracker) -> dict[str, Any]:
 def how_to_send(tracker: Tracker, folder: Path) -> str:
     """Return the sentence that says how a tracker gets what it lacks of a folder."""
     if tracker.name in TRACKERS:
-        command = f"purerl track {shlex.quote(str(folder))} --track {tracker.name}"
+        command = f"purerl track {quoted(folder)} --track {tracker.name}"
     else:
         command = f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
     return f"Send what is missing with: {command}"

@@ -16,6 +16,7 @@ import time
 from pathlib import Path
 from typing import Any
 
+from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
 
@@ -150,7 +151,7 @@ class TensorBoardTracker(Tracker):
 
     def where(self) -> str:
         """See `Tracker`."""
-        return f"TensorBoard: tensorboard --logdir {self.root}"
+        return f"TensorBoard: tensorboard --logdir {quoted(self.root)}"
 
     def _file(self, seed: int | None) -> EventFile:
         if seed not in self._files:

@@ -1,0 +1,82 @@
+import json
+
+import pytest
+
+import purerl
+from purerl.storage import folders
+from tests.helpers import tiny_config
+
+AXES = {"learning_rate": [1e-3, 1e-4]}
+TOOLS = {
+    "run": lambda out: purerl.run(tiny_config(), out=out, progress=False),
+    "sweep": lambda out: purerl.sweep(tiny_config(), AXES, out=out, progress=False),
+    "pbt": lambda out: purerl.pbt(tiny_config(), AXES, out=out, progress=False),
+    "tune": lambda out: purerl.tune(
+        tiny_config(), AXES, trials=1, out=out, progress=False
+    ),
+    "evolve": lambda out: purerl.evolve(
+        tiny_config(),
+        "learning_rate",
+        population=4,
+        generations=1,
+        out=out,
+        progress=False,
+    ),
+}
+REMAINS = {
+    "run": "metrics/train/seed=0.jsonl",
+    "sweep": "chunks/one.npz",
+    "pbt": "records/00000.npz",
+    "tune": "checkpoints/3/_METADATA",
+    "evolve": "snapshots/000001.npz",
+}
+
+
+def put(path, text):
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_results_without_a_manifest_are_not_gone_on_with(tool, tmp_path):
+    name = REMAINS[tool]
+    put(tmp_path / name, "old")
+    with pytest.raises(
+        purerl.ConfigError, match=rf"has results in {name.split('/')[0]}/ and no"
+    ):
+        TOOLS[tool](tmp_path)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert [str(path.relative_to(tmp_path)) for path in files] == [name]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_config_of_the_users_own_is_kept(tool, tmp_path):
+    put(tmp_path / "config.yaml", "mine: 1\n")
+    with pytest.raises(purerl.ConfigError, match=r"config\.yaml would be overwritten"):
+        TOOLS[tool](tmp_path)
+    assert (tmp_path / "config.yaml").read_text() == "mine: 1\n"
+    assert not (tmp_path / "manifest.json").exists()
+
+
+def test_what_a_kill_before_the_manifest_left_is_begun_again(tmp_path):
+    put(tmp_path / "records" / ".write-test-123", "")
+    (tmp_path / "metrics" / "train").mkdir(parents=True)
+    folders.refuse_remains(tmp_path)
+    folders.refuse_remains(tmp_path / "missing")
+
+
+def test_a_kill_between_the_two_files_leaves_the_manifest(tmp_path, monkeypatch):
+    written = []
+    monkeypatch.setattr(
+        folders.serialise, "write_atomic", lambda path, text: written.append(path.name)
+    )
+    folders.write(tmp_path, {"config": {}})
+    assert written == ["manifest.json", "config.yaml"]
+
+
+def test_what_is_taken_back_is_what_was_written(tmp_path):
+    put(tmp_path / "notes.txt", "mine")
+    folders.write(tmp_path, {"config": {"env": "CartPole-v1"}})
+    assert json.loads((tmp_path / "manifest.json").read_text())
+    folders.rollback(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
