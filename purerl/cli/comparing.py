@@ -31,7 +31,7 @@ def arg(text: str) -> object:
 class Common:
     """Options of every command that compares on held-out seeds."""
 
-    seeds: Annotated[int, arg("HeldOutScores-out seeds.")] = DEFAULT_SEEDS
+    seeds: Annotated[int, arg("Held-out seeds.")] = DEFAULT_SEEDS
     first_seed: Annotated[int, arg("Number of the first one.")] = 0
     seed: Annotated[int, arg("From whose key the held-out ones come.")] = 0
     measures: Annotated[tuple[str, ...], arg(f"Of {', '.join(WORDS)}.")] = MEASURES

@@ -74,7 +74,7 @@ def evolution_page(
         sections.append(Section("Numbers", table_html(headers, numbers)))
     if transfer is not None:
         judged = curves_html(transfer) + scores_html(transfer)
-        sections.append(Section("HeldOutScores-out seeds", judged))
+        sections.append(Section("Held-out seeds", judged))
     sections.append(Section("Generations", _generations(result)))
     sections.append(_about(result, command))
     evolved = ", ".join(result.settings["evolve"])

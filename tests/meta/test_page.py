@@ -95,7 +95,7 @@ def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path
     assert "<h2>Numbers</h2>" not in text and "<h2>The value loss</h2>" in text
     # Curve, returns of both environments, the loss, the learning curves.
     assert text.count("<figure>") == 4
-    held_out = rows_of(text, "HeldOutScores-out seeds")
+    held_out = rows_of(text, "Held-out seeds")
     assert [row[2] for row in held_out] == ["squared", "learned"]
     assert held_out[1][6] == "3"  # each seed's score is better by three
     assert held_out[1][7].split() == ["no", "spread"]
@@ -111,7 +111,7 @@ def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):
     comparison().save(folder / "transfer")
     assert main(["report", str(folder)]) == 0
     text = (folder / "report.html").read_text()
-    assert "HeldOutScores-out seeds" in text and f"{folder}/policy_loss.npz" in text
+    assert "Held-out seeds" in text and f"{folder}/policy_loss.npz" in text
     assert purerl.load_evolution(folder).start["learning_rate"] == 2.5e-4
 
 
