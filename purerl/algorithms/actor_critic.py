@@ -84,10 +84,12 @@ class ActorCriticConfig(OffPolicyConfig):
     )
     hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each hidden layer.")
     critic_hidden_sizes: tuple[int, ...] = static(
-        (), "Those of the critics; none takes hidden_sizes."
+        (), "Units of each hidden layer of the critics; None takes hidden_sizes."
     )
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
     actor: Any = network_config.actor_field()
     actor_gain: float = network_config.actor_gain_field()

@@ -64,10 +64,12 @@ class DQNConfig(OffPolicyConfig):
     )
     batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
     epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
+        "linear", "Form of the decay of exploration.", one_of(*exploration.SCHEDULES)
     )
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
+    epsilon_end: float = dynamic(
+        0.05, "Share of random actions at the end of the decay.", FRACTION
+    )
     epsilon_fraction: float = dynamic(
         0.5,
         "Share of the run over which exploration decays.",
@@ -94,7 +96,7 @@ class DQNConfig(OffPolicyConfig):
         None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
     )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    double: bool = static(True, "The online network chooses the target's action.")
+    double: bool = static(True, "Let the online network choose the target's action.")
     dueling: bool = static(
         False,
         "Split the network into value and advantages, each with one more hidden layer, "
@@ -107,24 +109,40 @@ class DQNConfig(OffPolicyConfig):
     )
     values: str = static(
         "expected",
-        "What is learned of an action's return: its mean (DQN), a distribution over "
-        "atoms (C51), quantiles (QR-DQN), or quantiles at levels that are drawn (IQN).",
+        "Statistic of the return that is learned for each action: its mean (DQN), "
+        "a distribution over atoms (C51), quantiles (QR-DQN), or quantiles at "
+        "levels that are drawn (IQN).",
         one_of(*action_values.KINDS),
     )
-    num_atoms: int = static(101, "Atoms where values is categorical.", SEVERAL)
+    num_atoms: int = static(
+        101, "Number of atoms where values is categorical.", SEVERAL
+    )
     value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", moves=False)
-    value_max: float = dynamic(100.0, "Highest atom.", moves=False)
-    num_quantiles: int = static(51, "Quantiles where values is quantile.", POSITIVE)
+    value_max: float = dynamic(100.0, "Highest atom, in units of return.", moves=False)
+    num_quantiles: int = static(
+        51, "Number of quantiles where values is quantile.", POSITIVE
+    )
     num_tau_samples: int = static(
-        8, "Levels of the prediction where values is implicit.", POSITIVE
+        8,
+        "Number of quantile levels of the prediction where values is implicit.",
+        POSITIVE,
     )
-    num_tau_prime_samples: int = static(8, "Levels of the target there.", POSITIVE)
+    num_tau_prime_samples: int = static(
+        8, "Number of quantile levels of the target where values is implicit.", POSITIVE
+    )
     num_quantile_samples: int = static(
-        32, "Levels there by which actions are chosen.", POSITIVE
+        32,
+        "Number of quantile levels by which actions are chosen where values is "
+        "implicit.",
+        POSITIVE,
     )
-    num_cosines: int = static(64, "Cosines there that embed a level.", POSITIVE)
+    num_cosines: int = static(
+        64,
+        "Number of cosines that embed a quantile level where values is implicit.",
+        POSITIVE,
+    )
     kappa: float = dynamic(
-        1.0, "Error at which the loss of quantiles turns linear.", POSITIVE
+        1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
     )
     noisy: bool = static(
         False,
@@ -148,7 +166,9 @@ class DQNConfig(OffPolicyConfig):
     )
     hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each hidden layer.")
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
 
     def __post_init__(self) -> None:

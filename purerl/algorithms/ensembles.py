@@ -84,9 +84,10 @@ class EnsembleConfig(ActorCriticConfig):
     )
     policy_value: str = static(
         AUTO,
-        "What the policy climbs: the min of the critics, their mean, or the first; "
-        "auto takes mean with num_quantiles or a critic_subset of fewer than all "
-        "critics, else min for SAC and first for TD3.",
+        "Value that the policy maximises: the min of the critics, the mean of "
+        "them, or that of the first; auto takes mean with num_quantiles or a "
+        "critic_subset of fewer than all critics, else min for SAC and first for "
+        "TD3.",
         one_of("min", "mean", "first"),
     )
     num_quantiles: int = static(
@@ -97,8 +98,8 @@ class EnsembleConfig(ActorCriticConfig):
     )
     dropped_quantiles: int = static(
         2,
-        "For each critic, how many of the largest quantiles the target leaves out; "
-        "read where there are quantiles.",
+        "Number of the largest quantiles of each critic that the target leaves "
+        "out, where num_quantiles is not 0.",
         NON_NEGATIVE,
     )
     prioritised: bool = static(

@@ -122,7 +122,8 @@ class MPOConfig(ActorCriticConfig):
     )
     temperature: str = static(
         "exact",
-        "exact solves the dual in every step, gradient descends it (dual_optimiser).",
+        "Method for the temperature's dual problem: exact solves it in every "
+        "step, gradient descends it (dual_optimiser).",
         one_of("exact", "gradient"),
     )
     temperature_init: float = dynamic(

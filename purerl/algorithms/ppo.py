@@ -113,23 +113,26 @@ class PPOConfig(OnPolicyConfig):
     )
     target_kl: float | None = dynamic(
         None,
-        "Passes of an update end after the first that leaves approx_kl above it.",
+        "Approximate KL divergence above which the passes of an update end.",
         POSITIVE_OR_NONE,
     )
     normalize_advantages: bool = static(
         True,
-        "Standardise them, per minibatch or, with normalize_whole_batch, per update.",
+        "Standardise advantages, per minibatch or, with normalize_whole_batch, "
+        "per update.",
     )
     normalize_whole_batch: bool = static(
         False, "Standardise advantages over the whole rollout, once per update."
     )
     normalize_observations: bool = static(
         AUTO,
-        "Standardise by running moments; auto does where actions are continuous.",
+        "Standardise observations by running moments; auto does where actions are "
+        "continuous.",
     )
     normalize_rewards: bool = static(
         AUTO,
-        "Scale by the std of running returns; auto does where actions are continuous.",
+        "Divide rewards by the std of running returns; auto does where actions "
+        "are continuous.",
     )
 
     @property

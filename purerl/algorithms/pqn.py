@@ -85,10 +85,12 @@ class PQNConfig(NetworkConfig):
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
     epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
+        "linear", "Form of the decay of exploration.", one_of(*exploration.SCHEDULES)
     )
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.2, "Share that it decays to.", FRACTION)
+    epsilon_end: float = dynamic(
+        0.2, "Share of random actions at the end of the decay.", FRACTION
+    )
     epsilon_fraction: float = dynamic(
         0.2,
         "Share of the run over which exploration decays.",
@@ -102,16 +104,22 @@ class PQNConfig(NetworkConfig):
         POSITIVE,
         moves=False,
     )
-    normalize_observations: bool = static(False, "Standardise by running moments.")
+    normalize_observations: bool = static(
+        False, "Standardise observations by running moments."
+    )
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
     hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each hidden layer.")
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
     layer_norm: bool = static(
-        True, "Normalise before each activation: what stands in for a target network."
+        True,
+        "Layer normalisation before each activation, which stands in for a target "
+        "network.",
     )
 
     def __post_init__(self) -> None:

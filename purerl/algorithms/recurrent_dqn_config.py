@@ -62,7 +62,7 @@ class RecurrentDQNConfig(NetworkConfig):
         1_000, "Environment steps before which nothing is learned.", NON_NEGATIVE
     )
     n_step: int = static(5, "Rewards summed before bootstrapping.", POSITIVE)
-    double: bool = static(True, "The online network chooses the target's action.")
+    double: bool = static(True, "Let the online network choose the target's action.")
     dueling: bool = static(
         False,
         "Split the head into value and advantages, each with one more hidden layer, "
@@ -92,10 +92,12 @@ class RecurrentDQNConfig(NetworkConfig):
         1.0, "Share of the online network in an update of the target one.", FRACTION
     )
     epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
+        "linear", "Form of the decay of exploration.", one_of(*exploration.SCHEDULES)
     )
     epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
+    epsilon_end: float = dynamic(
+        0.05, "Share of random actions at the end of the decay.", FRACTION
+    )
     epsilon_fraction: float = dynamic(
         0.5,
         "Share of the run over which exploration decays.",
@@ -115,8 +117,8 @@ class RecurrentDQNConfig(NetworkConfig):
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_observations: bool = static(
         False,
-        "Standardise by running moments of the observations that were acted on, in "
-        "acting and in batches.",
+        "Standardise observations, in acting and in batches, by running moments "
+        "of those that were acted on.",
     )
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
@@ -130,7 +132,9 @@ class RecurrentDQNConfig(NetworkConfig):
         (), "Units of each hidden layer between the memory and the values."
     )
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
 
     @property

@@ -94,7 +94,9 @@ class RecurrentPPOConfig(PPOConfig):
         (128,), "Units of each hidden layer between the memory and actor or critic."
     )
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
 
     @property

@@ -67,13 +67,13 @@ class TD3Config(EnsembleConfig):
     usual_value: ClassVar[str] = "first"
 
     exploration_noise: float = dynamic(
-        0.1, "Std of acting's noise on actions in [-1, 1].", NON_NEGATIVE
+        0.1, "Std of the exploration noise on actions in [-1, 1].", NON_NEGATIVE
     )
     policy_noise: float = dynamic(
         0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
     )
     noise_clip: float = dynamic(
-        0.5, "Largest such noise, to either side.", NON_NEGATIVE
+        0.5, "Largest noise on the target's action, to either side.", NON_NEGATIVE
     )
     policy_delay: int = static(
         2, "Gradient steps of the critics per step of policy and targets.", POSITIVE

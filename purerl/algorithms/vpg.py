@@ -75,11 +75,13 @@ class VPGConfig(OnPolicyConfig):
         80, "Gradient steps of the value function per update.", POSITIVE
     )
     advantage: str = static(
-        "gae", "What weighs an action.", one_of("gae", "rewards_to_go")
+        "gae",
+        "Weight of an action's log-probability: the advantage, or the rewards-to-go.",
+        one_of("gae", "rewards_to_go"),
     )
     baseline: bool = static(True, "Subtract the value from the rewards-to-go.")
     gae_lambda: float = dynamic(0.97, "Trace decay of the advantage.", FRACTION)
-    normalize_advantages: bool = static(True, "Standardise over the batch.")
+    normalize_advantages: bool = static(True, "Standardise advantages over the batch.")
     log_std_init: float = static(-0.5, "Initial log standard deviation.")
 
     @property

@@ -6,14 +6,26 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
-from purerl import presets
-from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
-from purerl.cli.pbt import AXIS_HELP, FITNESS_HELP, best_table, write_summary
+from purerl.cli.options import (
+    CheckpointSeconds,
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    Lanes,
+    NumSearches,
+    Progress,
+    SearchAxis,
+    SearchFitness,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
+from purerl.cli.pbt import best_table, write_summary
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
@@ -28,10 +40,6 @@ from purerl.search.fitness import check_fitness
 from purerl.train import Bound
 
 
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
-
-
 @dataclasses.dataclass(kw_only=True)
 class Halving:
     """Train many random points, and drop all but the best at every rung.
@@ -39,46 +47,46 @@ class Halving:
     With --out, the same command after a kill goes on, and ends with the same result.
     """
 
-    axis: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], _arg(AXIS_HELP)] = ()
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
+    axis: SearchAxis = ()
     points: Annotated[
-        int | None, _arg("That start in the first bracket; eta^rungs if not given.")
+        int | None,
+        option(
+            "Number of points that start in the first bracket; eta^rungs if not given."
+        ),
     ] = None
-    eta: Annotated[int, _arg("The best 1/eta of a rung go on.")] = DEFAULT_ETA
+    eta: Annotated[int, option("Share 1/eta of a rung's best points that go on.")] = (
+        DEFAULT_ETA
+    )
     min_updates: Annotated[
-        int | None, _arg("Of the first rung; about U/eta^3 if not given.")
+        int | None,
+        option(
+            "Updates up to the first rung; about U/eta^3 of a run's U if not given."
+        ),
     ] = None
     brackets: Annotated[
-        Literal["hyperband", "one"], _arg("All brackets, or successive halving.")
+        Literal["hyperband", "one"],
+        option("All brackets of Hyperband, or the one of successive halving."),
     ] = "hyperband"
-    fitness: Annotated[str, _arg(FITNESS_HELP)] = "evaluation"
-    searches: Annotated[
-        int | None, _arg("Searches, independent of one another; 1 if not given.")
-    ] = None
-    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
-    seeds: Annotated[int | None, _arg("The old name of --searches.")] = None
+    fitness: SearchFitness = "evaluation"
+    searches: NumSearches = None
+    first_seed: FirstSeed = 0
+    seeds: Annotated[int | None, option("The old name of --searches.")] = None
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/halving-<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/halving-<env>-<time> if not given.")
     ] = None
-    lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg("Tell a tracker every milestone: mlflow, tensorboard or wandb."),
-    ] = ()
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Show the progress bar.")] = True
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
+    checkpoint_seconds: CheckpointSeconds = 30.0
+    dry_run: DryRun = False
+    progress: Progress = True
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
+    parsed = flags.parse(
+        flags.parser_class(base, Halving, ConfigSource, Tracking), argv, "halving"
+    )
     fitness = check_fitness(parsed.fitness, KINDS)
     searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
@@ -101,7 +109,7 @@ def main(argv: Sequence[str]) -> int:
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        trackers=list(parsed.track) or None,
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
     )
     if not result.finished:

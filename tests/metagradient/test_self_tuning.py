@@ -140,7 +140,10 @@ def test_a_step_size_that_is_much_too_small_grows(key):
         ({"every": 0}, "every must be a positive whole number"),
         ({"meta_learning_rate": 0.0}, "meta_learning_rate must be greater than 0"),
         ({"meta_learning_rate": "0.1"}, "meta_learning_rate must be .* got '0.1'"),
-        ({"meta_learning_rate": purerl.schedules.Linear(0.1)}, "not the share of a run"),
+        (
+            {"meta_learning_rate": purerl.schedules.Linear(0.1)},
+            "not the share of a run",
+        ),
         ({"tune": "gama"}, "^tune: PPOConfig has no .*gama.* Did you mean 'gamma'"),
         (
             {"tune": "env_params.length"},
