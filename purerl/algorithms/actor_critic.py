@@ -1,6 +1,6 @@
 """The common part of actor-critics with a replay buffer: fields, state, optimisers.
 
-TD3 and SAC differ in what the critics are fitted to and how the policy climbs them.
+TD3 and SAC differ in what the critics are fitted to and how the policy maximises them.
 Parameters stay layers inside the loop, not one flat vector as in `dqn`: layers of 256
 units fill a kernel each, and taking them out of a vector would copy them.
 """
@@ -191,7 +191,7 @@ def init(
 def step(
     hooks: OffPolicyHooks, state: ActorCriticState
 ) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return off_policy_pieces.step(split(hooks, state), state)
 
 

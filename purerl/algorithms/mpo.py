@@ -273,7 +273,7 @@ def init_duals(parts: Parts) -> Any:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 

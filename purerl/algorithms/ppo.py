@@ -13,10 +13,10 @@ Defaults are CleanRL's (Huang et al. 2022, "The 37 implementation details of PPO
 as there they follow the actions: fields that are `auto` differ. For discrete actions
 they are those of `ppo.py` for CartPole-v1. For continuous actions they are those of
 `ppo_continuous_action.py`: observations and rewards are normalised (the value may move
-by 0.2, which must be a fair part of the returns), entropy earns nothing, and an update
-is 10 epochs of 32 minibatches over 2,048 steps. Two things are not as there: four
-environments collect 512 steps each, in place of one that collects 2,048, and the step
-size is that of `ppo.py`, 2.5e-4 (there 3e-4).
+by 0.2, which must be a fair part of the returns), there is no entropy bonus, and an
+update is 10 epochs of 32 minibatches over 2,048 steps. Two things are not as there:
+four environments collect 512 steps each, in place of one that collects 2,048, and the
+step size is that of `ppo.py`, 2.5e-4 (there 3e-4).
 """
 
 from collections.abc import Callable

@@ -109,11 +109,11 @@ def test_soft_values_and_target_entropy_are_those_of_the_valid_actions():
     def choices(actor, seen):
         values = partial(parts.critics.apply, critics)
         outputs = parts.actor.apply(actor, seen)
-        estimate = partial(ensembles.cautious, config)
+        estimate = partial(ensembles.pessimistic, config)
         return sac.choices(parts, outputs, values, estimate, seen, None)
 
     found = choices(actor, SEEN)
-    # Logits 0.3, 0.6 and 1.2, values 1, 2 and 4, price 0.7.
+    # Logits 0.3, 0.6 and 1.2, values 1, 2 and 4, temperature 0.7.
     p = np.exp([0.3, 0.6, 1.2])
     p = p / p.sum()
     expected = (p * (np.array([1.0, 2.0, 4.0]) - 0.7 * np.log(p))).sum()
