@@ -217,7 +217,7 @@ VPG = Outer(
     _actor_critic(see_vpg, lambda parts: parts.config),
     {},
     # The critic is fitted after the policy's step.
-    late=("value_learning_rate", "value_optimiser", "value_loss"),
+    late=("critic_learning_rate", "critic_optimiser", "value_loss"),
 )
 RECURRENT_PPO = Outer(
     recurrent_ppo.build,

@@ -29,7 +29,7 @@ OFF_POLICY = {"learning_starts": 200, "total_timesteps": 4_000, "batch_size": 16
 ALGORITHMS = {
     "ppo": purerl.PPOConfig(total_timesteps=4_096),
     "ppo-shared": purerl.PPOConfig(total_timesteps=4_096, shared_torso=True),
-    "vpg": purerl.VPGConfig(total_timesteps=4_096, num_steps=64, value_iterations=2),
+    "vpg": purerl.VPGConfig(total_timesteps=4_096, num_steps=64, critic_iterations=2),
     "lpg": purerl.LPGConfig(total_timesteps=5_120, num_envs=8),
     "lpg-shared": purerl.LPGConfig(
         total_timesteps=5_120, num_envs=8, shared_torso=True
