@@ -12,7 +12,12 @@ from jax.core import Tracer
 from purerl import networks
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
-from purerl.algorithms import action_values, network_config, off_policy
+from purerl.algorithms import (
+    action_values,
+    exploration_config,
+    network_config,
+    off_policy,
+)
 from purerl.algorithms.action_values.network import has_stream, num_outputs
 from purerl.algorithms.checks import (
     check_action_value_network,
@@ -22,7 +27,6 @@ from purerl.algorithms.checks import (
 )
 from purerl.algorithms.off_policy_config import OffPolicyConfig
 from purerl.config import (
-    AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
@@ -63,26 +67,11 @@ class DQNConfig(OffPolicyConfig):
         POSITIVE,
     )
     batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
-    epsilon_schedule: str = static(
-        "linear", "Form of the decay of exploration.", one_of(*exploration.SCHEDULES)
-    )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(
-        0.05, "Share of random actions at the end of the decay.", FRACTION
-    )
-    epsilon_fraction: float = dynamic(
-        0.5,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.05)
+    epsilon_fraction: float = exploration_config.fraction_field(0.5)
+    epsilon_steps: float = exploration_config.steps_field()
     target_update_interval: int = static(
         50, "Gradient steps between updates of the target network.", POSITIVE
     )

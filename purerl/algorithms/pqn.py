@@ -32,11 +32,10 @@ from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, pieces
+from purerl.algorithms import exploration_config, network_config, pieces
 from purerl.algorithms.checks import check_action_values, check_minibatches
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
-    AUTO,
     FRACTION,
     POSITIVE,
     POSITIVE_OR_NONE,
@@ -84,26 +83,11 @@ class PQNConfig(NetworkConfig):
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
-    epsilon_schedule: str = static(
-        "linear", "Form of the decay of exploration.", one_of(*exploration.SCHEDULES)
-    )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(
-        0.2, "Share of random actions at the end of the decay.", FRACTION
-    )
-    epsilon_fraction: float = dynamic(
-        0.2,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.2)
+    epsilon_fraction: float = exploration_config.fraction_field(0.2)
+    epsilon_steps: float = exploration_config.steps_field()
     normalize_observations: bool = static(
         False, "Standardise observations by running moments."
     )

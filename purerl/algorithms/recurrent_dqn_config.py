@@ -11,10 +11,14 @@ from typing import Any
 from purerl import networks
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
-from purerl.algorithms import checks, memory_config, network_config
+from purerl.algorithms import (
+    checks,
+    exploration_config,
+    memory_config,
+    network_config,
+)
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
-    AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
@@ -91,26 +95,11 @@ class RecurrentDQNConfig(NetworkConfig):
     tau: float = dynamic(
         1.0, "Share of the online network in an update of the target one.", FRACTION
     )
-    epsilon_schedule: str = static(
-        "linear", "Form of the decay of exploration.", one_of(*exploration.SCHEDULES)
-    )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(
-        0.05, "Share of random actions at the end of the decay.", FRACTION
-    )
-    epsilon_fraction: float = dynamic(
-        0.5,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.05)
+    epsilon_fraction: float = exploration_config.fraction_field(0.5)
+    epsilon_steps: float = exploration_config.steps_field()
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")

@@ -57,19 +57,6 @@ def load(name: str) -> dict[str, Any]:
     return read(yaml.safe_load(text), name)
 
 
-def load_file(path: str | Path) -> dict[str, Any]:
-    """Return arguments of `purerl.evolve` as `load` does, from a file of one's own.
-
-    Raises:
-        ConfigError: it cannot be read, or has an unknown entry.
-    """
-    try:
-        values = yaml.safe_load(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error}.") from None
-    return read(values, str(path))
-
-
 def read(values: Any, name: str) -> dict[str, Any]:
     """Return arguments of `purerl.evolve` from a mapping of the file's layout.
 

@@ -15,15 +15,6 @@ from tests.helpers import tiny_config
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
 
 
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    import jax
-
-    # The tests' own cache stays: the command line would switch to the user's.
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     return tmp_path_factory.mktemp("cli")

@@ -2,7 +2,6 @@
 
 import re
 
-import jax
 import pytest
 
 from purerl.cli import main
@@ -18,12 +17,6 @@ HALVING = [
     *("--brackets", "one", "--searches", "1"),
 ]
 AXIS = ["--axis", "learning_rate=loguniform(1e-4,1e-2)"]
-
-
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
 
 
 @pytest.mark.parametrize(

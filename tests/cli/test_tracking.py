@@ -17,10 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    import jax
-
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
 
 

@@ -34,12 +34,6 @@ from tests.helpers import tiny_config
 from tests.report import synthetic
 
 
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Four agents of CartPole, whose episodes are cut after 20 steps."""
