@@ -30,7 +30,6 @@ from purerl.checker import check as check
 from purerl.comparison.api import compare as compare
 from purerl.comparison.api import compare_losses as compare_losses
 from purerl.comparison.result import Comparison as Comparison
-from purerl.comparison.result import LossComparison as LossComparison
 from purerl.comparison.result import load_comparison as load_comparison
 from purerl.config import ConfigError as ConfigError
 from purerl.config import TrainConfig as TrainConfig

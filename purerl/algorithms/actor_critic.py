@@ -39,7 +39,6 @@ from purerl.losses.check import check_loss
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Hosted, Metrics, PyTree
 
 # From the name of some parameters to the prefix of their fields in a config.
@@ -77,11 +76,6 @@ class ActorCriticConfig(OffPolicyConfig):
     critic_optimiser: Any = dynamic(
         None, "Optimiser of the critics; none takes optimiser."
     )
-    adam_eps: float | None = dynamic(
-        None,
-        "Older name of eps of all optimisers, where it is put.",
-        POSITIVE_OR_NONE,
-    )
     hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each hidden layer.")
     critic_hidden_sizes: tuple[int, ...] = static(
         (), "Units of each hidden layer of the critics; None takes hidden_sizes."
@@ -95,10 +89,6 @@ class ActorCriticConfig(OffPolicyConfig):
     actor_gain: float = network_config.actor_gain_field()
     actor_keys: tuple[str, ...] = network_config.keys_field("actor")
     critic_keys: tuple[str, ...] = network_config.keys_field("critic")
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
 
 
 class ActorCriticState(NamedTuple):

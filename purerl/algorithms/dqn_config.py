@@ -30,7 +30,6 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
-    POSITIVE_OR_NONE,
     Check,
     ConfigError,
     config_dataclass,
@@ -42,7 +41,6 @@ from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 
 SEVERAL = Check(lambda x: x >= 2, "must be at least 2")
 NON_POSITIVE = Check(lambda x: x <= 0, "must be 0 or less")
@@ -81,9 +79,6 @@ class DQNConfig(OffPolicyConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
-    adam_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")
     dueling: bool = static(
@@ -159,10 +154,6 @@ class DQNConfig(OffPolicyConfig):
         "Activation function after each hidden layer.",
         one_of(*networks.ACTIVATIONS),
     )
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return the decay's length in environment steps."""

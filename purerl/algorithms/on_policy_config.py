@@ -12,7 +12,6 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
-    POSITIVE_OR_NONE,
     ConfigError,
     config_dataclass,
     dynamic,
@@ -26,7 +25,6 @@ from purerl.networks.distributions import Head
 from purerl.networks.mixed import MixedHead, make_policy_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 
 
 @config_dataclass
@@ -38,9 +36,6 @@ class OnPolicyConfig(NetworkConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the critic.")
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
-    adam_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_advantages: bool = static(True, "Standardise the advantages.")
     normalize_observations: bool = static(
@@ -73,10 +68,6 @@ class OnPolicyConfig(NetworkConfig):
     )
     actor_keys: tuple[str, ...] = network_config.keys_field("actor")
     critic_keys: tuple[str, ...] = network_config.keys_field("critic")
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
 
     @property
     def steps_per_update(self) -> int:

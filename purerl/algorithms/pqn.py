@@ -38,7 +38,6 @@ from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     FRACTION,
     POSITIVE,
-    POSITIVE_OR_NONE,
     config_dataclass,
     dynamic,
     one_of,
@@ -53,13 +52,9 @@ from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.networks import columns, composite
-from purerl.optimisers import Adam, RAdam
+from purerl.optimisers import RAdam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
-
-# The values of the field from before it held an optimiser.
-_OLDER = {"radam": RAdam(), "adam": Adam()}
 
 
 @config_dataclass
@@ -76,9 +71,6 @@ class PQNConfig(NetworkConfig):
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
     optimiser: Any = dynamic(
         RAdam(), "Optimiser of the network; RAdam warms its step size up."
-    )
-    optimiser_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
     )
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
@@ -105,12 +97,6 @@ class PQNConfig(NetworkConfig):
         "Layer normalisation before each activation, which stands in for a target "
         "network.",
     )
-
-    def __post_init__(self) -> None:
-        if isinstance(self.optimiser, str) and self.optimiser in _OLDER:
-            object.__setattr__(self, "optimiser", _OLDER[self.optimiser])
-        take_epsilon(self, "optimiser_eps")
-        super().__post_init__()
 
     @property
     def steps_per_update(self) -> int:

@@ -181,7 +181,7 @@ def _start(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
     resume = flags.option_before_parsing(argv, "resume")
     if resume:
         return manifest.read_config(Path(resume), store.load(Path(resume))), {}
-    if name not in (*evolutions.names(), *evolutions.RENAMED):
+    if name not in evolutions.names():
         try:
             return base_config(argv), {}
         except ConfigError as error:

@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from rich.console import Console
@@ -33,7 +33,6 @@ from purerl.population.brackets import make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
-from purerl.population.searches import read_searches
 from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
@@ -68,9 +67,8 @@ class Halving:
         option("All brackets of Hyperband, or the one of successive halving."),
     ] = "hyperband"
     fitness: SearchFitness = "evaluation"
-    searches: NumSearches = None
+    searches: NumSearches = 1
     first_seed: FirstSeed = 0
-    seeds: Annotated[int | None, option("The old name of --searches.")] = None
     out: Annotated[
         Path | None, option("Folder to write; runs/halving-<env>-<time> if not given.")
     ] = None
@@ -88,12 +86,11 @@ def main(argv: Sequence[str]) -> int:
         flags.parser_class(base, Halving, ConfigSource, Tracking), argv, "halving"
     )
     fitness = check_fitness(parsed.fitness, KINDS)
-    searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         space = Space(config, read_axes(parsed.axis))
-        part = _cost(space.bound, parsed, searches)
+        part = _cost(space.bound, parsed)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(
@@ -104,7 +101,7 @@ def main(argv: Sequence[str]) -> int:
         min_updates=parsed.min_updates,
         brackets=parsed.brackets,
         fitness=fitness,
-        searches=range(parsed.first_seed, parsed.first_seed + searches),
+        searches=range(parsed.first_seed, parsed.first_seed + parsed.searches),
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
@@ -118,9 +115,10 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _cost(bound: Bound, parsed: Halving, searches: int) -> dry_run.Part:
+def _cost(bound: Bound, parsed: Any) -> dry_run.Part:
     """The agents that start, and the steps of all that go on."""
-    updates, count = bound.plan.num_updates, len(check_seeds(searches, "--searches"))
+    updates = bound.plan.num_updates
+    count = len(check_seeds(parsed.searches, "--searches"))
     rung = first_rung(updates, parsed.eta, parsed.min_updates)
     plan = make_plan(updates, rung, parsed.eta, parsed.points, parsed.brackets)
     spans = np.diff(plan.milestones, prepend=0).tolist()

@@ -58,10 +58,7 @@ SearchFitness = Annotated[
         "there are any, else of training), or evaluation (of fresh episodes)."
     ),
 ]
-NumSearches = Annotated[
-    int | None,
-    option("Number of searches, independent of one another; 1 if not given."),
-]
+NumSearches = Annotated[int, option("Number of searches, independent of one another.")]
 Lanes = Annotated[
     int | None,
     option("Agents per block of a compiled call; what suits the device if not given."),

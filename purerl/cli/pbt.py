@@ -36,7 +36,6 @@ from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.population.searches import read_searches
 from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds
 from purerl.search.fitness import check_fitness
@@ -71,9 +70,8 @@ class PBT:
         option("Probability that a copied value is drawn anew and not perturbed."),
     ] = 0.25
     fitness: SearchFitness = "final_return"
-    searches: NumSearches = None
+    searches: NumSearches = 1
     first_seed: FirstSeed = 0
-    seeds: Annotated[int | None, option("The old name of --searches.")] = None
     out: Annotated[
         Path | None, option("Folder to write; runs/pbt-<env>-<time> if not given.")
     ] = None
@@ -94,11 +92,10 @@ def main(argv: Sequence[str]) -> int:
         flags.parser_class(base, PBT, ConfigSource, Tracking), argv, "pbt"
     )
     fitness = check_fitness(parsed.fitness, KINDS)
-    searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
-        agents = parsed.population * len(check_seeds(searches, "--searches"))
+        agents = parsed.population * len(check_seeds(parsed.searches, "--searches"))
         space = Space(config, read_axes(parsed.axis))
         parts = [dry_run.whole_runs(space.bound, agents)]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
@@ -113,7 +110,7 @@ def main(argv: Sequence[str]) -> int:
         factors=parsed.factors,
         resample_probability=parsed.resample_probability,
         fitness=fitness,
-        searches=range(parsed.first_seed, parsed.first_seed + searches),
+        searches=range(parsed.first_seed, parsed.first_seed + parsed.searches),
         out=parsed.out or default_folder(f"pbt-{config.env}"),
         extend=parsed.extend,
         lanes=parsed.lanes,

@@ -24,11 +24,6 @@ ARGUMENTS = (
     "seed",
 )
 _FOLDER = "purerl.presets"
-# Names of before. These two differ from the script that they were named for.
-RENAMED = {
-    "drift-brax-ant": "drift-ant-like-lpo",
-    "drift-brax-ant-ppo": "drift-ant-like-lpo-ppo",
-}
 
 
 def names() -> tuple[str, ...]:
@@ -44,8 +39,6 @@ def load(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: no such preset.
     """
-    if name in RENAMED:
-        raise ConfigError(f"the preset {name!r} is called {RENAMED[name]!r} now.")
     if name not in names():
         guess = difflib.get_close_matches(str(name), names(), n=1)
         hint = f" Did you mean {guess[0]!r}?" if guess else ""

@@ -41,6 +41,7 @@ ENTRIES = (
     "data_parallel",
     "device",
     "versions",
+    DIVERGED,
 )
 
 

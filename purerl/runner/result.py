@@ -12,13 +12,11 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.best import Best
 from purerl.runner.divergence import (
-    DIVERGED,
     REMEDY,
     diverged_words,
     entry_of,
     read_diverged_at,
 )
-from purerl.runner.jsonl import read_members
 from purerl.storage import checkpoint
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
@@ -131,10 +129,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
     seeds = tuple(stored["seeds"])
-    rows = {}
-    if DIVERGED not in stored:  # Not needed else: policies act without any rows.
-        rows = read_members(folder / "metrics", "train", seeds)
-    diverged_at = read_diverged_at(stored, seeds, rows, update)
+    diverged_at = read_diverged_at(stored, seeds, update)
     return SavedRun(config, seeds, update, state, diverged_at)
 
 
