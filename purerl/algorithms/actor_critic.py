@@ -60,10 +60,10 @@ class ActorCriticConfig(OffPolicyConfig):
     )
     learning_rate: float = dynamic(3e-4, "Step size of the networks.", POSITIVE)
     actor_learning_rate: float | None = dynamic(
-        None, "Step size of the policy; none takes learning_rate.", POSITIVE_OR_NONE
+        None, "Step size of the policy; None takes learning_rate.", POSITIVE_OR_NONE
     )
     critic_learning_rate: float | None = dynamic(
-        None, "Step size of the critics; none takes learning_rate.", POSITIVE_OR_NONE
+        None, "Step size of the critics; None takes learning_rate.", POSITIVE_OR_NONE
     )
     tau: float = dynamic(
         0.005, "Share of the online networks in an update of the targets.", FRACTION
@@ -71,14 +71,14 @@ class ActorCriticConfig(OffPolicyConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     actor_optimiser: Any = dynamic(
-        None, "Optimiser of the policy; none takes optimiser."
+        None, "Optimiser of the policy; None takes optimiser."
     )
     critic_optimiser: Any = dynamic(
-        None, "Optimiser of the critics; none takes optimiser."
+        None, "Optimiser of the critics; None takes optimiser."
     )
     hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each hidden layer.")
     critic_hidden_sizes: tuple[int, ...] = static(
-        (), "Units of each hidden layer of the critics; None takes hidden_sizes."
+        (), "Units of each hidden layer of the critics; () takes hidden_sizes."
     )
     activation: str = static(
         "relu",

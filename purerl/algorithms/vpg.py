@@ -74,7 +74,7 @@ class VPGConfig(OnPolicyConfig):
     )
     advantage: str = static(
         "gae",
-        "Weight of an action's log-probability: the advantage, or the rewards-to-go.",
+        "Weight of an action's log-probability: gae (the advantage) or rewards_to_go.",
         one_of("gae", "rewards_to_go"),
     )
     baseline: bool = static(True, "Subtract the value from the rewards-to-go.")
