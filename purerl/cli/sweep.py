@@ -99,14 +99,14 @@ def main(argv: Sequence[str]) -> int:
         "memory_limit": parsed.memory_limit,
         "chunk_blocks": parsed.chunk_blocks,
         "keep_states": parsed.keep_states,
-        "out": _folder(parsed.out, str(config.env)),
     }
-    if parsed.dry_run:
-        show_plan(plan(config, axes, **options))
+    if parsed.dry_run:  # A sweep of this command has a folder; its plan makes none.
+        show_plan(plan(config, axes, out=parsed.out or Path("runs"), **options))
         return 0
     result = sweep(
         config,
         axes,
+        out=_folder(parsed.out, str(config.env)),
         extend=parsed.extend,
         trackers=read_trackers(parsed),
         progress=parsed.progress,
