@@ -136,7 +136,7 @@ def judge(
     result: purerl.EvolutionResult,
     tuned: dict[str, tuple[str, dict[str, Any]]],
     folder: Path,
-) -> purerl.LossComparison:
+) -> purerl.Comparison:
     """Everybody on the held-out seeds, and the snapshots on the way."""
     return purerl.compare_losses(
         result.config,
@@ -149,7 +149,7 @@ def judge(
     )
 
 
-def progress_of(result: purerl.EvolutionResult, folder: Path) -> purerl.LossComparison:
+def progress_of(result: purerl.EvolutionResult, folder: Path) -> purerl.Comparison:
     """The evolution's snapshots on the same held-out seeds, on CartPole."""
     losses = {
         f"generation {number}": loss_of(config)

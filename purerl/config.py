@@ -144,8 +144,9 @@ class TrainConfig:
     )
     randomise_per: str = static(
         "episode",
-        "What has numbers of its own where env_params has distributions: every "
-        "episode, or every environment of an agent, whose episodes keep them.",
+        "Unit that draws its own numbers from the distributions in env_params: "
+        "every episode, or every environment of an agent, whose episodes keep its "
+        "numbers.",
         one_of("episode", "environment"),
     )
     total_timesteps: int = static(
@@ -175,8 +176,9 @@ class TrainConfig:
     )
     reset_scheme: str = static(
         "fresh",
-        "fresh: every episode starts from its own reset. pool: from one of "
-        "reset_pool_size resets drawn anew for every rollout (cheaper for physics).",
+        "Resets that episodes start from: fresh, each of its own; pool, one of "
+        "reset_pool_size resets drawn anew for every rollout (cheaper for "
+        "physics).",
         one_of("fresh", "pool"),
     )
     reset_pool_size: int = static(

@@ -72,6 +72,15 @@ cache = os.path.abspath(os.environ.get("PURERL_TEST_CACHE") or _cache_folder())
 jax.config.update("jax_compilation_cache_dir", cache)
 jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
 
+
+@pytest.fixture(autouse=True, scope="session")
+def no_compile_cache_of_the_user():
+    """Keep the tests' own cache, where the command line would switch to the user's."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAX_COMPILATION_CACHE_DIR", cache)
+        yield
+
+
 # A file is one worker's (`--dist loadfile`): long ones first, else the last of them
 # runs alone while the other worker waits.
 LONG_FIRST = (

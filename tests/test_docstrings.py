@@ -1,10 +1,18 @@
-"""Docstrings: how they open, lines that stand alone, `Args:`."""
+"""Docstrings and helps: how they open, lines that stand alone, `Args:`."""
 
 import ast
+import dataclasses
+import importlib
 import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+
+import pytest
+
+from purerl.algorithms import ALGORITHMS
+from purerl.cli import COMMANDS
+from purerl.curriculum import PLRConfig
 
 ROOT = Path(__file__).parent.parent
 # A docstring says what a thing is or does; these words begin a question about it.
@@ -16,6 +24,11 @@ ENTRY = re.compile(r"    (\*{0,2}\w+): +(\S.*)$")
 DEPENDENT = re.compile(
     r"[a-z]|(As in|Its|Their|The same|What came|See there)\b"
     r"|.*\b(likewise|in the same way|of it[,.;])"
+)
+# What the help of a flag or of a field cannot say without the help before it.
+HELP_DEPENDENT = re.compile(
+    r"(After|From whose|In place of|Scale by|Standardise (by|over)|Them|Those)\b"
+    r"|.*\b(as above|of before|Standardise them|such noise|the first one|there[.,;])"
 )
 QUOTED = re.compile(r"`[^`]*`")
 TYPES = re.compile(r"\b(bool|each|float32|from|int|int32|uint8|uint32)\b")
@@ -35,12 +48,33 @@ def test_arguments_and_attributes_stand_alone():
     assert found == []
 
 
+def test_helps_of_flags_and_fields_stand_alone():
+    assert [text for text in helps() if is_dependent_help(text)] == []
+
+
 def test_public_functions_of_three_parameters_document_them():
     sys.path.insert(0, str(ROOT / "experiments"))
     import orchestration
 
     counted = orchestration.count(ROOT)
     assert counted["public functions with 3 or more parameters and no Args"] == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Of everything random.",
+        "That start in the first bracket.",
+        "Those of the critics; none takes hidden_sizes.",
+        "Number of this one, likewise.",
+        "Levels of the target there.",
+        "Seed of the first one.",
+        "What stops hopeless ones.",
+        "final_return: the last score.",
+    ],
+)
+def test_faults_of_helps_are_found(text):
+    assert is_dependent_help(text)
 
 
 def test_faults_are_found():
@@ -80,6 +114,31 @@ class A:
         "two: Likewise; so it is that of `one`, likewise.",
         "three: Its name.",
     ]
+
+
+def helps() -> set[str]:
+    """Return the help of every flag of the command line and of every field."""
+    flags = [
+        getattr(note, "help", None)
+        for command in (*COMMANDS, "absent", "comparing", "options")
+        for options in vars(importlib.import_module(f"purerl.cli.{command}")).values()
+        if dataclasses.is_dataclass(options)
+        for field in dataclasses.fields(options)
+        for note in getattr(field.type, "__metadata__", ())
+    ]
+    configs = [*(entry.config for entry in ALGORITHMS.values()), PLRConfig]
+    told = [
+        field.metadata["help"]
+        for config in configs
+        for field in dataclasses.fields(config)
+    ]
+    return {*filter(None, flags), *told}
+
+
+def is_dependent_help(text: str) -> bool:
+    """Return whether a help is a question, or cannot be read by itself."""
+    patterns = (OPENERS, DEPENDENT, HELP_DEPENDENT)
+    return any(pattern.match(text) for pattern in patterns)
 
 
 def sources(*folders: str) -> list[str]:

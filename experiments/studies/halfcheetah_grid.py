@@ -73,7 +73,9 @@ def grids(quick: bool) -> dict[str, tuple[Any, dict[str, list[Any]]]]:
     }
     return {
         "VPG": (
-            vpg.replace(**small, total_timesteps=2_000, num_envs=2, value_iterations=2),
+            vpg.replace(
+                **small, total_timesteps=2_000, num_envs=2, critic_iterations=2
+            ),
             {"hidden_sizes": [(8, 8), (16,)], "num_steps": [100, 200]},
         ),
         "TD3": (

@@ -12,6 +12,7 @@ import numpy as np
 from jax.core import Tracer
 
 import envs
+import purerl.acting.own_envs  # noqa: F401  (before the imports from envs)
 from envs.base import StepError, five_values
 from envs.checker import EnvCheckError, check_member
 from envs.wrappers import Randomised, RandomisedOnce, distributions
@@ -23,13 +24,6 @@ from purerl.randomisation import (
     is_random,
 )
 from purerl.types import PyTree
-
-if not getattr(envs, "__purerl__", False):
-    raise ImportError(
-        f"purerl needs its own package `envs`, but Python found another one at "
-        f"{getattr(envs, '__file__', envs)}. Rename that one, or put it later on the "
-        "path."
-    )
 
 Environment = envs.Environment
 # Evaluations of environments without a time limit stop here.

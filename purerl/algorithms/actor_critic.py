@@ -1,6 +1,6 @@
 """The common part of actor-critics with a replay buffer: fields, state, optimisers.
 
-TD3 and SAC differ in what the critics are fitted to and how the policy climbs them.
+TD3 and SAC differ in what the critics are fitted to and how the policy maximises them.
 Parameters stay layers inside the loop, not one flat vector as in `dqn`: layers of 256
 units fill a kernel each, and taking them out of a vector would copy them.
 """
@@ -39,7 +39,6 @@ from purerl.losses.check import check_loss
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 from purerl.types import Array, Hosted, Metrics, PyTree
 
 # From the name of some parameters to the prefix of their fields in a config.
@@ -61,10 +60,10 @@ class ActorCriticConfig(OffPolicyConfig):
     )
     learning_rate: float = dynamic(3e-4, "Step size of the networks.", POSITIVE)
     actor_learning_rate: float | None = dynamic(
-        None, "Step size of the policy; none takes learning_rate.", POSITIVE_OR_NONE
+        None, "Step size of the policy; None takes learning_rate.", POSITIVE_OR_NONE
     )
     critic_learning_rate: float | None = dynamic(
-        None, "Step size of the critics; none takes learning_rate.", POSITIVE_OR_NONE
+        None, "Step size of the critics; None takes learning_rate.", POSITIVE_OR_NONE
     )
     tau: float = dynamic(
         0.005, "Share of the online networks in an update of the targets.", FRACTION
@@ -72,31 +71,24 @@ class ActorCriticConfig(OffPolicyConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     actor_optimiser: Any = dynamic(
-        None, "Optimiser of the policy; none takes optimiser."
+        None, "Optimiser of the policy; None takes optimiser."
     )
     critic_optimiser: Any = dynamic(
-        None, "Optimiser of the critics; none takes optimiser."
-    )
-    adam_eps: float | None = dynamic(
-        None,
-        "Older name of eps of all optimisers, where it is put.",
-        POSITIVE_OR_NONE,
+        None, "Optimiser of the critics; None takes optimiser."
     )
     hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each hidden layer.")
     critic_hidden_sizes: tuple[int, ...] = static(
-        (), "Those of the critics; none takes hidden_sizes."
+        (), "Units of each hidden layer of the critics; () takes hidden_sizes."
     )
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
     actor: Any = network_config.actor_field()
     actor_gain: float = network_config.actor_gain_field()
     actor_keys: tuple[str, ...] = network_config.keys_field("actor")
     critic_keys: tuple[str, ...] = network_config.keys_field("critic")
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
 
 
 class ActorCriticState(NamedTuple):
@@ -189,7 +181,7 @@ def init(
 def step(
     hooks: OffPolicyHooks, state: ActorCriticState
 ) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return off_policy_pieces.step(split(hooks, state), state)
 
 

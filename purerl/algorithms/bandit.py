@@ -67,11 +67,14 @@ class BanditConfig(TrainConfig):
     num_envs: int = static(1, "An agent has one problem at a time: 1.", POSITIVE)
     num_steps: int = static(1, "Pulls between two rows of metrics.", POSITIVE)
     method: str = static(
-        "epsilon_greedy", "How an arm is chosen, and what is learned.", one_of(*METHODS)
+        "epsilon_greedy",
+        "Method that chooses arms, and learns from them.",
+        one_of(*METHODS),
     )
     step_size: str = static(
         "constant",
-        "constant takes learning_rate; sample_average 1 / N(a), for estimates only.",
+        "Step size of estimates: constant takes learning_rate; sample_average "
+        "takes 1 / N(a).",
         one_of("constant", "sample_average"),
     )
     learning_rate: float = dynamic(
@@ -85,7 +88,8 @@ class BanditConfig(TrainConfig):
         0.0, "Estimate of every arm before its first pull; optimistic if high."
     )
     baseline: bool = static(
-        True, "Whether gradient compares a reward with the average of those before."
+        True,
+        "Compare each reward with the average of earlier rewards, for method gradient.",
     )
     num_evaluations: int = static(
         0,

@@ -10,8 +10,8 @@ its statistics fit both. Then there is no need of target networks:
     y = r + gamma (1 - terminated) (min_i Q_i(s', a') - alpha log pi(a'|s')),
 
 through which no gradient goes, while it does go through the statistics of the batch.
-Everything else is SAC: the policy, with batch normalisation of its own, climbs critics
-that are normalised by their running statistics.
+Everything else is SAC: the policy, with batch normalisation of its own, maximises
+critics that are normalised by their running statistics.
 
 The paper has critics of 2,048 units, Adam with b1 = 0.5 and a step size of 1e-3, and
 moves the policy in every third gradient step.

@@ -52,21 +52,22 @@ class DiscoConfig(NetworkConfig):
     gamma: float = dynamic(0.997, "Discount per step.", FRACTION)
     trace_decay: float = dynamic(0.95, "Lambda of Retrace.", FRACTION)
     rule: Any = dynamic(
-        CMPORule(), "What makes targets of trajectories: by hand, or discovered."
+        CMPORule(),
+        "Rule that makes the targets of trajectories, by hand or discovered.",
     )
     prediction_size: int = static(
         AUTO,
-        "Numbers of each prediction; auto takes those of the rule's network, or 1 "
-        "where it has none.",
+        "Size of each prediction; auto takes that of the rule's network, or 1 if "
+        "the rule has no network.",
         POSITIVE,
     )
     num_bins: int = static(
         601,
-        "Numbers whose probabilities make an action value.",
+        "Number of bins of an action value's distribution.",
         Check(lambda x: x >= 2, "must be 2 or greater"),
     )
     max_abs_value: float = dynamic(
-        300.0, "Largest of these numbers, which are square roots of values.", POSITIVE
+        300.0, "Largest bin, as the square root of a value.", POSITIVE
     )
     policy_coef: float = dynamic(1.0, "Weight of the policy's loss.", NON_NEGATIVE)
     y_coef: float = dynamic(1.0, "Weight of the loss of y.", NON_NEGATIVE)
@@ -95,7 +96,9 @@ class DiscoConfig(NetworkConfig):
         (512, 512), "Units of each hidden layer; the last is linear."
     )
     activation: str = static(
-        "relu", "After each hidden layer but the last.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer but the last.",
+        one_of(*networks.ACTIVATIONS),
     )
     torso_gain: float = static(
         1.0, "Gain of the torso's orthogonal layers at first.", POSITIVE

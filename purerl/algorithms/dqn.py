@@ -186,7 +186,7 @@ def init(parts: Parts, key: Array) -> DQNState:
 
 
 def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return off_policy_pieces.step(split(parts, state), state)
 
 

@@ -12,7 +12,12 @@ from jax.core import Tracer
 from purerl import networks
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
-from purerl.algorithms import action_values, network_config, off_policy
+from purerl.algorithms import (
+    action_values,
+    exploration_config,
+    network_config,
+    off_policy,
+)
 from purerl.algorithms.action_values.network import has_stream, num_outputs
 from purerl.algorithms.checks import (
     check_action_value_network,
@@ -22,11 +27,9 @@ from purerl.algorithms.checks import (
 )
 from purerl.algorithms.off_policy_config import OffPolicyConfig
 from purerl.config import (
-    AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
-    POSITIVE_OR_NONE,
     Check,
     ConfigError,
     config_dataclass,
@@ -38,7 +41,6 @@ from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 
 SEVERAL = Check(lambda x: x >= 2, "must be at least 2")
 NON_POSITIVE = Check(lambda x: x <= 0, "must be 0 or less")
@@ -63,24 +65,11 @@ class DQNConfig(OffPolicyConfig):
         POSITIVE,
     )
     batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
-    epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
-    )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
-    epsilon_fraction: float = dynamic(
-        0.5,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.05)
+    epsilon_fraction: float = exploration_config.fraction_field(0.5)
+    epsilon_steps: float = exploration_config.steps_field()
     target_update_interval: int = static(
         50, "Gradient steps between updates of the target network.", POSITIVE
     )
@@ -90,11 +79,8 @@ class DQNConfig(OffPolicyConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
-    adam_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    double: bool = static(True, "The online network chooses the target's action.")
+    double: bool = static(True, "Let the online network choose the target's action.")
     dueling: bool = static(
         False,
         "Split the network into value and advantages, each with one more hidden layer, "
@@ -107,24 +93,40 @@ class DQNConfig(OffPolicyConfig):
     )
     values: str = static(
         "expected",
-        "What is learned of an action's return: its mean (DQN), a distribution over "
-        "atoms (C51), quantiles (QR-DQN), or quantiles at levels that are drawn (IQN).",
+        "Statistic of the return that is learned for each action: its mean (DQN), "
+        "a distribution over atoms (C51), quantiles (QR-DQN), or quantiles at "
+        "levels that are drawn (IQN).",
         one_of(*action_values.KINDS),
     )
-    num_atoms: int = static(101, "Atoms where values is categorical.", SEVERAL)
+    num_atoms: int = static(
+        101, "Number of atoms where values is categorical.", SEVERAL
+    )
     value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", moves=False)
-    value_max: float = dynamic(100.0, "Highest atom.", moves=False)
-    num_quantiles: int = static(51, "Quantiles where values is quantile.", POSITIVE)
+    value_max: float = dynamic(100.0, "Highest atom, in units of return.", moves=False)
+    num_quantiles: int = static(
+        51, "Number of quantiles where values is quantile.", POSITIVE
+    )
     num_tau_samples: int = static(
-        8, "Levels of the prediction where values is implicit.", POSITIVE
+        8,
+        "Number of quantile levels of the prediction where values is implicit.",
+        POSITIVE,
     )
-    num_tau_prime_samples: int = static(8, "Levels of the target there.", POSITIVE)
+    num_tau_prime_samples: int = static(
+        8, "Number of quantile levels of the target where values is implicit.", POSITIVE
+    )
     num_quantile_samples: int = static(
-        32, "Levels there by which actions are chosen.", POSITIVE
+        32,
+        "Number of quantile levels by which actions are chosen where values is "
+        "implicit.",
+        POSITIVE,
     )
-    num_cosines: int = static(64, "Cosines there that embed a level.", POSITIVE)
+    num_cosines: int = static(
+        64,
+        "Number of cosines that embed a quantile level where values is implicit.",
+        POSITIVE,
+    )
     kappa: float = dynamic(
-        1.0, "Error at which the loss of quantiles turns linear.", POSITIVE
+        1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
     )
     noisy: bool = static(
         False,
@@ -148,12 +150,10 @@ class DQNConfig(OffPolicyConfig):
     )
     hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each hidden layer.")
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return the decay's length in environment steps."""

@@ -9,7 +9,7 @@ By default there are two that give a mean value, and the smaller counts (Fujimot
   quantiles of the return, and the target is the distribution of all of them together
   without its largest, `dropped_quantiles` for each critic. See `losses.quantile`.
 
-The policy climbs the smallest value, the mean of all or the first critic's
+The policy maximises the smallest value, the mean of all or the first critic's
 (`policy_value`), where the value of quantiles is their mean.
 """
 
@@ -69,7 +69,7 @@ class EnsembleConfig(ActorCriticConfig):
     """Fields of actor-critics whose critics may be many.
 
     Attributes:
-        usual_value: The value that the policy climbs without quantiles and without a
+        usual_value: The value that the policy maximises without quantiles and without a
             subset.
     """
 
@@ -84,9 +84,10 @@ class EnsembleConfig(ActorCriticConfig):
     )
     policy_value: str = static(
         AUTO,
-        "What the policy climbs: the min of the critics, their mean, or the first; "
-        "auto takes mean with num_quantiles or a critic_subset of fewer than all "
-        "critics, else min for SAC and first for TD3.",
+        "Value that the policy maximises: the min of the critics, the mean of "
+        "them, or that of the first; auto takes mean with num_quantiles or a "
+        "critic_subset of fewer than all critics, else min for SAC and first for "
+        "TD3.",
         one_of("min", "mean", "first"),
     )
     num_quantiles: int = static(
@@ -97,8 +98,8 @@ class EnsembleConfig(ActorCriticConfig):
     )
     dropped_quantiles: int = static(
         2,
-        "For each critic, how many of the largest quantiles the target leaves out; "
-        "read where there are quantiles.",
+        "Number of the largest quantiles of each critic that the target leaves "
+        "out, where num_quantiles is not 0.",
         NON_NEGATIVE,
     )
     prioritised: bool = static(
@@ -110,7 +111,7 @@ class EnsembleConfig(ActorCriticConfig):
     )
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """Return what the policy climbs."""
+        """Return which value the policy maximises."""
         is_mean = bool(self.num_quantiles) or uses_subset(self)
         value = "mean" if is_mean else self.usual_value
         return {**super().automatic(env), "policy_value": value}
@@ -210,8 +211,8 @@ def target_values(
     return critics.apply(params, *inputs)
 
 
-def cautious(config: EnsembleConfig, values: Values) -> Array:
-    """Return what the target counts on: the smallest values, or a truncated mixture.
+def pessimistic(config: EnsembleConfig, values: Values) -> Array:
+    """Return the pessimistic values of a target: the smallest, or a truncated mixture.
 
     Args:
         config: Config of the agent.
@@ -237,8 +238,8 @@ def bootstrapped(batch: Batch, value: Array) -> Array:
     return batch.reward[None] + batch.discount[None] * value
 
 
-def climbed(config: EnsembleConfig, values: Values) -> Array:
-    """Return the value that the policy climbs, `[N, ...]`.
+def policy_objective(config: EnsembleConfig, values: Values) -> Array:
+    """Return the value that the policy maximises, `[N, ...]`.
 
     Args:
         config: Config of the agent, whose `auto` is resolved.

@@ -76,12 +76,13 @@ class LPGConfig(NetworkConfig):
     )
     num_steps: int = static(20, "Steps per environment and update.", POSITIVE)
     rule: Any = dynamic(
-        ActorCriticRule(), "What makes targets of a rollout: by hand, or learned."
+        ActorCriticRule(),
+        "Rule that makes the targets of a rollout, by hand or learned.",
     )
     prediction_size: int = static(
         AUTO,
-        "Numbers of the prediction vector; auto takes those of the rule's network, or "
-        "30 where it has none.",
+        "Size of the prediction vector; auto takes that of the rule's network, or "
+        "30 if the rule has no network.",
         POSITIVE,
     )
     prediction_coef: float = dynamic(
@@ -94,14 +95,16 @@ class LPGConfig(NetworkConfig):
         None, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
     )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    normalize_observations: bool = static(False, "Standardise by running moments.")
+    normalize_observations: bool = static(
+        False, "Standardise observations by running moments."
+    )
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
     actor: Any = network_config.actor_field()
     actor_gain: float = network_config.actor_gain_field()
     shared_torso: bool = static(
-        False, "Policy and prediction are heads of one torso, in place of one each."
+        False, "Give policy and prediction one common torso in place of one each."
     )
     actor_keys: tuple[str, ...] = network_config.keys_field("actor")
     critic_keys: tuple[str, ...] = network_config.keys_field("critic")

@@ -122,7 +122,8 @@ class MPOConfig(ActorCriticConfig):
     )
     temperature: str = static(
         "exact",
-        "exact solves the dual in every step, gradient descends it (dual_optimiser).",
+        "Method for the temperature's dual problem: exact solves it in every "
+        "step, gradient descends it (dual_optimiser).",
         one_of("exact", "gradient"),
     )
     temperature_init: float = dynamic(
@@ -272,7 +273,7 @@ def init_duals(parts: Parts) -> Any:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 

@@ -48,15 +48,18 @@ class NetworkConfig(TrainConfig):
     )
     critic: Any = static(
         "auto",
-        "auto takes torso and a head; a torso's name is the critic's own torso; a flax "
-        "module, or its import path, is the whole network.",
+        "Network of the critic: auto takes torso and a head; a torso's name is "
+        "the critic's own torso; a flax module, or its import path, is the whole "
+        "network.",
         NETWORK,
     )
     hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each hidden layer.")
     activation: str = static(
-        "tanh", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "tanh",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
-    layer_norm: bool = static(False, "Normalise before each activation.")
+    layer_norm: bool = static(False, "Layer normalisation before each activation.")
     torso_dtype: str = static(
         "float32",
         "Type in which torsos compute; parameters, features and heads are float32.",
@@ -81,8 +84,9 @@ def actor_field() -> Any:
     """Declare the field `actor` of an algorithm with a policy."""
     return static(
         "auto",
-        "auto takes torso and a head; a torso's name is the actor's own torso; a flax "
-        "module, or its import path, is the whole network.",
+        "Network of the actor: auto takes torso and a head; a torso's name is the "
+        "actor's own torso; a flax module, or its import path, is the whole "
+        "network.",
         NETWORK,
     )
 

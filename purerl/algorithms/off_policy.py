@@ -1,4 +1,4 @@
-"""The loop of every off-policy algorithm: act, remember, learn, at fixed ratios.
+"""The loop of every off-policy algorithm: act, store, learn, at fixed ratios.
 
 An update is `rounds_per_update` rounds. In each, every environment takes `num_steps`
 steps with the exploring policy, the transitions go into the replay buffer, and then
@@ -140,7 +140,7 @@ def run(
     key: Array,
     update: Array,
 ) -> tuple[Any, Experience, Metrics]:
-    """Make one update: rounds of acting, remembering, learning.
+    """Make one update: rounds of acting, storing and learning.
 
     Args:
         hooks: Functions and numbers of the algorithm.

@@ -56,8 +56,8 @@ class OffPolicyConfig(NetworkConfig):
     )
     normalize_observations: bool = static(
         False,
-        "Standardise by running moments of the observations that were acted on, in "
-        "acting and in batches.",
+        "Standardise observations, in acting and in batches, by running moments "
+        "of those that were acted on.",
     )
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE

@@ -56,7 +56,7 @@ class Work(NamedTuple):
 
 
 def step(whole: Split, state: Any) -> tuple[Any, Metrics]:
-    """Make one update: rounds of acting, remembering, learning.
+    """Make one update: rounds of acting, storing and learning.
 
     Args:
         whole: The state, taken apart.

@@ -12,7 +12,6 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
-    POSITIVE_OR_NONE,
     ConfigError,
     config_dataclass,
     dynamic,
@@ -26,7 +25,6 @@ from purerl.networks.distributions import Head
 from purerl.networks.mixed import MixedHead, make_policy_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 
 
 @config_dataclass
@@ -38,13 +36,14 @@ class OnPolicyConfig(NetworkConfig):
     value_loss: Any = dynamic(SquaredError(), "Loss of the critic.")
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
-    adam_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_advantages: bool = static(True, "Standardise the advantages.")
-    normalize_observations: bool = static(False, "Standardise by running moments.")
-    normalize_rewards: bool = static(False, "Scale by the std of running returns.")
+    normalize_observations: bool = static(
+        False, "Standardise observations by running moments."
+    )
+    normalize_rewards: bool = static(
+        False, "Divide rewards by the std of running returns."
+    )
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
@@ -58,19 +57,17 @@ class OnPolicyConfig(NetworkConfig):
     )
     log_std_init: float = static(0.0, "Initial log standard deviation.")
     state_dependent_std: bool = static(
-        False, "The log standard deviation is an output of the actor too."
+        False,
+        "Let the actor output the log standard deviation too, so that it depends "
+        "on the state.",
     )
     actor: Any = network_config.actor_field()
     actor_gain: float = network_config.actor_gain_field()
     shared_torso: bool = static(
-        False, "Actor and critic are heads of one torso, in place of one each."
+        False, "Give actor and critic one common torso in place of one each."
     )
     actor_keys: tuple[str, ...] = network_config.keys_field("actor")
     critic_keys: tuple[str, ...] = network_config.keys_field("critic")
-
-    def __post_init__(self) -> None:
-        take_epsilon(self, "adam_eps")
-        super().__post_init__()
 
     @property
     def steps_per_update(self) -> int:

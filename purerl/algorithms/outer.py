@@ -148,7 +148,7 @@ def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
 
     The ratio is 1, for the rollout is the policy's own. The advantages are the
     algorithm's, of the reference's discount and trace decay, and standardised where it
-    standardises them. Nothing is clipped, and entropy earns nothing.
+    standardises them. Nothing is clipped, and there is no entropy bonus.
 
     Args:
         config: The reference.
@@ -217,7 +217,7 @@ VPG = Outer(
     _actor_critic(see_vpg, lambda parts: parts.config),
     {},
     # The critic is fitted after the policy's step.
-    late=("value_learning_rate", "value_optimiser", "value_loss"),
+    late=("critic_learning_rate", "critic_optimiser", "value_loss"),
 )
 RECURRENT_PPO = Outer(
     recurrent_ppo.build,

@@ -13,10 +13,10 @@ Defaults are CleanRL's (Huang et al. 2022, "The 37 implementation details of PPO
 as there they follow the actions: fields that are `auto` differ. For discrete actions
 they are those of `ppo.py` for CartPole-v1. For continuous actions they are those of
 `ppo_continuous_action.py`: observations and rewards are normalised (the value may move
-by 0.2, which must be a fair part of the returns), entropy earns nothing, and an update
-is 10 epochs of 32 minibatches over 2,048 steps. Two things are not as there: four
-environments collect 512 steps each, in place of one that collects 2,048, and the step
-size is that of `ppo.py`, 2.5e-4 (there 3e-4).
+by 0.2, which must be a fair part of the returns), there is no entropy bonus, and an
+update is 10 epochs of 32 minibatches over 2,048 steps. Two things are not as there:
+four environments collect 512 steps each, in place of one that collects 2,048, and the
+step size is that of `ppo.py`, 2.5e-4 (there 3e-4).
 """
 
 from collections.abc import Callable
@@ -113,23 +113,26 @@ class PPOConfig(OnPolicyConfig):
     )
     target_kl: float | None = dynamic(
         None,
-        "Passes of an update end after the first that leaves approx_kl above it.",
+        "Approximate KL divergence above which the passes of an update end.",
         POSITIVE_OR_NONE,
     )
     normalize_advantages: bool = static(
         True,
-        "Standardise them, per minibatch or, with normalize_whole_batch, per update.",
+        "Standardise advantages, per minibatch or, with normalize_whole_batch, "
+        "per update.",
     )
     normalize_whole_batch: bool = static(
         False, "Standardise advantages over the whole rollout, once per update."
     )
     normalize_observations: bool = static(
         AUTO,
-        "Standardise by running moments; auto does where actions are continuous.",
+        "Standardise observations by running moments; auto does where actions are "
+        "continuous.",
     )
     normalize_rewards: bool = static(
         AUTO,
-        "Scale by the std of running returns; auto does where actions are continuous.",
+        "Divide rewards by the std of running returns; auto does where actions "
+        "are continuous.",
     )
 
     @property

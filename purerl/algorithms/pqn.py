@@ -32,14 +32,12 @@ from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, pieces
+from purerl.algorithms import exploration_config, network_config, pieces
 from purerl.algorithms.checks import check_action_values, check_minibatches
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
-    AUTO,
     FRACTION,
     POSITIVE,
-    POSITIVE_OR_NONE,
     config_dataclass,
     dynamic,
     one_of,
@@ -54,13 +52,9 @@ from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.networks import columns, composite
-from purerl.optimisers import Adam, RAdam
+from purerl.optimisers import RAdam
 from purerl.optimisers.check import check_optimisers
-from purerl.optimisers.older import take_epsilon
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
-
-# The values of the field from before it held an optimiser.
-_OLDER = {"radam": RAdam(), "adam": Adam()}
 
 
 @config_dataclass
@@ -78,47 +72,31 @@ class PQNConfig(NetworkConfig):
     optimiser: Any = dynamic(
         RAdam(), "Optimiser of the network; RAdam warms its step size up."
     )
-    optimiser_eps: float | None = dynamic(
-        None, "Older name of optimiser.eps, where it is put.", POSITIVE_OR_NONE
-    )
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
-    epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.2)
+    epsilon_fraction: float = exploration_config.fraction_field(0.2)
+    epsilon_steps: float = exploration_config.steps_field()
+    normalize_observations: bool = static(
+        False, "Standardise observations by running moments."
     )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.2, "Share that it decays to.", FRACTION)
-    epsilon_fraction: float = dynamic(
-        0.2,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
-    normalize_observations: bool = static(False, "Standardise by running moments.")
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
     hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each hidden layer.")
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
     layer_norm: bool = static(
-        True, "Normalise before each activation: what stands in for a target network."
+        True,
+        "Layer normalisation before each activation, which stands in for a target "
+        "network.",
     )
-
-    def __post_init__(self) -> None:
-        if isinstance(self.optimiser, str) and self.optimiser in _OLDER:
-            object.__setattr__(self, "optimiser", _OLDER[self.optimiser])
-        take_epsilon(self, "optimiser_eps")
-        super().__post_init__()
 
     @property
     def steps_per_update(self) -> int:

@@ -11,10 +11,14 @@ from typing import Any
 from purerl import networks
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
-from purerl.algorithms import checks, memory_config, network_config
+from purerl.algorithms import (
+    checks,
+    exploration_config,
+    memory_config,
+    network_config,
+)
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
-    AUTO,
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
@@ -62,7 +66,7 @@ class RecurrentDQNConfig(NetworkConfig):
         1_000, "Environment steps before which nothing is learned.", NON_NEGATIVE
     )
     n_step: int = static(5, "Rewards summed before bootstrapping.", POSITIVE)
-    double: bool = static(True, "The online network chooses the target's action.")
+    double: bool = static(True, "Let the online network choose the target's action.")
     dueling: bool = static(
         False,
         "Split the head into value and advantages, each with one more hidden layer, "
@@ -91,32 +95,19 @@ class RecurrentDQNConfig(NetworkConfig):
     tau: float = dynamic(
         1.0, "Share of the online network in an update of the target one.", FRACTION
     )
-    epsilon_schedule: str = static(
-        "linear", "How exploration decays.", one_of(*exploration.SCHEDULES)
-    )
-    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
-    epsilon_end: float = dynamic(0.05, "Share that it decays to.", FRACTION)
-    epsilon_fraction: float = dynamic(
-        0.5,
-        "Share of the run over which exploration decays.",
-        exploration.SHARE,
-        moves=False,
-    )
-    epsilon_steps: float = dynamic(
-        AUTO,
-        "Environment steps of the linear decay, or that halve the inverse-time one; "
-        "auto takes epsilon_fraction of total_timesteps.",
-        POSITIVE,
-        moves=False,
-    )
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.05)
+    epsilon_fraction: float = exploration_config.fraction_field(0.5)
+    epsilon_steps: float = exploration_config.steps_field()
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_observations: bool = static(
         False,
-        "Standardise by running moments of the observations that were acted on, in "
-        "acting and in batches.",
+        "Standardise observations, in acting and in batches, by running moments "
+        "of those that were acted on.",
     )
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
@@ -130,7 +121,9 @@ class RecurrentDQNConfig(NetworkConfig):
         (), "Units of each hidden layer between the memory and the values."
     )
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
 
     @property

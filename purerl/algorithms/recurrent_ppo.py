@@ -23,8 +23,8 @@ memory of its own: see `recurrent_critic`.
 Defaults are the sizes and numbers of PureJaxRL's `ppo_rnn.py` (Lu et al. 2022) for
 CartPole-v1: an embedding, a GRU and two heads of 128 units with relu. Its heads' hidden
 layers start at gain 2, ours at sqrt(2). Where actions are continuous, which its script
-does not know, observations and rewards are normalised and entropy earns nothing, as in
-`ppo`; the sizes stay, because a gradient step goes through all steps of a rollout.
+does not know, observations and rewards are normalised and there is no entropy bonus, as
+in `ppo`; the sizes stay, because a gradient step goes through all steps of a rollout.
 """
 
 from functools import partial
@@ -94,7 +94,9 @@ class RecurrentPPOConfig(PPOConfig):
         (128,), "Units of each hidden layer between the memory and actor or critic."
     )
     activation: str = static(
-        "relu", "After each hidden layer.", one_of(*networks.ACTIVATIONS)
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*networks.ACTIVATIONS),
     )
 
     @property

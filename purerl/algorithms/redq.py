@@ -6,9 +6,9 @@ Of `E` critics, `M` chosen anew at random in every gradient step make the target
     V'(s') = E_{a' ~ pi(s')}[min_{i in S} Q'_i(s', a') - alpha log pi(a'|s')],
 
 with `S` a set of `M` of the numbers 1 to `E`, all sets alike (algorithm 1, line 8). All
-critics are fitted to it, and the policy climbs their mean (line 13), once for each step
-of the environment. The paper has E = 10, M = 2 and 20 gradient steps of the critics for
-each step of the environment; `policy_delay` is then 20 too.
+critics are fitted to it, and the policy maximises their mean (line 13), once for each
+step of the environment. The paper has E = 10, M = 2 and 20 gradient steps of the
+critics for each step of the environment; `policy_delay` is then 20 too.
 """
 
 from typing import Any

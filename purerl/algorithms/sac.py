@@ -1,14 +1,14 @@
 """Soft actor-critic (Haarnoja et al. 2018b; Christodoulou 2019 for discrete actions).
 
-The policy `pi` is paid for its entropy too, at the price `alpha`. Every gradient step
-fits two critics to, with primes for target networks,
+The policy `pi` maximises the return and its entropy, weighted by the temperature
+`alpha`. Every gradient step fits two critics to, with primes for target networks,
 
     y = r + gamma (1 - terminated) V'(s'),
     V'(s) = E_{a ~ pi(s)}[min_i Q'_i(s, a) - alpha log pi(a|s)],
 
-then moves the policy up `E_{a ~ pi(s)}[min_i Q_i(s, a) - alpha log pi(a|s)]`, the price
-down `log alpha (H(pi) - H*)`, which holds the entropy at its target `H*`, and the
-target networks by `tau (online - target)`. A time limit bootstraps: see
+then moves the policy up `E_{a ~ pi(s)}[min_i Q_i(s, a) - alpha log pi(a|s)]`, the
+temperature down `log alpha (H(pi) - H*)`, which holds the entropy at its target `H*`,
+and the target networks by `tau (online - target)`. A time limit bootstraps: see
 `batches.Batch`.
 
 * **Continuous actions** are `a = tanh(u)`, `u ~ N(mu(s), sigma(s)^2)`. One is sampled
@@ -27,10 +27,10 @@ the first `random_steps` environment steps are uniformly random (`learning_start
 them, unless that is set apart).
 
 Defaults are those of the paper's appendix D (256-256, batch 256, 3e-4, tau 0.005), and
-of Stable-Baselines3 where it is silent (initial price 1, `log sigma` in -20 .. 2). For
-discrete actions Christodoulou's share of the largest entropy is 0.98, for Atari with
-long training; on small tasks such a policy never stops to explore and its values run
-away with the price, so that the default is 0.5.
+of Stable-Baselines3 where it is silent (initial temperature 1, `log sigma` in
+-20 .. 2). For discrete actions Christodoulou's share of the largest entropy is 0.98,
+for Atari with long training; on small tasks such a policy never stops exploring, and
+its values diverge together with the temperature, so that the default is 0.5.
 """
 
 from collections.abc import Callable
@@ -82,13 +82,20 @@ class SACConfig(EnsembleConfig):
     """Soft actor-critic, for continuous and for discrete actions."""
 
     temperature_init: float = dynamic(
-        1.0, "First price of the entropy.", POSITIVE, moves=False
+        1.0,
+        "Initial temperature alpha, the weight of the entropy.",
+        POSITIVE,
+        moves=False,
     )
-    learn_temperature: bool = static(True, "Learn the price, or leave it as it is.")
+    learn_temperature: bool = static(
+        True, "Learn the temperature, or keep it at temperature_init."
+    )
     temperature_learning_rate: float | None = dynamic(
-        None, "Step size of the price; none takes learning_rate.", POSITIVE_OR_NONE
+        None,
+        "Step size of the temperature; None takes learning_rate.",
+        POSITIVE_OR_NONE,
     )
-    temperature_optimiser: Any = dynamic(Adam(), "Optimiser of the price.")
+    temperature_optimiser: Any = dynamic(Adam(), "Optimiser of the temperature.")
     entropy_per_dimension: float = dynamic(
         -1.0, "Target entropy per dimension, in nats, of actions in [-1, 1]."
     )
@@ -97,8 +104,9 @@ class SACConfig(EnsembleConfig):
     )
     policy_delay: int = static(
         1,
-        "Gradient steps of the critics per step of policy and price; the steps between "
-        "are left out, not made up for (CleanRL's policy_frequency repeats them).",
+        "Gradient steps of the critics per step of policy and temperature; the steps "
+        "between are left out, not made up for (CleanRL's policy_frequency repeats "
+        "them).",
         POSITIVE,
     )
     target_update_interval: int = static(
@@ -257,7 +265,7 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 
@@ -354,7 +362,7 @@ def soft_value(found: Choices, temperature: Array) -> Array:
 def learn(
     parts: Parts, learner: Learner, batch: Batch, noise: Any, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
-    """Take a step of the critics and, where due, of policy, price and targets.
+    """Take a step of the critics and, if due, of policy, temperature and targets.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -412,7 +420,7 @@ def make_judge(
         )
     outputs: Any = parts.actor.apply(learner.params["actor"], batch.next_obs)
     action, _ = continuous.squash(outputs, noise)
-    estimate = partial(ensembles.cautious, parts.config)
+    estimate = partial(ensembles.pessimistic, parts.config)
     temperature = jnp.exp(learner.params["log_temperature"])
 
     def evaluate_critics(critics: PyTree) -> CriticOutputs:
@@ -447,7 +455,7 @@ def td_target(
     """
     params = learner.target_params["critics"]
     critics = partial(ensembles.target_values, parts.critics, params, subset)
-    estimate = partial(ensembles.cautious, parts.config)
+    estimate = partial(ensembles.pessimistic, parts.config)
     outputs = parts.actor.apply(learner.params["actor"], batch.next_obs)
     found = choices(parts, outputs, critics, estimate, batch.next_obs, noise)
     temperature = jnp.exp(learner.params["log_temperature"])
@@ -495,7 +503,7 @@ def target_entropy(parts: Parts, obs: Any) -> Array | float:
 def improve(
     parts: Parts, obs: Array, noise: Any, learner: Learner
 ) -> tuple[Learner, Metrics]:
-    """Move the policy up its soft value, and the price of entropy to its target.
+    """Move the policy up its soft value, and the temperature to hold the entropy.
 
     Args:
         parts: Networks, environments and config; see `build`.
@@ -506,7 +514,7 @@ def improve(
     log_temperature = learner.params["log_temperature"]
 
     critics = partial(parts.critics.apply, learner.params["critics"])
-    estimate = partial(ensembles.climbed, parts.config)
+    estimate = partial(ensembles.policy_objective, parts.config)
 
     def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
         if parts.config.crossq:

@@ -74,7 +74,7 @@ class TabularConfig(TrainConfig):
         POSITIVE,
     )
     method: str = static(
-        "q_learning", "What is bootstrapped on after a step.", one_of(*METHODS)
+        "q_learning", "Target that a step is bootstrapped on.", one_of(*METHODS)
     )
     gamma: float = dynamic(0.9, "Discount per step.", FRACTION)
     learning_rate: float = dynamic(

@@ -1,18 +1,19 @@
 """Twin delayed deep deterministic policy gradient (Fujimoto et al. 2018).
 
-A deterministic policy `mu(s)` climbs the value that critics learn from replayed steps,
-and three additions keep it from climbing their errors. With primes for target networks
-and actions in [-1, 1], every gradient step fits two critics to
+A deterministic policy `mu(s)` maximises the value that critics learn from replayed
+steps, and three additions keep it from maximising their errors. With primes for target
+networks and actions in [-1, 1], every gradient step fits two critics to
 
     y = r + gamma (1 - terminated) min_i Q'_i(s', a'),
     a' = clip(mu'(s') + clip(e, -c, c), -1, 1),    e ~ N(0, policy_noise^2).
 
-1. **Twins**: both learn the same target, in which the smaller value counts.
-2. **Smoothing**: noise on the target's action, symmetric around zero, makes a sharp
-   peak of a critic worth little.
-3. **Delay**: every `policy_delay`-th step also improves the policy, by the gradient of
-   `E[Q_1(s, mu(s))]` through the action, and moves the target networks by
-   `tau (online - target)`.
+1. **Clipped double Q-learning**: both learn the same target, in which the smaller value
+   counts.
+2. **Target policy smoothing**: noise on the target's action, symmetric around zero,
+   makes a sharp peak of a critic worth little.
+3. **Delayed policy updates**: every `policy_delay`-th step also improves the policy, by
+   the gradient of `E[Q_1(s, mu(s))]` through the action, and moves the target networks
+   by `tau (online - target)`.
 
 A time limit bootstraps: see `batches.Batch`. Acting adds `N(0, exploration_noise^2)` to
 the action of every environment by itself, evaluation does not, and the first
@@ -67,13 +68,13 @@ class TD3Config(EnsembleConfig):
     usual_value: ClassVar[str] = "first"
 
     exploration_noise: float = dynamic(
-        0.1, "Std of acting's noise on actions in [-1, 1].", NON_NEGATIVE
+        0.1, "Std of the exploration noise on actions in [-1, 1].", NON_NEGATIVE
     )
     policy_noise: float = dynamic(
         0.2, "Std of the noise that smooths the target's action.", NON_NEGATIVE
     )
     noise_clip: float = dynamic(
-        0.5, "Largest such noise, to either side.", NON_NEGATIVE
+        0.5, "Largest noise on the target's action, to either side.", NON_NEGATIVE
     )
     policy_delay: int = static(
         2, "Gradient steps of the critics per step of policy and targets.", POSITIVE
@@ -164,7 +165,7 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, remembering, learning."""
+    """Make one update: rounds of acting, storing and learning."""
     return actor_critic.step(make_hooks(parts), state)
 
 
@@ -290,7 +291,7 @@ def td_target(
     values = ensembles.target_values(
         parts.critics, target_params["critics"], subset, batch.next_obs, action
     )
-    return ensembles.bootstrapped(batch, ensembles.cautious(config, values))
+    return ensembles.bootstrapped(batch, ensembles.pessimistic(config, values))
 
 
 def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]:
@@ -305,7 +306,7 @@ def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]
     def loss(params: PyTree) -> Array:
         action = parts.actor.apply(params, obs)
         values = parts.critics.apply(learner.params["critics"], obs, action)
-        return -ensembles.climbed(parts.config, values).mean()
+        return -ensembles.policy_objective(parts.config, values).mean()
 
     minimise = jax.value_and_grad(loss)
     total, grads = pmean(minimise(learner.params["actor"]), parts.stepper.axis_name)

@@ -65,27 +65,27 @@ class VPGConfig(OnPolicyConfig):
     )
     num_steps: int = static(500, "Steps per environment and update.", POSITIVE)
     learning_rate: float = dynamic(3e-4, "Step size of the policy.", POSITIVE)
-    value_learning_rate: float = dynamic(
-        1e-3, "Step size of the value function.", POSITIVE
+    critic_learning_rate: float = dynamic(1e-3, "Step size of the critic.", POSITIVE)
+    critic_optimiser: Any = dynamic(
+        None, "Optimiser of the critic; None takes optimiser."
     )
-    value_optimiser: Any = dynamic(
-        None, "Optimiser of the value function; none takes optimiser."
-    )
-    value_iterations: int = static(
-        80, "Gradient steps of the value function per update.", POSITIVE
+    critic_iterations: int = static(
+        80, "Gradient steps of the critic per update.", POSITIVE
     )
     advantage: str = static(
-        "gae", "What weighs an action.", one_of("gae", "rewards_to_go")
+        "gae",
+        "Weight of an action's log-probability: gae (the advantage) or rewards_to_go.",
+        one_of("gae", "rewards_to_go"),
     )
     baseline: bool = static(True, "Subtract the value from the rewards-to-go.")
     gae_lambda: float = dynamic(0.97, "Trace decay of the advantage.", FRACTION)
-    normalize_advantages: bool = static(True, "Standardise over the batch.")
+    normalize_advantages: bool = static(True, "Standardise advantages over the batch.")
     log_std_init: float = static(-0.5, "Initial log standard deviation.")
 
     @property
     def sequential_steps(self) -> int:
         """Dependent operations of one update: environment and gradient steps."""
-        return self.num_steps + 1 + self.value_iterations
+        return self.num_steps + 1 + self.critic_iterations
 
 
 def validate(config: VPGConfig, env: Environment) -> None:
@@ -124,7 +124,7 @@ def make(
 def init(parts: Parts[VPGConfig], key: Array) -> OnPolicyState:
     """Make networks and environments; `actor` and `critic` have their own optimiser."""
     config = parts.config
-    rates = {"actor": config.learning_rate, "critic": config.value_learning_rate}
+    rates = {"actor": config.learning_rate, "critic": config.critic_learning_rate}
 
     def init_optimisers(params: dict[str, PyTree]) -> PyTree:
         return {
@@ -288,7 +288,7 @@ def fit_value(
         batch: `[N, ...]` samples of the rollout.
     """
     config = parts.config
-    rate = on_policy.annealed(parts, config.value_learning_rate, state.update)
+    rate = on_policy.annealed(parts, config.critic_learning_rate, state.update)
     optim = _optimiser(config, "critic", rate, state.params["critic"])
     flat, restore = optimiser.flatten(state.params["critic"])
     inputs = on_policy.inputs(parts, state.params, batch.obs)
@@ -306,7 +306,7 @@ def fit_value(
     (flat, opt_state), errors = jax.lax.scan(
         minimise,
         (flat, state.opt_state["critic"]),
-        length=config.value_iterations,
+        length=config.critic_iterations,
     )
     return (
         restore(flat),
@@ -321,7 +321,7 @@ def _optimiser(
     """The optimiser of `actor` or `critic`, on a flat vector of their parameters."""
     chosen = config.optimiser
     if name == "critic":
-        own = config.value_optimiser
+        own = config.critic_optimiser
         chosen = optimiser.without_noise(chosen if own is None else own)
     layers = optimiser.layers_of(params)
     return optimiser.transformation(

@@ -4,9 +4,9 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Annotated, Any
 
-import tyro
 from rich.console import Console
 
+from purerl.cli.options import option
 from purerl.config import ConfigError
 from purerl.execution.format import (
     format_bytes,
@@ -21,25 +21,22 @@ from purerl.hardware.estimate import PEAK_SHARE, RESERVED, Estimate, estimate
 from purerl.train import Bound
 
 
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
-
-
 @dataclasses.dataclass(kw_only=True)
 class Absent:
     """Options of commands that plan for a device that is not here."""
 
     device: Annotated[
         str | None,
-        _arg(
-            f"Estimate it for another device: {', '.join(names())}, or a YAML file "
-            "that describes one. Nothing runs."
+        option(
+            f"Device to estimate for, without running anything: {', '.join(names())}, "
+            "or a YAML file that describes one."
         ),
     ] = None
     compile: Annotated[
         bool,
-        _arg(
-            "With --device: compile for it where its compiler is installed, a minute."
+        option(
+            "Compile for the device of --device where its compiler is installed, which "
+            "takes a minute."
         ),
     ] = True
 

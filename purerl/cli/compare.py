@@ -5,11 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from purerl import presets, serialise
 from purerl.cli import changes, comparing, settings
-from purerl.cli.comparing import arg
+from purerl.cli.options import Repeated, option
 from purerl.cli.train import base_config, default_folder
 from purerl.comparison.api import check_out, compare, planned
 from purerl.config import ConfigError, TrainConfig
@@ -24,9 +22,10 @@ class Compare:
     """
 
     setting: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        arg(
-            "NAME: CHANGES, with semicolons between them: 'fast: learning_rate=1e-3; "
+        Repeated,
+        option(
+            "Setting to compare, NAME: CHANGES, with semicolons between the changes: "
+            "'fast: learning_rate=1e-3; "
             "hidden_sizes=(64,64)'; 'huber: value_loss=HuberError(delta=2.0)'; 'DQN: "
             "algorithm=dqn'. Whole configs: 'DQN: preset=dqn-cartpole', 'own: "
             "config=FILE'. What was evolved: 'learned: evolution=FOLDER'. NAME: alone "
@@ -35,11 +34,13 @@ class Compare:
     ] = ()
     baseline: Annotated[
         str | None,
-        arg("Setting that others are compared with; the first one if not given."),
+        option(
+            "Setting that others are compared with; the first --setting if not given."
+        ),
     ] = None
     out: Annotated[
         Path | None,
-        arg("Folder to write; runs/compare-<env>-<time> if not given."),
+        option("Folder to write; runs/compare-<env>-<time> if not given."),
     ] = None
 
 

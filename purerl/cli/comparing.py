@@ -6,12 +6,21 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
 
-import tyro
 from rich.console import Console
 
-from purerl import presets
-from purerl.algorithms import ALGORITHMS
 from purerl.cli import changes, flags
+from purerl.cli.options import (
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    Lanes,
+    MemoryLimit,
+    Progress,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
 from purerl.comparison.api import DEFAULT_SEEDS, MEASURES
 from purerl.comparison.result import Comparison
 from purerl.comparison.training import Part
@@ -23,35 +32,23 @@ from purerl.runner.seeds import seeds_from
 WIDTH = 130  # The width of the table where the output is no terminal.
 
 
-def arg(text: str) -> object:
-    """Return the help of an option."""
-    return tyro.conf.arg(help=text)
-
-
 @dataclasses.dataclass(kw_only=True)
 class Common:
     """Options of every command that compares on held-out seeds."""
 
-    seeds: Annotated[int, arg("Held-out seeds.")] = DEFAULT_SEEDS
-    first_seed: Annotated[int, arg("Number of the first one.")] = 0
-    seed: Annotated[int, arg("From whose key the held-out ones come.")] = 0
-    measures: Annotated[tuple[str, ...], arg(f"Of {', '.join(WORDS)}.")] = MEASURES
-    algorithm: Annotated[str, arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, arg("Start from a YAML file of a config.")] = None
-    lanes: Annotated[int | None, arg("Agents per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, arg("Updates per compiled call.")] = None
-    memory_limit: Annotated[
-        str | None, arg("Bytes for training, such as 2GB; most of what is free.")
-    ] = None
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        arg("Tell a tracker every setting: mlflow, tensorboard or wandb; repeatable."),
-    ] = ()
-    dry_run: Annotated[bool, arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, arg("Show the progress.")] = True
+    seeds: Annotated[int, option("Number of held-out seeds.")] = DEFAULT_SEEDS
+    first_seed: FirstSeed = 0
+    seed: Annotated[
+        int, option("Seed whose key the held-out seeds' keys come from.")
+    ] = 0
+    measures: Annotated[
+        tuple[str, ...], option(f"Scores to compare by, of {', '.join(WORDS)}.")
+    ] = MEASURES
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
+    memory_limit: MemoryLimit = None
+    dry_run: DryRun = False
+    progress: Progress = True
 
 
 class Arguments(NamedTuple):
@@ -87,7 +84,7 @@ def read(
     """
     rest, texts = changes.take_environments(argv)
     base = base_of(rest)
-    parser = flags.parser_class(base, options, Common)
+    parser = flags.parser_class(base, options, Common, ConfigSource, Tracking)
     parsed = flags.parse(parser, rest, options.__name__.lower())
     config = flags.read_config(parsed, base)
     environments = [changes.read_environment(config, text) for text in texts]
@@ -101,7 +98,7 @@ def keywords(parsed: Any) -> dict[str, Any]:
     names = ("seed", "measures", "lanes", "segment_updates", "memory_limit", "progress")
     seeds = seeds_from(parsed.first_seed, parsed.seeds)
     named = {name: getattr(parsed, name) for name in names}
-    return {"seeds": seeds, "trackers": list(parsed.track) or None, **named}
+    return {"seeds": seeds, "trackers": read_trackers(parsed), **named}
 
 
 def show_plan(parts: Sequence[Part], parsed: Any) -> None:

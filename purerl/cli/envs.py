@@ -12,6 +12,7 @@ from rich.table import Table
 import envs
 from envs.registry import is_on_host
 from purerl.cli import flags
+from purerl.cli.options import option
 from purerl.config import ConfigError
 
 
@@ -21,7 +22,7 @@ class Envs:
 
     id: Annotated[
         tyro.conf.Positional[str | None],
-        tyro.conf.arg(help="Describe this one."),
+        option("Name of an environment to describe; all are listed if not given."),
     ] = None
 
 

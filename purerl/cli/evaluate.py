@@ -4,12 +4,10 @@ import dataclasses
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing
 from functools import partial
-from pathlib import Path
 from typing import Annotated, Any
 
 import jax
 import numpy as np
-import tyro
 from rich.console import Console
 
 from purerl import serialise
@@ -18,35 +16,37 @@ from purerl.acting.observe import as_arrays
 from purerl.acting.play import play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
+from purerl.cli.options import AgentSeed, EpisodeSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError, apply_overrides, shown
 from purerl.randomisation import is_random
 from purerl.report import tables
+from purerl.report.rendering import EPISODE_SEED
 from purerl.runner.divergence import warn
 from purerl.runner.result import SavedRun, load_run
+from purerl.runner.seeds import seeds_named
 from purerl.scale.host import to_device
 from purerl.train import bind, evaluate_afresh, make_algorithm
 from purerl.types import PyTree
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
 class Evaluate:
     """Play the deterministic policies of a run's last checkpoint."""
 
-    run: Annotated[tyro.conf.Positional[Path], _arg("Folder of the run.")]
-    episodes: Annotated[int, _arg("Episodes per agent.")] = 20
-    seed: Annotated[int | None, _arg("Only the agent of this seed.")] = None
+    run: RunOrAgent
+    episodes: Annotated[int, option("Number of episodes per agent.")] = 20
+    seed: AgentSeed = None
     gymnasium: Annotated[
-        bool, _arg("Play in the Gymnasium environment of the same name.")
+        bool, option("Play in the Gymnasium environment of the same name.")
     ] = False
     env_params: Annotated[
         tuple[str, ...],
-        _arg("Parameters to play with, name=value; others stay as in training."),
+        option(
+            "Environment parameters to play with, name=value; those that are not named "
+            "stay as in training."
+        ),
     ] = ()
-    episode_seed: Annotated[int, _arg("Random seed of the episodes.")] = 12345
+    episode_seed: EpisodeSeed = EPISODE_SEED
 
 
 def main(argv: Sequence[str]) -> int:
@@ -55,7 +55,8 @@ def main(argv: Sequence[str]) -> int:
     if options.episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")
     settings.enable_compile_cache()
-    saved = pick(load_run(options.run), options.seed)
+    run, seed = read_agent(options)
+    saved = pick(load_run(run), seed)
     warn(saved.seeds, saved.diverged_at)
     if bind(saved.config, on_host=True).env.on_host:
         _refuse_options(saved, options.gymnasium, options.env_params)
@@ -87,8 +88,8 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
         return saved
     if seed not in saved.seeds:
         raise ConfigError(
-            f"seed {seed} is not in this run; it has {saved.seeds[0]} to "
-            f"{saved.seeds[-1]}."
+            f"seed {seed} is not in this run; it has {seeds_named(saved.seeds)}, of "
+            "which RUN:SEED takes one."
         )
     index = [saved.seeds.index(seed)]
     state = jax.tree.map(lambda x: x[np.asarray(index)], saved.state)

@@ -6,14 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
 from rich.console import Console
 
 from purerl import presets
-from purerl.algorithms import ALGORITHMS
 from purerl.cli import absent, flags, settings
 from purerl.cli.evolved import estimate_table, show
-from purerl.cli.train import base_config, default_folder, read_trackers
+from purerl.cli.options import (
+    Algorithm,
+    CheckpointSeconds,
+    ConfigFile,
+    DryRun,
+    Lanes,
+    MemoryLimit,
+    Processes,
+    Progress,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
+from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
 from purerl.hardware.device import Device
 from purerl.meta import fitness as fitness_of
@@ -24,15 +36,10 @@ from purerl.meta.evolve import evolve
 from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.runner import manifest
-from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
 from purerl.storage import folders
 from purerl.sweeps.planner import worker_limit
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -44,71 +51,71 @@ class Evolve:
 
     evolve: Annotated[
         str,
-        _arg(
-            "Names of fields, comma between them: value_loss; policy_loss; "
-            "optimiser.params; learning_rate,entropy_coef; env_params.length."
+        option(
+            "Fields to evolve, with commas between their names: value_loss; "
+            "policy_loss; optimiser.params; learning_rate,entropy_coef; "
+            "env_params.length."
         ),
     ] = ""
     strategy: Annotated[
         str,
-        _arg(
-            f"{', '.join(PRESETS)}, cma-es, sep-cma-es, snes, pgpe, simple-ga, ...; "
-            "options as in open-es(sigma=0.05)."
+        option(
+            f"Evolution strategy: {', '.join(PRESETS)}, cma-es, sep-cma-es, snes, "
+            "pgpe, simple-ga, or another one of evosax; options follow its name in "
+            "brackets: open-es(sigma=0.05)."
         ),
     ] = "open-es"
-    population: Annotated[int, _arg("Members of a generation.")] = 64
-    generations: Annotated[int, _arg("Generations in all.")] = 100
-    rollouts: Annotated[int, _arg("Training runs of a member.")] = 1
-    fitness: Annotated[str, _arg(f"One of {', '.join(fitness_of.KINDS)}.")] = (
-        "training_curve"
-    )
+    population: Annotated[int, option("Number of members of a generation.")] = 64
+    generations: Annotated[int, option("Number of generations in all.")] = 100
+    rollouts: Annotated[int, option("Number of training runs of a member.")] = 1
+    fitness: Annotated[
+        str,
+        option(f"Score of a training run, one of {', '.join(fitness_of.KINDS)}."),
+    ] = "training_curve"
     environments: Annotated[
-        tuple[str, ...], _arg("Several environments; the config's own if not given.")
+        tuple[str, ...],
+        option("Environments to train in; the config's own if not given."),
     ] = ()
     baselines: Annotated[
-        tuple[float, ...], _arg("Return that counts 1, for each; else measured.")
+        tuple[float, ...],
+        option("Return of each environment that counts as 1; measured if not given."),
     ] = ()
-    seed: Annotated[int, _arg("Of everything random.")] = 0
+    seed: Annotated[int, option("Seed of everything that is random.")] = 0
     truncation: Annotated[
         int | None,
-        _arg("Updates of a run per generation, for persistent-es and noise-reuse-es."),
+        option(
+            "Updates of a run in a generation, for persistent-es and noise-reuse-es."
+        ),
     ] = None
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
+    algorithm: Algorithm = "ppo"
     preset: Annotated[
         str | None,
-        _arg(
-            f"An evolution: {', '.join(evolutions.names())}; or only its config: "
+        option(
+            f"Preset of an evolution: {', '.join(evolutions.names())}; or of the "
+            "config alone, which the flags change: "
             f"{', '.join(presets.names())}."
         ),
     ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file of a config.")] = None
+    config: ConfigFile = None
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/evolve-<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/evolve-<env>-<time> if not given.")
     ] = None
-    resume: Annotated[Path | None, _arg("Go on with the evolution there.")] = None
-    dry_run: Annotated[bool, _arg("Print what it would cost and stop.")] = False
-    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    chunk_blocks: Annotated[int | None, _arg("Blocks a worker holds at a time.")] = None
-    memory_limit: Annotated[
-        str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
-    ] = None
-    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
-    snapshot_every: Annotated[int, _arg("Generations between snapshots.")] = 16
-    coordinator: Annotated[
-        str | None, _arg("host:port of process 0, where SLURM or MPI do not say.")
-    ] = None
-    num_processes: Annotated[int | None, _arg("Processes in all, likewise.")] = None
-    process: Annotated[int | None, _arg("Number of this one, likewise.")] = None
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(f"Also write the generations there: {', '.join(TRACKERS)}; repeatable."),
-    ] = ()
-    tracking_uri: Annotated[
-        str | None, _arg("Of MLflow's store; sqlite:///mlflow.db if not given.")
-    ] = None
-    progress: Annotated[bool, _arg("Show the progress.")] = True
+    resume: Annotated[Path | None, option("Folder of an evolution to go on with.")] = (
+        None
+    )
+    dry_run: DryRun = False
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
+    chunk_blocks: Annotated[int | None, option("Number of blocks a worker holds.")] = (
+        None
+    )
+    memory_limit: MemoryLimit = None
+    checkpoint_seconds: CheckpointSeconds = 30.0
+    snapshot_every: Annotated[int, option("Generations between two snapshots.")] = 16
+    progress: Progress = True
 
+
+SHARED = (Tracking, Processes, absent.Absent)
 
 # With --resume these may be given; all else is the evolution's own.
 _RESUME = (
@@ -134,7 +141,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base, defaults = _start(argv)
     parsed = flags.parse(
-        flags.parser_class(base, _with_defaults(defaults), absent.Absent),
+        flags.parser_class(base, _with_defaults(defaults), *SHARED),
         argv,
         "evolve",
     )
@@ -160,7 +167,7 @@ def main(argv: Sequence[str]) -> int:
         memory_limit=parsed.memory_limit,
         checkpoint_seconds=parsed.checkpoint_seconds,
         snapshot_every=parsed.snapshot_every,
-        trackers=read_trackers(parsed.track, parsed.tracking_uri) or None,
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
         **what,
         **run,
@@ -176,7 +183,7 @@ def _start(argv: Sequence[str]) -> tuple[TrainConfig, dict[str, Any]]:
     resume = flags.option_before_parsing(argv, "resume")
     if resume:
         return manifest.read_config(Path(resume), store.load(Path(resume))), {}
-    if name not in (*evolutions.names(), *evolutions.RENAMED):
+    if name not in evolutions.names():
         try:
             return base_config(argv), {}
         except ConfigError as error:

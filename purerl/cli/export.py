@@ -6,46 +6,42 @@ from pathlib import Path
 from typing import Annotated
 
 import jax
-import tyro
 
 from purerl.cli import flags
+from purerl.cli.options import AgentSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError
 from purerl.export import export_policy
 from purerl.runner.divergence import warn
 from purerl.runner.result import load_run
-from purerl.runner.seeds import seeds_named, split_seed
+from purerl.runner.seeds import seeds_named
 from purerl.runner.trackers.mlflow import absolute
 from purerl.runner.trackers.mlflow_model import log_policy
 from purerl.runner.trackers.stored import load_stored
 from purerl.scale.host import to_device
 
 
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
-
-
 @dataclasses.dataclass(kw_only=True)
 class Export:
     """Write the policy of a run's agent as StableHLO, and its weights."""
 
-    run: flags.RunOrAgent
-    out: Annotated[Path | None, _arg("Folder to write; RUN/exported if not given.")] = (
-        None
-    )
-    seed: Annotated[
-        int | None, _arg("The agent of this seed; the only one if not given.")
+    run: RunOrAgent
+    out: Annotated[
+        Path | None, option("Folder to write; RUN/exported if not given.")
     ] = None
-    sampled: Annotated[bool, _arg("Write the stochastic policy too.")] = False
-    onnx: Annotated[bool, _arg("Write the policy as ONNX too.")] = False
+    seed: AgentSeed = None
+    sampled: Annotated[bool, option("Write the stochastic policy too.")] = False
+    onnx: Annotated[bool, option("Write the policy as ONNX too.")] = False
     batch: Annotated[
-        int | None, _arg("Observations at once; any number if not given.")
+        int | None, option("Number of observations at once; any number if not given.")
     ] = None
     mlflow: Annotated[
         bool,
-        _arg("Keep the policy as a model of MLflow, with the run if it is there."),
+        option(
+            "Keep the policy as a model of MLflow, beside the run if MLflow has it."
+        ),
     ] = False
     tracking_uri: Annotated[
-        str | None, _arg("Address of MLflow's store, with --mlflow.")
+        str | None, option("Address of the MLflow store that --mlflow writes to.")
     ] = None
 
 
@@ -57,14 +53,8 @@ def main(argv: Sequence[str]) -> int:
             f"--tracking-uri {options.tracking_uri} needs --mlflow, which keeps the "
             "policy there."
         )
-    run, seed = split_seed(options.run)
-    if seed is not None and options.seed is not None:
-        raise ConfigError(
-            f"--seed is {options.seed}, and {options.run} names a seed already; give "
-            "one of them."
-        )
+    run, seed = read_agent(options)
     saved = load_run(run)
-    seed = options.seed if seed is None else seed
     if seed is None and len(saved.seeds) == 1:
         seed = saved.seeds[0]
     if seed not in saved.seeds:

@@ -25,12 +25,6 @@ from purerl.networks import modules
 
 _MAPPINGS = ("env_kwargs", "env_params")
 
-RunOrAgent = Annotated[
-    tyro.conf.Positional[str],
-    tyro.conf.arg(metavar="RUN[:SEED]", help="Folder of the run, or one agent of it."),
-]
-"""The argument of a command for a run or for one of its agents."""
-
 
 def parser_class(config: TrainConfig, options: type, *more: type) -> type:
     """Make a dataclass with the fields of `options` and of the config, for tyro.

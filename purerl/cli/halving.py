@@ -3,17 +3,29 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
-import tyro
 from rich.console import Console
 from rich.table import Table
 
-from purerl import presets
-from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, settings
-from purerl.cli.pbt import AXIS_HELP, FITNESS_HELP, best_table, write_summary
+from purerl.cli.options import (
+    CheckpointSeconds,
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    Lanes,
+    NumSearches,
+    Progress,
+    SearchAxis,
+    SearchFitness,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
+from purerl.cli.pbt import best_table, write_summary
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
@@ -21,16 +33,11 @@ from purerl.population.brackets import make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving import DEFAULT_ETA, first_rung, halving
 from purerl.population.halving_result import HalvingResult
-from purerl.population.searches import read_searches
 from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders
 from purerl.train import Bound
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -40,54 +47,52 @@ class Halving:
     With --out, the same command after a kill goes on, and ends with the same result.
     """
 
-    axis: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], _arg(AXIS_HELP)] = ()
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
+    axis: SearchAxis = ()
     points: Annotated[
-        int | None, _arg("That start in the first bracket; eta^rungs if not given.")
+        int | None,
+        option(
+            "Number of points that start in the first bracket; eta^rungs if not given."
+        ),
     ] = None
-    eta: Annotated[int, _arg("The best 1/eta of a rung go on.")] = DEFAULT_ETA
+    eta: Annotated[int, option("Share 1/eta of a rung's best points that go on.")] = (
+        DEFAULT_ETA
+    )
     min_updates: Annotated[
-        int | None, _arg("Of the first rung; about U/eta^3 if not given.")
+        int | None,
+        option(
+            "Updates up to the first rung; about U/eta^3 of a run's U if not given."
+        ),
     ] = None
     brackets: Annotated[
-        Literal["hyperband", "one"], _arg("All brackets, or successive halving.")
+        Literal["hyperband", "one"],
+        option("All brackets of Hyperband, or the one of successive halving."),
     ] = "hyperband"
-    fitness: Annotated[str, _arg(FITNESS_HELP)] = "evaluation"
-    searches: Annotated[
-        int | None, _arg("Searches, independent of one another; 1 if not given.")
-    ] = None
-    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
-    seeds: Annotated[int | None, _arg("The old name of --searches.")] = None
+    fitness: SearchFitness = "evaluation"
+    searches: NumSearches = 1
+    first_seed: FirstSeed = 0
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/halving-<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/halving-<env>-<time> if not given.")
     ] = None
-    lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg("Tell a tracker every milestone: mlflow, tensorboard or wandb."),
-    ] = ()
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Show the progress bar.")] = True
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
+    checkpoint_seconds: CheckpointSeconds = 30.0
+    dry_run: DryRun = False
+    progress: Progress = True
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Halving), argv, "halving")
+    parsed = flags.parse(
+        flags.parser_class(base, Halving, ConfigSource, Tracking), argv, "halving"
+    )
     fitness = check_fitness(parsed.fitness, KINDS)
-    searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
         space = Space(config, read_axes(parsed.axis))
-        part = _cost(space.bound, parsed, searches)
+        part = _cost(space.bound, parsed)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(
@@ -98,12 +103,12 @@ def main(argv: Sequence[str]) -> int:
         min_updates=parsed.min_updates,
         brackets=parsed.brackets,
         fitness=fitness,
-        searches=seeds_from(parsed.first_seed, searches, "searches"),
+        searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        trackers=list(parsed.track) or None,
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
     )
     if not result.finished:
@@ -112,9 +117,10 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _cost(bound: Bound, parsed: Halving, searches: int) -> dry_run.Part:
+def _cost(bound: Bound, parsed: Any) -> dry_run.Part:
     """The agents that start, and the steps of all that go on."""
-    updates, count = bound.plan.num_updates, len(check_seeds(searches, "--searches"))
+    updates = bound.plan.num_updates
+    count = len(check_seeds(parsed.searches, "--searches"))
     rung = first_rung(updates, parsed.eta, parsed.min_updates)
     plan = make_plan(updates, rung, parsed.eta, parsed.points, parsed.brackets)
     spans = np.diff(plan.milestones, prepend=0).tolist()

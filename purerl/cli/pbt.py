@@ -6,13 +6,26 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import tyro
 from rich.console import Console
 from rich.table import Table
 
-from purerl import presets, serialise
-from purerl.algorithms import ALGORITHMS
+from purerl import serialise
 from purerl.cli import flags, settings
+from purerl.cli.options import (
+    CheckpointSeconds,
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    Lanes,
+    NumSearches,
+    Progress,
+    SearchAxis,
+    SearchFitness,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
@@ -23,26 +36,11 @@ from purerl.population.pbt import pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.population.searches import read_searches
 from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
 from purerl.space.labels import in_a_line
 from purerl.storage import folders
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
-
-
-AXIS_HELP = (
-    "NAME=VALUES, once per axis, of dynamic fields: "
-    "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
-    "entropy_coef=0,0.01,0.1."
-)
-FITNESS_HELP = (
-    "final_return: planned evaluations, else training returns; evaluation: fresh ones."
-)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -52,59 +50,54 @@ class PBT:
     With --out, the same command after a kill goes on, and ends with the same result.
     """
 
-    axis: Annotated[tyro.conf.UseAppendAction[tuple[str, ...]], _arg(AXIS_HELP)] = ()
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
-    population: Annotated[int, _arg("Members of a search.")] = 16
+    axis: SearchAxis = ()
+    population: Annotated[int, option("Number of members of a search.")] = 16
     rounds: Annotated[
-        int | None, _arg("Rounds of the run, at most; 20 if not given.")
+        int | None, option("Most rounds that a run is cut into; 20 if not given.")
     ] = None
     ready_updates: Annotated[
-        int | None, _arg("In place of --rounds: updates between two exploits.")
+        int | None, option("Updates of a round, in place of the number of rounds.")
     ] = None
-    quantile: Annotated[float, _arg("Share replaced, and share copied.")] = 0.2
-    factors: Annotated[tuple[float, ...], _arg("Of which one perturbs a value.")] = (
-        0.8,
-        1.25,
-    )
-    resample_probability: Annotated[float, _arg("Of a new draw instead.")] = 0.25
-    fitness: Annotated[str, _arg(FITNESS_HELP)] = "final_return"
-    searches: Annotated[
-        int | None, _arg("Searches, independent of one another; 1 if not given.")
-    ] = None
-    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
-    seeds: Annotated[int | None, _arg("The old name of --searches.")] = None
+    quantile: Annotated[
+        float,
+        option("Share of the members that are replaced, by copies of as many others."),
+    ] = 0.2
+    factors: Annotated[
+        tuple[float, ...],
+        option("Factors of which a random one perturbs a copied value."),
+    ] = (0.8, 1.25)
+    resample_probability: Annotated[
+        float,
+        option("Probability that a copied value is drawn anew and not perturbed."),
+    ] = 0.25
+    fitness: SearchFitness = "final_return"
+    searches: NumSearches = 1
+    first_seed: FirstSeed = 0
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/pbt-<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/pbt-<env>-<time> if not given.")
     ] = None
     extend: Annotated[
-        bool, _arg("Go on with the search in --out to more --total-timesteps.")
+        bool, option("Go on with a finished search in --out to more --total-timesteps.")
     ] = False
-    lanes: Annotated[int | None, _arg("Members per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg("Tell a tracker every milestone: mlflow, tensorboard or wandb."),
-    ] = ()
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Show the progress bar.")] = True
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
+    checkpoint_seconds: CheckpointSeconds = 30.0
+    dry_run: DryRun = False
+    progress: Progress = True
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, PBT), argv, "pbt")
+    parsed = flags.parse(
+        flags.parser_class(base, PBT, ConfigSource, Tracking), argv, "pbt"
+    )
     fitness = check_fitness(parsed.fitness, KINDS)
-    searches = read_searches(parsed.searches, parsed.seeds, "--")
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         folders.check_out(parsed.out, "pbt")
-        agents = parsed.population * len(check_seeds(searches, "--searches"))
+        agents = parsed.population * len(check_seeds(parsed.searches, "--searches"))
         space = Space(config, read_axes(parsed.axis))
         parts = [dry_run.whole_runs(space.bound, agents)]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
@@ -119,13 +112,13 @@ def main(argv: Sequence[str]) -> int:
         factors=parsed.factors,
         resample_probability=parsed.resample_probability,
         fitness=fitness,
-        searches=seeds_from(parsed.first_seed, searches, "searches"),
+        searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
         out=parsed.out or default_folder(f"pbt-{config.env}"),
         extend=parsed.extend,
         lanes=parsed.lanes,
         segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        trackers=list(parsed.track) or None,
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
     )
     if not result.finished:

@@ -2,23 +2,15 @@
 
 import dataclasses
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Annotated
 
-import tyro
-
-from purerl import presets
-from purerl.algorithms import ALGORITHMS
 from purerl.cli import absent, flags, settings
+from purerl.cli.options import ConfigSource, Lanes, SegmentUpdates, option
 from purerl.cli.train import base_config
 from purerl.execution import dry_run
 from purerl.execution.memory import require_number
 from purerl.scale.devices import check_count, make_workers
 from purerl.train import bind
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -28,20 +20,17 @@ class Plan:
     Without --device it is what purerl train --dry-run prints.
     """
 
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
-    seeds: Annotated[int, _arg("Number of agents.")] = 1
-    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
+    seeds: Annotated[int, option("Number of agents.")] = 1
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Plan, absent.Absent), argv, "plan")
+    parsed = flags.parse(
+        flags.parser_class(base, Plan, ConfigSource, absent.Absent), argv, "plan"
+    )
     for name in ("seeds", "lanes", "segment_updates"):
         check_count(name, getattr(parsed, name))
     device = absent.device_of(parsed)

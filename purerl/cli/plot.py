@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from purerl.cli import flags
+from purerl.cli.options import Repeated, option
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.storage import folders, kinds
@@ -22,20 +23,18 @@ class Plot:
 
     folder: Annotated[
         tyro.conf.Positional[Path],
-        tyro.conf.arg(help="Of a run, a sweep, an evolution or a comparison."),
+        option("Folder of a run, a sweep, an evolution or a comparison."),
     ]
     metric: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        tyro.conf.arg(
-            help="Metric of a run or sweep to draw in place of the returns; may be "
-            "repeated. One that is unknown is answered with those there are."
+        Repeated,
+        option(
+            "Metric of a run or sweep to draw in place of the returns; may be "
+            "repeated. An unknown name is answered with the names of all metrics."
         ),
     ] = ()
     out: Annotated[
         Path | None,
-        tyro.conf.arg(
-            help="PNG to write; FOLDER/curve.png if not given, or FOLDER/METRIC.png."
-        ),
+        option("PNG to write; FOLDER/curve.png if not given, or FOLDER/METRIC.png."),
     ] = None
 
 

@@ -5,51 +5,47 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 
 from purerl.cli import flags, settings
+from purerl.cli.options import EpisodeSeed, RunOrAgent, option
 from purerl.report.rendering import EPISODE_SEED, render
 from purerl.runner.divergence import warn
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
 class Render:
     """Write a video of a run's deterministic policies, side by side."""
 
-    run: flags.RunOrAgent
-    out: Annotated[Path | None, _arg("File to write; RUN/video.gif if not given.")] = (
-        None
-    )
+    run: RunOrAgent
+    out: Annotated[
+        Path | None, option("File to write; RUN/video.gif if not given.")
+    ] = None
     format: Annotated[
         Literal["gif", "mp4", "html"] | None,
-        _arg("Format; that of --out if not given, else gif, and html of brax."),
+        option(
+            "Format of the file; if not given, the one that the name of --out says, "
+            "else gif, and html for Brax."
+        ),
     ] = None
     seeds: Annotated[
         str | None,
-        _arg(
-            "Agents to show: best, median, worst, seeds, or several of them with "
-            "commas; the three ranks if not given."
+        option(
+            "Agents to show: best, median, worst, numbers of seeds, or several of "
+            "these with commas; best, median and worst if not given."
         ),
     ] = None
-    episodes: Annotated[int, _arg("Episodes per agent, one after the other.")] = 1
+    episodes: Annotated[
+        int, option("Number of episodes per agent, one after the other.")
+    ] = 1
     fps: Annotated[
-        int | None, _arg("Frames per second; what suits the environment if not given.")
+        int | None,
+        option("Frames per second; what suits the environment if not given."),
     ] = None
-    max_steps: Annotated[int | None, _arg("Steps after which an episode is cut.")] = (
+    max_steps: Annotated[int | None, option("Steps after which an episode is cut.")] = (
         None
     )
-    episode_seed: Annotated[
-        int,
-        tyro.conf.arg(
-            aliases=["--eval-seed"],
-            help="Random seed of the episodes, as in purerl evaluate.",
-        ),
-    ] = EPISODE_SEED
+    episode_seed: EpisodeSeed = EPISODE_SEED
 
 
 def main(argv: Sequence[str]) -> int:

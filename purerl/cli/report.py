@@ -8,6 +8,7 @@ from typing import Annotated
 import tyro
 
 from purerl.cli import flags
+from purerl.cli.options import option
 from purerl.config import ConfigError
 from purerl.storage import folders, kinds
 
@@ -16,9 +17,9 @@ from purerl.storage import folders, kinds
 class Report:
     """Write the page of whatever a folder holds, also while it goes on."""
 
-    folder: Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="Of any of them.")]
+    folder: Annotated[tyro.conf.Positional[Path], option("Folder to write of.")]
     out: Annotated[
-        Path | None, tyro.conf.arg(help="The page; FOLDER/report.html if not given.")
+        Path | None, option("Page to write; FOLDER/report.html if not given.")
     ] = None
 
 

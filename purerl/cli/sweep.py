@@ -8,16 +8,26 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
-import tyro
 from rich.console import Console
 
-from purerl import presets, serialise
-from purerl.algorithms import ALGORITHMS
+from purerl import serialise
 from purerl.cli import flags, settings
-from purerl.cli.train import base_config, default_folder, read_trackers
+from purerl.cli.options import (
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    MemoryLimit,
+    Processes,
+    Progress,
+    Repeated,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
+from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
 from purerl.runner.seeds import seeds_from
-from purerl.runner.trackers import TRACKERS
 from purerl.scale import hosts
 from purerl.space.parse import parse
 from purerl.storage import folders
@@ -25,10 +35,6 @@ from purerl.sweeps.api import sweep
 from purerl.sweeps.console import plan_lines, plan_table
 from purerl.sweeps.plan import plan
 from purerl.sweeps.result import SweepResult
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -39,61 +45,48 @@ class Sweep:
     """
 
     axis: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(
-            "NAME=VALUES, once per axis: learning_rate=1e-4,3e-4; "
-            "learning_rate=geomspace(1e-4,1e-2,8); gamma=linspace(0.9,0.99,4); "
-            "hidden_sizes=(64,64),(256,256); algorithm=ppo,dqn; in a random design "
-            "loguniform(1e-5,1e-2), uniform(0.9,1.0), choice(4,8)."
+        Repeated,
+        option(
+            "Field that the sweep varies, NAME=VALUES; may be repeated: "
+            "learning_rate=1e-4,3e-4; learning_rate=geomspace(1e-4,1e-2,8); "
+            "gamma=linspace(0.9,0.99,4); hidden_sizes=(64,64),(256,256); "
+            "algorithm=ppo,dqn; in a random design loguniform(1e-5,1e-2), "
+            "uniform(0.9,1.0), choice(4,8)."
         ),
     ] = ()
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
-    seeds: Annotated[int, _arg("Agents per point.")] = 4
-    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
-    design: Annotated[Literal["grid", "zip", "random"], _arg("Points of the axes.")] = (
-        "grid"
-    )
-    points: Annotated[int | None, _arg("Points of a random design.")] = None
-    design_seed: Annotated[int, _arg("Seed of a random design's draws.")] = 0
+    seeds: Annotated[int, option("Agents per point.")] = 4
+    first_seed: FirstSeed = 0
+    design: Annotated[
+        Literal["grid", "zip", "random"],
+        option("Points of the axes: every combination, value by value, or draws."),
+    ] = "grid"
+    points: Annotated[int | None, option("Number of points of a random design.")] = None
+    design_seed: Annotated[int, option("Seed of a random design's draws.")] = 0
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/sweep-<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/sweep-<env>-<time> if not given.")
     ] = None
     extend: Annotated[
-        bool, _arg("The folder holds fewer points or seeds: train the missing ones.")
+        bool,
+        option("Train the points and seeds that a finished sweep in --out has not."),
     ] = False
-    dry_run: Annotated[bool, _arg("Print the whole sweep's plan and stop.")] = False
+    dry_run: DryRun = False
     lanes: Annotated[
-        str | None, _arg("Agents per block: a number, or auto to measure the best.")
+        str | None, option("Agents per block: a number, or auto to measure the best.")
     ] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    chunk_blocks: Annotated[int | None, _arg("Blocks that a file keeps.")] = None
-    memory_limit: Annotated[
-        str | None, _arg("Bytes for training, such as 2GB; most of what is free.")
-    ] = None
-    keep_states: Annotated[bool, _arg("Also keep the trained agents.")] = False
-    coordinator: Annotated[
-        str | None, _arg("host:port of process 0, where SLURM or MPI do not say.")
-    ] = None
-    num_processes: Annotated[int | None, _arg("Processes in all, likewise.")] = None
-    process: Annotated[int | None, _arg("Number of this one, likewise.")] = None
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(f"Also write the members there: {', '.join(TRACKERS)}; repeatable."),
-    ] = ()
-    tracking_uri: Annotated[
-        str | None, _arg("Of MLflow's store; sqlite:///mlflow.db if not given.")
-    ] = None
-    progress: Annotated[bool, _arg("Show the plan and the progress bar.")] = True
+    segment_updates: SegmentUpdates = None
+    chunk_blocks: Annotated[int | None, option("Number of blocks in a file.")] = None
+    memory_limit: MemoryLimit = None
+    keep_states: Annotated[bool, option("Keep the trained agents too.")] = False
+    progress: Progress = True
+
+
+SHARED = (ConfigSource, Tracking, Processes)
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Sweep), argv, "sweep")
+    parsed = flags.parse(flags.parser_class(base, Sweep, *SHARED), argv, "sweep")
     settings.enable_compile_cache()
     hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
     config = flags.read_config(parsed, base)
@@ -108,17 +101,17 @@ def main(argv: Sequence[str]) -> int:
         "memory_limit": parsed.memory_limit,
         "chunk_blocks": parsed.chunk_blocks,
         "keep_states": parsed.keep_states,
-        "out": _folder(parsed.out, str(config.env)),
     }
-    if parsed.dry_run:
+    if parsed.dry_run:  # A sweep of this command has a folder; its plan makes none.
         folders.check_out(parsed.out, "sweep")
-        show_plan(plan(config, axes, **options))
+        show_plan(plan(config, axes, out=parsed.out or Path("runs"), **options))
         return 0
     result = sweep(
         config,
         axes,
+        out=_folder(parsed.out, str(config.env)),
         extend=parsed.extend,
-        trackers=read_trackers(parsed.track, parsed.tracking_uri) or None,
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
         **options,
     )

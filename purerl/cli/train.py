@@ -12,8 +12,20 @@ import tyro
 from rich.console import Console
 
 from purerl import presets, serialise
-from purerl.algorithms import ALGORITHMS, config_class, name_of
+from purerl.algorithms import config_class, name_of
 from purerl.cli import absent, flags, settings
+from purerl.cli.options import (
+    CheckpointSeconds,
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    Lanes,
+    Progress,
+    SegmentUpdates,
+    Tracking,
+    option,
+    read_trackers,
+)
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
 from purerl.execution.format import quoted
@@ -24,28 +36,18 @@ from purerl.runner.api import run
 from purerl.runner.result import RunResult, summary, write_summary
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.runner.start import NETWORKS, Start, parse_start
-from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
 from purerl.scale.devices import make_workers, use_all_cores
 from purerl.train import bind
-
-
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
 
 
 @dataclasses.dataclass(kw_only=True)
 class Train:
     """Train agents, one per seed, in one compiled program; writes a run's folder."""
 
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
-    resume: Annotated[Path | None, _arg("Go on with the run in this folder.")] = None
+    resume: Annotated[Path | None, option("Folder of a run to go on with.")] = None
     extend: Annotated[
         int | None,
-        _arg("With --resume: train up to so many steps in all, also a finished run."),
+        option("Steps in all up to which the run of --resume is trained."),
     ] = None
     from_run: Annotated[
         str | None,
@@ -57,32 +59,30 @@ class Train:
     ] = None
     from_parts: Annotated[
         str,
-        _arg(
-            "What --from takes over: networks, all (to go on), or names of parts, such "
-            "as actor.torso."
+        option(
+            "Parts of the agents that are taken over from --from: networks, all (to "
+            "go on), or names of parts, such as actor.torso."
         ),
     ] = NETWORKS
-    seeds: Annotated[int, _arg("Number of agents.")] = 1
-    first_seed: Annotated[int, _arg("Seed of the first agent.")] = 0
+    seeds: Annotated[int, option("Number of agents.")] = 1
+    first_seed: FirstSeed = 0
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/<env>-<time> if not given.")
     ] = None
-    lanes: Annotated[int | None, _arg("Agents per block of the compiled call.")] = None
-    segment_updates: Annotated[int | None, _arg("Updates per compiled call.")] = None
-    checkpoint_seconds: Annotated[float, _arg("Least time between saves.")] = 30.0
-    keep_checkpoints: Annotated[int, _arg("How many of the last ones stay.")] = 3
+    lanes: Lanes = None
+    segment_updates: SegmentUpdates = None
+    checkpoint_seconds: CheckpointSeconds = 30.0
+    keep_checkpoints: Annotated[
+        int, option("Number of newest checkpoints to keep.")
+    ] = 3
     data_parallel: Annotated[
-        bool, _arg("Spread each agent's environments over all devices.")
+        bool, option("Spread each agent's environments over all devices.")
     ] = False
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Show the progress bar.")] = True
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(f"Also write metrics to {', '.join(TRACKERS)}; may be repeated."),
-    ] = ()
-    tracking_uri: Annotated[
-        str | None, _arg("Address of MLflow's store; sqlite:///mlflow.db if not given.")
-    ] = None
+    dry_run: DryRun = False
+    progress: Progress = True
+
+
+SHARED = (ConfigSource, Tracking, absent.Absent)
 
 
 def base_config(argv: Sequence[str]) -> TrainConfig:
@@ -113,7 +113,7 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     started = time.perf_counter()
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Train, absent.Absent), argv, "train")
+    parsed = flags.parse(flags.parser_class(base, Train, *SHARED), argv, "train")
     device = absent.device_of(parsed)
     if parsed.data_parallel:
         use_all_cores()
@@ -140,7 +140,7 @@ def main(argv: Sequence[str]) -> int:
             checkpoint_seconds=parsed.checkpoint_seconds,
             keep_checkpoints=parsed.keep_checkpoints,
             data_parallel=parsed.data_parallel,
-            trackers=_trackers(parsed),
+            trackers=read_trackers(parsed),
             progress=parsed.progress,
         )
     if not result.finished:
@@ -202,7 +202,7 @@ def _check_resume_flags(argv: Sequence[str]) -> None:
             )
 
 
-def _resume(parsed: Train) -> RunResult:
+def _resume(parsed: Any) -> RunResult:
     folder = parsed.resume
     assert folder is not None
     stored = manifest.load_run(folder)
@@ -225,31 +225,9 @@ def _resume(parsed: Train) -> RunResult:
         checkpoint_seconds=parsed.checkpoint_seconds,
         keep_checkpoints=parsed.keep_checkpoints,
         data_parallel=bool(stored["data_parallel"]),
-        trackers=_trackers(parsed),
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
     )
-
-
-def _trackers(parsed: Train) -> list[str | Tracker] | None:
-    """Return the trackers of --track, or None: a resumed run knows its own."""
-    return read_trackers(parsed.track, parsed.tracking_uri) or None
-
-
-def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker]:
-    """Read what --track and --tracking-uri ask for.
-
-    Raises:
-        ConfigError: an address without MLflow.
-    """
-    if uri is not None and "mlflow" not in names:
-        raise ConfigError(
-            f"--tracking-uri {uri} is the address of MLflow's store; add --track "
-            "mlflow, or leave it out."
-        )
-    return [
-        make_tracker(name, uri=uri) if name == "mlflow" and uri else name
-        for name in names
-    ]
 
 
 def default_folder(env: str) -> Path:

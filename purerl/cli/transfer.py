@@ -6,10 +6,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-import tyro
-
 from purerl.cli import changes, comparing, flags, settings
-from purerl.cli.comparing import arg
+from purerl.cli.options import Repeated, option
 from purerl.cli.train import base_config, default_folder
 from purerl.comparison.api import check_out, compare, planned
 from purerl.comparison.losses import read_loss, settings_of
@@ -31,34 +29,35 @@ class Transfer:
 
     field: Annotated[
         str,
-        arg(
-            "value_loss or policy_loss; the evolved one with --evolution, else "
-            "value_loss."
+        option(
+            "Field of the losses, value_loss or policy_loss; if not given, the one "
+            "that --evolution has evolved, else value_loss."
         ),
     ] = ""
     loss: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        arg(
-            "NAME=LOSS or LOSS: a file (learned=value_loss.npz), or a loss by name "
-            "(squared; huber(delta=2.0)). Changes of the config may follow after "
-            "semicolons: 'tuned=squared; value_coef=0.1'."
+        Repeated,
+        option(
+            "Loss to compare, NAME=LOSS or LOSS: a file "
+            "(learned=value_loss.npz), or a loss by name (squared; huber(delta=2.0)). "
+            "Changes of the config may follow after semicolons: 'tuned=squared; "
+            "value_coef=0.1'."
         ),
     ] = ()
     evolution: Annotated[
         Path | None,
-        arg(
-            "Folder of an evolution: its config, and its loss as 'learned' and as "
-            "'generation 0', beside those of --loss."
+        option(
+            "Folder of an evolution, whose config is taken, and whose loss is compared "
+            "as 'learned' and as 'generation 0', beside those of --loss."
         ),
     ] = None
     baseline: Annotated[
         str | None,
-        arg("Loss that others are compared with; the first --loss if not given."),
+        option("Loss that others are compared with; the first --loss if not given."),
     ] = None
     out: Annotated[
         Path | None,
-        arg(
-            "Folder to write; 'transfer' in that of the evolution, else "
+        option(
+            "Folder to write; if not given, 'transfer' in the evolution's folder, else "
             "runs/transfer-<env>-<time>."
         ),
     ] = None

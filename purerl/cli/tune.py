@@ -6,12 +6,20 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
-import tyro
 from rich.console import Console
 
-from purerl import presets
-from purerl.algorithms import ALGORITHMS
 from purerl.cli import flags, report, settings
+from purerl.cli.options import (
+    ConfigSource,
+    DryRun,
+    FirstSeed,
+    Lanes,
+    Progress,
+    Repeated,
+    Tracking,
+    option,
+    read_trackers,
+)
 from purerl.cli.sweep import read_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
@@ -27,10 +35,6 @@ from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
 
 
-def _arg(text: str) -> object:
-    return tyro.conf.arg(help=text)
-
-
 @dataclasses.dataclass(kw_only=True)
 class Tune:
     """Search for a better config: trials in batches, each one vmapped call.
@@ -40,57 +44,64 @@ class Tune:
     """
 
     axis: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg(
-            "NAME=VALUES, once per axis: learning_rate=loguniform(1e-5,1e-2); "
-            "gamma=uniform(0.9,0.999); num_epochs=uniform(1,8); "
-            "hidden_sizes=(64,64),(256,256)."
+        Repeated,
+        option(
+            "Field that the study varies, NAME=VALUES; may be repeated: "
+            "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
+            "num_epochs=uniform(1,8); hidden_sizes=(64,64),(256,256)."
         ),
     ] = ()
-    algorithm: Annotated[str, _arg(f"One of {', '.join(ALGORITHMS)}.")] = "ppo"
-    preset: Annotated[
-        str | None, _arg(f"Start from a preset: {', '.join(presets.names())}.")
-    ] = None
-    config: Annotated[Path | None, _arg("Start from a YAML file.")] = None
-    trials: Annotated[int, _arg("Trials that are to finish.")] = 40
-    seeds: Annotated[int, _arg("Agents per trial.")] = 4
-    first_seed: Annotated[int, _arg("Seed of the first one.")] = 0
+    trials: Annotated[int, option("Number of trials that are to finish.")] = 40
+    seeds: Annotated[int, option("Number of agents per trial.")] = 4
+    first_seed: FirstSeed = 0
     sampler: Annotated[
-        Literal["tpe", "random", "cmaes"], _arg("What proposes trials.")
+        Literal["tpe", "random", "cmaes"], option("Method that proposes trials.")
     ] = "tpe"
     pruner: Annotated[
-        Literal["hyperband", "median", "none"], _arg("What stops hopeless ones.")
+        Literal["hyperband", "median", "none"],
+        option("Method that stops hopeless trials."),
     ] = "hyperband"
     storage: Annotated[
         str | None,
-        _arg("Optuna storage URL shared by several machines; OUT/study.db if not."),
+        option(
+            "URL of an Optuna storage that several machines share; OUT/study.db if "
+            "not given."
+        ),
     ] = None
-    study: Annotated[str | None, _arg("Name of the study in the storage.")] = None
+    study: Annotated[str | None, option("Name of the study in the storage.")] = None
     out: Annotated[
-        Path | None, _arg("Folder to write; runs/tune-<env>-<time> if not given.")
+        Path | None, option("Folder to write; runs/tune-<env>-<time> if not given.")
     ] = None
-    batch: Annotated[int, _arg("Trials that are trained side by side.")] = 8
+    batch: Annotated[int, option("Number of trials that are trained side by side.")] = 8
     fitness: Annotated[
-        str, _arg("final_return: the last score; training_curve: the mean of all.")
+        str,
+        option(
+            "Score of a trial: final_return (the last one), or training_curve (the "
+            "mean of all)."
+        ),
     ] = "final_return"
-    reports: Annotated[int, _arg("Times at which the pruner looks at a trial.")] = 9
-    sampler_seed: Annotated[int, _arg("Seed of the sampler.")] = 0
+    reports: Annotated[
+        int, option("Number of times that the pruner looks at a trial.")
+    ] = 9
+    sampler_seed: Annotated[int, option("Seed of the sampler.")] = 0
     holdout_seeds: Annotated[
-        int, _arg("Fresh seeds that compare best and default; 0 leaves it out.")
+        int,
+        option(
+            "Number of fresh seeds on which the best config and the default one are "
+            "compared; 0 leaves the comparison out."
+        ),
     ] = 10
-    lanes: Annotated[int | None, _arg("Agents per block.")] = None
-    track: Annotated[
-        tyro.conf.UseAppendAction[tuple[str, ...]],
-        _arg("Tell a tracker every trial: mlflow, tensorboard or wandb; repeatable."),
-    ] = ()
-    dry_run: Annotated[bool, _arg("Say what it would cost here, and stop.")] = False
-    progress: Annotated[bool, _arg("Say how it goes.")] = True
+    lanes: Lanes = None
+    dry_run: DryRun = False
+    progress: Progress = True
 
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Tune), argv, "tune")
+    parsed = flags.parse(
+        flags.parser_class(base, Tune, ConfigSource, Tracking), argv, "tune"
+    )
     fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
@@ -120,7 +131,7 @@ def main(argv: Sequence[str]) -> int:
         seed=parsed.sampler_seed,
         holdout_seeds=parsed.holdout_seeds,
         lanes=parsed.lanes,
-        trackers=list(parsed.track) or None,
+        trackers=read_trackers(parsed),
         progress=parsed.progress,
     )
     show(result, shlex.join(["purerl", "tune", *argv]))

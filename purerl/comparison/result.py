@@ -1,6 +1,5 @@
 """The result of a comparison: scores with labels, statistics, one table."""
 
-import warnings
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -124,14 +123,6 @@ class Comparison:
         fields = next(iter(changed)) if len(changed) == 1 else ()
         return fields[0] if len(fields) == 1 else "settings"
 
-    @property
-    def losses(self) -> tuple[str, ...]:
-        """The old name of `settings`."""
-        warnings.warn(
-            "Comparison.losses is called settings", DeprecationWarning, stacklevel=2
-        )
-        return self.settings
-
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Statistics of every setting, by environment and measure; see `Row`."""
@@ -216,9 +207,6 @@ class Comparison:
         folder = Path(folder)
         saved.write(folder, saved.Stored(values, curves, self.rows), self.plot())
         return folder
-
-
-LossComparison = Comparison  # The old name.
 
 
 def load_comparison(folder: str | Path) -> Comparison:

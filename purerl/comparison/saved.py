@@ -67,17 +67,18 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
 
 
 def read(folder: Path) -> Stored:
-    """Read what `write` wrote, or what the first format had.
+    """Read what `write` wrote.
 
     Raises:
         ConfigError: there is no comparison, it is damaged, or of another version.
     """
-    names = (kinds.COMPARISON_FILE, kinds.OLD_COMPARISON_FILE)
-    path = next((folder / n for n in names if (folder / n).exists()), folder / FILE)
+    path = folder / FILE
     if not path.exists():
         raise ConfigError(kinds.not_wanted(folder, folders.kind_of(folder), KIND))
     try:
-        values = _current(json.loads(path.read_text()))
+        values = json.loads(path.read_text())
+        if (values["kind"], values["format"]) != (KIND, FORMAT):
+            raise ValueError(f"it is {values['kind']}, format {values['format']}")
         stored = arrays.load(path.with_suffix(".npz"))
         environments = list(values["environments"])
         return Stored(
@@ -88,18 +89,6 @@ def read(folder: Path) -> Stored:
             f"cannot read a comparison in {folder} ({error}); give the out folder of "
             "purerl.compare or purerl.compare_losses."
         ) from None
-
-
-def _current(values: dict[str, Any]) -> dict[str, Any]:
-    """Return a file's contents in today's format; the first one knew losses alone."""
-    kind, version = values["kind"], values["format"]
-    if (kind, version) == (kinds.OLD_COMPARISON, 1):
-        losses = values["losses"]
-        steps = {name: [ends] * len(losses) for name, ends in values["steps"].items()}
-        return {**values, "settings": losses, "steps": steps}
-    if (kind, version) != (KIND, FORMAT):
-        raise ValueError(f"it is {kind}, format {version}")
-    return values
 
 
 def _csv(rows: Sequence[Row]) -> str:

@@ -74,8 +74,8 @@ class PLRConfig(PPOConfig):
     )
     num_steps: int = static(
         256,
-        "Steps per environment and update; an episode does not outlast them, so they "
-        "are best no fewer than the time limit.",
+        "Steps per environment and update, which end every episode: at least the "
+        "time limit is best.",
         POSITIVE,
     )
     buffer_size: int = static(4_000, "Levels that are kept, K.", POSITIVE)
@@ -83,7 +83,10 @@ class PLRConfig(PPOConfig):
         0.8, "Probability that an update replays levels, p.", FRACTION
     )
     temperature: float = dynamic(
-        0.3, "Of the ranks of scores, beta; less prefers the highest more.", POSITIVE
+        0.3,
+        "Temperature of the ranks of scores, beta; a lower one prefers the "
+        "highest scores more.",
+        POSITIVE,
     )
     staleness_coef: float = dynamic(
         0.3, "Share of levels that were not played for long, rho.", FRACTION
@@ -93,7 +96,7 @@ class PLRConfig(PPOConfig):
     )
     score: str = static(
         "max_monte_carlo",
-        "What a level is worth: its highest return less the values on the way, or the "
+        "Score of a level: its highest return less the values on the way, or the "
         "mean positive advantage.",
         one_of("max_monte_carlo", "positive_value_loss"),
     )

@@ -51,8 +51,8 @@ class Duals(NamedTuple):
         mean: `[D]` multipliers of the mean's constraints: one for each dimension of
             the action, or one.
         std: `[D]` multipliers of the std's constraints.
-        temperature: `[]` price of the divergence of weights, where it is learned by
-            gradient, else None.
+        temperature: `[]` multiplier of the constraint on the weights, where it is
+            learned by gradient, else None.
     """
 
     mean: Array

@@ -32,8 +32,8 @@ class Duals(NamedTuple):
 
     Attributes:
         policy: `[1]` multiplier of the policy's constraint.
-        temperature: `[]` price of the divergence of weights, where it is learned by
-            gradient, else None.
+        temperature: `[]` multiplier of the constraint on the weights, where it is
+            learned by gradient, else None.
     """
 
     policy: Array

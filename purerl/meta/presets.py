@@ -24,11 +24,6 @@ ARGUMENTS = (
     "seed",
 )
 _FOLDER = "purerl.presets"
-# Names of before. These two differ from the script that they were named for.
-RENAMED = {
-    "drift-brax-ant": "drift-ant-like-lpo",
-    "drift-brax-ant-ppo": "drift-ant-like-lpo-ppo",
-}
 
 
 def names() -> tuple[str, ...]:
@@ -44,8 +39,6 @@ def load(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: no such preset.
     """
-    if name in RENAMED:
-        raise ConfigError(f"the preset {name!r} is called {RENAMED[name]!r} now.")
     if name not in names():
         guess = difflib.get_close_matches(str(name), names(), n=1)
         hint = f" Did you mean {guess[0]!r}?" if guess else ""
@@ -55,19 +48,6 @@ def load(name: str) -> dict[str, Any]:
         )
     text = (resources.files(_FOLDER) / "evolve" / f"{name}.yaml").read_text()
     return read(yaml.safe_load(text), name)
-
-
-def load_file(path: str | Path) -> dict[str, Any]:
-    """Return arguments of `purerl.evolve` as `load` does, from a file of one's own.
-
-    Raises:
-        ConfigError: it cannot be read, or has an unknown entry.
-    """
-    try:
-        values = yaml.safe_load(Path(path).read_text())
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error}.") from None
-    return read(values, str(path))
 
 
 def read(values: Any, name: str) -> dict[str, Any]:

@@ -9,7 +9,7 @@ That is how learned update rules are trained (Oh et al. 2020, arXiv:2007.08794; 
 doi:10.1038/s41586-025-09761-x).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -21,13 +21,11 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradient, MetaGradientFunction, meta_gradient
 from purerl.metagradient.coordinates import Values
+from purerl.metagradient.step_size import StepSize, check_step_size
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count
 from purerl.train import bind, check_key
 from purerl.types import Array, Metrics, Overrides, PyTree
-
-Schedule = Callable[[Any], Any]
-"""The number of steps so far, int32 `[]` -> a step size."""
 
 
 class MetaTrainState(NamedTuple):
@@ -180,7 +178,7 @@ def meta_train(
     agents: int,
     unroll: int = 5,
     tasks: Overrides | None = None,
-    meta_learning_rate: float | Schedule = 1e-3,
+    meta_learning_rate: StepSize = 1e-3,
     objective: str | OuterLoss | None = None,
     reference: Overrides | None = None,
 ) -> MetaTraining:
@@ -216,10 +214,7 @@ def meta_train(
     meta = meta_gradient(
         config, wrt, unroll=unroll, objective=objective, reference=reference
     )
-    if not callable(meta_learning_rate) and not meta_learning_rate > 0:
-        raise ConfigError(
-            f"meta_learning_rate must be greater than 0, got {meta_learning_rate!r}."
-        )
+    check_step_size(meta_learning_rate)
     num_updates = bind(config).plan.num_updates
     if unroll > num_updates:
         raise ConfigError(

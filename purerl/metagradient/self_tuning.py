@@ -21,6 +21,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradientFunction, make_meta_gradient
 from purerl.metagradient.coordinates import Values
+from purerl.metagradient.step_size import StepSize, check_step_size
 from purerl.precision import in_32_bits
 from purerl.scale.devices import check_count
 from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
@@ -65,7 +66,7 @@ def self_tune(
     *,
     unroll: int = 1,
     every: int | None = None,
-    meta_learning_rate: float = 1e-2,
+    meta_learning_rate: StepSize = 1e-2,
     objective: str | OuterLoss | None = None,
     reference: Overrides | None = None,
 ) -> Callable[..., SelfTuned]:
@@ -79,8 +80,10 @@ def self_tune(
         unroll: The number of updates that a meta-gradient goes through, K.
         every: The number of updates from one meta-gradient to the next, of which it
             goes through the last K; K where not given.
-        meta_learning_rate: The step size of Adam on the coordinates without bounds:
-            0.01 is about one per cent of a learning rate for each meta-gradient.
+        meta_learning_rate: The step size of Adam on the coordinates without bounds, or
+            a function from the number of meta-gradients so far to it, such as
+            `optax.linear_schedule(1e-2, 0.0, 1_000)`. A step size of 0.01 is about one
+            per cent of a learning rate for each meta-gradient.
         objective: The outer loss; see `meta_gradient`.
         reference: Values of dynamic fields that the outer loss has in place of the
             config's own.
@@ -105,7 +108,8 @@ def self_tune(
     )
     check_count("every", every)
     bound, every = bind(config), every or unroll
-    _check_rates(every, unroll, bound.plan.num_updates, meta_learning_rate)
+    _check_interval(every, unroll, bound.plan.num_updates)
+    check_step_size(meta_learning_rate)
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
 
     @in_32_bits
@@ -116,16 +120,12 @@ def self_tune(
     return train
 
 
-def _check_rates(every: int, unroll: int, num_updates: int, step_size: float) -> None:
-    """Refuse meta-gradients that never come, overlap or move nothing."""
+def _check_interval(every: int, unroll: int, num_updates: int) -> None:
+    """Refuse meta-gradients that never come, or overlap."""
     if not unroll <= every <= num_updates:
         raise ConfigError(
             f"every must be at least unroll ({unroll}) and at most the updates of the "
             f"run ({num_updates}), got {every}."
-        )
-    if not step_size > 0:
-        raise ConfigError(
-            f"meta_learning_rate must be greater than 0, got {step_size!r}."
         )
 
 

@@ -17,7 +17,6 @@ from purerl.population.brackets import make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
-from purerl.population.searches import Searches, read_searches
 from purerl.population.space import Space
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
@@ -42,14 +41,13 @@ def halving(
     min_updates: int | None = None,
     brackets: str = "hyperband",
     fitness: str = "evaluation",
-    searches: Searches | None = None,
+    searches: int | Sequence[int] = 1,
     out: str | Path | None = None,
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
     trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
-    seeds: Searches | None = None,
 ) -> HalvingResult:
     """Search settings by dropping the worst early (Li et al. 2018, arXiv:1603.06560).
 
@@ -91,7 +89,6 @@ def halving(
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.
         progress: Whether to show the progress.
-        seeds: The old name of `searches`, which is deprecated.
 
     Raises:
         ConfigError: an axis that is static or cannot be, numbers that leave no rung, a
@@ -102,10 +99,9 @@ def halving(
     min_updates = as_count("min_updates", min_updates)
     segment_updates = as_count("segment_updates", segment_updates)
     kind = check_fitness(fitness, KINDS)
-    asked = read_searches(searches, seeds)
-    agents = (num_points or 1) * num_seeds(asked)
+    agents = (num_points or 1) * num_seeds(searches)
     require_number(space.bound, agents, make_workers())
-    seeds_of = check_seeds(asked, "searches")
+    seeds_of = check_seeds(searches, "searches")
     updates = space.bound.plan.num_updates
     rung = first_rung(updates, eta, min_updates)
     if segment_updates is not None and rung % segment_updates:

@@ -12,7 +12,6 @@ from purerl.population.brackets import HalvingPlan
 from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
 from purerl.population.space import Hyper, Space
-from purerl.runner.deprecated import warn_renamed
 from purerl.search.drive import Finished
 
 if TYPE_CHECKING:
@@ -49,12 +48,6 @@ class HalvingResult(Result):
             # Members that diverged at the very end did not reach the end.
             kept = self.steps[-1].after.kept
             self.states = jax.tree.map(lambda x: x[kept], self.states)
-
-    @property
-    def ladder(self) -> HalvingPlan:
-        """The old name of `plan`."""
-        warn_renamed("HalvingResult.ladder", "plan")
-        return self.plan
 
     @property
     def milestones(self) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ from purerl.population.describe import stored_options
 from purerl.population.fitness import KINDS
 from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
-from purerl.population.searches import Searches, read_searches
 from purerl.population.space import Space
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
@@ -41,7 +40,7 @@ def pbt(
     factors: Sequence[float] = (0.8, 1.25),
     resample_probability: float = 0.25,
     fitness: str = "final_return",
-    searches: Searches | None = None,
+    searches: int | Sequence[int] = 1,
     out: str | Path | None = None,
     extend: bool = False,
     lanes: int | None = None,
@@ -49,7 +48,6 @@ def pbt(
     checkpoint_seconds: float = 30.0,
     trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
-    seeds: Searches | None = None,
 ) -> PBTResult:
     """Train a population whose worst members copy and perturb the best.
 
@@ -102,7 +100,6 @@ def pbt(
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.
         progress: Whether to show the progress.
-        seeds: The old name of `searches`, which is deprecated.
 
     Raises:
         ConfigError: an axis that is static or cannot be, options out of range, a folder
@@ -116,9 +113,8 @@ def pbt(
     ready_updates = as_count("ready_updates", ready_updates)
     segment_updates = as_count("segment_updates", segment_updates)
     kind = check_fitness(fitness, KINDS)
-    asked = read_searches(searches, seeds)
-    require_number(space.bound, population * num_seeds(asked), make_workers())
-    seeds_of = check_seeds(asked, "searches")
+    require_number(space.bound, population * num_seeds(searches), make_workers())
+    seeds_of = check_seeds(searches, "searches")
     options = {
         "population": population,
         "ready_updates": _ready(

@@ -10,7 +10,6 @@ import numpy as np
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedule import Schedule
 from purerl.population.space import Space
-from purerl.runner.deprecated import warn_renamed
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
 from purerl.train import make_policy
@@ -43,12 +42,6 @@ class BestMember(NamedTuple):
     schedule: Schedule
     lineage: np.ndarray
     state: PyTree
-
-    @property
-    def hyper(self) -> dict[str, Any]:
-        """The old name of `point`."""
-        warn_renamed("BestMember.hyper", "point")
-        return self.point
 
     def policy(self) -> Callable[..., Any]:
         """Return the member's policy (see `purerl.make_policy`)."""

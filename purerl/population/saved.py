@@ -12,7 +12,6 @@ from purerl.population.space import Space
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.search.drive import Finished
-from purerl.search.fitness import with_current_name
 from purerl.search.folder import FORMAT, restore
 from purerl.search.protocol import Search
 from purerl.space.stored import from_dict
@@ -78,6 +77,6 @@ def read(folder: Path, config: TrainConfig | None = None) -> Stored:
     stored = folders.load_kind(folder, KINDS, FORMAT)
     config = config or manifest.read_config(folder, stored)
     space = Space(config, from_dict(stored["axes"]))
-    seeds, options = tuple(stored["seeds"]), with_current_name(stored["options"])
+    seeds, options = tuple(stored["seeds"]), dict(stored["options"])
     kind = PBTSearch if stored["kind"] == "pbt" else HalvingSearch
     return Stored(kind(space, seeds, options).search(), space, seeds, options)

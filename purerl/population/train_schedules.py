@@ -48,7 +48,7 @@ def train_schedules(
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
     trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = False,
+    progress: bool = True,
 ) -> Scheduled:
     """Train agents from scratch with schedules of hyperparameters, in one program.
 

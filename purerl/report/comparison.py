@@ -1,7 +1,6 @@
 """A comparison of settings: its rows of statistics, as one table for the terminal."""
 
 import math
-import warnings
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -75,12 +74,6 @@ class Row(NamedTuple):
     better_low: float
     better_high: float
     is_clear: bool
-
-    @property
-    def loss(self) -> str:
-        """The old name of `setting`."""
-        warnings.warn("Row.loss is called setting", DeprecationWarning, stacklevel=2)
-        return self.setting
 
 
 def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:

@@ -27,7 +27,7 @@ _CAPTIONS = {
     "value_loss": "Left: the loss from its value at zero error, beside the squared "
     "error scaled to the same mean slope. Right: its gradient.",
     "policy_loss": "Above: the drift beside PPO's and DPO's, on one scale. Below: the "
-    "slope of the objective that the policy climbs, at four advantages.",
+    "slope of the objective that the policy maximises, at four advantages.",
 }
 _STEPS = (
     "The step of a parameter over Adam's, both in units of the step size, for a "

@@ -15,7 +15,6 @@ from purerl.report.html import (
 from purerl.report.plots import tuning
 from purerl.report.statistics import heading_of, text_of
 from purerl.report.sweep_data import label, short
-from purerl.search.fitness import current_name
 
 if TYPE_CHECKING:
     from purerl.tuning.result import HeldOutScores, Holdout, TuneResult
@@ -116,7 +115,7 @@ def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Sec
         "axes": stored["axes"],
         "seeds": stored["seeds"],
         **{name: stored.get(name) for name in ("sampler", "pruner")},
-        "fitness": current_name(stored.get("fitness")),
+        "fitness": stored.get("fitness"),
         **numbers,
         "device": stored.get("device", ""),
         "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),

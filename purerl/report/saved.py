@@ -43,7 +43,7 @@ def read_result(folder: Path) -> RunResult:
         train_seconds=0.0,
         train_steps=0,
         out=folder,
-        diverged_at=read_diverged_at(stored, seeds, train, int(train["update"].max())),
+        diverged_at=read_diverged_at(stored, seeds, int(train["update"].max())),
     )
 
 

@@ -1,8 +1,7 @@
 """Agents of a run whose numbers stopped being finite: said once of each, and kept.
 
 A run's manifest has the entry `diverged`, by seed the first update with a number that
-was not finite. Folders from before it was written have their rows alone, each of which
-is of a segment.
+was not finite.
 """
 
 import sys
@@ -15,7 +14,6 @@ from purerl.execution.cohort import Segment
 from purerl.execution.format import with_noun
 from purerl.execution.reduce import PARAMETERS_FINITE, bad_numbers, first_bad_update
 from purerl.runner.seeds import seeds_named
-from purerl.types import HostMetrics
 
 DIVERGED = "diverged"  # The entry of a run's manifest.
 MAX_NAMED = 12  # Seeds that a sentence names one by one.
@@ -82,31 +80,18 @@ def entry_of(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
 
 
 def read_diverged_at(
-    stored: Mapping[str, Any], seeds: Sequence[int], rows: HostMetrics, until: int
+    stored: Mapping[str, Any], seeds: Sequence[int], until: int
 ) -> np.ndarray:
     """Return the first bad update `[S]` of a stored run's agents, or -1.
-
-    The manifest says it. In folders from before it did, it is the first update of the
-    segment whose row has a number that is not finite.
 
     Args:
         stored: The manifest of the run.
         seeds: Seeds of the agents.
-        rows: Rows of training by name, `[S, R]` each; empty where there are none.
         until: The number of finished updates up to which is looked.
     """
-    named = stored.get(DIVERGED, {})
+    named = stored[DIVERGED]
     found = np.array([named.get(str(seed), -1) for seed in seeds])
-    found = np.where(found < until, found, -1)
-    if DIVERGED in stored or not rows:
-        return found
-    ends = np.asarray(rows["update"])
-    length = stored.get("segment_updates", 1)
-    starts = np.concatenate([np.maximum(ends[:, :1] - length, 0), ends[:, :-1]], 1)
-    row = first_bad_update(rows)
-    members = np.arange(len(row))
-    is_shown = (found < 0) & (row >= 0) & (ends[members, row] <= until)
-    return np.where(is_shown, starts[members, row], found)
+    return np.where(found < until, found, -1)
 
 
 def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:

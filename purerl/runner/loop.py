@@ -345,9 +345,8 @@ class RunLoop:
 
     def _recall_diverged(self, update: int) -> None:
         """Read from the folder which agents had diverged by an update."""
-        rows = stack_rows(self.records.rows["train"])
         self.divergence.diverged_at = read_diverged_at(
-            folders.load(self._folder), self.seeds, rows, update
+            folders.load(self._folder), self.seeds, update
         )
         self._write_diverged()
 

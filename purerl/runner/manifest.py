@@ -42,6 +42,7 @@ ENTRIES = (
     "data_parallel",
     "device",
     "versions",
+    DIVERGED,
 )
 
 

@@ -14,13 +14,11 @@ from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.runner.divergence import (
-    DIVERGED,
     REMEDY,
     diverged_words,
     entry_of,
     read_diverged_at,
 )
-from purerl.runner.jsonl import read_members
 from purerl.runner.seeds import seeds_named
 from purerl.scale.host import to_device
 from purerl.storage import checkpoint
@@ -175,10 +173,7 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
     seeds = tuple(stored["seeds"])
-    rows = {}
-    if DIVERGED not in stored:  # Not needed else: policies act without any rows.
-        rows = read_members(folder / "metrics", "train", seeds)
-    diverged_at = read_diverged_at(stored, seeds, rows, update)
+    diverged_at = read_diverged_at(stored, seeds, update)
     return SavedRun(config, seeds, update, state, diverged_at)
 
 

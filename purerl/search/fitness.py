@@ -10,55 +10,28 @@ How each measures them, over which episodes and how long an end is, stands in th
 glossary (`docs/glossary.md`).
 """
 
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from purerl.config import ConfigError
-from purerl.runner.deprecated import warn_renamed
 
 TRAINING_CURVE = "training_curve"
 FINAL_RETURN = "final_return"
 EVALUATION = "evaluation"
 MEASURES = (TRAINING_CURVE, FINAL_RETURN, EVALUATION)
 NEGATIVE = "negative_"
-# Names of before: of PBT and successive halving, and of tuning.
-_RENAMED = {
-    "episode_return": FINAL_RETURN,
-    "final": FINAL_RETURN,
-    "auc": TRAINING_CURVE,
-}
 
 
 def check_fitness(kind: str, accepted: Sequence[str], name: str = "fitness") -> str:
-    """Return the kind of fitness that was asked for, by its name of today.
+    """Return the kind of fitness that was asked for, if the caller can measure it.
 
     Args:
-        kind: The kind that was asked for; a deprecated name gives a warning.
+        kind: The kind that was asked for.
         accepted: The kinds that the caller can measure.
-        name: The name of the argument, for the sentences.
+        name: The name of the argument, for the sentence.
 
     Raises:
         ConfigError: naming the kinds that are accepted.
     """
-    known = current_name(kind)
-    if known not in accepted:
+    if kind not in accepted:
         raise ConfigError(f"{name} must be one of {', '.join(accepted)}, got {kind!r}.")
-    if known != kind:
-        warn_renamed(f"{name}={kind!r}", repr(known))
-    return known
-
-
-def current_name(kind: Any) -> Any:
-    """Return the name of today of a kind that may have been written before."""
-    return _RENAMED.get(kind, kind) if isinstance(kind, str) else kind
-
-
-def with_current_name(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return options of a folder with today's name of the fitness, where they have one.
-
-    Args:
-        options: The options as they were written, perhaps with a deprecated name.
-    """
-    if "fitness" not in options:
-        return dict(options)
-    return {**options, "fitness": current_name(options["fitness"])}
+    return kind

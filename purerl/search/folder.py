@@ -17,7 +17,6 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.search import records
-from purerl.search.fitness import with_current_name
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import arrays, checkpoint, folders
 from purerl.storage.differences import AUTO_FIELD, FIELD, differences
@@ -72,8 +71,7 @@ def open_folder(
     }
 
     def compare_here(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        before, now = _renamed(stored), _renamed(new)
-        return compare(_extended(before, now) if extend else before, now)
+        return compare(_extended(stored, new) if extend else stored, new)
 
     return folders.open_folder(
         folder,
@@ -81,11 +79,6 @@ def open_folder(
         folders.Format(search.kind, FORMAT, "search", ("records",)),
         compare=compare_here,
     )
-
-
-def _renamed(spec: dict[str, Any]) -> dict[str, Any]:
-    """A specification by the names of today: folders of before have others."""
-    return {**spec, "options": with_current_name(spec.get("options", {}))}
 
 
 def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:

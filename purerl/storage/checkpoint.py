@@ -21,7 +21,7 @@ _DIGEST = "__sha256__"
 # Names, shapes and types of arrays without elements, which orbax does not save.
 _EMPTY = "__empty__"
 # Between the path of random keys and their implementation, where that is no default:
-# `.key@rbg`. Folders from before it was written have the path alone.
+# `.key@rbg`.
 _IMPL = "@"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16

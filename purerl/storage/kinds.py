@@ -12,9 +12,6 @@ from purerl.execution.format import quoted
 
 COMPARISON = "comparison"
 COMPARISON_FILE = "comparison.json"
-# The names from the time when losses alone could be compared.
-OLD_COMPARISON = "comparison of losses"
-OLD_COMPARISON_FILE = "transfer.json"
 
 
 class Kind(NamedTuple):
@@ -115,8 +112,7 @@ def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
 
 def holds_comparison(folder: Path) -> bool:
     """Return whether there is a comparison in a folder."""
-    names = (COMPARISON_FILE, OLD_COMPARISON_FILE)
-    return any((folder / name).exists() for name in names)
+    return (folder / COMPARISON_FILE).exists()
 
 
 def words_of(kind: str) -> str:

@@ -22,7 +22,7 @@ def sweep(
     config: TrainConfig,
     axes: Mapping[str, Any] | None = None,
     *,
-    seeds: int | Sequence[int] = 1,
+    seeds: int | Sequence[int] = 4,
     out: str | Path | None = None,
     design: str = "grid",
     num_points: int | None = None,

@@ -192,7 +192,7 @@ def plan(
     config: TrainConfig,
     axes: Mapping[str, Any] | None = None,
     *,
-    seeds: int | Sequence[int] = 1,
+    seeds: int | Sequence[int] = 4,
     design: str = "grid",
     num_points: int | None = None,
     design_seed: int = 0,

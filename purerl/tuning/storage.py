@@ -14,7 +14,6 @@ import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
-from purerl.search.fitness import with_current_name
 from purerl.storage.differences import FIELD, differences, refuse
 from purerl.tuning import samplers
 from purerl.tuning.space import Space
@@ -89,9 +88,8 @@ def open_study(
             # First, so that "better than the default" is judged on equal terms.
             found.enqueue_trial(default, {DEFAULT: True}, skip_if_exists=True)
         found.set_user_attr(SPEC, spec)
-    stored = with_current_name(found.user_attrs[SPEC])
     refuse(
-        compare(stored, json.loads(json.dumps(spec))),
+        compare(found.user_attrs[SPEC], json.loads(json.dumps(spec))),
         "the storage",
         f"study {name!r}",
         "Use its settings, another folder, or another study name.",

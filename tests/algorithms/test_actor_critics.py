@@ -443,8 +443,8 @@ def test_the_temperature_holds_the_entropy_at_its_target(learned):
     ],
 )
 def test_discrete_sac_finds_the_best_actions(env, observations, best):
-    # V = E[r] + alpha H after one step; a fixed price of 0.1 leaves the best action
-    # with probability 1 / (1 + exp(-2 / 0.1)): next to 1.
+    # V = E[r] + alpha H after one step; a fixed temperature of 0.1 leaves the best
+    # action with probability 1 / (1 + exp(-2 / 0.1)): next to 1.
     config = purerl.SACConfig(**{**PROBE, "env": env, "total_timesteps": 3_000})
     config = config.replace(temperature_init=0.1, learn_temperature=False)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))

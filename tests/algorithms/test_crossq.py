@@ -167,13 +167,13 @@ def expected_critics(learner, batch, noise):
     next_action, log_prob = policy(
         learner.params["actor"], batch.next_obs, noise[0], running=True
     )
-    price = jnp.exp(learner.params["log_temperature"])
+    temperature = jnp.exp(learner.params["log_temperature"])
 
     def loss(params):
         obs = jnp.concatenate([batch.obs, batch.next_obs])
         action = jnp.concatenate([batch.action, next_action])
         both = [critic(params, i, obs, action) for i in (0, 1)]
-        later = jnp.minimum(both[0][N:], both[1][N:]) - price * log_prob
+        later = jnp.minimum(both[0][N:], both[1][N:]) - temperature * log_prob
         target = jax.lax.stop_gradient(batch.reward + batch.discount * later)
         return sum(
             (batch.weight * 0.5 * (one[:N] - target) ** 2).mean() for one in both
@@ -238,15 +238,15 @@ def test_statistics_follow_both_halves_and_no_optimiser_moves_them(stepped):
     np.testing.assert_allclose(after["running_mean"], expected, rtol=1e-4)
 
 
-def test_the_policy_climbs_critics_with_running_statistics(stepped):
+def test_the_policy_maximises_critics_with_running_statistics(stepped):
     _, learner, batch, noise, new, metrics = stepped
     action, log_prob = policy(learner.params["actor"], batch.obs, noise[1])
     values = [
         critic(new.params["critics"], i, batch.obs, action, running=True)
         for i in (0, 1)
     ]
-    price = jnp.exp(learner.params["log_temperature"])
-    loss = (price * log_prob - jnp.minimum(*values)).mean()
+    temperature = jnp.exp(learner.params["log_temperature"])
+    loss = (temperature * log_prob - jnp.minimum(*values)).mean()
     np.testing.assert_allclose(metrics["policy_loss"], loss, rtol=1e-3, atol=1e-4)
 
 

@@ -138,7 +138,7 @@ def test_every_gradient_step_of_redq_draws_its_own_critics():
     assert np.abs(steps[0] - steps[2]).max() > 1e-3
 
 
-def test_the_policy_climbs_what_the_config_says():
+def test_the_policy_maximises_what_the_config_says():
     values = jnp.array([[1.0, 5.0], [3.0, 2.0], [8.0, 2.0]])
     cases = {
         "auto": [1.0, 2.0],
@@ -147,23 +147,23 @@ def test_the_policy_climbs_what_the_config_says():
         "first": [1.0, 5.0],
     }
 
-    def climbed(config, values):
-        return ensembles.climbed(purerl.resolve(config), values)
+    def policy_objective(config, values):
+        return ensembles.policy_objective(purerl.resolve(config), values)
 
     for chosen, expected in cases.items():
         config = SAC.replace(num_critics=3, policy_value=chosen)
-        np.testing.assert_allclose(climbed(config, values), expected)
-    # Without being told, REDQ climbs the mean, and TD3 its first critic.
+        np.testing.assert_allclose(policy_objective(config, values), expected)
+    # Without being told, REDQ maximises the mean, and TD3 its first critic.
     config = SAC.replace(num_critics=3, critic_subset=2)
-    np.testing.assert_allclose(climbed(config, values), [4.0, 3.0])
+    np.testing.assert_allclose(policy_objective(config, values), [4.0, 3.0])
     config = TD3.replace(num_critics=3)
-    np.testing.assert_allclose(climbed(config, values), [1.0, 5.0])
+    np.testing.assert_allclose(policy_objective(config, values), [1.0, 5.0])
     # Two that stand side by side are treated as an ensemble of two is.
     pair = (values[0], values[1])
     for chosen, expected in {"min": [1.0, 2.0], "mean": [2.0, 3.5]}.items():
         config = SAC.replace(policy_value=chosen)
         for two in (pair, values[:2]):
-            np.testing.assert_allclose(climbed(config, two), expected)
+            np.testing.assert_allclose(policy_objective(config, two), expected)
 
 
 @pytest.mark.slow
@@ -250,7 +250,7 @@ def test_the_target_of_tqc_is_the_textbooks():
     target = sac.td_target(parts, learner, batch, noise)
     assert target.shape == (3 * (4 - 1), N)
     slow = learner.target_params["critics"]
-    price = np.exp(learner.params["log_temperature"])
+    temperature = np.exp(learner.params["log_temperature"])
     for n in range(N):
         outputs = parts.actor.apply(learner.params["actor"], batch.next_obs[n])
         raw = outputs.mean + np.exp(outputs.log_std) * noise[n]
@@ -261,7 +261,7 @@ def test_the_target_of_tqc_is_the_textbooks():
             [one_critic(slow, i, batch.next_obs[n], action) for i in range(3)]
         )
         kept = np.sort(pooled)[:9]
-        expected = batch.reward[n] + batch.discount[n] * (kept - price * log_prob)
+        expected = batch.reward[n] + batch.discount[n] * (kept - temperature * log_prob)
         np.testing.assert_allclose(target[:, n], expected, rtol=2e-4, atol=2e-5)
 
 

@@ -29,7 +29,7 @@ OFF_POLICY = {"learning_starts": 200, "total_timesteps": 4_000, "batch_size": 16
 ALGORITHMS = {
     "ppo": purerl.PPOConfig(total_timesteps=4_096),
     "ppo-shared": purerl.PPOConfig(total_timesteps=4_096, shared_torso=True),
-    "vpg": purerl.VPGConfig(total_timesteps=4_096, num_steps=64, value_iterations=2),
+    "vpg": purerl.VPGConfig(total_timesteps=4_096, num_steps=64, critic_iterations=2),
     "lpg": purerl.LPGConfig(total_timesteps=5_120, num_envs=8),
     "lpg-shared": purerl.LPGConfig(
         total_timesteps=5_120, num_envs=8, shared_torso=True
@@ -109,11 +109,11 @@ def test_soft_values_and_target_entropy_are_those_of_the_valid_actions():
     def choices(actor, seen):
         values = partial(parts.critics.apply, critics)
         outputs = parts.actor.apply(actor, seen)
-        estimate = partial(ensembles.cautious, config)
+        estimate = partial(ensembles.pessimistic, config)
         return sac.choices(parts, outputs, values, estimate, seen, None)
 
     found = choices(actor, SEEN)
-    # Logits 0.3, 0.6 and 1.2, values 1, 2 and 4, price 0.7.
+    # Logits 0.3, 0.6 and 1.2, values 1, 2 and 4, temperature 0.7.
     p = np.exp([0.3, 0.6, 1.2])
     p = p / p.sum()
     expected = (p * (np.array([1.0, 2.0, 4.0]) - 0.7 * np.log(p))).sum()

@@ -126,7 +126,7 @@ def test_the_m_step_in_numbers():
     np.testing.assert_allclose(
         dual_slope.policy, [0.02 * (1 - np.exp(-3.0))], rtol=1e-3
     )
-    # Elsewhere: the likelihood, and the price of the divergence.
+    # Elsewhere: the likelihood, and the multiplier of the divergence.
     logits = jnp.asarray(np.random.default_rng(0).normal(size=(4, 3)), jnp.float32)
     new = np.asarray(jax.nn.softmax(logits), np.float64)
     kl = (PRIOR * np.log(PRIOR / new)).sum(1).mean()

@@ -202,7 +202,11 @@ def stepped():
     """
 
     def moves(anneal):
-        config = small(learning_rate=1e-3, anneal_learning_rate=anneal, adam_eps=1e-12)
+        config = small(
+            learning_rate=1e-3,
+            anneal_learning_rate=anneal,
+            optimiser=purerl.optimisers.Adam(eps=1e-12),
+        )
         algorithm = purerl.make_algorithm(config)
         start = jax.jit(algorithm.init)(jax.random.key(0))
         step = jax.jit(algorithm.step)

@@ -12,7 +12,7 @@ from purerl.algorithms import pqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.losses import HuberError
-from purerl.optimisers import RAdam
+from purerl.optimisers import Adam, RAdam
 from purerl.types import Transition
 from tests.algorithms.q_probes import Q_PROBES
 from tests.algorithms.short_runs import assert_close, lane
@@ -133,10 +133,10 @@ def test_radam_is_the_papers_algorithm():
     assert rectified == list(range(6, 13))  # momentum alone for five steps
 
 
-def one_step(name, **changes):
+def one_step(optim, **changes):
     """A parts, its state, and the state after one gradient step on a whole rollout."""
     whole = {"num_epochs": 1, "num_minibatches": 1, "anneal_learning_rate": False}
-    parts, state = make(optimiser=name, **whole, **changes)
+    parts, state = make(optimiser=optim, **whole, **changes)
     return parts, state, jax.jit(lambda s: pqn.step(parts, s)[0])(state)
 
 
@@ -149,14 +149,14 @@ def gradient_of(parts, state):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["radam", "adam"])
-def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(name):
+@pytest.mark.parametrize("kind", [RAdam, Adam])
+def test_an_update_of_one_minibatch_is_one_step_on_the_whole_rollout(kind):
     # The first step of RAdam is the plain gradient; of Adam g / (|g| + eps).
-    parts, state, new = one_step(name, max_grad_norm=1e6, optimiser_eps=1e-3)
+    parts, state, new = one_step(kind(eps=1e-3), max_grad_norm=1e6)
     moved = optimiser.flatten(new.params)[0] - optimiser.flatten(state.params)[0]
     gradient = np.asarray(gradient_of(parts, state))
     direction = gradient
-    if name == "adam":
+    if kind is Adam:
         direction = gradient / (np.abs(gradient) + 1e-3)
     np.testing.assert_allclose(moved, -1e-3 * direction, rtol=2e-3, atol=2e-7)
     assert np.abs(gradient).max() > 0.1
@@ -274,7 +274,7 @@ def test_every_number_of_the_config_moves_the_run():
     names = {
         "gamma": 0.5,
         "learning_rate": 1e-2,
-        "optimiser_eps": 1.0,
+        "optimiser.eps": 1.0,
         "max_grad_norm": 0.01,
         "trace_decay": 0.2,
         "value_loss.delta": 0.1,

@@ -39,8 +39,8 @@ CONFIGS = {
         **SHARED,
         total_timesteps=16 * 16 * 500,
         learning_rate=5e-3,
-        value_learning_rate=1e-2,
-        value_iterations=10,
+        critic_learning_rate=1e-2,
+        critic_iterations=10,
         anneal_learning_rate=True,
     ),
 }

@@ -100,9 +100,9 @@ CASES = {
             # and what merged flags lead to is derived without such paths.
             num_steps=64,
             total_timesteps=16 * 64 * 150,
-            value_iterations=10,
+            critic_iterations=10,
             hidden_sizes=(16,),
-            value_learning_rate=1e-2,
+            critic_learning_rate=1e-2,
             anneal_learning_rate=True,  # returns are noisy: average over rollouts
         ),
         critic_values,

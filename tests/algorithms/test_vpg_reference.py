@@ -17,7 +17,7 @@ def small(**fields):
     defaults = {
         "num_envs": 2,
         "num_steps": 8,
-        "value_iterations": 3,
+        "critic_iterations": 3,
         "hidden_sizes": (5,),
         "total_timesteps": 2 * 8 * 4,
         "num_evaluations": 0,
@@ -147,7 +147,7 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
     # the slope b - mean(G). With zero kernels the other gradients vanish but for the
     # last kernel's, which is h (b - mean G) with h = tanh(0) = 0.
     iterations, rate = 7, 0.1
-    config = small(value_iterations=iterations, value_learning_rate=rate)
+    config = small(critic_iterations=iterations, critic_learning_rate=rate)
     parts = bound(config)
     algorithm = purerl.make_algorithm(config)
     state = algorithm.init(jax.random.key(0))
@@ -175,7 +175,11 @@ def test_the_value_fit_is_so_many_steps_of_adam_on_the_squared_error():
 def test_an_update_moves_the_policy_by_one_step_and_the_critic_by_many():
     # A first step of Adam moves a parameter by at most its step size, and by nearly
     # that much where the gradient is far above epsilon; three go up to three times it.
-    config = small(learning_rate=1e-3, value_learning_rate=1e-2, adam_eps=1e-12)
+    config = small(
+        learning_rate=1e-3,
+        critic_learning_rate=1e-2,
+        optimiser=purerl.optimisers.Adam(eps=1e-12),
+    )
     algorithm = purerl.make_algorithm(config)
     start = jax.jit(algorithm.init)(jax.random.key(0))
     after, metrics = jax.jit(algorithm.step)(start)

@@ -7,20 +7,12 @@ import yaml
 
 import purerl
 from purerl import presets, serialise
-from purerl.cli import COMMANDS, main
+from purerl.cli import COMMANDS, evaluate, main
 from purerl.config import ConfigError
+from purerl.runner.result import load_run
 from tests.helpers import tiny_config
 
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
-
-
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    import jax
-
-    # The tests' own cache stays: the command line would switch to the user's.
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
 
 
 @pytest.fixture(scope="module")
@@ -66,7 +58,18 @@ def test_evaluate_plays_every_seed_or_one(trained, capsys):
     text = capsys.readouterr().out
     assert "3 episodes" in text and "all" in text
     assert main(["evaluate", str(trained), "--seed", "1", "--episodes", "2"]) == 0
-    assert "all" not in capsys.readouterr().out
+    one = capsys.readouterr().out
+    assert "all" not in one
+    assert main(["evaluate", f"{trained}:1", "--episodes", "2"]) == 0
+    assert capsys.readouterr().out == one
+
+
+def test_an_agent_that_is_named_twice_or_not_there_is_said(trained, capsys):
+    assert main(["evaluate", f"{trained}:1", "--seed", "2"]) == 2
+    assert "names a seed already; give one of them" in capsys.readouterr().err
+    saved = load_run(trained)._replace(seeds=(3, 8, 11))
+    with pytest.raises(purerl.ConfigError, match=r"seed 5 .* it has seeds 3, 8, 11,"):
+        evaluate.pick(saved, 5)
 
 
 def test_evaluate_in_gymnasium(trained, capsys):

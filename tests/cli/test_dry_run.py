@@ -2,7 +2,6 @@
 
 import re
 
-import jax
 import pytest
 
 from purerl.cli import main
@@ -18,12 +17,6 @@ HALVING = [
     *("--brackets", "one", "--searches", "1"),
 ]
 AXIS = ["--axis", "learning_rate=loguniform(1e-4,1e-2)"]
-
-
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
 
 
 @pytest.mark.parametrize(
@@ -81,17 +74,12 @@ def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     assert "about 17:04 of training here, compilation apart" in out
 
 
-def test_the_old_names_of_flags_are_taken_with_a_warning(tmp_path, capsys, monkeypatch):
+def test_members_of_all_searches_are_counted(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(dry_run, "show", lambda parts, *_: print(parts[0].agents))
     command = ["pbt", *AXIS, *TINY, "--population", "8", "--dry-run"]
-    old = ["--seeds", "2", "--fitness", "episode_return"]
-    with pytest.warns(DeprecationWarning, match="--seeds is called --searches"):
-        with pytest.warns(DeprecationWarning, match="'episode_return' is called 'fin"):
-            assert main([*command, *old]) == 0
+    assert main([*command, "--searches", "2"]) == 0
     assert capsys.readouterr().out == "16\n"
-    assert main([*command, "--seeds", "2", "--searches", "2"]) == 2
-    assert "--seeds is the old name of --searches" in capsys.readouterr().err
     assert main([*command, "--fitness", "training_curve"]) == 2
     assert "one of final_return, evaluation, got 'train" in capsys.readouterr().err
 

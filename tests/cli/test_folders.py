@@ -4,7 +4,6 @@ import json
 import shutil
 from pathlib import Path
 
-import jax
 import pytest
 
 import purerl
@@ -13,12 +12,6 @@ from purerl.storage import kinds
 from tests.helpers import tiny_config
 
 PNG = b"\x89PNG"
-
-
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,8 @@ ASKED = ("cuda", "tpu", "nonsense")
 
 
 def _run(args, **environment):
-    env = {k: v for k, v in os.environ.items() if not k.startswith(("SLURM", "OMPI"))}
+    other = ("SLURM", "OMPI", "JAX_COMPILATION_CACHE_DIR")
+    env = {k: v for k, v in os.environ.items() if not k.startswith(other)}
     env |= {"PURERL_COMPILE_CACHE": "off", **environment}
     return subprocess.run(
         [sys.executable, "-m", "purerl", *args],

@@ -27,13 +27,6 @@ CONFIG = purerl.RecurrentPPOConfig(
 )
 
 
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    # The tests' own cache stays: the command line would switch to the user's.
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("cli") / "run"

@@ -1,6 +1,5 @@
 import json
 
-import jax
 import pytest
 
 import purerl
@@ -16,20 +15,11 @@ TINY = [
 AXIS = ["--axis", "learning_rate=1e-3,1e-2"]
 
 
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-
-
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory):
     """A finished sweep's folder."""
     out = tmp_path_factory.mktemp("cli") / "sweep"
-    with pytest.MonkeyPatch.context() as patch:
-        folder = jax.config.jax_compilation_cache_dir
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-        assert main(["sweep", *AXIS, "--seeds", "3", "--out", str(out), *TINY]) == 0
+    assert main(["sweep", *AXIS, "--seeds", "3", "--out", str(out), *TINY]) == 0
     return out
 
 

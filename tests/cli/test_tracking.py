@@ -1,11 +1,12 @@
-"""`purerl train --track`: by name, by address, and afterwards with --resume."""
+"""`--track` and `--tracking-uri`: by name, by address, and afterwards with --resume."""
 
 import json
 
 import pytest
 
 from purerl import serialise
-from purerl.cli import main
+from purerl.cli import main, options
+from purerl.config import ConfigError
 from tests.helpers import tiny_config
 from tests.runner.tracked import event_scalars
 
@@ -16,10 +17,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")
 
 @pytest.fixture(autouse=True)
 def environment(monkeypatch):
-    import jax
-
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
     monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
 
 
@@ -70,3 +67,37 @@ def test_mistakes_print_one_sentence(tmp_path, capsys, flags, fragment):
     error = capsys.readouterr().err
     assert fragment in error and error.count("\n") == 1
     assert not out.exists()
+
+
+AXIS = ("--axis", "gamma=uniform(0.9,0.99)")
+COMMANDS = {
+    "train": ("run", ()),
+    "sweep": ("sweep", ("--axis", "gamma=0.9,0.99")),
+    "pbt": ("pbt", AXIS),
+    "halving": ("halving", AXIS),
+    "tune": ("tune", AXIS),
+    "evolve": ("evolve", ("--evolve", "gamma")),
+    "compare": ("compare", ("--setting", "own:")),
+    "transfer": ("compare", ("--loss", "squared")),
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_that_trains_takes_an_address_of_mlflow(
+    command, tmp_path, monkeypatch, capsys
+):
+    """What the command gives to its function in Python, which is not called."""
+    function, words = COMMANDS[command]
+    told = []
+
+    def stop(*args, trackers, **kwargs):
+        told.append(trackers)
+        raise ConfigError("stopped before any training")
+
+    monkeypatch.setattr(f"purerl.cli.{command}.{function}", stop)
+    monkeypatch.setattr(options, "make_tracker", lambda name, uri: (name, uri))
+    words = [command, *words, "--out", str(tmp_path), "--tracking-uri", "sqlite:///x"]
+    assert main(words) == 2
+    assert "add --track mlflow" in capsys.readouterr().err
+    assert main([*words, "--track", "mlflow", "--track", "wandb"]) == 2
+    assert told == [[("mlflow", "sqlite:///x"), "wandb"]]

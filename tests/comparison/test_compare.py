@@ -185,37 +185,12 @@ def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
     assert calls == [(0,), (1,), (1,)]
 
 
-def test_folders_of_the_first_format_are_read(result, tmp_path):
+def test_a_comparison_of_another_format_is_refused(result, tmp_path):
     result.save(tmp_path)
-    values = json.loads((tmp_path / "comparison.json").read_text())
-    (tmp_path / "comparison.json").unlink()
-    old = {
-        **values,
-        "kind": "comparison of losses",
-        "format": 1,
-        "field": "value_loss",
-        "losses": values.pop("settings"),
-        "steps": {name: steps[0] for name, steps in values["steps"].items()},
-    }
-    (tmp_path / "transfer.json").write_text(json.dumps(old))
-    (tmp_path / "comparison.npz").rename(tmp_path / "transfer.npz")
-    loaded = purerl.load_comparison(tmp_path)
-    assert loaded.settings == result.settings
-    np.testing.assert_array_equal(
-        loaded.scores["final_return"], result.scores["final_return"]
-    )
-    assert loaded.steps["CartPole-v1"].shape == (4, 20)
-    (tmp_path / "transfer.json").write_text(json.dumps({**old, "format": 3}))
+    path = tmp_path / "comparison.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
     with pytest.raises(ConfigError, match="format 3"):
         purerl.load_comparison(tmp_path)
-
-
-def test_the_old_names_warn(result):
-    with pytest.warns(DeprecationWarning, match="called settings"):
-        assert result.losses == result.settings
-    with pytest.warns(DeprecationWarning, match="called setting"):
-        assert result.rows[0].loss == "slow"
-    assert purerl.LossComparison is purerl.Comparison
 
 
 def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, capsys):

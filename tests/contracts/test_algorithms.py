@@ -79,7 +79,7 @@ SMALL = {
     "vpg": {
         "num_envs": 2,
         "num_steps": 16,
-        "value_iterations": 2,
+        "critic_iterations": 2,
         "hidden_sizes": (4,),
         "total_timesteps": UPDATES * 2 * 16,
     },

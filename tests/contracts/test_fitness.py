@@ -1,14 +1,12 @@
 """One word for each kind of fitness, in all searches."""
 
-import warnings
-
 import pytest
 
 import purerl
 from purerl.meta import fitness as evolution
 from purerl.population import fitness as population
 from purerl.report.comparison import WORDS
-from purerl.search.fitness import MEASURES, check_fitness, with_current_name
+from purerl.search.fitness import MEASURES, check_fitness
 from purerl.tuning import pool
 from tests.helpers import tiny_config
 
@@ -30,22 +28,6 @@ def test_every_tool_takes_a_part_of_the_vocabulary():
 
 
 @pytest.mark.parametrize(
-    ("tool", "old", "new"),
-    [
-        ("population", "episode_return", "final_return"),
-        ("tuning", "final", "final_return"),
-        ("tuning", "auc", "training_curve"),
-    ],
-)
-def test_names_of_before_are_taken_with_a_warning_at_the_callers_line(tool, old, new):
-    with pytest.warns(DeprecationWarning, match=f"'{old}' is called '{new}'") as told:
-        assert check_fitness(old, KINDS[tool]) == new
-    assert [warning.filename for warning in told] == [__file__]
-    assert with_current_name({"fitness": old, "eta": 3}) == {"fitness": new, "eta": 3}
-    assert with_current_name({"eta": 3}) == {"eta": 3}
-
-
-@pytest.mark.parametrize(
     ("tool", "kind"),
     [
         ("population", "training_curve"),
@@ -59,7 +41,7 @@ def test_names_of_before_are_taken_with_a_warning_at_the_callers_line(tool, old,
 def test_what_a_tool_cannot_measure_is_refused_with_what_it_can(tool, kind):
     accepted = ", ".join(KINDS[tool])
     words = f"^fitness must be one of {accepted}, got {kind!r}.$"
-    with warnings.catch_warnings(), pytest.raises(purerl.ConfigError, match=words):
+    with pytest.raises(purerl.ConfigError, match=words):
         check_fitness(kind, KINDS[tool])
 
 
@@ -69,5 +51,4 @@ def test_evolve_and_compare_read_the_same_names():
         purerl.evolve(config, "learning_rate", fitness="area")
     settings = {"slow": {"learning_rate": 1e-4}}
     with pytest.raises(purerl.ConfigError, match="measures must name each kind once"):
-        with pytest.warns(DeprecationWarning, match="measures='auc' is called"):
-            purerl.compare(config, settings, measures=("auc", "training_curve"))
+        purerl.compare(config, settings, measures=("training_curve", "training_curve"))

@@ -192,19 +192,6 @@ def test_an_optimiser_survives_dict_text_and_the_older_order(name):
     assert serialise.parse_part(name.lower(), "optimiser") == type(ours)()
 
 
-def test_the_older_epsilon_is_that_of_every_optimiser():
-    config = purerl.SACConfig(adam_eps=1e-3, critic_optimiser=optimisers.RAdam())
-    eps = (config.optimiser.eps, config.critic_optimiser.eps)
-    assert (*eps, config.temperature_optimiser.eps) == (1e-3, 1e-3, 1e-3)
-    assert config.adam_eps is None and config.actor_optimiser is None
-    # Overridden, and traced, as before.
-    eps = jax.jit(lambda x: apply_overrides(config, {"adam_eps": x}).optimiser.eps)
-    assert eps(0.5) == 0.5
-    older = serialise.from_dict({"algorithm": "pqn", "optimiser": "adam"})
-    assert older == purerl.PQNConfig(optimiser="adam", optimiser_eps=1e-8)
-    assert isinstance(older.optimiser, optimisers.Adam)  # type: ignore[attr-defined]
-
-
 def test_actor_critic_and_temperature_move_by_their_own_optimisers():
     config = purerl.SACConfig(
         learning_rate=0.1,
@@ -287,10 +274,6 @@ BAD = {
     "a loss": (
         {"optimiser": purerl.losses.ClipDrift()},
         "must return a transformation of gradients for a step size",
-    ),
-    "an epsilon for what has none": (
-        {"optimiser": optimisers.SGD(), "adam_eps": 1e-5},
-        "adam_eps is the older name of optimiser.eps, but optimiser is SGD",
     ),
 }
 BAD_POINTS = {

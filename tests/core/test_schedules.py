@@ -101,12 +101,12 @@ def test_the_flag_means_linear_bit_for_bit():
 
 def test_a_schedule_takes_the_flags_place_and_leaves_it_to_other_step_sizes():
     config = purerl.VPGConfig(
-        learning_rate=Constant(0.1), value_learning_rate=0.2, anneal_learning_rate=True
+        learning_rate=Constant(0.1), critic_learning_rate=0.2, anneal_learning_rate=True
     )
     seen = followed(config, 4)
     assert seen.anneal_learning_rate is False
     np.testing.assert_allclose(seen.learning_rate, [0.1] * 4)
-    np.testing.assert_allclose(seen.value_learning_rate, [0.2, 0.15, 0.1, 0.05])
+    np.testing.assert_allclose(seen.critic_learning_rate, [0.2, 0.15, 0.1, 0.05])
 
 
 def test_a_number_moves_wherever_it_stands():

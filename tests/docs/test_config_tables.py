@@ -76,10 +76,10 @@ def test_no_origin_is_of_a_field_that_is_gone():
 
 def test_an_origin_of_another_default_is_refused(monkeypatch):
     origins = config_tables.read_origins()
-    origins["VPGConfig"]["value_iterations"][0] = "79"
+    origins["VPGConfig"]["critic_iterations"][0] = "79"
     monkeypatch.setattr(config_tables, "read_origins", lambda: origins)
-    with pytest.raises(ValueError, match=r"VPGConfig\.value_iterations.*79.*80"):
+    with pytest.raises(ValueError, match=r"VPGConfig\.critic_iterations.*79.*80"):
         config_tables.fields_of("vpg")
-    del origins["VPGConfig"]["value_iterations"]
-    with pytest.raises(ValueError, match="value_iterations has no origin"):
+    del origins["VPGConfig"]["critic_iterations"]
+    with pytest.raises(ValueError, match="critic_iterations has no origin"):
         config_tables.fields_of("vpg")

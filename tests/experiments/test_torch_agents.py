@@ -143,8 +143,10 @@ def test_a_gradient_step_is_purerls(name, make, noise, batch, monkeypatch):
             before["critics"]["params"][layer],
         )
     if name == "sac":
-        price = float(agent.log_temperature.detach())
-        assert price == pytest.approx(float(after.params["log_temperature"]), abs=1e-6)
+        temperature = float(agent.log_temperature.detach())
+        assert temperature == pytest.approx(
+            float(after.params["log_temperature"]), abs=1e-6
+        )
 
 
 def test_mpos_loss_is_purerls(batch):

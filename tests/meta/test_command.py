@@ -122,13 +122,6 @@ def test_the_drift_of_ant_is_named_for_what_it_is_and_takes_what_can_be_taken():
     assert ant.max_grad_norm >= 1e6  # the gradients of networks never come near it
 
 
-@pytest.mark.parametrize("name", ["drift-brax-ant", "drift-brax-ant-ppo"])
-def test_the_names_of_before_say_the_new_ones(name, capsys):
-    assert main(["evolve", "--preset", name, "--dry-run"]) == 2
-    new = name.replace("drift-brax-ant", "drift-ant-like-lpo")
-    assert f"{name!r} is called {new!r} now" in capsys.readouterr().err
-
-
 @pytest.mark.parametrize(
     ("words", "fragment"),
     [

@@ -23,8 +23,8 @@ VPG = purerl.VPGConfig(
     gae_lambda=0.9,
     entropy_coef=0.02,
     learning_rate=1e-2,
-    value_learning_rate=1e-2,
-    value_iterations=3,
+    critic_learning_rate=1e-2,
+    critic_iterations=3,
     hidden_sizes=(8,),
     num_evaluations=0,
 )
@@ -74,7 +74,7 @@ LPG = purerl.LPGConfig(
 ACTOR_CRITIC = ("gamma", "gae_lambda", "learning_rate", "entropy_coef")
 EACH = {
     "ppo": (PPO, (*ACTOR_CRITIC, "policy_loss", "value_coef")),
-    "vpg": (VPG, (*ACTOR_CRITIC, "value_learning_rate")),
+    "vpg": (VPG, (*ACTOR_CRITIC, "critic_learning_rate")),
     "recurrent_ppo": (RECURRENT_PPO, (*ACTOR_CRITIC, "policy_loss")),
     "lpg": (LPG, ("learning_rate", "entropy_coef", "prediction_coef", "gamma")),
     "pqn": (PQN, ("gamma", "trace_decay", "learning_rate", "max_grad_norm")),

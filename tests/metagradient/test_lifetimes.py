@@ -185,6 +185,11 @@ def test_a_state_that_was_saved_goes_on_with_the_same_bits(compiled, key, tmp_pa
         ({"agents": 0}, "agents must be"),
         ({"unroll": 7}, "at most the 6 updates of a lifetime, got 7"),
         ({"meta_learning_rate": 0.0}, "greater than 0"),
+        ({"meta_learning_rate": None}, "meta_learning_rate must be .* got None"),
+        (
+            {"meta_learning_rate": purerl.schedules.Linear(0.1)},
+            "not the share of a run",
+        ),
         ({"tasks": {"gamma": 0.9}}, r"leading axes gamma \[\(\)\]"),
         ({"tasks": {"gamma": [0.9], "gae_lambda": [0.9, 0.8]}}, "same leading axis"),
         ({"tasks": {"learning_rate": [0.9]}}, "the same numbers"),

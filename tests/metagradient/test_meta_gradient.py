@@ -27,7 +27,7 @@ PLAIN = VPG.replace(
     optimiser=SGD(),
     entropy_coef=0.0,
     learning_rate=0.5,
-    value_learning_rate=1e-2,
+    critic_learning_rate=1e-2,
     hidden_sizes=(4,),
 )
 
@@ -399,7 +399,7 @@ def test_the_registry_says_which():
         (CLIPPED, {"wrt": "value_loss"}, "only decides which samples count"),
         (TWO_ENDS, {"wrt": "policy_loss"}, "only decides which samples count"),
         (EACH["pqn"][0], {"wrt": "epsilon_end"}, "epsilon_end is zero"),
-        (VPG, {"wrt": "value_learning_rate"}, "zero after one update"),
+        (VPG, {"wrt": "critic_learning_rate"}, "zero after one update"),
         (PPO, {"wrt": "gamma", "unroll": 0}, "unroll must be a positive whole number"),
         (
             PPO,

@@ -98,6 +98,19 @@ def test_a_meta_gradient_that_is_not_finite_moves_nothing(key):
     np.testing.assert_allclose(result.course["gamma"], CONFIG.gamma, rtol=1e-6)
 
 
+def test_a_step_size_can_follow_a_schedule(key):
+    """Only the first meta-gradient moves the numbers: the others have no step size."""
+    train = purerl.self_tune(
+        CONFIG,
+        NAMES,
+        every=2,
+        meta_learning_rate=lambda count: jnp.where(count == 0, 0.1, 0.0),
+    )
+    course = jax.jit(train)(key).course
+    assert abs(course["gamma"][1] / CONFIG.gamma - 1) > 1e-3
+    np.testing.assert_array_equal(course["gamma"][1], course["gamma"][2])
+
+
 @pytest.mark.slow(optimised=False)
 def test_a_step_size_that_is_much_too_small_grows(key):
     config = purerl.PPOConfig(
@@ -126,6 +139,11 @@ def test_a_step_size_that_is_much_too_small_grows(key):
         ({"every": 8}, r"at most the updates of the run \(7\), got 8"),
         ({"every": 0}, "every must be a positive whole number"),
         ({"meta_learning_rate": 0.0}, "meta_learning_rate must be greater than 0"),
+        ({"meta_learning_rate": "0.1"}, "meta_learning_rate must be .* got '0.1'"),
+        (
+            {"meta_learning_rate": purerl.schedules.Linear(0.1)},
+            "not the share of a run",
+        ),
         ({"tune": "gama"}, "^tune: PPOConfig has no .*gama.* Did you mean 'gamma'"),
         (
             {"tune": "env_params.length"},

@@ -49,8 +49,6 @@ def test_the_best_third_of_each_bracket_goes_on(whole):
     data = whole.dataset.isel(seed=0)
     trained, bracket = data.trained_updates.values, data.bracket.values
     assert whole.plan.rungs == (2, 6, 20)
-    with pytest.warns(DeprecationWarning, match="is called plan"):
-        assert whole.ladder is whole.plan
     for number, counts in enumerate([(6, 2, 1), (0, 4, 1), (0, 0, 3)]):
         mine = trained[bracket == number]
         assert tuple((mine == update).sum() for update in (2, 6, 20)) == counts

@@ -1,4 +1,3 @@
-import json
 import subprocess
 import sys
 import textwrap
@@ -300,32 +299,6 @@ def test_planned_evaluations_count_in_the_rounds_that_have_one(tiny, axes):
     assert "episode_return" not in result.steps[0].outcome.evaluation
 
 
-def test_a_folder_with_the_old_name_of_the_fitness_goes_on(
-    tiny, axes, tmp_path, monkeypatch
-):
-    with monkeypatch.context() as patch:
-        stop_after(patch, 3)
-        with pytest.raises(KilledError):
-            search(
-                tiny, axes, fitness="final_return", checkpoint_seconds=0.0, out=tmp_path
-            )
-    path = tmp_path / "manifest.json"
-    stored = json.loads(path.read_text())
-    assert stored["options"]["fitness"] == "final_return"
-    stored["options"]["fitness"] = "episode_return"  # as it was written before
-    path.write_text(json.dumps(stored))
-    with pytest.raises(purerl.ConfigError, match="fitness is 'final_return' there"):
-        search(tiny, axes, fitness="evaluation", out=tmp_path)
-    result = search(tiny, axes, fitness="final_return", out=tmp_path)
-    assert 0 < result.summary["trained_requests"] < len(result.steps)
-    loaded = purerl.load_search(tmp_path)
-    assert loaded.options == result.options
-    with pytest.warns(DeprecationWarning, match="'episode_return' is called") as told:
-        whole = search(tiny, axes, fitness="episode_return")
-    assert told[0].filename == __file__
-    assert_same_bits(outcome(result), outcome(whole))
-
-
 def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, whole):
     best = whole.best()
     scores = whole.dataset.score.values[0, -1]
@@ -333,8 +306,6 @@ def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, 
     assert best.policy()(np.zeros(4)).shape == ()
     assert best.schedule.first_updates == (0, 4, 8, 12, 16)
     assert best.schedule.at(19) == best.point
-    with pytest.warns(DeprecationWarning, match="BestMember.hyper is called point"):
-        assert best.hyper is best.point
     line = whole.lineage(SEED, best.member)
     rates = whole.dataset.learning_rate.values[0]
     for mark, who in enumerate(line):

@@ -90,9 +90,9 @@ def test_words_follow_the_confidence_and_the_kind():
 def test_an_interval_under_a_heading_of_a_range_says_so():
     """Five seeds in each of eight environments have an interval, in one a range."""
     numbers = [5.0, 1.0, 9.0]
-    row = comparison.Row("CartPole-v1", "evaluation", "a", 5, 0, *numbers * 4)
+    row = comparison.Row("CartPole-v1", "evaluation", "a", 5, 0, *numbers * 4, False)
     assert comparison.cells(row, "range of 5")[1] == "5.00 (1.00 to 9.00)"
-    many = row._replace(environment=comparison.ALL, seeds=40)
+    many = row._replace(environment=comparison.ALL, seeds=40, is_clear=True)
     gap = comparison.cells(many, "range of 5")[3]
     assert gap == "[bold]+5.00 (+1.00 to +9.00, 95% interval)[/bold]"
 

@@ -327,7 +327,7 @@ def test_nothing_of_a_table_is_cut_on_a_narrow_terminal():
     table = sweep_tables.best_table(data, 3)
     assert "1 seed each" in str(table.title)
     row = comparison.Row(
-        "CartPole-v1", "evaluation", long[0] * 2, 12, 0, *[500.25] * 12
+        "CartPole-v1", "evaluation", long[0] * 2, 12, 0, *[500.25] * 12, True
     )
     other = comparison.make_table([row], subject="settings", baseline="a")
     for one in (table, other):

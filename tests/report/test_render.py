@@ -34,12 +34,6 @@ from tests.helpers import tiny_config
 from tests.report import synthetic
 
 
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-
-
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
     """Four agents of CartPole, whose episodes are cut after 20 steps."""
@@ -128,7 +122,7 @@ def test_mp4_has_the_frames_and_pace_that_are_asked_for(run, tmp_path, monkeypat
         (["--fps", "0"], "fps must be a whole number"),
         (["--episodes", "0"], "episodes must be a whole number of at least 1"),
         (["--max-steps", "0"], "max_steps must be a whole number of at least 1"),
-        (["--eval-seed", "-1"], "episode_seed must be a whole number of 0 or more"),
+        (["--episode-seed", "-1"], "episode_seed must be a whole number of 0 or more"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(run, args, fragment, capsys):

@@ -20,12 +20,6 @@ HUGE = ("--hidden-sizes", "100000", "100000")
 AXIS = ("--axis", "learning_rate=loguniform(1e-5,1e-2)")
 
 
-@pytest.fixture(autouse=True)
-def no_compile_cache_of_the_user(monkeypatch):
-    folder = jax.config.jax_compilation_cache_dir
-    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
-
-
 @pytest.fixture
 def no_compilation(monkeypatch):
     """Fail where anything is compiled."""

@@ -239,20 +239,13 @@ def test_who_has_diverged_is_not_the_best_and_in_no_mean(some_lost):
         json.dumps(numbers, allow_nan=False)
 
 
-def test_a_folder_says_who_has_diverged_also_where_only_its_rows_do(some_lost):
+def test_a_folder_says_who_has_diverged(some_lost):
     out, at = some_lost.out, some_lost.diverged_at
     assert 8 < at[3] < 16  # not the beginning of its segment
     np.testing.assert_array_equal(purerl.load(out).diverged_at, at)
     np.testing.assert_array_equal(purerl.load_run(out).diverged_at, at)
     stored = folders.load(out)
     assert stored["diverged"] == {"3": at[3]}
-    try:  # As a folder of before that was written.
-        older = {key: x for key, x in stored.items() if key != "diverged"}
-        folders.write(out, older)
-        for read in (purerl.load, purerl.load_run):
-            assert read(out).diverged_at.tolist() == [-1, -1, -1, 8]
-    finally:
-        folders.update(out, {"diverged": stored["diverged"]})
 
 
 def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):

@@ -45,7 +45,7 @@ CONFIGS = {
         memory_size=8,
         **{**ROLLOUT, "num_minibatches": 1},
     ),
-    "vpg": purerl.VPGConfig(**SMALL, num_steps=32, value_iterations=3),
+    "vpg": purerl.VPGConfig(**SMALL, num_steps=32, critic_iterations=3),
     "lpg": purerl.LPGConfig(
         **SMALL,
         num_steps=32,

@@ -15,6 +15,7 @@ RATES = [1e-3, 3e-3, 1e-2]
 def run_sweep(config, axes=None, **options):
     """A sweep at the width and segments that the tests share."""
     defaults = {"lanes": LANES, "segment_updates": SEGMENT, "progress": False}
+    defaults["seeds"] = 1
     return purerl.sweep(config, axes, **{**defaults, **options})
 
 

@@ -50,7 +50,7 @@ class SAC:
         return squash(self.actor(obs), torch.randn(self.actions))[0]
 
     def learn(self, batch: Batch) -> None:
-        """Take a step of the critics; every second time of policy, price, targets."""
+        """Take a step of the critics; every second time of policy, alpha, targets."""
         temperature = self.log_temperature.exp().detach()
         with torch.no_grad():
             noise = torch.randn_like(batch["action"])

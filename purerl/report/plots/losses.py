@@ -97,7 +97,7 @@ def drift_figure(drift: Any) -> "Figure":
     """Draw a drift over ratio and advantage, and what is left of the objective.
 
     Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
-    slices: the slope `d (r A - drift) / d r` that the policy climbs, at four
+    slices: the slope `d (r A - drift) / d r` that the policy maximises, at four
     advantages. Where it is zero, the policy is held.
 
     Args:

@@ -4,7 +4,6 @@ A cell of the grid is a test. An algorithm that is registered, and a preset that
 file, has its row; a function in `cells.TOOLS` has its column.
 """
 
-import jax
 import pytest
 
 import purerl
@@ -53,9 +52,6 @@ def test_a_published_evolution_is_told_of_all_its_members(name):
 @pytest.fixture(scope="module")
 def subject(request, tmp_path_factory):
     with purerl.share_programs(), pytest.MonkeyPatch.context() as patch:
-        # The tests' own cache stays: the command line would switch to the user's.
-        folder = jax.config.jax_compilation_cache_dir
-        patch.setenv("JAX_COMPILATION_CACHE_DIR", folder)
         if request.param in rows.BY_HAND:  # for this row alone
             entry, _ = rows.BY_HAND[request.param]
             patch.setitem(ALGORITHMS, request.param, entry)
