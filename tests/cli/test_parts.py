@@ -34,7 +34,6 @@ def read(line, config=None):
             optimisers.SGD(0.9, nesterov=True),
         ),
         ("--optimiser;lion", "optimiser", optimisers.Lion()),
-        ("--adam-eps;1e-3", "optimiser", optimisers.Adam(eps=1e-3)),
         ("--policy-loss.clip-eps;0.3", "policy_loss", losses.ClipDrift(0.3)),
         (
             "--policy-loss.clip-eps;Linear(0.3, 0.1)",
