@@ -2,13 +2,15 @@
 
     python experiments/results.py dqn-cartpole pqn-doors   # train these rows
     python experiments/results.py --all                    # every row, hours on a CPU
+    python experiments/results.py td3-jaxrl --at-once 1    # seed by seed, over days
     python experiments/results.py                          # only render the page
 
 A row is a preset and a number of seeds, 0, 1, 2, ... Its numbers go to
 experiments/results/ROW.json with the hardware and the versions that printed them, and
 the page is rendered from these files. Nothing here fails when a goal is missed: it says
 so. A row that was stopped or killed goes on where it was with the same command, from
-the checkpoints in its folder under --out.
+the checkpoints in its folder under --out. With --at-once the file is written after
+every few seeds, and those that are in it are not trained again.
 """
 
 import argparse
@@ -17,6 +19,7 @@ import os
 import platform
 import re
 import sys
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -25,10 +28,11 @@ from typing import Any
 import numpy as np
 import results_losses
 import results_rule
+from results_batches import check_alike, next_seeds, read_batches, together
 from results_rows import ROWS, Row
 
 import purerl
-from purerl import presets
+from purerl import TrainConfig, presets, serialise
 from purerl.report.statistics import mean_interval
 from purerl.serialise import write_atomic
 
@@ -65,18 +69,27 @@ distributions.
 """
 
 
-def train(name: str, row: Row, lanes: int | None, out: Path) -> dict[str, Any] | None:
-    """Train a row's agents; the numbers that are kept, None where it was stopped."""
-    config = presets.load(row.preset).replace(**(row.changes or {}))
+def train(
+    name: str, row: Row, seeds: Sequence[int], lanes: int | None, out: Path
+) -> dict[str, Any] | None:
+    """Train agents of a row; the numbers that are kept, None where it was stopped.
+
+    Args:
+        name: Name of the row.
+        row: The row.
+        seeds: Seeds of the agents.
+        lanes: Agents that one block holds.
+        out: Folder of the run.
+    """
     load = os.getloadavg()[0]
-    resume = (out / name / "manifest.json").exists()
+    resume = (out / "manifest.json").exists()
     result = purerl.run(
-        config, seeds=row.seeds, lanes=lanes, out=out / name, resume=resume
+        config_of(row), seeds=list(seeds), lanes=lanes, out=out, resume=resume
     )
     if not result.finished:
         return None
     steps = int(result.metrics["env_steps"][0, -1])
-    is_one_sitting = result.train_steps >= steps * row.seeds
+    is_one_sitting = result.train_steps >= steps * len(seeds)
     width = f" --lanes {lanes}" if lanes else ""
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
@@ -84,7 +97,7 @@ def train(name: str, row: Row, lanes: int | None, out: Path) -> dict[str, Any] |
         "row": name,
         "command": f"python experiments/results.py {name}{width}",
         "steps": steps,
-        "seeds": row.seeds,
+        "seeds": len(seeds),
         "mean": float(final.mean()),
         "per_seed": [round(float(x), 2) for x in final],
         "curve_steps": result.evaluation["env_steps"][0].tolist(),
@@ -95,6 +108,34 @@ def train(name: str, row: Row, lanes: int | None, out: Path) -> dict[str, Any] |
         "load_before": round(load, 2),
         **hardware(),
     }
+
+
+def config_of(row: Row) -> TrainConfig:
+    """Return the config of a row's agents."""
+    return presets.load(row.preset).replace(**(row.changes or {}))
+
+
+def train_in_batches(
+    name: str, row: Row, at_once: int, out: Path
+) -> Iterator[dict[str, Any]]:
+    """Train the seeds of a row that its file has not; yield its numbers so far.
+
+    Args:
+        name: Name of the row.
+        row: The row.
+        at_once: Number of seeds of a batch.
+        out: Folder of the runs of the row.
+    """
+    batches = read_batches(STORE / f"{name}.json")
+    config = json.loads(json.dumps(serialise.to_dict(config_of(row))))
+    check_alike(batches, config, at_once)
+    while seeds := next_seeds(batches, row.seeds, at_once):
+        part = train(name, row, seeds, at_once, out / f"seed-{seeds[0]}")
+        if part is None:
+            return
+        part["command"] = f"python experiments/results.py {name} --at-once {at_once}"
+        batches.append({**part, "which": seeds, "at_once": at_once, "config": config})
+        yield together(batches)
 
 
 def hardware() -> dict[str, Any]:
@@ -161,10 +202,16 @@ def _line(name: str, row: Row, numbers: dict[str, Any]) -> str:
     published = row.anchor.words.split(", ")[0] if row.anchor else "-"
     link = f"[{row.title}](#{name})"
     return (
-        f"| {link} | {numbers['steps']:,} x {numbers['seeds']} | "
+        f"| {link} | {numbers['steps']:,} x {_seeds(row, numbers)} | "
         f"{_evaluation(numbers)} | {published} | {_verdict(row, numbers)} | {goal} | "
         f"{_seconds(numbers)} |"
     )
+
+
+def _seeds(row: Row, numbers: dict[str, Any]) -> str:
+    """Return the number of seeds, of how many where more are to come."""
+    seeds = numbers["seeds"]
+    return str(seeds) if seeds >= row.seeds else f"{seeds} of {row.seeds}"
 
 
 def _seconds(numbers: dict[str, Any]) -> str:
@@ -218,7 +265,8 @@ def _section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         "Published": row.anchor and f"{row.anchor.words}. Source: {row.anchor.source}.",
         "Note": row.note and f"{row.note}.",
         "Config": f"{preset}.",
-        "Seeds": f"{seeds}.",
+        "Seeds": f"{seeds}."
+        + " The others are not trained yet." * (numbers["seeds"] < row.seeds),
         "Course": f"{course}." if len(numbers["curve"]) > 1 else "",
         "Printed by": f"`{numbers['command']}`: training {_seconds(numbers)}, "
         f"compilation {numbers['compile_seconds']:,} s; {numbers['hardware']}, jax "
@@ -244,6 +292,9 @@ def main() -> None:
     parser.add_argument("--all", action="store_true", help="train every row")
     parser.add_argument("--lanes", type=int, help="agents that one block holds")
     parser.add_argument(
+        "--at-once", type=int, help="seeds after which the row's numbers are kept"
+    )
+    parser.add_argument(
         "--out", type=Path, default=RUNS, help="where the rows' runs are kept"
     )
     options = parser.parse_args()
@@ -253,12 +304,17 @@ def main() -> None:
     STORE.mkdir(exist_ok=True)
     every = [name for name, row in ROWS.items() if not row.not_run]
     for name in every if options.all else options.rows:
-        numbers = train(name, ROWS[name], options.lanes, options.out)
-        if numbers is None:
-            return
-        write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
-        print(_line(name, ROWS[name], numbers), flush=True)
-        print("\n".join(_section(name, ROWS[name], numbers)), flush=True)
+        row, out = ROWS[name], options.out / name
+        if options.at_once:
+            found = train_in_batches(name, row, options.at_once, out)
+        else:
+            found = [train(name, row, range(row.seeds), options.lanes, out)]
+        for numbers in found:
+            if numbers is None:
+                return
+            write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
+            print(_line(name, row, numbers), flush=True)
+            print("\n".join(_section(name, row, numbers)), flush=True)
     write_atomic(PAGE, render())
 
 

@@ -138,6 +138,7 @@ def _compile_a_file(request: pytest.FixtureRequest):
         for item in request.session.items
     )
     quick = all(mark.kwargs.get("slow", False) and not slow for mark in marks)
+    _forget_other_programs(quick)
     jax.config.update("jax_disable_most_optimizations", quick)
     with pytest.MonkeyPatch.context() as patch:
         if quick:  # in processes that a test starts, too
@@ -147,6 +148,17 @@ def _compile_a_file(request: pytest.FixtureRequest):
             patch.setenv("XLA_FLAGS", flags + simple)
         yield
     jax.config.update("jax_disable_most_optimizations", False)
+
+
+_compiled: set[bool] = set()
+
+
+def _forget_other_programs(quick: bool) -> None:
+    """Forget what JAX has compiled for a file with the other way of compiling."""
+    if (not quick) in _compiled:
+        jax.clear_caches()
+        _compiled.clear()
+    _compiled.add(quick)
 
 
 @pytest.fixture(scope="module", autouse=True)
