@@ -74,14 +74,10 @@ def complete(study, batch=4):
     return [row.params for row in study.rows()]
 
 
-@pytest.mark.parametrize(
-    ("old", "new"), [("final", "final_return"), ("auc", "training_curve")]
-)
-def test_a_study_with_the_old_name_of_its_fitness_goes_on(url, old, new):
-    found = opened(url, fitness=new).study
-    found.set_user_attr(SPEC, {**found.user_attrs[SPEC], "fitness": old})
-    assert complete(opened(url, fitness=new, budget=2), batch=1)
-    with pytest.raises(purerl.ConfigError, match=f"fitness is '{new}' there"):
+def test_a_study_goes_on_with_its_own_fitness_alone(url):
+    opened(url, fitness="training_curve")
+    assert complete(opened(url, fitness="training_curve", budget=2), batch=1)
+    with pytest.raises(purerl.ConfigError, match="fitness is 'training_curve' there"):
         opened(url, fitness="evaluation")
 
 
