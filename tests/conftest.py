@@ -19,6 +19,9 @@ from tests import parts
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
 jax.config.update("jax_num_cpu_devices", 2)
+# XLA reads its flags once, at the first compilation: before a file sets other ones for
+# the processes that it starts, or all later files would be compiled with those.
+jax.block_until_ready(jax.numpy.zeros(2) + 1)
 
 # XLA of JAX 0.11 has no option `xla_cpu_use_fusion_emitters`.
 HAS_EMITTERS = jax.__version_info__ < (0, 11)
