@@ -56,6 +56,14 @@ def test_probability_of_improvement_is_that_of_rliable(plain):
     assert other_way.value == pytest.approx(1 - value, abs=1e-6)
 
 
+@pytest.mark.parametrize("runs", [10, 11, 12, 13, 17, 29])
+def test_where_every_run_is_better_the_interval_has_no_width(runs):
+    """Shares of numbers that no power of two divides do not add up to one exactly."""
+    worse = np.linspace(0.0, 1.0, runs)
+    found = statistics.probability_of_improvement(worse + 2.0, worse)
+    assert (found.value, found.low, found.high) == (1.0, 1.0, 1.0)
+
+
 def test_profiles_are_those_of_rliable(plain):
     value, low, high = map(np.array, RLIABLE["profile"])
     found = statistics.performance_profile(

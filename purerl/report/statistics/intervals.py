@@ -187,7 +187,9 @@ def probability_of_improvement(
     draws = resampling.improvement_resamples(
         key(seed), ranks[: len(x)], ranks[len(x) :], resamples
     )
-    low, high = percentiles(draws, confidence, runs, 2 * x.shape[1])
+    ends = percentiles(draws, confidence, runs, 2 * x.shape[1])
+    # A share in 32 bits may be beside 1, where every run of the one is better.
+    low, high = np.clip(np.round(ends, 6), 0.0, 1.0)
     ends = float(low), float(high)
     return Estimate(float(value), *ends, missing, "interval", runs, confidence)
 
