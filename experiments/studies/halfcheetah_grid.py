@@ -2,13 +2,17 @@
 
     python experiments/studies/halfcheetah_grid.py [--quick | --long]
 
-The sweeps go on where they were stopped. VPG's 45 million environment steps are hours
-of two CPU cores, and TD3's 43 million gradient steps are days. So the grids are trained
-where JAX has an accelerator, and on a CPU with `--long`; otherwise their rows say how
-long they would take, from a part of the cells that is timed.
+There is a sweep for each choice of layers, which goes on where it was stopped; what it
+found is kept in the repository, so that the grids can be trained in sittings. VPG's 45
+million environment steps are hours of two CPU cores, and TD3's 43 million gradient
+steps are days. So the grids are trained where JAX has an accelerator, and on a CPU with
+`--long`; of a grid that was not begun the row says how long it would take, from a part
+of the cells that is timed.
 """
 
 import itertools
+from functools import partial
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -29,10 +33,10 @@ STUDY = Study(
     title="VPG and TD3 on HalfCheetah over layers, epochs and batches",
     source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), table 2',
     question="Every combination of the source's layer sizes with its steps per epoch "
-    "(VPG) or batch sizes (TD3), three seeds each, one `purerl.sweep` per algorithm, "
-    "from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment is "
-    "brax's HalfCheetah (spring), another physics than the source's MuJoCo, so returns "
-    "do not compare; what may compare is which settings are best.",
+    "(VPG) or batch sizes (TD3), three seeds each, one `purerl.sweep` per choice of "
+    "layers, from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment "
+    "is brax's HalfCheetah (spring), another physics than the source's MuJoCo, so "
+    "returns do not compare; what may compare is which settings are best.",
     system="JAX 4 Deep RL",
 )
 ESTIMATES = (
@@ -92,12 +96,17 @@ def grids(quick: bool) -> dict[str, tuple[Any, dict[str, list[Any]]]]:
     }
 
 
-def train(budget: Budget, name: str) -> list[dict[str, Any]]:
-    """Train one algorithm's grid; return its cells with the scores of their seeds."""
-    config, axes = grids(budget.quick)[name]
-    result = purerl.sweep(
-        config, axes, seeds=SEEDS, out=budget.folder / name.lower(), progress=False
-    )
+def train(
+    config: Any, axes: dict[str, list[Any]], folder: Path
+) -> list[dict[str, Any]]:
+    """Train some cells; return them with the scores of their seeds.
+
+    Args:
+        config: The config of all cells.
+        axes: The axes of the sweep.
+        folder: Folder of the sweep.
+    """
+    result = purerl.sweep(config, axes, seeds=SEEDS, out=folder, progress=False)
     frame = result.to_dataframe()
     names = list(axes)
     cells = []
@@ -105,6 +114,32 @@ def train(budget: Budget, name: str) -> list[dict[str, Any]]:
     for point, rows in groups:
         scores = [float(x) for x in rows["episode_return"]]
         cells.append({"point": dict(zip(names, point, strict=True)), "scores": scores})
+    return cells
+
+
+def cells_of(budget: Budget, name: str) -> list[dict[str, Any]]:
+    """Return the cells of an algorithm's grid: those that are there, or all.
+
+    Args:
+        budget: The budget. On a CPU no cell is trained without `--long`.
+        name: The algorithm.
+    """
+    config, axes = grids(budget.quick)[name]
+    first, *others = axes
+    is_fast = budget.quick or budget.long or jax.default_backend() != "cpu"
+    cells: list[dict[str, Any]] = []
+    for layers in axes[first]:
+        some = {first: [layers], **{other: axes[other] for other in others}}
+        label = f"{name}-{'-'.join(map(str, layers))}"
+        settings = {"config": serialise.to_dict(config), "axes": some}
+        if is_fast or budget.has(label, lasting=True, **settings):
+            folder = budget.folder / label.lower()
+            cells += budget.part(
+                label,
+                partial(train, config, some, folder),
+                lasting=True,
+                **settings,
+            )
     return cells
 
 
@@ -180,15 +215,15 @@ def measure(budget: Budget) -> Findings:
         "TD3": "5,000 ± 300; best with 256-256-256 and batches of 100",
     }
     rows, tables, figures, text = [], [], [], []
-    is_fast = budget.quick or budget.long or jax.default_backend() != "cpu"
     for name, words in claimed.items():
-        config, axes = grids(budget.quick)[name]
-        settings = {"config": serialise.to_dict(config), "axes": axes}
-        if not (is_fast or budget.has(name, **settings)):
+        cells = cells_of(budget, name)
+        if not cells:
             rows.append(not_trained(budget, name, words))
             text = [ESTIMATES]
             continue
-        cells = budget.part(name, lambda n=name: train(budget, n), **settings)
+        _, axes = grids(budget.quick)[name]
+        total = int(np.prod([len(values) for values in axes.values()]))
+        others = total - len(cells)
         means = [np.mean(cell["scores"]) for cell in cells]
         best = cells[int(np.argmax(means))]
         chosen = ", ".join(f"{k} {v}" for k, v in best["point"].items())
@@ -197,7 +232,8 @@ def measure(budget: Budget) -> Findings:
                 f"{name}: best cell of {len(cells)}",
                 words,
                 f"{interval_text(best['scores'], 0)}: {chosen}",
-                "Another physics; three seeds have a range and no interval.",
+                "Another physics; three seeds have a range and no interval."
+                + f" The other {others} cells are not trained yet." * (others > 0),
             )
         )
         headers = [*best["point"], "mean", "seeds"]
@@ -222,6 +258,7 @@ def measure(budget: Budget) -> Findings:
                 f"{name}: the evaluation at the end of training, one point per seed.",
             )
         )
+    text += [budget.sittings()] if budget.sittings() else []
     return Findings(rows, figures, tables, text)
 
 

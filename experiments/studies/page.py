@@ -37,7 +37,8 @@ runs those that are named, and `make studies-quick` tries them at a tiny budget.
 It trains the agents of `bandits`, `doors`, `jaxrl`, `jax4rl`, `jym`, `purejaxrl` and
 `tabular`. It only draws `swingup` and `halfcheetah`, whose agents are rows of the
 [learning results](results.md) and are trained by `python experiments/results.py ROW`;
-and of `halfcheetah_grid` it only estimates the time on a CPU (`LONG=1` trains it). It
+and of `halfcheetah_grid` it only estimates the time on a CPU (`LONG=1` trains it, in
+sittings of some layers each, which are kept in the repository). It
 also writes all of this as one HTML page with every picture inside,
 `runs/studies.html`.
 

@@ -13,8 +13,10 @@ runs all of them.
 
 A study is split into parts (`Budget.part`), each of which returns what JSON holds. A
 part that is done is not done again by the same command, until `--fresh` is given or its
-settings change. Compiled programs are not kept between processes, so that the seconds
-of compilation that a study prints are those of a first time.
+settings change. Parts that take hours are kept in experiments/results/studies/parts, so
+that another machine goes on with them. Compiled programs are not kept between
+processes, so that the seconds of compilation that a study prints are those of a first
+time.
 """
 
 import argparse
@@ -39,6 +41,7 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "experiments" / "results" / "studies"
+PARTS = STORE / "parts"
 IMAGES = ROOT / "docs" / "images" / "studies"
 
 
@@ -153,18 +156,23 @@ class Budget:
         self.study, self.quick, self.folder, self.long = study, quick, folder, long
         self.images = folder if quick else IMAGES
 
-    def has(self, name: str, **settings: Any) -> bool:
+    def has(self, name: str, *, lasting: bool = False, **settings: Any) -> bool:
         """Return whether a part was done before with the same settings.
 
         Args:
             name: Name of the part, unique in the study.
+            lasting: Whether it is one that is kept in the repository.
             **settings: Settings that its result depends on.
         """
-        return self._kept(name, settings) is not None
+        return self._kept(self._path(name, lasting), settings) is not None
 
-    def _kept(self, name: str, settings: dict[str, Any]) -> dict[str, Any] | None:
+    def _path(self, name: str, lasting: bool) -> Path:
+        if lasting and not self.quick:
+            return PARTS / self.study.name / f"{name}.json"
+        return self.folder / "parts" / f"{name}.json"
+
+    def _kept(self, path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
         """Return a part that was done before with the same settings, or None."""
-        path = self.folder / "parts" / f"{name}.json"
         if not path.exists():
             return None
         kept = json.loads(path.read_text())
@@ -174,15 +182,24 @@ class Budget:
         """Return settings as JSON gives them back, with the kind of budget."""
         return json.loads(json.dumps({"quick": self.quick, **settings}))
 
-    def part(self, name: str, make: Callable[[], Any], **settings: Any) -> Any:
+    def part(
+        self,
+        name: str,
+        make: Callable[[], Any],
+        *,
+        lasting: bool = False,
+        **settings: Any,
+    ) -> Any:
         """Return what `make` returned, now or when this part was done before.
 
         Args:
             name: Name of the part, unique in the study.
             make: Function without arguments, whose result JSON can hold.
+            lasting: Whether it is kept in the repository, as what takes hours is.
             **settings: What the result depends on; other settings, another part.
         """
-        kept = self._kept(name, settings)
+        path = self._path(name, lasting)
+        kept = self._kept(path, settings)
         if kept is not None:
             return kept["result"]
         print(f"{self.study.name}: {name}", flush=True)
@@ -193,16 +210,29 @@ class Budget:
             "settings": self._asked(settings),
             "seconds": seconds,
             "result": result,
+            **(hardware() if lasting else {}),
         }
-        path = self.folder / "parts" / f"{name}.json"
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(kept) + "\n")
         return result
 
     def seconds(self) -> float:
         """Return how long the parts took that are there, in seconds."""
-        files = (self.folder / "parts").glob("*.json")
+        files = [*(self.folder / "parts").glob("*.json"), *self._lasting()]
         return sum(json.loads(path.read_text())["seconds"] for path in files)
+
+    def _lasting(self) -> list[Path]:
+        """The files of the parts that are kept in the repository."""
+        return [] if self.quick else sorted((PARTS / self.study.name).glob("*.json"))
+
+    def sittings(self) -> str:
+        """Return a paragraph that says where and when each lasting part was done."""
+        done = []
+        for path in self._lasting():
+            kept = json.loads(path.read_text())
+            minutes = f"{kept['seconds'] / 60:,.0f} minutes"
+            done.append(f"{path.stem} ({minutes}, {kept['hardware']}, {kept['date']})")
+        return f"Trained in sittings: {', '.join(done)}." if done else ""
 
     def save(self, figure: "Figure", name: str, caption: str) -> Picture:
         """Write a figure as PNG.
@@ -237,8 +267,10 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
     kind = "studies-quick" if asked.quick else "studies"
     folder = asked.out or ROOT / "runs" / kind / study.name
     load = os.getloadavg()[0]
-    if asked.fresh and folder.exists():
-        shutil.rmtree(folder)
+    if asked.fresh:
+        kept = [] if asked.quick else [PARTS / study.name]
+        for old in [folder, *kept]:
+            shutil.rmtree(old, ignore_errors=True)
     budget = Budget(study, asked.quick, folder, asked.long)
     findings = measure(budget)
     kept = {

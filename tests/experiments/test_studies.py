@@ -87,6 +87,20 @@ def test_a_part_is_done_once_until_its_settings_change(tmp_path):
     assert budget.seconds() < 1
 
 
+def test_a_lasting_part_is_kept_for_other_machines(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "PARTS", tmp_path / "repository")
+    here = study.Budget(TOY, False, tmp_path / "here")
+    assert not here.has("one", lasting=True, steps=5) and here.sittings() == ""
+    assert here.part("one", lambda: [1.5], lasting=True, steps=5) == [1.5]
+    elsewhere = study.Budget(TOY, False, tmp_path / "elsewhere")
+    assert elsewhere.has("one", lasting=True, steps=5)
+    assert elsewhere.part("one", lambda: 1 / 0, lasting=True, steps=5) == [1.5]
+    assert not elsewhere.has("one", lasting=True, steps=6)
+    assert "in sittings: one (0 minutes, " in elsewhere.sittings()
+    quick = study.Budget(TOY, True, tmp_path / "elsewhere")
+    assert not quick.has("one", lasting=True, steps=5)  # A quick run has its own.
+
+
 def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
     def measure(budget):
         figure = style.new_figure()
