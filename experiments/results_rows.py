@@ -181,10 +181,11 @@ ROWS = {
                 JAX_RL,
                 float(value),
             ),
+            note=BESIDE if name == "td3" else "",
             not_run=f"ten agents of 250,000 steps are {hours} hours of two cores, at "
             f"the {seconds} s per 1,000 steps that `studies/jaxrl.py` printed; about "
             f"{gpu} on an H200 by `purerl plan --preset {name}-jaxrl --seeds 10 "
-            "--device h200 --no-compile`",
+            f"--device h200 --no-compile`; `--at-once 1` trains them one by one",
         )
         for name, value, seconds, hours, gpu in (
             ("td3", 470, 2.94, 2.0, "5 minutes"),
