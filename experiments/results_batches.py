@@ -87,5 +87,5 @@ def together(batches: Sequence[Numbers]) -> Numbers:
 
 
 def _named(batches: Sequence[Numbers], name: str) -> str:
-    """What the batches have under a name, each once."""
+    """Return what the batches have under a name, each once."""
     return " and ".join(dict.fromkeys(batch[name] for batch in batches))
