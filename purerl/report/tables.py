@@ -41,12 +41,12 @@ def run_table(result: RunResult) -> Table:
     if is_kept.sum() > 1:
         means = final[is_kept, -1].mean(-1)
         found = mean_interval(means)
+        words = f"{found.words}:", f"{number(found.low)} to {number(found.high)}"
         table.add_section()
         table.add_row(
             _mean_of(is_kept),
             f"[bold]{number(means.mean())}[/bold]",
-            f"{found.words}:",
-            f"{number(found.low)} to {number(found.high)}",
+            *(("no spread", "") if found.low == found.high else words),
             number(nanmean(training[is_kept])),
         )
     return table

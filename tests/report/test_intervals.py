@@ -187,6 +187,16 @@ def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
     assert ("range of 3" in captured.get()) == (agents == 3)
 
 
+def test_the_table_of_a_run_says_where_its_agents_are_equal():
+    run = _result(3)
+    run.evaluation["episode_return"][:] = 500.0
+    console = Console(width=120)
+    with console.capture() as captured:
+        console.print(run_table(run))
+    (mean,) = [line for line in captured.get().splitlines() if "mean" in line]
+    assert [cell.strip() for cell in mean.split("│")[2:5]] == ["500.0", "no spread", ""]
+
+
 def test_a_run_without_evaluations_shows_its_training_and_says_so():
     run = _result(2)
     run.evaluation = {}
