@@ -258,7 +258,7 @@ def measure(budget: Budget) -> Findings:
                 f"{name}: the evaluation at the end of training, one point per seed.",
             )
         )
-    text += [budget.sittings()] if budget.sittings() else []
+    text += filter(None, [budget.sittings()])
     return Findings(rows, figures, tables, text)
 
 

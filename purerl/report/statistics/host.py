@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError, shown
+from purerl.report.statistics.missing import as_numbers
 
 INTERVAL = "95% interval"
 FEWEST = 10  # With fewer runs than this the range is given.
@@ -114,12 +115,7 @@ def _runs_of(values: Any) -> np.ndarray:
     Raises:
         ConfigError: no numbers, rows of several lengths, a single number, or no run.
     """
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):
-        raise ConfigError(
-            f"values must be numbers, equally many of each run, got {shown(values)}."
-        ) from None
+    array = as_numbers("values", values)
     if not array.ndim or not len(array):
         raise ConfigError(
             f"values must have a row for each run, got {shown(values)}; give at least "

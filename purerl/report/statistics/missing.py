@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, shown
 
 Missing = str | float
 POLICIES = ("raise", "worst", "drop")
@@ -87,14 +87,19 @@ def _with_worst(tables: list[np.ndarray]) -> list[np.ndarray]:
     return [np.where(np.isnan(table), low, table) for table in tables]
 
 
-def as_table(name: str, values: Any) -> np.ndarray:
-    """Read numbers `[S, M]` in double precision, or refuse them with one sentence."""
+def as_numbers(name: str, values: Any) -> np.ndarray:
+    """Read numbers in double precision, or refuse them with one sentence."""
     try:
-        table = np.asarray(values, np.float64)
+        return np.asarray(values, np.float64)
     except (TypeError, ValueError):
         raise ConfigError(
-            f"{name} must be numbers, one row per run, got {type(values).__name__}."
+            f"{name} must be numbers, equally many of each run, got {shown(values)}."
         ) from None
+
+
+def as_table(name: str, values: Any) -> np.ndarray:
+    """Read numbers `[S, M]` in double precision, or refuse them with one sentence."""
+    table = as_numbers(name, values)
     if table.ndim not in (1, 2) or not table.size:
         raise ConfigError(
             f"{name} must be [runs] or [runs, tasks], got shape {table.shape}. Reduce "
