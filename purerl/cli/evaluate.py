@@ -151,13 +151,13 @@ def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
     }
     for name in (name for name, is_changed in own.items() if is_changed):
         raise ConfigError(
-            f"--gymnasium plays in Gymnasium's own environment, which has not the "
+            f"--gymnasium plays in Gymnasium's own environment, which lacks the "
             f"{name} that the agents were trained with, "
             f"{shown(getattr(saved.config, name))}; leave it out."
         )
     if saved.config.env_wrappers:
         raise ConfigError(
-            "--gymnasium plays in Gymnasium's own environment, which has not the "
+            "--gymnasium plays in Gymnasium's own environment, which lacks the "
             f"wrappers {saved.config.env_wrappers} that the agents were trained with; "
             "leave it out."
         )

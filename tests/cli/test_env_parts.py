@@ -35,7 +35,7 @@ class Options:
 )
 def test_gymnasium_has_not_the_numbers_of_the_training(changes, name):
     saved = SimpleNamespace(config=tiny_config(**changes))
-    with pytest.raises(ConfigError, match=rf"has not the {name} that the agents"):
+    with pytest.raises(ConfigError, match=rf"lacks the {name} that the agents"):
         evaluate._refuse_changes(saved, ())
     own = tiny_config(env_params={"length": 0.5, "max_steps_in_episode": 500})
     evaluate._refuse_changes(SimpleNamespace(config=own), ())
@@ -171,7 +171,7 @@ def test_a_run_is_evaluated_with_other_numbers(tmp_path, capsys):
     assert cli.main(["evaluate", *words]) == 0
     assert "7.0" in capsys.readouterr().out
     assert cli.main(["evaluate", str(out), "--gymnasium"]) != 0
-    assert "has not the wrappers" in capsys.readouterr().err
+    assert "lacks the wrappers" in capsys.readouterr().err
 
 
 def test_vmapped_numbers_of_a_wrapper_are_each_of_them():
