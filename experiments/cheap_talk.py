@@ -34,10 +34,11 @@ from rich.console import Console
 import purerl
 from envs import CheapTalk
 from purerl.acting.environment import resolve_env
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

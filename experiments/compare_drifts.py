@@ -20,10 +20,10 @@ from results_losses import plain_rows
 from rich.console import Console
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.losses import ClipDrift, DPODrift
 from purerl.report import plots
-from purerl.serialise import write_atomic
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "compare-drifts.json"

@@ -36,6 +36,7 @@ from rich.table import Table
 
 import envs
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.config import TrainConfig
 from purerl.meta.fitness import FINAL_SHARE, first_known, hold
@@ -43,7 +44,7 @@ from purerl.report import plots
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
 from purerl.rules import ActorCriticRule, LPGRule
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "evolve-lpg.json"

@@ -25,11 +25,12 @@ from results_losses import plain_rows
 from rich.console import Console
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.meta.result import EvolutionResult
 from purerl.optimisers import Adam, LearnedOptimiser
 from purerl.report import plots
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "evolve-optimiser.json"

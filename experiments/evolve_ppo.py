@@ -42,10 +42,11 @@ from rich.console import Console
 from rich.table import Table
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.comparison.result import Comparison
 from purerl.report.statistics import aggregates
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 ROOT = Path(__file__).parents[1]
 SEEDS = 32

@@ -26,10 +26,11 @@ from results import hardware
 from rich.console import Console
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.config import TrainConfig
 from purerl.randomisation import Uniform
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 STORE = ROOT / "experiments" / "results" / "evolve-values.json"
 

@@ -31,12 +31,12 @@ from results import command, hardware
 from rich.console import Console
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.report import plots
 from purerl.report.plots import style
 from purerl.rules import LPGRule
 from purerl.scale.host import to_device, to_host
-from purerl.serialise import write_atomic
 from purerl.storage import arrays
 from purerl.storage.differences import differences
 

@@ -30,10 +30,11 @@ import envs
 import purerl
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.algorithms import register
+from purerl.atomic import write_atomic
 from purerl.curriculum import ENTRY, PLRConfig
 from purerl.curriculum.levels import Priorities, replay_probabilities
 from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "level-replay.json"

@@ -39,10 +39,11 @@ from envs.matrix_games import (
     shaped_lifetime,
 )
 from envs.matrix_games.play import ALWAYS_SECOND
+from purerl.atomic import write_atomic
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.statistics import heading_of, mean_interval
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -24,8 +24,9 @@ from rich.table import Table
 import purerl
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate
+from purerl.atomic import write_atomic
 from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 from purerl.train import bind
 
 ROOT = Path(__file__).parents[1]

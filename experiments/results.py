@@ -33,8 +33,8 @@ from results_rows import ROWS, Row
 
 import purerl
 from purerl import TrainConfig, presets, serialise
+from purerl.atomic import write_atomic
 from purerl.report.statistics import mean_interval
-from purerl.serialise import write_atomic
 
 HERE = Path(__file__).parent
 STORE = HERE / "results"

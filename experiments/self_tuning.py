@@ -27,11 +27,12 @@ from rich.console import Console
 from rich.table import Table
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.report import plots
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict, write_atomic
+from purerl.serialise import to_dict
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "self-tuning.json"

@@ -16,8 +16,8 @@ from results import hardware
 from rich.console import Console
 
 import purerl
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
-from purerl.serialise import write_atomic
 
 ROOT = Path(__file__).parents[1]
 STORE = ROOT / "experiments" / "results" / "truncated-evolution.json"

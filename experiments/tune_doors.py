@@ -34,8 +34,8 @@ from rich.console import Console
 
 import purerl
 from purerl import optimisers
+from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
-from purerl.serialise import write_atomic
 from purerl.tuning.console import best_table, end_line, holdout_table, warnings
 from purerl.tuning.result import holdout_dict
 

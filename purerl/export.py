@@ -27,6 +27,7 @@ from jax import export
 from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.export_onnx import POLICY as _ONNX
 from purerl.export_onnx import to_onnx
@@ -115,7 +116,7 @@ def export_policy(
     }
     folder = _own_folder(out)
     for name, content in files.items():
-        serialise.write_atomic(folder / name, content)
+        write_atomic(folder / name, content)
     for name in {_SAMPLED, _ONNX} - set(files):
         (folder / name).unlink(missing_ok=True)  # of an earlier export
     return folder

@@ -52,7 +52,7 @@ LAYERS = (
     # Levels that are replayed, by an algorithm around one of those below.
     ("purerl.curriculum",),
     # Configs and their parts as text and files.
-    ("purerl.serialise", "purerl.artifact", "purerl.presets"),
+    ("purerl.serialise", "purerl.atomic", "purerl.presets"),
     # One training run as a pure function, and what checks an algorithm.
     (
         "purerl.train",

@@ -28,7 +28,7 @@ from typing import Any, NamedTuple
 import gpu_table
 from peer import ROOT
 
-from purerl.serialise import write_atomic
+from purerl.atomic import write_atomic
 
 MINUTES = 9.0  # The longest that a part may take.
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"

@@ -28,11 +28,11 @@ from report import Measure, Run
 
 import purerl
 from purerl import presets
+from purerl.atomic import write_atomic
 from purerl.execution.programs import segment_length
 from purerl.hardware.device import load_device
 from purerl.hardware.estimate import RESERVED, estimate
 from purerl.hardware.kernels import command_buffers, read
-from purerl.serialise import write_atomic
 from purerl.train import bind
 
 Prepare = Callable[[], tuple[Measure, float]]

@@ -24,8 +24,8 @@ import jax
 
 import purerl
 from purerl import presets
+from purerl.atomic import write_atomic
 from purerl.hardware.work import work_of
-from purerl.serialise import write_atomic
 from purerl.tracing import traced_for
 
 HERE = Path(__file__).parent

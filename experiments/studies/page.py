@@ -17,8 +17,8 @@ from typing import Any
 
 from study import IMAGES, ROOT, STORE
 
+from purerl.atomic import write_atomic
 from purerl.report import html as pages
-from purerl.serialise import write_atomic
 
 # A link of Markdown, with its words as a group.
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")

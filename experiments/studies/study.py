@@ -33,8 +33,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from results import hardware
 
+from purerl.atomic import write_atomic
 from purerl.report import plots
-from purerl.serialise import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

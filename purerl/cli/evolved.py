@@ -7,7 +7,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.comparison.result import find_comparison
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
@@ -76,7 +76,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
     if folder is None:
         return
     text = json.dumps(result.summary, indent=2)
-    serialise.write_atomic(folder / "summary.json", text)
+    write_atomic(folder / "summary.json", text)
     plots.save(result.plot(), folder / "evolution.png")
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")

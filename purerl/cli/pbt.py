@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.cli import flags, settings
 from purerl.cli.options import (
     CheckpointSeconds,
@@ -181,7 +182,7 @@ def write_summary(result: Result, console: Console) -> None:
         "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
     }
     text = json.dumps(numbers, indent=2)
-    serialise.write_atomic(result.out / "summary.json", text)
+    write_atomic(result.out / "summary.json", text)
     serialise.to_yaml(best.config, result.out / "best.yaml")
     console.print(
         f"{result.training_steps:,} steps of training, {result.evaluation_steps:,} of "

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from rich.console import Console
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.cli import flags, settings
 from purerl.cli.options import (
     ConfigSource,
@@ -179,7 +179,7 @@ def show(result: SweepResult, command: str = "") -> None:
     console.print(best_table(result.dataset))
     if result.out is not None:
         text = json.dumps(result.summary, indent=2)
-        serialise.write_atomic(result.out / "summary.json", text)
+        write_atomic(result.out / "summary.json", text)
         load = f"import purerl\n\nresult = purerl.load_sweep({str(result.out)!r})"
         page.sweep_page(
             result.dataset, result.out / "report.html", load=load, command=command

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.comparison import Row
@@ -60,10 +60,10 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
     path = folder / FILE
     curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}
     arrays.save(path.with_suffix(".npz"), curves)
-    serialise.write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
+    write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
     plots.save(figure, path.with_suffix(".png"))
     # Written last: a reader that finds this file finds the others too.
-    serialise.write_atomic(path, json.dumps(values, indent=1))
+    write_atomic(path, json.dumps(values, indent=1))
 
 
 def read(folder: Path) -> Stored:

@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import artifact, serialise
+from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.comparison.environments import Task
 from purerl.comparison.losses import read_loss
 from purerl.config import ConfigError, TrainConfig, field_names, is_auto, part_kind
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedule import Schedule
+from purerl.serialise import artifact
 from purerl.space.points import with_algorithm
 
 # What a setting changes by (dotted) name of a field; a config of any algorithm; an

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.report import page_parts
 from purerl.report.sweep_data import label
 from purerl.storage import folders
@@ -71,7 +71,7 @@ def write_page(
         links=links,
         sections=parts,
     )
-    serialise.write_atomic(path, text)
+    write_atomic(path, text)
     return Path(path)
 
 

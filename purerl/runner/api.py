@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from purerl import serialise
+from purerl.atomic import remove_leftovers
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.memory import require_number
@@ -211,7 +211,7 @@ def _open_folder(
     if extend:
         manifest.extend(folder, stored, config)
     for path in (folder, *folder.glob("metrics/*")):
-        serialise.remove_leftovers(path)
+        remove_leftovers(path)
     return options._replace(
         lanes=stored["lanes"],
         length=stored["segment_updates"],

@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.reduce import reduce_segment
 from purerl.runner.trackers.base import Row
-from purerl.serialise import write_atomic
 from purerl.types import HostMetrics
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
@@ -207,6 +207,4 @@ def summary(result: RunResult) -> dict[str, Any]:
 def write_summary(result: RunResult) -> None:
     """Write `summary.json` into the run's folder."""
     if result.out is not None:
-        serialise.write_atomic(
-            result.out / "summary.json", json.dumps(summary(result), indent=2)
-        )
+        write_atomic(result.out / "summary.json", json.dumps(summary(result), indent=2))

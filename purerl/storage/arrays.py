@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from purerl.serialise import write_atomic
+from purerl.atomic import write_atomic
 from purerl.types import HostMetrics
 
 # What NumPy and zipfile raise for a file that is missing, cut off or changed.

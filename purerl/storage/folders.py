@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 import jax
 
 from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.scale.host import impl_here
 from purerl.storage import kinds
@@ -214,8 +215,8 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     make(folder, subfolders)
     try:
         text = serialise.yaml_text(spec["config"])
-        serialise.write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
-        serialise.write_atomic(folder / CONFIG, text)
+        write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
+        write_atomic(folder / CONFIG, text)
     except OSError as error:
         raise cannot_write(folder, error) from None
 
@@ -223,7 +224,7 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
 def update(folder: Path, changes: Mapping[str, Any]) -> None:
     """Change entries of a folder's manifest."""
     text = json.dumps({**load(folder), **changes}, indent=1)
-    serialise.write_atomic(folder / MANIFEST, text)
+    write_atomic(folder / MANIFEST, text)
 
 
 def rollback(folder: Path) -> None:

@@ -11,8 +11,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, overload
 
-from purerl import artifact, serialise
+from purerl import serialise
 from purerl.config import ConfigError, part_kind
+from purerl.serialise import artifact
 from purerl.space.stored import read_value
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 import jax
 
 from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.config import TrainConfig
 from purerl.execution.members import Members
 from purerl.execution.programs import segment_length
@@ -151,6 +152,6 @@ def _remember(identity: str, lanes: int) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**_remembered(), identity: lanes}, indent=1)
-        serialise.write_atomic(path, text)
+        write_atomic(path, text)
     except OSError:
         return  # A home that cannot be written: it is measured again next time.

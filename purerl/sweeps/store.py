@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from purerl import serialise
+from purerl import atomic
 from purerl.config import ConfigError
 from purerl.storage import arrays, folders
 from purerl.storage.differences import REMEDY
@@ -159,7 +159,7 @@ def read_chunk(path: Path) -> Chunk:
 def remove_leftovers(folder: Path) -> None:
     """Remove the halves of files that a kill left behind."""
     for path in (folder, folder / "chunks"):
-        serialise.remove_leftovers(path)
+        atomic.remove_leftovers(path)
 
 
 class MemberStore(Protocol):

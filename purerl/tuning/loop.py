@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.report.plots import tuning as plots
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.messages import notes
@@ -301,7 +301,7 @@ class StudyLoop:
     def _write_table(self, rows: Sequence[results.Row]) -> None:
         if self.folder is not None:
             text = results.csv_text(rows)
-            serialise.write_atomic(self.folder / "trials.csv", text)
+            write_atomic(self.folder / "trials.csv", text)
 
 
 def _mean(values: Sequence[float]) -> float:

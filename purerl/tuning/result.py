@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval
 from purerl.runner.best import Best
@@ -186,7 +187,7 @@ def _plain(value: float) -> float | None:
 
 def write(folder: Path, result: TuneResult) -> None:
     """Write trials.csv, best.yaml and summary.json, each atomically."""
-    serialise.write_atomic(folder / "trials.csv", csv_text(result.rows))
+    write_atomic(folder / "trials.csv", csv_text(result.rows))
     if result.best_config is not None:
         serialise.to_yaml(result.best_config, folder / "best.yaml")
     numbers = {
@@ -195,7 +196,7 @@ def write(folder: Path, result: TuneResult) -> None:
         "importance": result.importance,
         "holdout": holdout_dict(result.holdout) if result.holdout else None,
     }
-    serialise.write_atomic(folder / "summary.json", json.dumps(numbers, indent=2))
+    write_atomic(folder / "summary.json", json.dumps(numbers, indent=2))
 
 
 def csv_text(rows: Sequence[Row]) -> str:

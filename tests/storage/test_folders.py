@@ -68,7 +68,7 @@ def test_what_a_kill_before_the_manifest_left_is_begun_again(tmp_path):
 def test_a_kill_between_the_two_files_leaves_the_manifest(tmp_path, monkeypatch):
     written = []
     monkeypatch.setattr(
-        folders.serialise, "write_atomic", lambda path, text: written.append(path.name)
+        folders, "write_atomic", lambda path, text: written.append(path.name)
     )
     folders.write(tmp_path, {"config": {}})
     assert written == ["manifest.json", "config.yaml"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import serialise
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.report.drawing import canvas as c
 from purerl.report.drawing.registry import Drawing, Moment
@@ -201,7 +201,7 @@ def write_film(
     """
     film = Film(panels, drawing)
     data = (_gif if kind == "gif" else _mp4)(film, fps)
-    serialise.write_atomic(path, data)
+    write_atomic(path, data)
     return len(film.times)
 
 

@@ -12,12 +12,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS
 from purerl.runner.trackers.writer import Notify
-from purerl.serialise import write_atomic
 
 FILE = "trackers.json"
 # How long a tracker's thread waits for another one that writes the file. A disk that

@@ -1,0 +1,173 @@
+"""The fields that every algorithm's config has."""
+
+import dataclasses
+from typing import Any, Self
+
+import numpy as np
+from flax.core import FrozenDict
+
+from purerl.config.errors import ConfigError, check_known
+from purerl.config.fields import (
+    AUTO,
+    FRACTION,
+    NAMES,
+    NON_NEGATIVE,
+    POSITIVE,
+    Auto,
+    as_tuples,
+    config_dataclass,
+    dynamic,
+    field_names,
+    is_auto,
+    one_of,
+    static,
+    static_fields,
+)
+
+
+@config_dataclass
+class TrainConfig:
+    """Fields that every algorithm has."""
+
+    env: Any = static("CartPole-v1", "Environment id, or an environment object.")
+    env_kwargs: Any = static(
+        FrozenDict(), "Keyword arguments of envs.make, such as backend=spring."
+    )
+    env_wrappers: tuple[str, ...] = static(
+        (),
+        "Wrappers around the environment, the first innermost: FrameStack(4).",
+    )
+    env_params: Any = dynamic(
+        None,
+        "Environment parameters by name, numbers or distributions to draw them from; "
+        "what is not named keeps its default.",
+    )
+    randomise_per: str = static(
+        "episode",
+        "Unit that draws its own numbers from the distributions in env_params: "
+        "every episode, or every environment of an agent, whose episodes keep its "
+        "numbers.",
+        one_of("episode", "environment"),
+    )
+    total_timesteps: int = static(
+        500_000, "Environment steps of one agent, over all its environments.", POSITIVE
+    )
+    num_envs: int = static(
+        4, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    gamma: float = dynamic(0.99, "Discount per step.", FRACTION)
+    learning_rate: float = dynamic(2.5e-4, "Step size of the optimiser.", POSITIVE)
+    num_evaluations: int = static(
+        10,
+        "Evaluations of the deterministic policy; the last is at the end.",
+        NON_NEGATIVE,
+    )
+    eval_episodes: int = static(16, "Episodes of one evaluation.", POSITIVE)
+    eval_max_steps: int = static(
+        0,
+        "Longest evaluation episode; 0 takes the environment's time limit.",
+        NON_NEGATIVE,
+    )
+    eval_share: float = static(
+        0.1,
+        "Evaluations are dropped until their steps are at most this share of "
+        "training's (the last one always stays).",
+        FRACTION,
+    )
+    reset_scheme: str = static(
+        "fresh",
+        "Resets that episodes start from: fresh, each of its own; pool, one of "
+        "reset_pool_size resets drawn anew for every rollout (cheaper for "
+        "physics).",
+        one_of("fresh", "pool"),
+    )
+    reset_pool_size: int = static(
+        64, "Resets drawn per rollout when reset_scheme is pool.", POSITIVE
+    )
+    frozen: tuple[str, ...] = static(
+        (),
+        "Parts of the networks that do not learn, by name: torso, actor.torso, critic.",
+        NAMES,
+    )
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update, over all environments of an agent."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have a property steps_per_update: the "
+            "environment steps of one update, such as self.num_envs * self.num_steps."
+        )
+
+    @property
+    def sequential_steps(self) -> int:
+        """Operations of one update that wait for one another; weighs evaluations."""
+        raise NotImplementedError(
+            f"{type(self).__name__} must have a property sequential_steps: environment "
+            "and gradient steps of one update that wait for one another, such as "
+            "self.num_steps + self.num_epochs * self.num_minibatches."
+        )
+
+    def automatic(self, env: Any) -> dict[str, Any]:
+        """Return what the fields whose default is `AUTO` stand for, by name.
+
+        It is asked before anything is traced, and again with the overrides put in:
+        see `purerl.auto.resolve`. A value that somebody has given is never replaced.
+
+        Args:
+            env: The environment, from `resolve_env`.
+        """
+        del env
+        return {}
+
+    def check_numbers(self) -> None:
+        """Refuse numbers with which nothing can be learned.
+
+        It is asked of the config, and again with the overrides put in, so that an
+        override is refused with the sentence of the config. Numbers that are traced, or
+        schedules, must be left alone.
+
+        Raises:
+            ConfigError: naming the fields, their values, the constraint and the remedy.
+        """
+
+    def __post_init__(self) -> None:
+        # Normalise what people write: 5e5 for an integer, lists, plain dicts, "auto".
+        for field in dataclasses.fields(self):
+            if isinstance(field.default, Auto) and is_auto(getattr(self, field.name)):
+                object.__setattr__(self, field.name, AUTO)
+        for field in static_fields(self):
+            value = getattr(self, field.name)
+            is_whole = isinstance(value, np.integer) or (
+                isinstance(value, float) and value.is_integer()
+            )
+            if field.type in (int, "int") and is_whole:
+                object.__setattr__(self, field.name, int(value))
+            elif isinstance(value, list | tuple | dict | FrozenDict):
+                # Lists, as files have them, could not be hashed.
+                object.__setattr__(self, field.name, as_tuples(value))
+
+    def replace(self, **changes: Any) -> Self:
+        """Return a copy with `changes`; an unknown name is refused with a guess."""
+        for name in changes:
+            check_known(name, field_names(self), f"{type(self).__name__}")
+        return dataclasses.replace(self, **changes)
+
+
+def checks_together(config: TrainConfig) -> bool:
+    """Return whether a config's class has a `check_numbers` of its own."""
+    return type(config).check_numbers is not TrainConfig.check_numbers
+
+
+def number_of(config: TrainConfig, name: str) -> int:
+    """Return a whole number of a config that is needed before the task is known.
+
+    Raises:
+        ConfigError: it is `auto`.
+    """
+    value = getattr(config, name)
+    if is_auto(value):
+        raise ConfigError(
+            f"{name} is auto: it follows the task. purerl.resolve(config) gives the "
+            "config with the number that it stands for."
+        )
+    return value

@@ -1,0 +1,132 @@
+"""Errors of configs: the sentences that report them, and how values stand in them."""
+
+import difflib
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+
+class ConfigError(ValueError):
+    """A config that cannot be trained: says the field, value, constraint, remedy."""
+
+
+class UnknownFieldError(ConfigError):
+    """A name that is no field of what it was given to."""
+
+
+def check_known(name: str, known: list[str], owner: str) -> None:
+    """Refuse a name that is not among the known ones.
+
+    Args:
+        name: Name that was given.
+        known: Names that there are.
+        owner: Owner of these names, for the message.
+
+    Raises:
+        UnknownFieldError: with a guess at what was meant.
+    """
+    if name in known:
+        return
+    guess = difflib.get_close_matches(name, known, n=1)
+    hint = f" Did you mean {guess[0]!r}?" if guess else ""
+    raise UnknownFieldError(
+        f"{owner} has no field {name!r}.{hint} Fields: {', '.join(sorted(known))}."
+    )
+
+
+def check_mapping(name: str, value: Any, example: str) -> None:
+    """Refuse what does not map names of fields to values; None does.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: Value that was given.
+        example: A value that can be, as it is written in Python.
+
+    Raises:
+        ConfigError: with what was given, and the example.
+    """
+    if value is None:
+        return
+    if not isinstance(value, Mapping):
+        raise ConfigError(
+            f"{name} must map names of fields to values, got {shown(value)}; for "
+            f"example {example}."
+        )
+    odd = [key for key in value if not isinstance(key, str)]
+    if odd:
+        raise ConfigError(
+            f"{name} must map names of fields to values, got the name {odd[0]!r}; for "
+            f"example {example}."
+        )
+
+
+def check_apart(names: Iterable[str], words: str) -> None:
+    """Refuse names of which one lies inside another: what is set would depend on order.
+
+    Args:
+        names: Names, dotted where they reach inside a field.
+        words: Who names them and the verb, such as `the axes name`.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    known = list(names)
+    for name in known:
+        inside = [other for other in known if other.startswith(f"{name}.")]
+        if inside:
+            raise ConfigError(
+                f"{words} {name} and {inside[0]}, which is inside it; leave one of "
+                "them out."
+            )
+
+
+def nearest_divisors(total: int, number: int) -> str:
+    """Name the divisors of a number below and above another, such as `4 or 6`.
+
+    Args:
+        total: Number that is to be divided.
+        number: Number that does not divide it.
+    """
+    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    below = [n for n in divisors if n < number][-1:]
+    above = [n for n in divisors if n > number][:1]
+    return " or ".join(map(str, below + above))
+
+
+def shortest(number: Any) -> float:
+    """Return a number as the decimal with the fewest digits that is rounded to it.
+
+    A float32 of 0.9 is 0.8999999761581421 as a float of Python, and nobody wrote that.
+
+    Args:
+        number: Single number `[]` of NumPy, JAX or Python, which is not traced.
+    """
+    return float(str(np.asarray(number)[()]))
+
+
+def shown(value: Any, most: int = 200) -> str:
+    """Write a value for a sentence: as Python does, or its class where that is long.
+
+    Fractions of NumPy and JAX are written as Python's are.
+    """
+    is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
+    if is_array and value.shape == () and jnp.issubdtype(value.dtype, jnp.floating):
+        value = shortest(value)
+    text = repr(value)
+    return text if len(text) <= most else f"an instance of {type(value).__name__}"
+
+
+def how_to_read(value: Any) -> str:
+    """Say how text that stands where a part should is read; nothing of other values.
+
+    Args:
+        value: Value that is no part, such as `"Adam(b1=0.9)"`.
+    """
+    if not isinstance(value, str):
+        return ""
+    is_file = value.strip().endswith((".npz", ".yaml"))
+    call = "purerl.load_part" if is_file else "purerl.serialise.parse_part"
+    return f" Text is for files and command lines: {call}({value!r}) reads it."

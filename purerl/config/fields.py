@@ -1,0 +1,171 @@
+"""Fields of configs: structure or numbers, with a help sentence and a check each.
+
+A field made with `static` fixes shapes or the program and is read before tracing. A
+field made with `dynamic` is a leaf: it may be traced, vmapped and overridden by name.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar, dataclass_transform
+
+import jax
+from flax import struct
+from flax.core import FrozenDict
+
+from purerl.config.errors import check_known
+
+
+@jax.tree_util.register_static
+class Auto(str):
+    """The value of a field that follows the task: see `TrainConfig.automatic`.
+
+    It is the word `auto`, and no leaf: a config that holds it passes through `jax.jit`.
+    """
+
+
+AUTO = Auto("auto")
+
+
+def is_auto(value: Any) -> bool:
+    """Return whether a field's value is `AUTO`, or that word."""
+    return isinstance(value, str) and value == AUTO
+
+
+class Check(NamedTuple):
+    """A range check and the sentence that reports its violation."""
+
+    holds: Callable[[Any], bool]
+    words: str
+
+
+POSITIVE = Check(lambda x: x > 0, "must be greater than 0")
+NON_NEGATIVE = Check(lambda x: x >= 0, "must be 0 or greater")
+FRACTION = Check(lambda x: 0 <= x <= 1, "must lie between 0 and 1")
+DECAY = Check(lambda x: 0 <= x < 1, "must be 0 or greater and less than 1")
+NAMES = Check(
+    lambda x: isinstance(x, tuple) and all(isinstance(n, str) and n for n in x),
+    'must be names, such as ("torso",)',
+)
+POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
+
+
+def one_of(*choices: str) -> Check:
+    """Make a check that the value is one of `choices`."""
+    return Check(lambda x: x in choices, f"must be one of {', '.join(choices)}")
+
+
+def static(default: Any, help: str, check: Check | None = None) -> Any:
+    """Declare a field that is structure: it fixes shapes or the program.
+
+    Args:
+        default: Value where none is given.
+        help: Sentence for command lines and documentation.
+        check: Constraint on the value, if there is one.
+    """
+    return _field(default, help, check, pytree_node=False)
+
+
+def dynamic(
+    default: Any, help: str, check: Check | None = None, *, moves: bool = True
+) -> Any:
+    """Declare a field that is a number (or a pytree of numbers): it can be vmapped.
+
+    Args:
+        default: Value where none is given.
+        help: Sentence for command lines and documentation.
+        check: Constraint on the value, if there is one.
+        moves: Whether the number is read in every update, so that it may be a schedule;
+            False for one that is read at the start only, or is itself about time.
+    """
+    return _field(default, help, check, pytree_node=True, moves=moves)
+
+
+def _field(default: Any, help: str, check: Check | None, **more: bool) -> Any:
+    metadata = {"help": help, "check": check, **more}
+    if type(default).__hash__ is None or dataclasses.is_dataclass(default):
+        return dataclasses.field(default_factory=lambda: default, metadata=metadata)
+    return dataclasses.field(default=default, metadata=metadata)
+
+
+ConfigT = TypeVar("ConfigT")
+
+
+@dataclass_transform(frozen_default=True)
+def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
+    """Apply `flax.struct.dataclass`, but keep the config's own `replace`.
+
+    A name that is no field gets the sentence of `replace`, with a guess at what was
+    meant.
+    """
+    replace = cls.replace  # type: ignore[attr-defined]
+    cls = struct.dataclass(cls)
+    cls.replace = replace  # type: ignore[attr-defined]
+    make = cls.__init__
+
+    @functools.wraps(make)
+    def init(self: Any, *args: Any, **fields: Any) -> None:
+        for name in fields:
+            check_known(name, field_names(cls), cls.__name__)
+        make(self, *args, **fields)
+
+    cls.__init__ = init
+    return cls
+
+
+def static_fields(config: Any) -> list[dataclasses.Field]:
+    """Return the fields that are structure."""
+    return [
+        field
+        for field in dataclasses.fields(config)
+        if not field.metadata.get("pytree_node", True)
+    ]
+
+
+def field_names(config: Any) -> list[str]:
+    """Return names of all fields of a config (or config class)."""
+    return [field.name for field in dataclasses.fields(config)]
+
+
+def is_number(field: dataclasses.Field) -> bool:
+    """Return whether a field is a number with a fraction, or such a number or None."""
+    return field.type in (float, "float") or may_be_none(field)
+
+
+def may_be_none(field: dataclasses.Field) -> bool:
+    """Return whether a field is a number with a fraction or None."""
+    return field.type in (float | None, "float | None")
+
+
+def part_kind(name: str) -> str | None:
+    """Return what kind of part a field holds by its name, None for a plain field.
+
+    The kinds are `loss`, `optimiser` and `rule`.
+
+    Args:
+        name: Name of a config's field, such as `policy_loss` or `actor_optimiser`.
+    """
+    last = name.split("_")[-1]
+    is_kind = name.endswith("_loss") or last in ("optimiser", "rule")
+    return last if is_kind else None
+
+
+def is_part(value: Any) -> bool:
+    """Return whether a value is a callable dataclass: loss, optimiser or schedule."""
+    is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
+    return is_instance and callable(value)
+
+
+def as_tuples(value: Any) -> Any:
+    """Return a value with tuples for its lists and frozen dicts for its dicts.
+
+    So it can be hashed, and is the same whether Python or a file wrote it.
+
+    Args:
+        value: Anything; what is neither a list, a plain tuple nor a mapping stays.
+    """
+    if type(value) in (list, tuple):  # A named tuple keeps its names.
+        return tuple(map(as_tuples, value))
+    if isinstance(value, dict | FrozenDict):
+        return FrozenDict({name: as_tuples(inner) for name, inner in value.items()})
+    return value

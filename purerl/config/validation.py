@@ -1,0 +1,172 @@
+"""Checks of every field by itself, before anything is traced."""
+
+import dataclasses
+import math
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+
+from purerl.config.base import TrainConfig
+from purerl.config.errors import ConfigError, how_to_read, shown
+from purerl.config.fields import (
+    NON_NEGATIVE,
+    POSITIVE,
+    Auto,
+    is_number,
+    is_part,
+    may_be_none,
+)
+from purerl.types import Schedule
+
+MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
+_PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
+_MOMENTS = 256  # at which the course of a schedule is checked
+
+
+def validate_fields(config: TrainConfig) -> None:
+    """Check every field by itself.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    for field in dataclasses.fields(config):
+        validate_field(field, getattr(config, field.name))
+    if config.total_timesteps > MAX_ENV_STEPS:
+        raise ConfigError(
+            f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
+            f"{config.total_timesteps}. Split the run in several."
+        )
+
+
+def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None:
+    """Check a field's value by itself; of a part, such as an optimiser, its numbers.
+
+    Args:
+        field: The field.
+        value: Value of the field.
+        name: Name of the field in messages, with dots; the field's own name where not
+            given.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    name = name or field.name
+    if isinstance(value, Auto) and isinstance(field.default, Auto):
+        return
+    if is_part(value):
+        _validate_part(field, value, name)
+        return
+    if is_number(field) or field.type in (int, bool, "int", "bool"):
+        _validate_number(field, value, name)
+    check = field.metadata.get("check")
+    # While something is traced, comparing an array of JAX would be traced too.
+    is_known = is_concrete(value)
+    known = np.asarray(value) if is_known and isinstance(value, jax.Array) else value
+    if check is not None and is_known and not check.holds(known):
+        raise ConfigError(
+            f"{name} {check.words}, got {shown(value)}.{_default(field)} "
+            f"{field.metadata['help']}"
+        )
+
+
+def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
+    """Check the numbers inside a part, and where a schedule leads its field."""
+    if owner.type in _PLAIN:
+        raise ConfigError(
+            f"{name} must be a plain value, got {part!r}: it is no number with a "
+            "fraction, so that it can be no schedule."
+        )
+    if is_number(owner) and not isinstance(part, Schedule):
+        raise ConfigError(
+            f"{name} must be a number or a schedule, got {part!r}; for example "
+            "purerl.schedules.Linear(3e-4, 0.0). A schedule of your own derives from "
+            "purerl.schedules.Schedule."
+        )
+    for field in dataclasses.fields(part):
+        value = getattr(part, field.name)
+        if "help" in field.metadata or is_part(value):
+            validate_field(field, value, f"{name}.{field.name}")
+    if is_number(owner) and isinstance(part, Schedule):
+        _validate_course(owner, part, name)
+
+
+def _validate_course(field: dataclasses.Field, schedule: Schedule, name: str) -> None:
+    """Check what a schedule makes of a field, at many moments of the run."""
+    if not field.metadata.get("moves", True):
+        raise ConfigError(
+            f"{name} cannot follow a schedule, got {schedule!r}: it is read at the "
+            "start of a run only, or says itself how something moves. Give a number."
+        )
+    if not all(map(is_concrete, jax.tree.leaves(schedule))):
+        return
+    shares = np.linspace(0.0, 1.0, _MOMENTS, endpoint=False, dtype=np.float32)
+    try:
+        with jax.ensure_compile_time_eval():
+            course = np.asarray(jax.vmap(schedule)(jnp.asarray(shares)))
+    except (TypeError, ValueError, NotImplementedError) as error:
+        raise ConfigError(
+            f"{name} is {schedule!r}, which failed on a share of the run: {error}"
+        ) from error
+    if course.shape != shares.shape:
+        raise ConfigError(
+            f"{name} is {schedule!r}, which must return one number for a share of the "
+            f"run, and returned shape {course.shape[1:]}."
+        )
+    check = field.metadata.get("check")
+    if check is POSITIVE and field.name.endswith("learning_rate"):
+        check = NON_NEGATIVE  # A warm-up starts at a step of 0, and may.
+    for share, value in zip(shares, course, strict=True):
+        is_kept = check is None or check.holds(value)
+        if not (math.isfinite(value) and is_kept):
+            words = "must be finite" if is_kept or check is None else check.words
+            raise ConfigError(
+                f"{name} {words} in the whole run, and {schedule!r} makes it "
+                f"{value:g} after {share:.1%} of it."
+            )
+
+
+def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
+    kind = {int: "int", float: "float", bool: "bool"}.get(field.type, field.type)  # type: ignore[call-overload]
+    if not is_concrete(value) or (may_be_none(field) and value is None):
+        return
+    if kind == "bool" and not isinstance(value, bool):
+        raise ConfigError(f"{name} must be True or False, got {value!r}.")
+    if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
+        raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+    if is_number(field):
+        if isinstance(value, bool) or not isinstance(
+            value, int | float | np.number | np.ndarray | jax.Array
+        ):
+            hint = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
+            is_text = isinstance(value, str) and "(" in value
+            moves = hint if callable(value) or is_text else ""
+            got = repr(value)
+            if isinstance(value, type):
+                call = f"call it to make one: {value.__name__}(...)"
+                got = f"the class {value.__name__}; {call}"
+            rest = how_to_read(value) if is_text else ""
+            raise ConfigError(f"{name} must be a number{moves}, got {got}.{rest}")
+        if np.shape(value) != ():
+            raise ConfigError(
+                f"{name} must be a single number, got shape {np.shape(value)}. "
+                "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
+                f'{{"{name}": values}}).'
+            )
+        if not math.isfinite(float(value)):
+            raise ConfigError(
+                f"{name} must be finite, got {shown(value)}.{_default(field)}"
+            )
+
+
+def _default(field: dataclasses.Field) -> str:
+    """The sentence about a field's default; nothing where there is none."""
+    missing = field.default is dataclasses.MISSING
+    return "" if missing else f" Default: {field.default!r}."
+
+
+def is_concrete(value: Any) -> bool:
+    """Return whether a value can be looked at, because nothing traces it."""
+    return not isinstance(value, Tracer)

@@ -1,0 +1,92 @@
+"""Whole configs as plain dicts and YAML files, both ways."""
+
+import dataclasses
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from purerl.atomic import write_atomic
+from purerl.config import ConfigError, TrainConfig, check_known
+from purerl.serialise.fields import parse_value
+from purerl.serialise.values import plain
+from purerl.serialise.yaml_text import yaml_text
+
+
+def to_dict(config: TrainConfig) -> dict[str, Any]:
+    """Turn the config into plain Python values, with `algorithm` naming its class.
+
+    A loss that is not registered is written with its class in angle brackets, which
+    tells it from others, and is read only where that class is registered.
+
+    Raises:
+        ConfigError: a function or a class among the values, or a network that no file
+            can hold.
+    """
+    from purerl.algorithms import name_of
+
+    values = {
+        field.name: plain(getattr(config, field.name), field.name)
+        for field in dataclasses.fields(config)
+    }
+    return {"algorithm": name_of(config), **values}
+
+
+def from_dict(values: Mapping[str, Any]) -> TrainConfig:
+    """Read the config that `to_dict` wrote; missing fields keep their defaults.
+
+    Raises:
+        ConfigError: an unknown algorithm, field or loss.
+    """
+    from purerl.algorithms import config_class
+
+    values = dict(values)
+    cls = config_class(values.pop("algorithm", "ppo"))
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    for name in values:
+        check_known(name, list(fields), cls.__name__)
+    return cls(**{name: parse_value(fields[name], v) for name, v in values.items()})
+
+
+def completed(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what `to_dict` wrote, with the defaults of fields that are newer than it.
+
+    Args:
+        values: A config as a folder holds it. That of an algorithm that is not known
+            here is returned as it is.
+    """
+    from purerl.algorithms import config_class
+
+    try:
+        defaults = to_dict(config_class(values.get("algorithm", "ppo"))())
+    except (ConfigError, TypeError):
+        return dict(values)
+    return {**values, **{n: v for n, v in defaults.items() if n not in values}}
+
+
+def to_yaml(config: TrainConfig, path: str | Path) -> None:
+    """Write the config as YAML, atomically."""
+    write_atomic(path, yaml_text(to_dict(config)))
+
+
+def from_yaml(path: str | Path) -> TrainConfig:
+    """Read a config that `to_yaml` or a person wrote (loaded safely).
+
+    Raises:
+        ConfigError: a missing file, no mapping, or anything `from_dict` refuses.
+    """
+    try:
+        values = yaml.safe_load(Path(path).read_text())
+    except UnicodeDecodeError:
+        raise ConfigError(
+            f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "
+            "file; a loss, a rule or an optimiser goes to the flag of its field."
+        ) from None
+    except (OSError, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
+    if not isinstance(values, Mapping):
+        raise ConfigError(
+            f"{str(path)!r} must hold a mapping of field names to values."
+        )
+    return from_dict(values)

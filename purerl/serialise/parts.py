@@ -1,0 +1,234 @@
+"""Parts of a config, which are losses, optimisers, rules, schedules and distributions.
+
+They are read from dicts, text and files, and written to files, without pickle.
+"""
+
+import dataclasses
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import yaml
+
+# So that every part has its name in files, whatever else has been imported.
+import purerl.losses
+import purerl.optimisers
+import purerl.rules  # noqa: F401
+from purerl import randomisation, registry, schedules
+from purerl.atomic import write_atomic
+from purerl.config import ConfigError, as_tuples, check_known, is_part
+from purerl.serialise import artifact
+from purerl.serialise.text import part_dict
+from purerl.serialise.values import plain
+from purerl.serialise.yaml_text import yaml_text
+
+IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
+
+
+def parse_part(value: Any, kind: str = "") -> Any:
+    """Read a part from its dict, from `"Name(field=number, ...)"`, or as it is.
+
+    Args:
+        value: Value in a file, on a command line or in an axis. For a loss, an
+            optimiser or a rule this may also be the name of a file that `save_part`
+            wrote.
+        kind: Noun of the part: `loss`, `optimiser`, `rule`, `schedule` or
+            `distribution`; any of these where none is given.
+
+    Raises:
+        ConfigError: an unknown part or field, or a file that cannot be read.
+    """
+    if kind in IN_FILES and isinstance(value, str):
+        if value.strip().endswith(artifact.SUFFIXES):
+            return load_part(value.strip(), kind)
+    if isinstance(value, str):
+        value = part_dict(value, kind)
+    if not isinstance(value, Mapping):
+        return value
+    values = dict(value)
+    cls = registry.class_of(values.pop("type", None), kind)
+    fields = {field.name: field for field in dataclasses.fields(cls)}
+    if hasattr(cls, "make") and "params" not in values:
+        return _made(cls, values)
+    for number in [name for name in values if isinstance(name, int)]:
+        if number >= len(fields):
+            raise ConfigError(
+                f"{cls.__name__} was given more values than it has fields: "
+                f"{', '.join(fields)}."
+            )
+        values[list(fields)[number]] = values.pop(number)  # given by its place
+    for name in values:
+        check_known(name, list(fields), cls.__name__)
+    try:
+        return cls(**{n: _part_field(cls, fields[n], v) for n, v in values.items()})
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(
+            f"cannot make the {kind or 'part'} {cls.__name__}: {error}."
+        ) from None
+
+
+def parse_loss(value: Any) -> Any:
+    """Read a loss from its dict, from `"Name(field=number, ...)"`, or as it is.
+
+    A string that ends in `.yaml` or `.npz` names a file that `save_loss` wrote. A
+    network may be given by its sizes: `MLPValueLoss(hidden_sizes=(64, 64))`, see `make`
+    of its class.
+
+    Raises:
+        ConfigError: an unknown loss or field, or a file that cannot be read.
+    """
+    return parse_part(value, "loss")
+
+
+def _made(cls: Any, values: dict[str, Any]) -> Any:
+    """A network from its sizes; a part may be inside, such as the base of a rule."""
+    for name in [name for name in values if isinstance(name, int)]:
+        known = list(inspect.signature(cls.make).parameters)
+        if name >= len(known):
+            raise ConfigError(
+                f"{cls.__name__} was given more values than it takes: "
+                f"{', '.join(known)}."
+            )
+        values[known[name]] = values.pop(name)  # given by its place
+    known = list(inspect.signature(cls.make).parameters)
+    for name in values:
+        check_known(name, known, cls.__name__)
+    try:
+        return cls.make(**{name: _inside(value) for name, value in values.items()})
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        kind = registry.kind_of(cls)
+        raise ConfigError(f"cannot make the {kind} {cls.__name__}: {error}.") from None
+
+
+def _inside(value: Any) -> Any:
+    is_inside = isinstance(value, Mapping) and "type" in value
+    return parse_part(value) if is_inside else value
+
+
+def _part_field(cls: type, field: dataclasses.Field, value: Any) -> Any:
+    """A field of a part: arrays where it is a leaf, tuples where it is structure."""
+    is_structure = not field.metadata.get("pytree_node", True)
+    leaf_each = (schedules.Schedule, randomisation.Distribution)
+    if is_structure or (issubclass(cls, leaf_each) and _is_list(value)):
+        return as_tuples(value)  # The numbers of these are a leaf each.
+    return _arrays(value)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list | tuple)
+
+
+def _arrays(value: Any) -> Any:
+    """Nested lists of numbers back to arrays; layers of a network stay tuples."""
+    if isinstance(value, str):
+        return float(value)  # YAML 1.1 reads 2e-1 as a string.
+    if isinstance(value, Mapping):  # It is a part inside a part, or parameters by name.
+        if "type" in value:
+            return parse_part(value)
+        return {name: _arrays(inner) for name, inner in value.items()}
+    if not isinstance(value, list | tuple):
+        return value
+    try:
+        return np.asarray(value, dtype=np.float32)
+    except (TypeError, ValueError):  # Ragged lists, or mappings, are a tuple of layers.
+        return tuple(_arrays(inner) for inner in value)
+
+
+def save_part(part: Any, path: str | Path, kind: str = "part") -> Path:
+    """Write a loss, an optimiser or a rule, atomically.
+
+    A `.yaml` is for people, a `.npz` small and exact. Both come back bit for bit;
+    nothing is pickled.
+
+    Args:
+        part: Part of a registered class; leaves are numbers or arrays.
+        path: Path that ends in `.yaml` or `.npz`.
+        kind: Noun for messages.
+
+    Raises:
+        ConfigError: another suffix, or no part.
+    """
+    path = Path(path)
+    if not is_part(part):
+        raise ConfigError(f"save_{kind} takes a {kind}, got {part!r}.")
+    if path.suffix not in artifact.SUFFIXES:
+        raise ConfigError(
+            f"a {kind} is written to {' or '.join(artifact.SUFFIXES)}, got "
+            f"{str(path)!r}."
+        )
+    if path.suffix == ".npz":
+        write_atomic(path, artifact.pack(part))
+    else:
+        write_atomic(path, yaml_text(plain(part, kind)))
+    return path
+
+
+def load_part(path: str | Path, kind: str = "part") -> Any:
+    """Read a loss, an optimiser or a rule that `save_part` or a person wrote.
+
+    Any training takes it: `config.replace(optimiser=purerl.load_part(path))`, or on the
+    command line `--optimiser path`.
+
+    Args:
+        path: Path of a file, `.yaml` or `.npz`.
+        kind: Noun of the part, `loss`, `optimiser` or `rule`; any of these where it is
+            `part`.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged, or it holds nothing of the
+            kind.
+    """
+    path, asked = Path(path), "" if kind == "part" else kind
+    try:
+        if path.suffix == ".npz":
+            part = artifact.unpack(path.read_bytes())
+        else:
+            part = yaml.safe_load(path.read_text())
+    except ConfigError:
+        raise
+    except (OSError, BadZipFile, yaml.YAMLError) as error:
+        raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
+    except (ValueError, KeyError):
+        raise ConfigError(
+            f"cannot read the {kind} {str(path)!r}: it is no file that purerl.save_"
+            f"{kind} wrote, or it is damaged."
+        ) from None
+    if isinstance(part, Mapping):
+        if "type" not in part:
+            raise ConfigError(
+                f"{str(path)!r} holds no {kind}: there is no type in it; give the file "
+                f"that purerl.save_{kind} wrote."
+            )
+        return parse_part(part, asked)
+    if not is_part(part) or asked not in ("", registry.kind_of(type(part))):
+        what = type(part).__name__
+        raise ConfigError(f"{str(path)!r} holds no {kind}: there is {what} in it.")
+    return part
+
+
+def save_loss(loss: Any, path: str | Path) -> Path:
+    """Write a loss: see `save_part`.
+
+    Raises:
+        ConfigError: another suffix than `.yaml` and `.npz`, or no loss.
+    """
+    return save_part(loss, path, "loss")
+
+
+def load_loss(path: str | Path) -> Any:
+    """Read a loss that `save_loss` or a person wrote.
+
+    Any training takes it: `config.replace(value_loss=purerl.load_loss(path))`, or on
+    the command line `--value-loss path`.
+
+    Raises:
+        ConfigError: there is no such file, it is damaged, or it holds no loss.
+    """
+    return load_part(path, "loss")

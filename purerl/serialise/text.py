@@ -1,0 +1,79 @@
+"""Parts of a config as text, such as `DPODrift(alpha=2.0, beta=0.6)`, both ways."""
+
+import ast
+import dataclasses
+from typing import Any
+
+from purerl import randomisation, registry, schedules
+from purerl.config import ConfigError, field_names
+from purerl.networks import modules
+
+
+def part_text(part: Any) -> str:
+    """Write a part as the command line does; what is learned only by its name.
+
+    A torso or a whole network in a config is written as `networks.modules.text` does.
+    """
+    if modules.is_module(part):
+        return modules.text(part)
+    if not dataclasses.is_dataclass(part):
+        return str(part)
+    name = registry.name_of(type(part))
+    values = {field: getattr(part, field) for field in written_fields(part)}
+    written = {field: _text(value) for field, value in values.items()}
+    if None in written.values():
+        return name
+    inner = ", ".join(f"{field}={text}" for field, text in written.items())
+    return f"{name}({inner})"
+
+
+def _text(value: Any) -> str | None:
+    """A number or a name in a part, some numbers, or a schedule; None for an array."""
+    if isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, str):
+        return repr(value)
+    if isinstance(value, tuple) and all(isinstance(x, int | float) for x in value):
+        return str(value)
+    return part_text(value) if isinstance(value, schedules.Schedule) else None
+
+
+def written_fields(value: Any) -> list[str]:
+    """Names of the fields that are written: of a choice no group where it has none."""
+    names = field_names(value)
+    is_alone = isinstance(value, randomisation.Distribution) and not value.group
+    return [name for name in names if not (is_alone and name == "group")]
+
+
+def part_dict(text: str, kind: str) -> dict[Any, Any]:
+    """The dict of a part's text; what is given by its place has a number for a name."""
+    examples = {
+        "loss": "ClipDrift(clip_eps=0.2)",
+        "rule": "LPGRule(hidden_size=32, init='random')",
+        "optimiser": "Adam(b1=0.95)",
+        "schedule": "Linear(3e-4, 0.0)",
+        "distribution": "Uniform(0.4, 0.6)",
+        "": "Adam(b1=0.95)",
+    }
+    try:
+        found = _literal(ast.parse(text.strip(), mode="eval").body)
+        if isinstance(found, str):
+            return {"type": found}
+        assert isinstance(found, dict)
+        return found
+    except (SyntaxError, ValueError, AssertionError):
+        raise ConfigError(
+            f"cannot read the {kind or 'part'} {text!r}; write for example "
+            f"{examples[kind]}."
+        ) from None
+
+
+def _literal(node: ast.expr) -> Any:
+    """A value of a part's text: a literal, a name, or a part inside the part."""
+    if isinstance(node, ast.Name):
+        return node.id
+    if not isinstance(node, ast.Call):
+        return ast.literal_eval(node)
+    assert isinstance(node.func, ast.Name)
+    named = {str(k.arg): _literal(k.value) for k in node.keywords}
+    return {"type": node.func.id, **dict(enumerate(map(_literal, node.args))), **named}

@@ -1,0 +1,91 @@
+"""Values of a config as plain Python."""
+
+import dataclasses
+from collections.abc import Mapping
+from functools import singledispatch
+from typing import Any
+
+import jax
+import numpy as np
+
+from purerl import registry
+from purerl.config import ConfigError, field_names
+from purerl.networks import modules
+from purerl.serialise.text import written_fields
+
+
+def plain(value: Any, where: str) -> Any:
+    """Turn a config's value into plain Python; `where` it is, for messages."""
+    if modules.is_module(value):
+        return modules.plain(value, where)
+    if hasattr(value, "step") and hasattr(value, "reset"):
+        return _env_text(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return _plain_fields(value, where)
+    return _plain(value, where)
+
+
+def _plain_fields(value: Any, where: str) -> dict[str, Any]:
+    """The fields of a part, which says its class, or of an environment's parameters."""
+    kind = {"type": registry.name_of(type(value))} if callable(value) else {}
+    names = written_fields(value)
+    return kind | {n: plain(getattr(value, n), f"{where}.{n}") for n in names}
+
+
+@singledispatch
+def _plain(value: Any, where: str) -> Any:
+    """A value by its type; what is registered below can be written and read again."""
+    if callable(value):
+        raise ConfigError(
+            f"{where} is {value!r}, a function or class, which no file can hold: "
+            "choose it by a string, or make it a flax.struct.dataclass with __call__ "
+            "and give that a name with purerl.losses.register."
+        )
+    return repr(value)
+
+
+@_plain.register(type(None))
+@_plain.register(bool)
+@_plain.register(int)
+@_plain.register(float)
+def _plain_number(value: Any, where: str) -> Any:
+    del where
+    return value
+
+
+@_plain.register(str)
+def _plain_text(value: str, where: str) -> str:
+    del where
+    return str(value)  # `AUTO` is a word like others.
+
+
+@_plain.register(tuple)
+@_plain.register(list)
+def _plain_sequence(value: Any, where: str) -> list[Any]:
+    return [plain(inner, where) for inner in value]
+
+
+@_plain.register(Mapping)
+def _plain_mapping(value: Mapping[Any, Any], where: str) -> dict[str, Any]:
+    return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
+
+
+@_plain.register(np.ndarray)
+@_plain.register(np.generic)
+@_plain.register(jax.Array)
+def _plain_array(value: Any, where: str) -> Any:
+    del where
+    return np.asarray(value).tolist()
+
+
+def _env_text(env: Any) -> str:
+    """An environment object for people and comparisons; no file can rebuild it."""
+    name = f"{type(env).__module__}.{type(env).__qualname__}"
+    if not dataclasses.is_dataclass(env):
+        return f"<{name}>"
+    values = {n: getattr(env, n) for n in field_names(env)}
+    simple = (bool, int, float, str, tuple)
+    inner = [f"{n}={v!r}" for n, v in values.items() if isinstance(v, simple)]
+    # Fields that are environments themselves (of wrappers) are described recursively.
+    inner += [f"{n}={_env_text(v)}" for n, v in values.items() if hasattr(v, "step")]
+    return f"<{name}({', '.join(inner)})>"
