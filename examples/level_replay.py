@@ -14,14 +14,11 @@ import numpy as np
 
 import envs
 import purerl
-from purerl.algorithms import register
-from purerl.curriculum import ENTRY, PLRConfig
 
 
 def main(steps: int) -> list[float]:
     """Train, print what came of it, and return the shares of mazes that are solved."""
-    register("plr", ENTRY)
-    config = PLRConfig(
+    config = purerl.PLRConfig(
         env="Maze-v0",
         env_kwargs={"size": (7, 7)},
         env_params={"max_steps_in_episode": 50},

@@ -28,11 +28,10 @@ from rich.table import Table
 
 import envs
 import purerl
+from purerl import PLRConfig
 from purerl.acting.evaluate import evaluate_recurrent
-from purerl.algorithms import register
 from purerl.atomic import write_atomic
-from purerl.curriculum import ENTRY, PLRConfig
-from purerl.curriculum.levels import Priorities, replay_probabilities
+from purerl.replay.levels import Priorities, replay_probabilities
 from purerl.report.statistics import mean_interval
 from purerl.serialise import to_dict
 
@@ -123,7 +122,6 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=409_600, help="steps of each")
     asked = parser.parse_args()
     begin = time.perf_counter()
-    register("plr", ENTRY)
     mazes = held_out(jax.random.key(2**20))
     play = player(PLRConfig(total_timesteps=asked.steps, **SHARED))
     scores: dict[str, dict[str, list[float]]] = {}

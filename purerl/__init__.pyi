@@ -13,6 +13,7 @@ from purerl.algorithms.disco_config import DiscoConfig as DiscoConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
+from purerl.algorithms.plr import PLRConfig as PLRConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
 from purerl.algorithms.recurrent_dqn_config import (

@@ -16,6 +16,7 @@ from envs.cartpole import CartPole
 
 CONTINUOUS_CARTPOLE = "test/continuous-cartpole"
 NUMBERED_CARTPOLE = "test/numbered-cartpole"
+LEVELLED_CARTPOLE = "test/levelled-cartpole"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -55,8 +56,17 @@ class NumberedCartPole(CartPole):
         return row * self.cells + column
 
 
+@dataclasses.dataclass(unsafe_hash=True)
+class LevelledCartPole(CartPole):
+    """CartPole for curricula: a level is the length of the pole."""
+
+    def draw_level(self, key, params):
+        return params.replace(length=jax.random.uniform(key, minval=0.3, maxval=0.7))
+
+
 envs.register(CONTINUOUS_CARTPOLE, ContinuousCartPole)
 envs.register(NUMBERED_CARTPOLE, NumberedCartPole)
+envs.register(LEVELLED_CARTPOLE, LevelledCartPole)
 
 
 def tiny_config(**changes) -> purerl.PPOConfig:

@@ -43,14 +43,12 @@ LAYERS = (
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.
     ("purerl.acting",),
-    # Buffers of steps, and batches of them.
+    # Buffers of steps, batches of them, and levels that are kept.
     ("purerl.replay",),
     # Defaults that follow the environment.
     ("purerl.auto",),
     # Everything above put together, an algorithm a file.
     ("purerl.algorithms",),
-    # Levels that are replayed, by an algorithm around one of those below.
-    ("purerl.curriculum",),
     # Configs and their parts as text and files.
     ("purerl.serialise", "purerl.atomic", "purerl.presets"),
     # One training run as a pure function, and what checks an algorithm.

@@ -12,7 +12,6 @@ import pytest
 
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import COMMANDS
-from purerl.curriculum import PLRConfig
 
 ROOT = Path(__file__).parent.parent
 # A docstring says what a thing is or does; these words begin a question about it.
@@ -126,7 +125,7 @@ def helps() -> set[str]:
         for field in dataclasses.fields(options)
         for note in getattr(field.type, "__metadata__", ())
     ]
-    configs = [*(entry.config for entry in ALGORITHMS.values()), PLRConfig]
+    configs = [entry.config for entry in ALGORITHMS.values()]
     told = [
         field.metadata["help"]
         for config in configs

@@ -1,19 +1,17 @@
 """Tables of a config's fields, made from the config itself when the site is built.
 
 A page says where one belongs with a line `<!-- fields: ppo -->`, the name being one of
-`purerl.algorithms.ALGORITHMS`, or `plr`, which a user registers by hand. Names,
-defaults, kinds and meanings come from the dataclass, so that they cannot differ from
-the code; what an `auto` field stands for comes from `purerl.resolve`. Where a default
-comes from is written in `defaults.yaml` beside this file, together with the default it
-was written for: a default that has changed since fails the build, and so does one
-without an origin.
+`purerl.algorithms.ALGORITHMS`. Names, defaults, kinds and meanings come from the
+dataclass, so that they cannot differ from the code; what an `auto` field stands for
+comes from `purerl.resolve`. Where a default comes from is written in `defaults.yaml`
+beside this file, together with the default it was written for: a default that has
+changed since fails the build, and so does one without an origin.
 """
 
 import dataclasses
 import logging
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -92,10 +90,11 @@ def fields_of(algorithm: str) -> list[Row]:
     Raises:
         ValueError: A field has no origin, or one that was written for another default.
     """
+    from purerl.algorithms import config_class
     from purerl.config import TrainConfig
 
-    with _config_class(algorithm) as cls:
-        resolved = _resolved(cls, LEVELS if algorithm == "plr" else TASKS)
+    cls = config_class(algorithm)
+    resolved = _resolved(cls, LEVELS if algorithm == "plr" else TASKS)
     origins = read_origins()
     rows = []
     for field in dataclasses.fields(cls):
@@ -154,22 +153,6 @@ def _origin(
                 )
             return origin
     raise ValueError(f"{cls.__name__}.{name} has no origin in {ORIGINS.name}.")
-
-
-@contextmanager
-def _config_class(algorithm: str) -> Iterator[type]:
-    """The config class of an algorithm; PLR is registered for as long as it takes."""
-    from purerl.algorithms import ALGORITHMS, config_class
-    from purerl.curriculum import ENTRY
-
-    known = dict(ALGORITHMS)
-    try:
-        if algorithm == "plr":
-            ALGORITHMS.setdefault("plr", ENTRY)
-        yield config_class(algorithm)
-    finally:
-        ALGORITHMS.clear()
-        ALGORITHMS.update(known)
 
 
 def _resolved(cls: type, tasks: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from purerl.algorithms import (
     lpg,
     mpo,
     outer,
+    plr,
     ppo,
     pqn,
     recurrent_dqn,
@@ -75,6 +76,7 @@ ALGORITHMS: dict[str, Entry] = {
     "lpg": Entry(lpg.LPGConfig, lpg.validate, lpg.make, outer.LPG),
     "disco": Entry(disco.DiscoConfig, disco.validate, disco.make),
     "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
+    "plr": Entry(plr.PLRConfig, plr.validate, plr.make),
 }
 
 
@@ -128,7 +130,7 @@ def name_of(config: TrainConfig) -> str:
     raise ConfigError(
         f"config must be one of {known}, got {name}. Where that is the config of "
         "another algorithm, register its entry first, as in "
-        'purerl.algorithms.register("plr", purerl.curriculum.ENTRY).'
+        'purerl.algorithms.register("mine", Entry(MyConfig, validate, make)).'
     )
 
 

@@ -13,7 +13,12 @@ from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig, field_names
 from purerl.metrics import is_defined
-from tests.helpers import CONTINUOUS_CARTPOLE, NUMBERED_CARTPOLE, slow_but
+from tests.helpers import (
+    CONTINUOUS_CARTPOLE,
+    LEVELLED_CARTPOLE,
+    NUMBERED_CARTPOLE,
+    slow_but,
+)
 
 UPDATES, EPISODES, MAX_STEPS = 3, 2, 15
 
@@ -219,6 +224,16 @@ SMALL = {
         "num_steps": 32,
         "epsilon": 0.5,
         "total_timesteps": UPDATES * 32,
+    },
+    "plr": {
+        "env": LEVELLED_CARTPOLE,
+        "num_envs": 2,
+        "num_steps": 32,  # episodes end with the update
+        "num_epochs": 1,
+        "num_minibatches": 2,
+        "hidden_sizes": (4,),
+        "buffer_size": 4,  # full enough to replay from after the first update
+        "total_timesteps": UPDATES * 2 * 32,
     },
 }
 REQUIRED = {"env_steps", "episodes", "episode_return", "episode_length"}

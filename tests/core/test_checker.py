@@ -317,7 +317,7 @@ def test_frozen_parts_that_learn_are_named():
 
 
 def test_an_algorithm_that_is_not_registered_is_refused():
-    words = r"config must be one of .*register\(.plr., purerl.curriculum.ENTRY\)"
+    words = r"config must be one of .*register\(.mine., Entry\(MyConfig"
     with pytest.raises(ConfigError, match=words):
         purerl.check(DriftConfig())
 

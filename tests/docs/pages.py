@@ -14,7 +14,7 @@ ALGORITHMS = (
     *("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "recurrent_pqn"),
     "recurrent_dqn",
     *("td3", "sac", "mpo"),
-    *("tabular", "bandit", "lpg", "disco"),
+    *("tabular", "bandit", "lpg", "disco", "plr"),
 )
 # Indented where the block stands in a tab or a note.
 FENCE = re.compile(r"^( *)```(\w*)[^\n]*\n(.*?)^\1```[ \t]*$", re.MULTILINE | re.DOTALL)

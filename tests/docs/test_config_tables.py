@@ -7,8 +7,6 @@ import pytest
 
 from purerl import algorithms
 from purerl.algorithms import config_class
-from purerl.config import TrainConfig
-from purerl.curriculum import PLRConfig
 from tests.docs.pages import ALGORITHMS as NAMES
 from tests.docs.pages import ROOT
 
@@ -18,18 +16,12 @@ _SPEC = importlib.util.spec_from_file_location(
 assert _SPEC is not None and _SPEC.loader is not None
 config_tables = importlib.util.module_from_spec(_SPEC)
 _SPEC.loader.exec_module(config_tables)
-# With the one that is registered by hand.
-ALL = (*NAMES, "plr")
 
 
-def class_of(name: str) -> type[TrainConfig]:
-    return PLRConfig if name == "plr" else config_class(name)
-
-
-@pytest.mark.parametrize("name", ALL)
+@pytest.mark.parametrize("name", NAMES)
 def test_every_field_is_told_with_its_default_and_origin(name):
     rows = config_tables.fields_of(name)
-    fields = dataclasses.fields(class_of(name))
+    fields = dataclasses.fields(config_class(name))
     assert [row.name for row in rows] == [field.name for field in fields]
     assert all(row.meaning and row.origin for row in rows)
     page = ROOT / "docs" / "algorithms" / f"{name.replace('_', '-')}.md"
@@ -42,32 +34,29 @@ def test_an_auto_field_says_what_it_stands_for():
     assert shown["learning_rate"] == "`0.00025`"
 
 
-def test_what_auto_stands_for_in_mazes_is_told_and_plr_is_not_left_registered():
+def test_what_auto_stands_for_in_mazes_is_told():
     shown = {row.name: row.default for row in config_tables.fields_of("plr")}
     assert shown["entropy_coef"] == "`auto`: `0.01`"
     assert shown["normalize_rewards"] == "`auto`: `False`"
     assert shown["buffer_size"] == "`4,000`"
-    assert "plr" not in algorithms.ALGORITHMS
 
 
 def test_every_algorithm_has_a_page():
     assert set(NAMES) <= set(algorithms.ALGORITHMS)
     pages = {path.stem for path in (ROOT / "docs" / "algorithms").glob("*.md")}
-    assert pages == {name.replace("_", "-") for name in ALL} | {"index"}
+    assert pages == {name.replace("_", "-") for name in NAMES} | {"index"}
 
 
 @pytest.mark.parametrize("page", ["README.md", "docs/algorithms/index.md"])
 def test_every_algorithm_has_a_row_where_one_is_chosen(page):
-    """PLR too, whose cell says that it is registered by hand."""
     lines = (ROOT / page).read_text().splitlines()
     cells = [line.split("|")[2].strip() for line in lines if line.startswith("| ")]
     names = [f"`{name}`" for name in NAMES]
     assert sorted(cell for cell in cells if cell in names) == sorted(names)
-    assert "`plr`, from Python" in cells
 
 
 def test_no_origin_is_of_a_field_that_is_gone():
-    configs = [class_of(name) for name in ALL]
+    configs = [config_class(name) for name in NAMES]
     classes = {base.__name__: base for config in configs for base in config.__mro__}
     for owner, origins in config_tables.read_origins().items():
         names = {field.name for field in dataclasses.fields(classes[owner])}

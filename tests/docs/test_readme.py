@@ -18,7 +18,6 @@ PAGES = (
     "docs/tuning.md",
     "docs/warm-starts.md",
     *(f"docs/algorithms/{name.replace('_', '-')}.md" for name in pages.ALGORITHMS),
-    "docs/algorithms/plr.md",
 )
 
 

@@ -9,8 +9,8 @@ returns, annealing, normalisation and resets are those of the defaults or of the
 import dataclasses
 from typing import Any, NamedTuple
 
-from purerl import curriculum, presets
-from purerl.algorithms import ALGORITHMS, Entry
+from purerl import presets
+from purerl.algorithms import ALGORITHMS
 from purerl.config import TrainConfig
 from purerl.optimisers import SGD
 from purerl.randomisation import Uniform
@@ -104,20 +104,17 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     ),
 }
 
-# Algorithms that a user registers before the first config trains: fields that make a
-# run of a few updates replay levels.
-BY_HAND: dict[str, tuple[Entry, dict[str, Any]]] = {
-    "plr": (
-        curriculum.ENTRY,
-        {
-            "env_kwargs": {"size": (4, 4), "view": 3, "max_walls": 4},
-            "env_params": {"max_steps_in_episode": 10},
-            "num_envs": 4,
-            "num_steps": 12,
-            "num_minibatches": 2,
-            "buffer_size": 8,
-        },
-    )
+# Fields of defaults that train for longer than the rows do before they learn anything:
+# a run of a few updates is to replay levels.
+SHORTENED: dict[str, dict[str, Any]] = {
+    "plr": {
+        "env_kwargs": {"size": (4, 4), "view": 3, "max_walls": 4},
+        "env_params": {"max_steps_in_episode": 10},
+        "num_envs": 4,
+        "num_steps": 12,
+        "num_minibatches": 2,
+        "buffer_size": 8,
+    }
 }
 
 # Presets that have no row, and why.
@@ -139,8 +136,11 @@ class Row(NamedTuple):
 
 
 def defaults() -> dict[str, TrainConfig]:
-    """Every registered algorithm's own config."""
-    return {name: entry.config() for name, entry in ALGORITHMS.items()}
+    """Every registered algorithm's own config, and what its row needs besides."""
+    return {
+        name: entry.config(**SHORTENED.get(name, {}))
+        for name, entry in ALGORITHMS.items()
+    }
 
 
 def variants() -> dict[str, TrainConfig]:
@@ -149,11 +149,6 @@ def variants() -> dict[str, TrainConfig]:
         name: ALGORITHMS[algorithm].config(**changes)
         for name, (algorithm, changes) in VARIANTS.items()
     }
-
-
-def by_hand() -> dict[str, TrainConfig]:
-    """Configs of the algorithms that are registered for their row alone."""
-    return {name: entry.config(**changes) for name, (entry, changes) in BY_HAND.items()}
 
 
 def published() -> dict[str, TrainConfig]:

@@ -13,7 +13,7 @@ from purerl.meta import presets as evolutions
 from tests.contracts.tools import cells, rows, searching
 
 DEFAULTS = rows.defaults()
-OTHERS = rows.variants() | rows.by_hand() | rows.published()
+OTHERS = rows.variants() | rows.published()
 ROWS = DEFAULTS | OTHERS
 # `make test` has one whole row; contracts/test_algorithms.py has every algorithm.
 QUICK_ROW = "td3"
@@ -51,10 +51,7 @@ def test_a_published_evolution_is_told_of_all_its_members(name):
 
 @pytest.fixture(scope="module")
 def subject(request, tmp_path_factory):
-    with purerl.share_programs(), pytest.MonkeyPatch.context() as patch:
-        if request.param in rows.BY_HAND:  # for this row alone
-            entry, _ = rows.BY_HAND[request.param]
-            patch.setitem(ALGORITHMS, request.param, entry)
+    with purerl.share_programs():
         row = rows.make_row(request.param, ROWS[request.param])
         yield cells.Subject(row, tmp_path_factory.mktemp(request.param))
 

@@ -11,11 +11,12 @@ import purerl
 from envs.wrappers import RepeatedLevels
 from purerl import schedules
 from purerl.acting.rollout import EnvCarry
-from purerl.algorithms import ALGORITHMS, on_policy, register
+from purerl.algorithms import on_policy
+from purerl.algorithms.plr import PLRConfig
 from purerl.config import ConfigError
-from purerl.curriculum import ENTRY, PLRConfig, levels
 from purerl.keys import update_keys
 from purerl.learning.returns import gae
+from purerl.replay import levels
 from purerl.train import bind
 from tests.helpers import slow_but
 
@@ -34,15 +35,6 @@ FIELDS = {
 }
 KINDS = ("max_monte_carlo", "positive_value_loss")
 CONFIG = PLRConfig(env_kwargs=OPTIONS, buffer_size=CAPACITY, **FIELDS)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def registered():
-    before = dict(ALGORITHMS)
-    register("plr", ENTRY)
-    yield
-    ALGORITHMS.clear()
-    ALGORITHMS.update(before)
 
 
 def course(config, overrides=None, seed=0):

@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.curriculum import levels
-from purerl.curriculum.levels import LevelBuffer, Priorities, Result
+from purerl.replay import levels
+from purerl.replay.levels import LevelBuffer, Priorities, Result
 
 
 def buffer_of(scores, played=None, capacity=None, best=None):

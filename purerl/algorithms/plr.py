@@ -3,7 +3,7 @@
 Every update plays one level in each of `B` environments for `T` steps, and all episodes
 of an environment are in its level. With probability `p` the levels are drawn from a
 buffer of levels that were worth playing, and else they are new ones. What came of them
-becomes their score; see `purerl.curriculum.levels`. The policy learns by PPO's own
+becomes their score; see `purerl.replay.levels`. The policy learns by PPO's own
 update: `ppo.learn` on the rollout, and nothing of it is written anew here.
 
 By default the agent learns from replayed levels only, and new ones are merely scored:
@@ -31,7 +31,7 @@ from jax.core import Tracer
 from envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.acting.environment import Environment
 from purerl.acting.rollout import EnvCarry, Rollout
-from purerl.algorithms import Entry, on_policy, ppo
+from purerl.algorithms import on_policy, ppo
 from purerl.algorithms.on_policy import OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import (
@@ -43,10 +43,10 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.curriculum import levels
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import gae
+from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
 # The parts are PPO's, with a `RepeatedLevels` as the environment.
@@ -386,7 +386,3 @@ def agent_of(state: PLRState) -> OnPolicyState:
     """Return PPO's part of the state."""
     parts: dict[str, Any] = {n: getattr(state, n) for n in OnPolicyState._fields}
     return OnPolicyState(**parts)
-
-
-ENTRY = Entry(PLRConfig, validate, make)
-"""For `purerl.algorithms.register("plr", ENTRY)`, before the first config trains."""
