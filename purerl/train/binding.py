@@ -1,0 +1,159 @@
+"""A config with its environment and its plan: what is known before tracing."""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+
+from purerl import auto, schedules
+from purerl.acting.environment import (
+    Environment,
+    check_contract,
+    resolve_env,
+    time_limit,
+)
+from purerl.algorithms import entry_of
+from purerl.algorithms.scheduled import check_environment_stays, follow_schedules
+from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
+from purerl.keys import MAX_UPDATES
+from purerl.learning.parts import check_frozen
+from purerl.precision import in_32_bits
+from purerl.types import Algorithm, Overrides
+
+
+class Plan(NamedTuple):
+    """The arithmetic of a run, fixed before tracing.
+
+    Attributes:
+        num_updates: U; `total_timesteps` rounded down to whole updates.
+        steps_per_update: Environment steps of one update.
+        evaluate_after: Numbers of finished updates after which to evaluate, ascending.
+        eval_max_steps: Longest evaluation episode.
+    """
+
+    num_updates: int
+    steps_per_update: int
+    evaluate_after: tuple[int, ...]
+    eval_max_steps: int
+
+
+class Bound(NamedTuple):
+    """A validated config with its environment and plan.
+
+    Attributes:
+        config: Config with a value in every field that was `auto`.
+        env: The environment.
+        plan: The arithmetic of the run.
+        asked: The config as it was given.
+    """
+
+    config: TrainConfig
+    env: Environment
+    plan: Plan
+    asked: TrainConfig
+
+    def at(self, overrides: Overrides | None) -> TrainConfig:
+        """Return the config that trains under overrides.
+
+        They are put into the config as it was given: what is `auto` there follows what
+        they change.
+
+        Raises:
+            ConfigError: see `apply_overrides`, `auto.check_overrides` and
+                `TrainConfig.check_numbers`.
+        """
+        changed = apply_overrides(self.asked, overrides)
+        auto.check_overrides(self.asked, overrides)
+        config = auto.resolve(changed, self.env)
+        config.check_numbers()
+        return config
+
+    @property
+    def automatic(self) -> dict[str, Any]:
+        """The values that `auto` stands for, by name of the field."""
+        return auto.values(self.asked, self.config)
+
+    def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
+        """Make the algorithm of a config in this environment; schedules move in it.
+
+        Args:
+            config: Config, as `at` returns it; its leaves may be traced.
+            axis_name: Mapped axis over which the agent's environments are spread, if
+                any.
+        """
+        entry = entry_of(config)
+
+        def make(config: TrainConfig) -> Algorithm:
+            return entry.make(config, self.env, axis_name)
+
+        return follow_schedules(config, make, self.plan.num_updates)
+
+
+def bind(config: TrainConfig, on_host: bool = False) -> Bound:
+    """Check everything that can be checked before tracing, and make the environment.
+
+    Args:
+        config: Config of the agent.
+        on_host: Whether the environment may be one that is stepped on the host, and
+            that no compiled program can hold.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    entry = entry_of(config)
+    validate_fields(config)
+    env = resolve_env(config)
+    if env.on_host and not on_host:
+        raise ConfigError(
+            f"env {env.name!r} is stepped on the host, and this needs an environment "
+            "that a compiled program can hold; train with purerl.run(config, seeds=N) "
+            "or `purerl train`, which take the agents in turns."
+        )
+    resolved = auto.resolve(config, env)
+    check_environment_stays(resolved)
+    entry.validate(schedules.at_start(resolved), env)
+    resolved.check_numbers()
+    check_contract(resolved, env)
+    bound = Bound(resolved, env, make_plan(resolved, env), config)
+    if resolved.frozen:
+        init = bound.algorithm(resolved).init
+        check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
+    return bound
+
+
+@in_32_bits
+def resolve(config: TrainConfig) -> TrainConfig:
+    """Return the config with a value in every field that is `auto`, as it would train.
+
+    Raises:
+        ConfigError: see `bind`.
+    """
+    return bind(config, on_host=True).config
+
+
+def make_plan(config: TrainConfig, env: Environment) -> Plan:
+    """Plan updates and evaluations of a run.
+
+    Evaluations are spread evenly and end with the run. Their number is the largest up
+    to `num_evaluations` for which they take at most `eval_share` of training's
+    environment steps and of its sequential steps; at least one.
+    """
+    num_updates = config.total_timesteps // config.steps_per_update
+    if num_updates < 1:
+        raise ConfigError(
+            f"total_timesteps must cover at least one update of "
+            f"{config.steps_per_update} steps, got {config.total_timesteps}."
+        )
+    if num_updates > MAX_UPDATES:
+        raise ConfigError(
+            f"total_timesteps may be {MAX_UPDATES:,} updates of "
+            f"{config.steps_per_update} steps, got {config.total_timesteps:,}; make an "
+            "update longer (num_envs, num_steps, rounds_per_update)."
+        )
+    max_steps = time_limit(config, env)
+    by_steps = config.total_timesteps / (config.eval_episodes * max_steps)
+    by_sequence = num_updates * config.sequential_steps / max_steps
+    affordable = math.floor(config.eval_share * min(by_steps, by_sequence))
+    count = min(config.num_evaluations, max(1, affordable), num_updates)
+    after = [round((k + 1) * num_updates / count) for k in range(count)]
+    return Plan(num_updates, config.steps_per_update, tuple(after), max_steps)

@@ -1,0 +1,185 @@
+"""make_train: a config becomes one pure function from a key to a trained agent."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+
+from purerl import warm_start
+from purerl.acting.observe import as_arrays, completed
+from purerl.acting.policy import RecurrentPolicy
+from purerl.config import ConfigError, TrainConfig
+from purerl.hooks import NO_HOOKS, OBSERVED, Hooks, check_hooks
+from purerl.precision import (
+    algorithm_in_32_bits,
+    in_32_bits,
+    recurrence_in_32_bits,
+)
+from purerl.train.binding import Bound, bind
+from purerl.train.segments import make_segment
+from purerl.types import (
+    Algorithm,
+    Array,
+    Metrics,
+    Overrides,
+    PyTree,
+    TrainResult,
+)
+
+Train = Callable[..., TrainResult]
+
+
+@in_32_bits
+def make_train(
+    config: TrainConfig,
+    *,
+    axis_name: str | None = None,
+    observe: Callable[[PyTree], PyTree] | None = None,
+    metrics: Callable[[PyTree, Metrics], Metrics] | None = None,
+    first_update: int | None = None,
+) -> Train:
+    """Make the whole training run as one pure function.
+
+    Args:
+        config: Config, which is checked here, before anything is traced, and never
+            changed.
+        axis_name: Name of a mapped axis over which one agent's environments are
+            spread; None for an agent on one device. See `purerl.data_parallel`.
+        observe: Function `(state) -> pytree of arrays`, called at every evaluation;
+            `TrainResult.observed` has what it returned.
+        metrics: Function `(state, metrics) -> dict of scalars`, called after every
+            update; the scalars are added to the update's metrics.
+        first_update: Number of updates that the states have done that `start` gets.
+            It must be told where they are traced, and else follows from them.
+
+    Returns:
+        `train(key, overrides=None, start=None) -> TrainResult`, which `jax.jit`,
+        `jax.vmap`, `jax.pmap` and `purerl.pmap` transform. `overrides` maps (dotted)
+        names of dynamic fields to values. `start` is the state of an agent that goes
+        on with all it has (one of `RunResult.state` too), or networks by name
+        (`purerl.networks_of`) with which a run begins; the key is the agent's from
+        then on. With the key that the state was trained with, an agent goes on as if
+        it had not stopped.
+
+    Raises:
+        ConfigError: naming the field, the value, the constraint and the remedy.
+    """
+    bound = bind(config)
+    hooks, plan = Hooks(observe, metrics), bound.plan
+    if hooks != NO_HOOKS:
+        check_hooks(hooks, bound.algorithm(bound.config), len(plan.evaluate_after))
+    warm_start.check_first_update(first_update, plan.num_updates)
+
+    @in_32_bits
+    def train(
+        key: Array, overrides: Overrides | None = None, start: PyTree = None
+    ) -> TrainResult:
+        check_key(key)
+        segment = make_segment(bound, overrides, axis_name, hooks)
+        if start is None:
+            warm_start.check_needless(first_update)
+            state, first = segment.init(key), 0
+        else:
+            state, first = warm_start.begin(
+                segment.init, key, start, first_update, plan.num_updates
+            )
+        state, metrics, evaluation = segment.advance(
+            state, first, plan.num_updates - first
+        )
+        observed = evaluation.pop(OBSERVED, None)
+        return TrainResult(state, metrics, evaluation, observed)
+
+    return train
+
+
+def check_key(key: Array) -> None:
+    """Refuse anything but one typed key.
+
+    Raises:
+        ConfigError: with what to call instead.
+    """
+    dtype = getattr(key, "dtype", None)
+    if dtype is None or not jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key):
+        is_array = dtype is not None and hasattr(key, "shape")
+        got = f"{dtype}{list(key.shape)}" if is_array else type(key).__name__
+        raise ConfigError(
+            f"key must be a typed random key, such as jax.random.key(0), got {got}; "
+            "wrap an old one, uint32[2], with jax.random.wrap_key_data."
+        )
+    if key.shape != ():
+        raise ConfigError(
+            f"train takes one key, got {key.shape} of them; use jax.vmap(train)(keys) "
+            "or purerl.pmap(train, lanes=8)(keys)."
+        )
+
+
+@in_32_bits
+def make_algorithm(config: TrainConfig) -> Algorithm:
+    """Make the three pure functions of a config: `init(key)`, `step(state)`, `act`.
+
+    Where the environment is stepped on the host, `step` refuses, and `hosted` has the
+    update in pieces.
+
+    Raises:
+        ConfigError: see `bind`.
+    """
+    bound = bind(config, on_host=True)
+    return algorithm_in_32_bits(bound.algorithm(bound.config))
+
+
+@in_32_bits
+def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
+    """Make the policy of one trained agent.
+
+    Args:
+        config: Config with which the agent was trained.
+        state: `TrainResult.state` of one agent.
+
+    Returns:
+        `policy(obs, key=None) -> action`, on one observation or a batch; without a
+        key the action is deterministic. Parts of an observation that only the critic
+        sees (`critic_keys`) may be left out. Where the policy remembers the episode so
+        far, a `purerl.acting.policy.RecurrentPolicy`: `memory = policy.init()`, then
+        `policy(obs, memory, key=None) -> (action, memory)`.
+
+    Raises:
+        ConfigError: the state holds several agents, or its networks are not those of
+            the config, as of another algorithm, environment or size.
+    """
+    warm_start.check_agent(state)
+    bound = bind(config, on_host=True)
+    algorithm = bound.algorithm(bound.config)
+    check_acts(bound, algorithm, state)
+    space = bound.env.observation_space(bound.env.default_params)
+    complete = partial(completed, space, keys=getattr(bound.config, "actor_keys", ()))
+    recurrence = algorithm.recurrence
+    if recurrence is not None:
+
+        def act(state: PyTree, obs: Any, *given: Any) -> tuple[Array, PyTree]:
+            return recurrence.act(state, complete(obs), *given)
+
+        whole = recurrence_in_32_bits(recurrence._replace(act=act))
+        return RecurrentPolicy(whole, state)
+
+    @in_32_bits
+    def policy(obs: Array, key: Array | None = None) -> Array:
+        return algorithm.act(state, complete(as_arrays(obs)), key)
+
+    return policy
+
+
+def check_acts(bound: Bound, algorithm: Algorithm, state: PyTree) -> None:
+    """Refuse a state that a config's policy cannot act with.
+
+    Args:
+        bound: The config and its environment.
+        algorithm: Algorithm of the config.
+        state: State of one agent.
+
+    Raises:
+        ConfigError: see `warm_start.check_acts`.
+    """
+    fresh = jax.eval_shape(algorithm.init, jax.random.key(0))
+    agent = f"an agent of {type(bound.config).__name__} in {bound.env.name}"
+    warm_start.check_acts(state, fresh, agent)
