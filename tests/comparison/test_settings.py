@@ -9,7 +9,7 @@ from envs.cartpole import CartPole
 from purerl import losses, presets, serialise
 from purerl.comparison import api, training
 from purerl.comparison.api import planned
-from purerl.comparison.environments import read_environments
+from purerl.comparison.environments import ENV_FIELDS, read_environments
 from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.settings import read_settings
@@ -197,8 +197,7 @@ def test_a_whole_config_is_trained_as_it_is(name):
     whole = presets.load(name)
     assert isinstance(whole, purerl.algorithms.TrainConfig)
     base = purerl.PPOConfig(
-        env=whole.env,
-        env_kwargs=whole.env_kwargs,
+        **{field: getattr(whole, field) for field in ENV_FIELDS},
         total_timesteps=whole.total_timesteps,
         learning_rate=0.1,
         gamma=0.5,
