@@ -51,7 +51,7 @@ def play_in_gymnasium(
     while running.any():
         actions = _on_host(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
         for i in np.flatnonzero(running):
-            action = jax.tree.map(partial(_one_of, number=i), actions)
+            action = jax.tree.map(partial(_one_of, number=int(i)), actions)
             obs[i], reward, terminated, truncated, _ = envs[i].step(action)
             returns[i] += float(reward)
             lengths[i] += 1

@@ -125,7 +125,8 @@ def _read(name: str, value: Any) -> Setting:
         pieces = map(Piece, value.first_updates, values)
         return Setting(name, _checked(tuple(pieces)))
     if isinstance(value, str | Path):
-        if not Path(value).is_dir():
+        value = Path(value).expanduser()
+        if not value.is_dir():
             raise ConfigError(f"{str(value)!r} is no folder; give {_KINDS}.")
         value = load_evolution(value)
     if isinstance(value, EvolutionResult):
