@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import jax
@@ -13,8 +14,8 @@ from .require import require_package
 if TYPE_CHECKING:
     import gymnasium
 
-# Observations are arrays, or dictionaries and tuples of arrays.
-Policy = Callable[[Any], np.ndarray]
+# Observations and actions are arrays, or dictionaries and tuples of arrays.
+Policy = Callable[[Any], Any]
 
 
 def play_in_gymnasium(
@@ -48,9 +49,9 @@ def play_in_gymnasium(
     obs = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
     running = np.ones(episodes, bool)
     while running.any():
-        actions = np.asarray(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
+        actions = _on_host(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
         for i in np.flatnonzero(running):
-            action = actions[i].item() if actions[i].ndim == 0 else actions[i]
+            action = jax.tree.map(partial(_one_of, number=int(i)), actions)
             obs[i], reward, terminated, truncated, _ = envs[i].step(action)
             returns[i] += float(reward)
             lengths[i] += 1
@@ -90,9 +91,24 @@ def play_in_vector(
     running = np.ones(envs.num_envs, bool)
     obs, _ = envs.reset(seed=seed)
     while running.any():
-        actions = np.asarray(policy(obs))
+        actions = _on_host(policy(obs))
         obs, reward, terminated, truncated, _ = envs.step(actions)
         returns += np.where(running, reward, 0.0)
         lengths += running
         running &= ~(terminated | truncated)
     return returns, lengths
+
+
+def _on_host(actions: Any) -> Any:
+    """A batch of actions as arrays of the host, part by part."""
+    if isinstance(actions, dict):
+        return {key: _on_host(part) for key, part in actions.items()}
+    if isinstance(actions, tuple):
+        return tuple(map(_on_host, actions))
+    return np.asarray(actions)
+
+
+def _one_of(actions: np.ndarray, number: int) -> Any:
+    """An action of a batch, a number of Python where it is a single one."""
+    action = actions[number]
+    return action.item() if action.ndim == 0 else action

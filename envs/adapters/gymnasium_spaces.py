@@ -152,12 +152,16 @@ def check_action_space(space: gym_spaces.Space, name: str) -> None:
     """Refuse a box of integers, into which a policy's numbers would be cut.
 
     Args:
-        space: Space of one action.
+        space: Space of one action, also of one with several parts.
         name: Name of the environment, for the message.
 
     Raises:
         ValueError: naming the space and the remedy.
     """
+    if isinstance(space, gym_spaces.Dict | gym_spaces.Tuple):
+        parts = space.spaces
+        for part in parts.values() if isinstance(parts, dict) else parts:
+            check_action_space(part, name)
     if isinstance(space, gym_spaces.Box) and space.dtype.kind != "f":
         raise ValueError(
             f"actions of {name} must be real numbers or choices, got {space}, a box of "
@@ -165,12 +169,22 @@ def check_action_space(space: gym_spaces.Space, name: str) -> None:
         )
 
 
-def batch_action(space: gym_spaces.Space, action: np.ndarray) -> np.ndarray:
+def batch_action(space: gym_spaces.Space, action: Any) -> Any:
     """Return a batch of actions of this package as Gymnasium takes it.
 
     Numbers lie within the bounds of a `Box`: those of the policy, which has 32 bits and
     a centre and a radius, may lie beyond by rounding.
+
+    Args:
+        space: Space of one action.
+        action: `[B, ...]` actions, or a dictionary or tuple of such.
     """
+    if isinstance(space, gym_spaces.Dict):
+        return {key: batch_action(part, action[key]) for key, part in space.items()}
+    if isinstance(space, gym_spaces.Tuple):
+        pairs = zip(space.spaces, action, strict=True)
+        return tuple(batch_action(part, one) for part, one in pairs)
+    action = np.asarray(action)
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return action.astype(space.dtype) + space.start
     if isinstance(space, gym_spaces.Box):

@@ -167,16 +167,17 @@ class HostEnvs(abc.ABC):
             First observations `[B, ...]`.
         """
 
-    def step(self, action: np.ndarray) -> HostStep:
+    def step(self, action: Any) -> HostStep:
         """Step every environment, and restart those whose episode ended.
 
         Args:
-            action: `[B, ...]` members of `HostEnvironment.action_space`.
+            action: `[B, ...]` members of `HostEnvironment.action_space`, arrays of the
+                host or of JAX; a dictionary or tuple of such for actions of parts.
 
         Raises:
             ValueError: an episode ended without its last observation.
         """
-        taken = batch_action(self.env.gym_action_space, np.asarray(action))
+        taken = batch_action(self.env.gym_action_space, action)
         obs, next_obs, reward, terminated, truncated = self.advance(taken)
         terminated = np.array(terminated, bool)
         # If an environment says both, the episode terminated.
@@ -186,7 +187,7 @@ class HostEnvs(abc.ABC):
         )
 
     @abc.abstractmethod
-    def advance(self, action: np.ndarray) -> tuple[Any, Any, Any, Any, Any]:
+    def advance(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
         """Step as `step` does, with the package's own actions.
 
         Args:

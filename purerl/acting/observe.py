@@ -206,17 +206,18 @@ def _is_picture(space: Any) -> bool:
 def init_moments(space: Any) -> PyTree:
     """Return the statistics of observations before anything was seen.
 
-    Of a `Dict` or `Tuple` they are a tuple, with `normalise.Moments` for each array of
-    floating-point numbers in it, and nothing for the others.
+    They are `normalise.Moments` of numbers, and nothing of pictures, of choices, which
+    are one-hot, and of bits, whose features lie between 0 and 1 as they are. Of a
+    `Dict` or `Tuple` they are a tuple, with an entry for each array in it.
 
     Args:
         space: Space of the observations.
     """
     shape = obs_shape(space)
     if composite.is_shape(shape):
-        return normalise.init_moments(shape)
+        return normalise.init_moments(shape) if _is_scaled(space) else ()
     pairs = zip(composite.leaf_shapes(shape), _scaled_leaves(space), strict=True)
-    return tuple(normalise.init_moments(one) if floats else () for one, floats in pairs)
+    return tuple(normalise.init_moments(one) if scaled else () for one, scaled in pairs)
 
 
 def merge_moments(
@@ -231,7 +232,7 @@ def merge_moments(
         axis_name: Mapped axis over which the samples are spread, if any.
     """
     if not hasattr(space, "spaces"):
-        return normalise.merge(moments, features, axis_name)
+        return normalise.merge(moments, features, axis_name) if moments else moments
     merged: list[Any] = []
     before = None
     for one, part in zip(moments, jax.tree.leaves(features), strict=True):
@@ -248,7 +249,7 @@ def merge_moments(
 def normalised(
     space: Any, moments: PyTree, features: PyTree, clip: Array | float
 ) -> PyTree:
-    """Standardise and clip features; of a `Dict` or `Tuple`, those of floats only.
+    """Standardise and clip features that are numbers; others stay: see `init_moments`.
 
     Args:
         space: Space of the observations.
@@ -257,7 +258,7 @@ def normalised(
         clip: Largest absolute value of what is standardised.
     """
     if not hasattr(space, "spaces"):
-        return normalise.normalise(moments, features, clip)
+        return normalise.normalise(moments, features, clip) if moments else features
     leaves, structure = jax.tree.flatten(features)
     pairs = zip(moments, leaves, strict=True)
     scaled = [normalise.normalise(m, x, clip) if m else x for m, x in pairs]
@@ -265,12 +266,18 @@ def normalised(
 
 
 def _scaled_leaves(space: Any) -> Iterator[bool]:
-    """Yield for each array of a composite observation whether it holds floats."""
+    """Yield for each array of a composite observation whether it is standardised."""
     if not hasattr(space, "spaces"):
-        yield hasattr(space, "low") and np.issubdtype(space.dtype, np.floating)
+        yield _is_scaled(space)
         return
     for key, part in _items(space):
         if key == composite.MASK:
             yield False
         else:
             yield from _scaled_leaves(part)
+
+
+def _is_scaled(space: Any) -> bool:
+    """Return whether members are numbers that are standardised: no picture, no bits."""
+    is_number = hasattr(space, "low") and np.issubdtype(space.dtype, np.number)
+    return bool(is_number and not _is_picture(space))

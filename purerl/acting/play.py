@@ -58,7 +58,7 @@ def play_episodes(
     obs = envs.reset(seed)
     for _ in range(max_steps):
         action, memory = act(obs, memory)
-        step = envs.step(np.asarray(action))
+        step = envs.step(action)
         returns += np.where(running, step.reward, np.float32(0))
         lengths += running
         running &= ~(step.terminated | step.truncated)

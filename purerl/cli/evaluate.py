@@ -239,12 +239,12 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
 
 def _remembering(
     act: Callable[..., tuple[Any, PyTree]], memory: PyTree
-) -> Callable[[Any], np.ndarray]:
+) -> Callable[[Any], Any]:
     """A function of observations alone, which keeps the memory between its calls."""
 
-    def policy(obs: Any) -> np.ndarray:
+    def policy(obs: Any) -> Any:
         nonlocal memory
         action, memory = act(as_arrays(obs), memory)
-        return np.asarray(action)
+        return jax.tree.map(np.asarray, action)
 
     return policy

@@ -9,10 +9,8 @@ from purerl.config import ConfigError, TrainConfig
 # A name, changes of the config by name (and `name`, what to call it), or a config.
 Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
 # What a config that stands for an environment says to configs of other algorithms.
-_TASK_FIELDS = (
-    *("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per"),
-    "total_timesteps",
-)
+ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
+_TASK_FIELDS = (*ENV_FIELDS, "total_timesteps")
 
 
 class Task(NamedTuple):
@@ -46,7 +44,30 @@ def read_environments(config: TrainConfig, environments: Environments) -> list[T
                 f"its own: {{'name': '{task.name} 2', ...}}."
             )
         by_name[task.name] = task
-    return list(by_name.values())
+    tasks = list(by_name.values())
+    _check_told_apart(tasks)
+    return tasks
+
+
+def _check_told_apart(tasks: Sequence[Task]) -> None:
+    """Refuse environment objects that are written alike: scores would be mixed up.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    known: dict[str, Task] = {}
+    for task in tasks:
+        env = task.config.env
+        if not hasattr(env, "step"):
+            continue
+        other = known.setdefault(serialise.plain(env, "env"), task)
+        if other.config.env is not env:
+            raise ConfigError(
+                f"environments: {other.name!r} and {task.name!r} are several objects "
+                f"that are written alike, {serialise.plain(env, 'env')}: nothing tells "
+                "their scores apart. Make them dataclasses that differ in a number or "
+                "a string, or a comparison each, in a folder of its own."
+            )
 
 
 def _read(config: TrainConfig, entry: Any) -> Task:

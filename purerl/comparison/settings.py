@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.algorithms import name_of
-from purerl.comparison.environments import Task
+from purerl.comparison.environments import ENV_FIELDS, Task
 from purerl.comparison.losses import read_loss
 from purerl.config import ConfigError, TrainConfig, field_names, is_auto, part_kind
 from purerl.meta.result import EvolutionResult, load_evolution
@@ -125,7 +125,8 @@ def _read(name: str, value: Any) -> Setting:
         pieces = map(Piece, value.first_updates, values)
         return Setting(name, _checked(tuple(pieces)))
     if isinstance(value, str | Path):
-        if not Path(value).is_dir():
+        value = Path(value).expanduser()
+        if not value.is_dir():
             raise ConfigError(f"{str(value)!r} is no folder; give {_KINDS}.")
         value = load_evolution(value)
     if isinstance(value, EvolutionResult):
@@ -191,6 +192,15 @@ def _moved(name: str, config: TrainConfig, task: Task) -> TrainConfig:
             f"({serialise.plain(moved.env, 'env')}) than {task.name}; name it in "
             f"environments, such as environments=[{task.name!r}], for all settings."
         )
+    for field in ENV_FIELDS:
+        mine, theirs = getattr(moved, field), getattr(task.config, field)
+        if not _is_same(mine, theirs, field):
+            raise ConfigError(
+                f"settings: {name} is a config of another environment than the "
+                f"others': its {field} is {serialise.plain(mine, field)!r}, and "
+                f"theirs is {serialise.plain(theirs, field)!r}; give both the same, "
+                "or set it for all in environments."
+            )
     if moved.total_timesteps != task.config.total_timesteps:
         raise ConfigError(
             f"settings: {name} is a config of {moved.total_timesteps:,} steps, and "

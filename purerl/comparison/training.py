@@ -4,7 +4,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -98,7 +98,7 @@ def make_parts(
         missing, files = [], []
         for number, contestant in enumerate(entered):
             if folder is not None:
-                path = folder / TRAINED / f"{_identity(contestant, options)}.npz"
+                path = folder / TRAINED / f"{_identity(contestant, options, task)}.npz"
                 files.append(path)
                 stored = held_out.load(path)
                 if stored is not None:
@@ -115,8 +115,8 @@ def make_parts(
     return known, parts
 
 
-def _identity(contestant: Contestant, options: Options) -> str:
-    rest = {
+def _identity(contestant: Contestant, options: Options, task: Task) -> str:
+    rest: dict[str, Any] = {
         "measures": options.measures,
         "seeds": options.seeds,
         "seed": options.seed,
@@ -125,6 +125,9 @@ def _identity(contestant: Contestant, options: Options) -> str:
     }
     if contestant.identity:
         rest["pieces"] = contestant.identity
+    if hasattr(contestant.trained.env, "step"):
+        # Text of an environment object may be that of another one.
+        rest["environment"] = task.name
     return held_out.identity(contestant.trained, rest)
 
 

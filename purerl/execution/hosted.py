@@ -198,7 +198,7 @@ def play_steps(
     done = np.zeros(envs.num_envs, bool)
     for number in map(np.int32, range(num_steps)):
         raw, outputs, action, memory = act(number, carry.obs, memory, done)
-        step = envs.step(np.asarray(action))
+        step = envs.step(action)
         done = step.terminated | step.truncated
         transition = Transition(
             obs=carry.obs,

@@ -205,7 +205,8 @@ def _search(seen: Samples, max_terms: int) -> list[Side]:
         if sides:
             starts.append(_with_another(seen, sides[-1], columns))
         tried = [_refined(seen, start) for start in starts]
-        sides.append(min(tried, key=lambda side: side.error))
+        known = [side for side in tried if np.isfinite(side.error)]
+        sides.append(min(known or tried, key=lambda side: side.error))
         if length < max_terms:
             # All pairs are tried, and of longer sums those that begin with a good one.
             grown = sums if length > 1 else [(n,) for n in range(len(columns))]

@@ -157,7 +157,8 @@ def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
 
 
 def _saved(checkpoints: Path) -> list[Path]:
-    return sorted(path for path in checkpoints.glob("*.npz") if path.stem.isdigit())
+    found = [path for path in checkpoints.glob("*.npz") if path.stem.isdigit()]
+    return sorted(found, key=lambda path: int(path.stem))
 
 
 def _read(path: Path, others: list[str]) -> dict[str, np.ndarray]:

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
 from purerl.algorithms.outer import OuterLoss
@@ -80,14 +81,17 @@ class MetaTraining(NamedTuple):
         values = self.meta.start()
         key, born = jax.random.split(key)
         agents, task = self._births(values, born)
-        ages = jnp.arange(self.agents) * self.num_updates // self.agents
+        # On the host, in 64 bits: a product of 32 bits may be too small.
+        ages = np.arange(self.agents, dtype=np.int64) * self.num_updates // self.agents
         return MetaTrainState(
             values=values,
             opt_state=self.optim.init(values),
             agents=agents,
             task=task,
             # The first lives end early, so that later ones begin one after the other.
-            left=jnp.maximum(self.num_updates - ages, self.meta.unroll),
+            left=jnp.asarray(
+                np.maximum(self.num_updates - ages, self.meta.unroll), jnp.int32
+            ),
             key=key,
             step=jnp.int32(0),
         )

@@ -73,6 +73,16 @@ class HalvingPlan(NamedTuple):
         )
 
 
+def check_eta(eta: int) -> None:
+    """Refuse what is no reduction factor.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if isinstance(eta, bool) or not isinstance(eta, int) or eta < 2:
+        raise ConfigError(f"eta must be a whole number of at least 2, got {eta!r}.")
+
+
 def make_plan(
     num_updates: int,
     min_updates: int,
@@ -100,8 +110,7 @@ def make_plan(
     """
     if kind not in KINDS:
         raise ConfigError(f"brackets must be one of {', '.join(KINDS)}, got {kind!r}.")
-    if isinstance(eta, bool) or not isinstance(eta, int) or eta < 2:
-        raise ConfigError(f"eta must be a whole number of at least 2, got {eta!r}.")
+    check_eta(eta)
     if min_updates * eta > num_updates:
         raise ConfigError(
             f"min_updates must leave room for a rung before the end: at most "

@@ -1,12 +1,14 @@
 """The description of a search over hyperparameters, for its folder and trackers."""
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from purerl import serialise
+from purerl import auto, serialise
+from purerl.config import AUTO, TrainConfig, is_auto
 from purerl.population.space import Space
 from purerl.search.protocol import Row, Step
 from purerl.storage import folders
@@ -39,10 +41,46 @@ def stored_options(folder: Path | None, kind: str, extend: bool) -> dict[str, An
         kind: The kind of search that it must hold to be looked at.
         extend: Whether it is to be extended; nothing is read otherwise.
     """
-    if not extend or folder is None or not (folder / folders.MANIFEST).exists():
+    return stored_search(folder, kind).get("options", {}) if extend else {}
+
+
+def stored_search(folder: Path | None, kind: str) -> dict[str, Any]:
+    """Return the manifest of the search in a folder; empty where there is none.
+
+    Args:
+        folder: The folder, if any.
+        kind: The kind of search that it must hold to be looked at.
+    """
+    if folder is None or not (folder / folders.MANIFEST).exists():
         return {}
     stored = folders.load(folder)
-    return stored["options"] if stored.get("kind") == kind else {}
+    return stored if stored.get("kind") == kind else {}
+
+
+def with_stored_values(
+    folder: Path | None, kind: str, config: TrainConfig, axes: Container[str]
+) -> TrainConfig:
+    """Return the config with what `auto` stood for in a search that is to be extended.
+
+    A search that goes on keeps what it began with, such as the number of steps over
+    which exploration decays, also where that follows the length of a run.
+
+    Args:
+        folder: The folder, if any.
+        kind: The kind of search that it must hold to be looked at.
+        config: The config with more environment steps.
+        axes: Names of the fields that are searched; `auto` may follow them.
+    """
+    stored = stored_search(folder, kind)
+    known = {**stored.get("config", {}), **stored.get("auto", {})}
+    names = [
+        field.name
+        for field in dataclasses.fields(config)
+        if is_auto(getattr(config, field.name))
+        and not is_auto(known.get(field.name, AUTO))
+        and not any(name in axes for name in auto.followed_by(field.name))
+    ]
+    return config.replace(**{name: known[name] for name in names})
 
 
 def names_of(seeds: tuple[int, ...], size: int) -> dict[int, str]:

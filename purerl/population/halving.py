@@ -13,7 +13,7 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
-from purerl.population.brackets import make_plan
+from purerl.population.brackets import check_eta, make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
@@ -102,6 +102,7 @@ def halving(
     agents = (num_points or 1) * num_seeds(searches)
     require_number(space.bound, agents, make_workers())
     seeds_of = check_seeds(searches, "searches")
+    check_eta(eta)
     updates = space.bound.plan.num_updates
     rung = first_rung(updates, eta, min_updates)
     if segment_updates is not None and rung % segment_updates:

@@ -13,6 +13,7 @@ from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
 from purerl.population.space import Hyper, Space
 from purerl.search.drive import Finished
+from purerl.space.labels import variable_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -89,12 +90,12 @@ class HalvingResult(Result):
         stacked = np.stack(scores, -1) if scores else empty
         variables["score"] = ((*dims, "rung"), stacked)
         for name in self.train_names():
-            if name not in variables:
-                rows = [
-                    self._filled(step.before.alive, step.outcome.train[name])
-                    for step in self.steps
-                ]
-                variables[name] = ((*dims, "segment"), np.concatenate(rows, -1))
+            rows = [
+                self._filled(step.before.alive, step.outcome.train[name])
+                for step in self.steps
+            ]
+            variable = variable_of(name, self.space.axes)
+            variables[variable] = ((*dims, "segment"), np.concatenate(rows, -1))
         coords = {
             "seed": list(self.seeds),
             "bracket": ("point", self.plan.bracket_of()),

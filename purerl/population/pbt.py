@@ -12,7 +12,7 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
-from purerl.population.describe import stored_options
+from purerl.population.describe import stored_options, with_stored_values
 from purerl.population.fitness import KINDS
 from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
@@ -106,8 +106,10 @@ def pbt(
             of another search (with what differs), a population that diverged as a
             whole.
     """
-    space = Space(config, axes)
     folder = as_folder("out", out)
+    if extend:
+        config = with_stored_values(folder, "pbt", config, axes)
+    space = Space(config, axes)
     population = as_count("population", population)
     num_rounds = as_count("num_rounds", num_rounds)
     ready_updates = as_count("ready_updates", ready_updates)

@@ -10,6 +10,7 @@ from purerl.config import ConfigError
 from purerl.population.exploit import ancestors
 from purerl.population.result import BestMember, Result
 from purerl.population.schedule import Schedule
+from purerl.space.labels import variable_of
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -55,11 +56,11 @@ class PBTResult(Result):
             numbers = self._rounds([step.before.hyper[name] for step in self.steps])
             variables[name] = (dims, self.space.labelled(name, numbers))
         for name in self.train_names():
-            if name not in variables:
-                rows = [step.outcome.train[name] for step in self.steps]
-                shape = (len(self.seeds), self.population, -1)
-                both = np.concatenate(rows, 1).reshape(shape)
-                variables[name] = (("seed", "member", "segment"), both)
+            rows = [step.outcome.train[name] for step in self.steps]
+            shape = (len(self.seeds), self.population, -1)
+            both = np.concatenate(rows, 1).reshape(shape)
+            variable = variable_of(name, self.space.axes)
+            variables[variable] = (("seed", "member", "segment"), both)
         coords = {
             "seed": list(self.seeds),
             "updates": ("round", list(self.milestones[: len(self.steps)])),

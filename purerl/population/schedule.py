@@ -111,6 +111,12 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
 
 def _check(schedule: Schedule, names: set[str]) -> None:
     first = schedule.first_updates
+    odd = [start for start in first if not hasattr(start, "__index__")]
+    if odd:
+        raise ConfigError(
+            "a schedule's pieces begin at numbers of updates, which are whole, got "
+            f"{odd[0]!r}."
+        )
     ascending = all(a < b for a, b in itertools.pairwise(first))
     if (
         not first

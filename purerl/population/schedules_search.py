@@ -86,7 +86,8 @@ class SchedulesSearch:
             ),
             ends[piece],
             parents=np.arange(len(self.agents)) if piece else None,
-            evaluation_keys=streams.evaluation_keys(self.agents, piece)
+            # Not by the episodes on which a search of this seed selected.
+            evaluation_keys=streams.evaluation_keys(self.agents, streams.JUDGEMENT)
             if is_last
             else None,
         )

@@ -13,6 +13,8 @@ from purerl.types import Array
 _EVALUATION = 2**32 - 3
 _CHILD = 2**32 - 4
 # 2**32 - 5 and below: see `purerl.execution.rekey`.
+JUDGEMENT = 2**32 - 1
+"""A milestone that no search reaches: its episodes judge what a search has found."""
 
 
 def member_keys(seeds: tuple[int, ...], size: int) -> Array:
@@ -34,7 +36,7 @@ def evaluation_keys(seeds: np.ndarray, milestone: int) -> Array:
 
     def one(seed: Array) -> Array:
         key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_EVALUATION))
-        return jax.random.fold_in(key, milestone)
+        return jax.random.fold_in(key, jnp.uint32(milestone))
 
     return jax.vmap(one)(jnp.asarray(seeds, jnp.uint32))
 

@@ -172,7 +172,8 @@ def insert(
     """Offer new levels to the buffer, one after the other.
 
     While there are free places, every level gets one. After that a level takes the
-    place of the one that is the least likely to be replayed, if its score is higher.
+    place of the one that is the least likely to be replayed, the one of the lowest
+    score among several, if its own score is higher.
 
     Args:
         buffer: The buffer.
@@ -189,7 +190,11 @@ def insert(
         level, result = one
         likely = replay_probabilities(buffer, now, priorities)
         has_room = buffer.size < capacity
-        place = jnp.where(has_room, buffer.size, likely.argmin()).astype(jnp.int32)
+        # In 32 bits the share of a low rank may be lost beside that of staleness, so
+        # that many places are equally likely: of these it is the lowest score.
+        is_least = likely == likely.min()
+        least = jnp.where(is_least, buffer.score, jnp.inf).argmin()
+        place = jnp.where(has_room, buffer.size, least).astype(jnp.int32)
         is_kept = has_room | (result.score > buffer.score[place])
         written = LevelBuffer(
             levels=jax.tree.map(lambda x, y: x.at[place].set(y), buffer.levels, level),

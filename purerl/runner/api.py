@@ -106,8 +106,10 @@ def run(
     keep_checkpoints = as_count("keep_checkpoints", keep_checkpoints)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     folder, source = as_folder("out", out), as_start(start)
-    if extend and resume and folder is not None:
-        config = manifest.with_values_of(manifest.load_run(folder), config)
+    if resume and folder is not None:
+        stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
+        if extend:
+            config = manifest.with_values_of(stored, config)
     bound = bind(config, on_host=True)
     if bound.env.on_host:
         _check_on_host(bound, lanes, data_parallel)

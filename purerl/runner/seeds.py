@@ -8,6 +8,8 @@ from typing import Any
 from purerl.config import ConfigError
 from purerl.scale.devices import check_count
 
+NUM_SEEDS = 2**32  # A random key is made of 32 bits.
+
 
 def num_seeds(seeds: int | Sequence[int]) -> int:
     """Count the seeds that are asked for, without making any; 0 for no seeds."""
@@ -41,7 +43,7 @@ def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, .
         members = tuple(operator.index(seed) for seed in numbers)
     except TypeError:
         members = ()
-    in_range = all(0 <= seed < 2**32 for seed in members)
+    in_range = all(0 <= seed < NUM_SEEDS for seed in members)
     if not members or not in_range or len(set(members)) != len(members):
         raise ConfigError(
             f"{name} must be a positive number, or different whole numbers from 0 to "
@@ -66,13 +68,20 @@ def seeds_from(first: int, number: int, name: str = "seeds") -> range:
 
 
 def check_seed(name: str, seed: int) -> None:
-    """Refuse what numpy cannot start a stream from.
+    """Refuse what is no seed of a random key.
+
+    Args:
+        name: The name of the argument, for the sentence.
+        seed: The value that was given.
 
     Raises:
         ConfigError: naming the value.
     """
-    if isinstance(seed, bool) or not isinstance(seed, int) or seed < 0:
-        raise ConfigError(f"{name} must be a whole number of 0 or more, got {seed!r}.")
+    is_whole = isinstance(seed, int) and not isinstance(seed, bool)
+    if not is_whole or not 0 <= seed < NUM_SEEDS:
+        raise ConfigError(
+            f"{name} must be a whole number from 0 to 2^32 - 1, got {seed!r}."
+        )
 
 
 def seeds_text(seeds: tuple[int, ...]) -> str:

@@ -94,7 +94,7 @@ def as_start(start: str | Path | Start | None) -> Start | None:
         raise ConfigError(
             f"start needs a folder and parts, got {start.folder!r} and {start.parts!r}."
         )
-    return start._replace(folder=Path(start.folder))
+    return start._replace(folder=Path(start.folder).expanduser())
 
 
 def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, is_auto
 from purerl.search import records
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import arrays, checkpoint, folders
@@ -100,10 +100,16 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     """Return what is stored, with the steps of a search that is no shorter."""
-    before, now = (x["config"].get("total_timesteps", 0) for x in (stored, new))
+    config, given = stored["config"], new["config"]
+    before, now = (x.get("total_timesteps", 0) for x in (config, given))
     if now < before:
         return stored
-    return {**stored, "config": {**stored["config"], "total_timesteps": now}}
+    # What was `auto` is given now, so that it does not follow the new length.
+    known = stored.get("auto", {})
+    kept = {n: v for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
+    rest = {name: value for name, value in known.items() if name not in kept}
+    longer = {"config": {**config, **kept, "total_timesteps": now}, "auto": rest}
+    return {**stored, **{name: longer[name] for name in longer if name in stored}}
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -18,7 +18,7 @@ from purerl.config import ConfigError
 from purerl.runner.seeds import check_seed
 from purerl.scale.devices import as_count
 from purerl.space.axes import read_axis, read_values
-from purerl.space.labels import labels
+from purerl.space.labels import identities, in_a_line
 
 DESIGNS = ("grid", "zip", "random")
 
@@ -111,11 +111,13 @@ def expand(
         )
     num = max(lengths.values(), default=1)
     points = [{name: values[name][i] for name in values} for i in range(num)]
-    times = Counter(zip(*map(labels, values.values()), strict=True))
-    twice = [point for point, number in times.items() if number > 1]
+    keys = [identities(name, axis) for name, axis in values.items()]
+    times = Counter(zip(*keys, strict=True))
+    named = zip(points, zip(*keys, strict=True), strict=True)
+    twice = {f"({in_a_line(point)})" for point, key in named if times[key] > 1}
     if twice:
         raise ConfigError(
-            f"the zip has {', '.join(map(str, twice))} more than once; give "
+            f"the zip has {', '.join(sorted(twice))} more than once; give "
             "each point once, and more seeds for repetitions."
         )
     return _told_apart(Design("zip", tuple(values), (num,), tuple(points)))

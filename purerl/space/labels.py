@@ -2,7 +2,7 @@
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -45,13 +45,37 @@ def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
         ConfigError: the same value twice.
     """
     names = labels(values)
-    twice = sorted(str(x) for x, number in Counter(names).items() if number > 1)
+    keys = identities(name, values)
+    times = Counter(keys)
+    twice = sorted(
+        {str(label(x)) for x, key in zip(values, keys, strict=True) if times[key] > 1}
+    )
     if twice:
         raise ConfigError(
             f"the axis {name!r} has {', '.join(twice)} more than once; give each value "
             "once, and more seeds for repetitions."
         )
     return names
+
+
+def identities(name: str, values: Sequence[Any]) -> list[Any]:
+    """Return what tells the values of an axis apart: equal values have equal ones.
+
+    Args:
+        name: The name of the axis.
+        values: The values.
+    """
+    return [_key(value, name) if callable(value) else label(value) for value in values]
+
+
+def variable_of(metric: str, taken: Container[str]) -> str:
+    """Return the name that results give to a training metric.
+
+    Args:
+        metric: The metric, such as `policy_loss`.
+        taken: Names that axes have; a metric that is called so is `train_policy_loss`.
+    """
+    return f"train_{metric}" if metric in taken else metric
 
 
 def in_words(value: Any) -> str:

@@ -13,7 +13,7 @@ import jax
 import numpy as np
 
 from purerl.acting.environment import bind_params
-from purerl.algorithms import name_of
+from purerl.algorithms import config_class, name_of
 from purerl.config import ConfigError, TrainConfig, checks_together, validate_field
 from purerl.randomisation import is_random
 from purerl.space.points import (
@@ -66,12 +66,16 @@ def group_points(
             that cannot be trained.
     """
     drafts: dict[str, _Draft] = {}
-    numeric = _numeric_fields(config)
+    known: dict[Any, dict[str, dataclasses.Field]] = {}
     alike: dict[Any, tuple[_Draft, Overrides]] = {}
     for number, point in enumerate(points):
         try:
             # Among points that differ in numbers alone, only one is checked as a
             # whole: a sweep may have a million points.
+            algorithm = point.get("algorithm")
+            if algorithm not in known:
+                known[algorithm] = _numeric_fields(config, algorithm)
+            numeric = known[algorithm]
             shape = _shape_of(point, numeric)
             if shape in alike:
                 draft, others = alike[shape]
@@ -92,11 +96,14 @@ def group_points(
     return [_finish(name, draft) for name, draft in drafts.items()]
 
 
-def _numeric_fields(config: TrainConfig) -> dict[str, dataclasses.Field]:
-    """Dynamic fields that are a number each."""
+def _numeric_fields(
+    config: TrainConfig, algorithm: Any
+) -> dict[str, dataclasses.Field]:
+    """Dynamic fields that are a number each, of the algorithm that a point names."""
+    owner = type(config) if algorithm is None else config_class(algorithm)
     return {
         field.name: field
-        for field in dataclasses.fields(config)
+        for field in dataclasses.fields(owner)
         if field.metadata.get("pytree_node", True) and field.type in (float, "float")
     }
 

@@ -16,7 +16,7 @@ from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.space.design import Design
-from purerl.space.labels import column, known_label, label, plain
+from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
 from purerl.storage import checkpoint
 from purerl.sweeps import store
@@ -84,12 +84,16 @@ class SweepResult:
 
     @cached_property
     def names(self) -> dict[str, str]:
-        """Name of a variable -> name of its array on disk."""
+        """Name of a variable -> name of its array on disk.
+
+        A training metric that is called like an axis, such as `policy_loss`, has the
+        name `train_policy_loss`.
+        """
         arrays = {}
         for name in self._source.names():
             kind, _, metric = name.partition("/")
             if kind == "train":
-                arrays[metric] = name
+                arrays[variable_of(metric, self.design.names)] = name
             elif kind == "evaluation":
                 arrays[f"evaluation_{_RENAMED.get(metric, metric)}"] = name
             elif kind == "diverged_at":
@@ -102,6 +106,8 @@ class SweepResult:
         Raises:
             ConfigError: no such variable.
         """
+        if name in self.design.names:
+            name = variable_of(name, self.design.names)
         if name not in self._read:
             if not self.names:
                 raise ConfigError("no member of the sweep has finished yet.")
@@ -125,8 +131,9 @@ class SweepResult:
     def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
         """Return the results at some values: `sel(learning_rate=3e-4, seed=7)`.
 
-        A number selects the value nearest to it, if it is the same but for rounding. In
-        a zip or random design the points that match stay along `point`.
+        A number with a fraction selects the value nearest to it, if it is the same but
+        for rounding. In a zip or random design the points that match stay along
+        `point`.
 
         Args:
             point: Values by name of the axis, for names with dots.
@@ -154,13 +161,20 @@ class SweepResult:
         """
         diverged = np.isfinite(self["diverged_at"])
         evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
-        final = _last(self[metric], "segment")
+        found = self[metric]
+        final = _last(found, abs(found) < np.inf, "segment")
         if metric in _RENAMED and evaluated in self.names:
-            mean = _last(self[evaluated].mean("episode", skipna=True), "evaluation")
+            # Members may have had fewer episodes or evaluations than others: the rest
+            # is NaN in all variables. A return that is NaN is none of these.
+            was_played = self["evaluation_length"].notnull()
+            count = was_played.sum("episode")
+            total = self[evaluated].where(was_played, 0.0).sum("episode", skipna=False)
+            mean = total / count.where(count > 0)
+            was_made = self["evaluation_env_steps"].notnull()
             # An axis over `num_evaluations` may hold a zero.
-            never = self["evaluation_env_steps"].isnull().all("evaluation")
-            final = mean.where(~never, final)
-        return final.where(~diverged).rename(metric)
+            never = ~was_made.any("evaluation")
+            final = _last(mean, was_made, "evaluation").where(~never, final)
+        return final.where(~diverged).rename(found.name)
 
     def best(self, metric: str = "episode_return", mode: str = "max") -> Best:
         """Return the point with the best mean score over its seeds.
@@ -182,8 +196,11 @@ class SweepResult:
         if not np.isfinite(scores).any():
             raise ConfigError(f"no member of the sweep has a final {metric}.")
         worst = np.nanmin(sign * scores)
-        means = np.where(np.isfinite(scores), sign * scores, worst).mean(1)
-        number = int(means.argmax())
+        is_known = np.isfinite(scores)
+        means = np.where(is_known, sign * scores, worst).mean(1)
+        # A point whose members all have scores goes before one that is made equal.
+        highest = np.flatnonzero(means == means.max())
+        number = int(highest[is_known[highest].sum(1).argmax()])
         point = self.design.points[number]
         return Best(point, float(sign * means[number]), self.config_at(point))
 
@@ -292,7 +309,7 @@ class SweepResult:
         if callable(value):  # a loss: networks are told apart by numbers
             wanted = known_label(self.design.points, name, value) or wanted
         if np.issubdtype(values.dtype, np.number) and isinstance(wanted, int | float):
-            matches = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
+            matches = _nearest(values, wanted)
         else:
             matches = np.array([str(x) for x in values]) == str(wanted)
         if not np.any(matches):
@@ -307,10 +324,20 @@ class SweepResult:
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
 
 
-def _last(array: "xr.DataArray", dim: str) -> "xr.DataArray":
-    """The last number along `dim` that is one; NaN where there is none."""
+def _nearest(values: np.ndarray, wanted: float) -> np.ndarray:
+    """Find the values that are meant: whole numbers are exact, of others the nearest."""
+    distance = np.abs(values - wanted)
+    if np.issubdtype(values.dtype, np.integer):
+        return distance == 0
+    is_near = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
+    return is_near & (distance == distance.min())
+
+
+def _last(array: "xr.DataArray", counts: "xr.DataArray", dim: str) -> "xr.DataArray":
+    """The last value along `dim` of those that count; the first where none does."""
     values = np.moveaxis(array.values, array.get_axis_num(dim), -1)
-    index = np.where(np.isfinite(values), np.arange(values.shape[-1]), 0).max(-1)
+    known = np.moveaxis(counts.values, counts.get_axis_num(dim), -1)
+    index = np.where(known, np.arange(values.shape[-1]), 0).max(-1)
     last = np.take_along_axis(values, index[..., None], -1)[..., 0]
     return array.isel({dim: 0}, drop=True).copy(data=last)
 

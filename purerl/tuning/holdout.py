@@ -1,16 +1,21 @@
 """Best against default on fresh seeds: the winner of a search is partly lucky."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from purerl.runner.seeds import NUM_SEEDS
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool
 from purerl.tuning.result import Holdout, compare
 
 
 def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
-    """Return `num` seeds that no trial has had."""
-    return tuple(range(max(used) + 1, max(used) + 1 + num))
+    """Return `num` seeds that no trial has had: those that follow, or the smallest."""
+    following = itertools.chain(range(max(used) + 1, NUM_SEEDS), range(NUM_SEEDS))
+    return tuple(
+        itertools.islice((seed for seed in following if seed not in used), num)
+    )
 
 
 def compare_on_fresh_seeds(

@@ -17,6 +17,7 @@ from purerl.execution.fit import BlockCompiler
 from purerl.meta.population import Stopped
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
+from purerl.storage import arrays
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4
@@ -190,6 +191,17 @@ def test_a_comparison_of_another_format_is_refused(result, tmp_path):
     path = tmp_path / "comparison.json"
     path.write_text(json.dumps({**json.loads(path.read_text()), "format": 3}))
     with pytest.raises(ConfigError, match="format 3"):
+        purerl.load_comparison(tmp_path)
+
+
+def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(
+    result, tmp_path
+):
+    result.save(tmp_path)
+    stored = arrays.load(tmp_path / "comparison.npz")
+    swapped = {name: curves[::-1] for name, curves in stored.items()}
+    arrays.save(tmp_path / "comparison.npz", swapped)
+    with pytest.raises(ConfigError, match="curves were written by a call that did not"):
         purerl.load_comparison(tmp_path)
 
 

@@ -5,10 +5,11 @@ import numpy as np
 import pytest
 
 import purerl
+from envs.cartpole import CartPole
 from purerl import losses, presets, serialise
-from purerl.comparison import api
+from purerl.comparison import api, training
 from purerl.comparison.api import planned
-from purerl.comparison.environments import read_environments
+from purerl.comparison.environments import ENV_FIELDS, read_environments
 from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.settings import read_settings
@@ -148,6 +149,14 @@ def test_what_was_evolved_is_a_setting():
         ({"a": {"algorithm": "dqm"}}, "dqm"),
         ({"a": DQN.replace(env="Acrobot-v1")}, "a is a config of another environment"),
         ({"a": DQN.replace(total_timesteps=1)}, "a is a config of 1 steps, and config"),
+        (
+            {"a": DQN.replace(env_params={"length": 0.7})},
+            "its env_params is {'length': 0.7}, and theirs is None",
+        ),
+        (
+            {"a": DQN.replace(env_wrappers=("FrameStack(2)",))},
+            r"its env_wrappers is \['FrameStack\(2\)'\], and theirs is \[\]",
+        ),
         ({"a": purerl.Schedule((1,), (FAST,))}, "a schedule begins at update 0"),
         ({"a": purerl.Schedule((0, 4), (FAST, {}))}, "must set the same fields"),
         ({"a": purerl.Schedule((0, 99), (FAST, FAST))}, "after the end of the run"),
@@ -188,8 +197,7 @@ def test_a_whole_config_is_trained_as_it_is(name):
     whole = presets.load(name)
     assert isinstance(whole, purerl.algorithms.TrainConfig)
     base = purerl.PPOConfig(
-        env=whole.env,
-        env_kwargs=whole.env_kwargs,
+        **{field: getattr(whole, field) for field in ENV_FIELDS},
         total_timesteps=whole.total_timesteps,
         learning_rate=0.1,
         gamma=0.5,
@@ -218,3 +226,27 @@ def _plain(config):
 
     values = serialise.to_dict(config)
     return jax.tree.map(rounded, values, is_leaf=lambda x: not isinstance(x, dict))
+
+
+def test_environment_objects_that_are_written_alike_are_refused():
+    class Scaled(CartPole):
+        def __init__(self, scale):
+            super().__init__()
+            self.scale = scale
+
+    one, other = Scaled(1.0), Scaled(10.0)
+    entries = [{"name": "x1", "env": one}, {"name": "x10", "env": other}]
+    with pytest.raises(ConfigError, match="'x1' and 'x10' are several objects that"):
+        read_environments(CONFIG, entries)
+    assert len(read_environments(CONFIG, [entries[0], "Acrobot-v1"])) == 2
+    two = [{"name": f"x{n}", "env": one} for n in (1, 2)]
+    assert len(read_environments(CONFIG, two)) == 2
+
+
+def test_scores_of_an_environment_object_belong_to_its_name():
+    env = CartPole()
+    options = training.Options(("area",), (0,), 0, None, None, [], None)
+    tasks = read_environments(CONFIG, [{"name": n, "env": env} for n in "ab"])
+    (setting,) = read_settings({"own": {}})
+    names = {training._identity(enter(setting, t), options, t) for t in tasks}
+    assert len(names) == 2

@@ -156,3 +156,17 @@ def test_best_returns_are_of_episodes_that_ended_or_else_of_the_running_one():
     returns = jnp.array([[0.2, 1.0], [5.0, 3.0], [-1.0, 2.0]])
     # 5 is on the way; where nothing ended it is the return at the end.
     np.testing.assert_allclose(levels.best_returns(done, returns), [0.2, 2.0])
+
+
+def test_among_places_that_are_equally_likely_the_lowest_score_goes():
+    """In 32 bits all but the first ranks have probability 0 at this temperature."""
+    scores = np.random.default_rng(0).permutation(200) / 200
+    buffer = buffer_of(scores, played=[1] * 200)
+    numbers = Priorities(0.01, 0.0)
+    shares = levels.replay_probabilities(buffer, jnp.int32(2), numbers)
+    assert (shares == 0).sum() > 100 and shares.argmin() != scores.argmin()
+    result = Result(jnp.float32([0.5]), jnp.float32([0.5]))
+    new = {"number": jnp.int32([999])}
+    after = levels.insert(buffer, new, result, jnp.int32(2), numbers)
+    assert after.levels["number"][scores.argmin()] == 999
+    assert (after.levels["number"] == 999).sum() == 1

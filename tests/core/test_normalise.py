@@ -5,13 +5,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import envs
 import purerl
 from purerl import ConfigError
+from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, ppo
 from purerl.learning import normalise
 from purerl.learning.normalise import RewardScale, init_moments, merge
-from tests.helpers import slow_but
+from tests.helpers import assert_same_bits, slow_but
 
 
 def batches(shape, sizes=(5, 1, 40, 7), seed=0):
@@ -205,3 +207,39 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
     for name in ("clip_observations", "clip_rewards"):
         with pytest.raises(ConfigError, match=f"{name} must be greater than 0"):
             purerl.make_train(config.replace(**{name: 0.0}))
+
+
+PICTURE = envs.spaces.Box(0, 255, (2, 2, 1), np.uint8)
+UNSCALED = {
+    "picture": PICTURE,
+    "choice": envs.spaces.Discrete(5),
+    "choices": envs.spaces.MultiDiscrete((2, 3)),
+    "bits": envs.spaces.MultiBinary(3),
+}
+
+
+@pytest.mark.parametrize("name", UNSCALED)
+def test_what_lies_between_0_and_1_stays_alone_as_in_a_composite(name):
+    space = UNSCALED[name]
+    obs = jax.vmap(space.sample)(jax.random.split(jax.random.key(0), 7))
+    features = observe.to_features(space, obs)
+    moments = observe.init_moments(space)
+    moments = observe.merge_moments(space, moments, features, None)
+    assert moments == ()
+    alone = observe.normalised(space, moments, features, 10.0)
+    np.testing.assert_array_equal(alone, features)
+    both = envs.spaces.Dict({"x": space})
+    assert observe.init_moments(both) == ((),)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_numbers_are_standardised_alone_as_in_a_composite(dtype):
+    space = envs.spaces.Box(-1000, 1000, (2,), dtype)
+    features = 100.0 + jax.random.normal(jax.random.key(0), (500, 2))
+    both, parts = envs.spaces.Dict({"x": space}), {"x": features}
+    alone = observe.merge_moments(space, observe.init_moments(space), features, None)
+    (inside,) = observe.merge_moments(both, observe.init_moments(both), parts, None)
+    assert_same_bits(alone, inside)
+    scaled = observe.normalised(space, alone, features, 10.0)
+    np.testing.assert_allclose(scaled.mean(0), 0.0, atol=1e-3)
+    np.testing.assert_allclose(scaled.std(0), 1.0, atol=1e-2)

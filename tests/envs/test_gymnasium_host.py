@@ -7,6 +7,7 @@ from gymnasium import spaces
 
 import envs
 import purerl
+from envs.adapters.gymnasium_play import play_in_gymnasium
 from envs.adapters.gymnasium_spaces import batch_action, from_gym_space
 from purerl.acting.play import play_episodes
 from purerl.networks.distributions import make_head
@@ -202,3 +203,67 @@ def test_names():
         envs.make("gym/CartPole-v1")
     with pytest.raises(NotImplementedError, match="pure functions"):
         envs.make("CartPole-v1").start(2)
+
+
+PARTS = spaces.Dict(
+    {
+        "side": spaces.Discrete(2, start=1),
+        "force": spaces.Box(0.0, 1.0, (1,), np.float32),
+    }
+)
+
+
+class Parts(gymnasium.Env):
+    """Actions of several parts; pays the force, and ends after three steps."""
+
+    observation_space = spaces.Box(-1.0, 1.0, (2,), np.float32)
+
+    def __init__(self, kind="dict"):
+        is_dict = kind == "dict"
+        pair = spaces.Tuple((PARTS["side"], PARTS["force"]))
+        self.action_space = PARTS if is_dict else pair
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return np.zeros(2, np.float32), {}
+
+    def step(self, action):
+        assert self.action_space.contains(action), action
+        self.time += 1
+        force = action["force"] if isinstance(action, dict) else action[-1]
+        ended = self.time == 3
+        return np.zeros(2, np.float32), float(np.sum(force)), ended, False, {}
+
+
+@pytest.mark.parametrize("kind", ["dict", "tuple"])
+def test_actions_of_several_parts_train_and_play(kind, tmp_path):
+    if "purerl-test/Parts-v0" not in gymnasium.registry:
+        gymnasium.register("purerl-test/Parts-v0", entry_point=Parts)
+    config = purerl.PPOConfig(
+        env="gymnasium/purerl-test/Parts-v0",
+        env_kwargs={"kind": kind},
+        num_envs=2,
+        num_steps=8,
+        num_epochs=1,
+        num_minibatches=1,
+        hidden_sizes=(4,),
+        total_timesteps=32,
+        num_evaluations=1,
+        eval_episodes=2,
+        eval_max_steps=3,
+        eval_share=1.0,
+    )
+    result = purerl.run(config, progress=False)
+    assert (result.metrics["episode_length"] == 3).all()
+    assert 0 <= result.evaluation["episode_return"].min() <= 3
+    returns, lengths = play_in_gymnasium(
+        "purerl-test/Parts-v0", result.policy(0), episodes=2, kind=kind
+    )
+    assert (lengths == 3).all() and np.isfinite(returns).all()
+
+
+def test_a_box_of_integers_inside_other_actions_is_refused():
+    inside = spaces.Tuple((spaces.Discrete(2), spaces.Box(0, 9, (1,), np.int64)))
+    with pytest.raises(ValueError, match=r"a box of integers; make it a MultiDisc"):
+        envs.make("gymnasium/purerl-test/Everything-v0", action_space=inside)

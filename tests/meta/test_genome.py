@@ -138,7 +138,7 @@ def test_what_cannot_be_evolved(evolve, changes, fragments):
         ({"generations": 0}, "generations must be a positive whole number"),
         ({"lanes": 0}, "lanes must be a positive whole number"),
         ({"fitness": "return"}, "fitness must be one of training_curve"),
-        ({"seed": -1}, "seed must be a whole number of 0 or more"),
+        ({"seed": -1}, "seed must be a whole number from 0 to 2^32 - 1"),
         ({"population": 5}, "refuses population=5"),
         ({"environments": ["CartPol-v1"]}, "CartPol-v1"),
         ({"environments": [{"nume_envs": 3}]}, "nume_envs"),

@@ -201,3 +201,15 @@ def test_what_cannot_be_is_refused(changes, words):
     given = {"agents": AGENTS, "unroll": 2, **changes}
     with pytest.raises(ConfigError, match=words):
         purerl.meta_train(CONFIG, "learning_rate", **given)
+
+
+def test_a_life_is_no_longer_than_a_run_however_many_agents():
+    """800 agents by three million updates are more than 32 bits hold."""
+    updates = 3_000_000
+    config = CONFIG.replace(total_timesteps=updates * CONFIG.steps_per_update)
+    many = purerl.meta_train(config, "learning_rate", agents=800, unroll=2)
+    left = jax.eval_shape(many.init, jax.random.key(0)).left
+    assert left.dtype == jnp.int32
+    left = np.asarray(jax.jit(lambda key: many.init(key).left)(jax.random.key(0)))
+    assert left.max() == updates and left.min() == updates // 800
+    assert (np.diff(left) < 0).all()

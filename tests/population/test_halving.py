@@ -207,3 +207,9 @@ def test_training_returns_may_be_the_score(tiny, axes):
 def test_options_out_of_range_are_refused_in_a_sentence(tiny, axes, changes, words):
     with pytest.raises(purerl.ConfigError, match=words):
         search(tiny, axes, **changes)
+
+
+@pytest.mark.parametrize("eta", ["3", None, 2.0, True, 1])
+def test_no_reduction_factor_is_refused(tiny, axes, eta):
+    with pytest.raises(purerl.ConfigError, match="eta must be a whole number of at"):
+        purerl.halving(tiny, axes, eta=eta, progress=False)

@@ -367,3 +367,36 @@ def test_replay_is_copied_too_and_goes_on(tmp_path):
 def test_options_out_of_range_are_refused_in_a_sentence(tiny, axes, changes, words):
     with pytest.raises(purerl.ConfigError, match=words):
         search(tiny, axes, **changes)
+
+
+def test_an_extended_search_keeps_what_auto_stood_for(tmp_path):
+    """Exploration decays over the steps of the first run, and so it does in both."""
+    config = purerl.DQNConfig(
+        num_envs=2,
+        rounds_per_update=4,
+        buffer_size=64,
+        batch_size=8,
+        learning_starts=8,
+        hidden_sizes=(4,),
+        total_timesteps=8 * 8,
+        num_evaluations=0,
+        eval_episodes=2,
+    )
+    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
+    more = {"population": 4, "searches": 1}
+
+    def extended():
+        longer = config.replace(total_timesteps=16 * 8)
+        return search(longer, axes, **more, out=tmp_path, extend=True)
+
+    def search(config, axes, **options):
+        return purerl.pbt(config, axes, **{**OPTIONS, **options})
+
+    search(config, axes, **more, out=tmp_path)
+    result = extended()
+    asked = purerl.resolve(config).epsilon_steps
+    assert asked == 32.0
+    whole = config.replace(total_timesteps=16 * 8, epsilon_steps=asked)
+    assert_same_bits(outcome(result), outcome(search(whole, axes, **more)))
+    # The same call goes on, and finds everything trained.
+    assert_same_bits(outcome(extended()), outcome(result))

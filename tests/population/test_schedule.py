@@ -5,7 +5,9 @@ import pytest
 import purerl
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import Members
+from purerl.population import streams
 from purerl.population.schedule import Schedule
+from purerl.population.train_schedules import schedules_search
 from tests.helpers import assert_same_bits, trained
 
 LOW, HIGH = {"learning_rate": 1e-4}, {"learning_rate": 3e-3}
@@ -48,6 +50,19 @@ def test_a_change_to_the_same_value_changes_nothing(tiny, both):
     np.testing.assert_array_equal(again.score[0], both.score[0])
 
 
+def test_it_is_judged_by_episodes_on_which_no_search_selected(tiny):
+    search = schedules_search(tiny, Schedule((0, 8), (HIGH, LOW)), seeds=[2, 5])
+    state = search.init()
+    first = search.ask(state)
+    assert first is not None and first.evaluation_keys is None
+    last = search.ask(state._replace(piece=1))
+    assert last is not None and last.evaluation_keys is not None
+    judged = jax.random.key_data(last.evaluation_keys)
+    for milestone in range(100):
+        keys = streams.evaluation_keys(np.array([2, 5]), milestone)
+        assert (jax.random.key_data(keys) != judged).any(-1).all()
+
+
 def test_at_says_what_an_update_is_made_with():
     schedule = Schedule((0, 8), (HIGH, LOW))
     assert [schedule.at(u) for u in (0, 7, 8, 100)] == [HIGH, HIGH, LOW, LOW]
@@ -59,6 +74,7 @@ def test_at_says_what_an_update_is_made_with():
         (Schedule((1,), (LOW,)), {}, "begins at update 0"),
         (Schedule((0, 0), (LOW, LOW)), {}, "ascends"),
         (Schedule((0, 4), (LOW,)), {}, "1 values"),
+        (Schedule((0, 2.5), (LOW, HIGH)), {}, "which are whole, got 2.5"),
         (Schedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
         (Schedule((0, 20), (LOW, HIGH)), {}, "last piece begins at update 20"),
         (Schedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),

@@ -122,7 +122,7 @@ def test_mp4_has_the_frames_and_pace_that_are_asked_for(run, tmp_path, monkeypat
         (["--fps", "0"], "fps must be a whole number"),
         (["--episodes", "0"], "episodes must be a whole number of at least 1"),
         (["--max-steps", "0"], "max_steps must be a whole number of at least 1"),
-        (["--episode-seed", "-1"], "episode_seed must be a whole number of 0 or more"),
+        (["--episode-seed", "-1"], "episode_seed must be a whole number from 0 to"),
     ],
 )
 def test_what_cannot_be_shown_is_refused(run, args, fragment, capsys):

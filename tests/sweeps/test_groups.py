@@ -262,3 +262,15 @@ def test_every_point_is_refused_whose_numbers_are_wrong_together(ordered):
     assert group_points(ordered, points[:2])[0].points == (0, 1)
     with pytest.raises(purerl.ConfigError, match=r"entropy_coef=0.95: .* most gamma"):
         group_points(ordered, points)
+
+
+def test_a_number_is_checked_by_the_field_of_its_own_algorithm():
+    """The step size of a table is at most 1, and that of PPO any positive number."""
+    table = {"algorithm": "tabular", "env": "CliffWalking-v0"}
+    config = tiny_config(env="CliffWalking-v0")
+    points = [{**table, "learning_rate": rate} for rate in (0.5, 2.0)]
+    for some in (points, points[1:]):
+        with pytest.raises(purerl.ConfigError, match="must lie between 0 and 1"):
+            group_points(config, [{"algorithm": "ppo", "learning_rate": 0.5}, *some])
+    own = [{"algorithm": "ppo", "learning_rate": rate} for rate in (0.5, 2.0)]
+    assert [g.points for g in group_points(config, own)] == [(0, 1)]

@@ -109,6 +109,7 @@ def test_members_that_were_never_evaluated_have_their_last_training_row(tmp_path
     evaluated = {
         "evaluation/env_steps": np.array([[10, 20]]),
         "evaluation/episode_return": np.float32([[[0, 0], [5, 7]]]),
+        "evaluation/episode_length": np.ones((1, 2, 2), np.int32),
     }
     result = write_sweep(tmp_path, "num_evaluations", [2, 0], more=[evaluated, {}])
     np.testing.assert_array_equal(result.scores().values[:, 0], [6, 1])

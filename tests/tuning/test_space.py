@@ -9,6 +9,7 @@ from optuna.distributions import (
 import purerl
 from purerl.losses.policy import ClipDrift, DPODrift
 from purerl.tuning import samplers
+from purerl.tuning.holdout import fresh_seeds
 from purerl.tuning.space import Space
 
 
@@ -169,3 +170,17 @@ def test_units_of_cma_es_cover_the_axis():
     for value in (1e-4, 3e-3, 1e-2):
         back = samplers._from_unit(samplers._to_unit(value, log), log)
         assert back == pytest.approx(value)
+
+
+def test_a_default_of_none_is_a_value_of_an_axis():
+    space = make({"critic_learning_rate": [None, 1e-3]})
+    assert space.default_params() == {"critic_learning_rate": "None"}
+    assert space.outside() == []
+    assert make({"critic_learning_rate": [1e-4, 1e-3]}).outside() == [
+        "critic_learning_rate"
+    ]
+
+
+def test_fresh_seeds_are_seeds_that_were_not_used():
+    assert fresh_seeds([0, 3], 2) == (4, 5)
+    assert fresh_seeds([2**32 - 1, 0], 3) == (1, 2, 3)

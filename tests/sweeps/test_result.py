@@ -1,0 +1,110 @@
+"""What a sweep's result says of members whose arrays are written here."""
+
+import jax
+import numpy as np
+import pytest
+
+from purerl.config import ConfigError
+from purerl.losses import ClipDrift, MLPDrift
+from purerl.space.design import expand
+from purerl.sweeps.identity import member_id
+from purerl.sweeps.result import SweepResult
+from purerl.sweeps.store import Chunk, MemoryStore
+from tests.helpers import tiny_config
+
+
+def result_of(axes, seeds, design="grid", **arrays):
+    """A result whose members have these arrays, `[points * seeds, ...]` each."""
+    points = expand(axes, design)
+    ids = tuple(member_id(point, seed) for point in points.points for seed in seeds)
+    stored = {
+        "diverged_at": np.full(len(ids), -1),
+        "train/env_steps": np.full((len(ids), 1), 640),
+        "train/episode_return": np.zeros((len(ids), 1), np.float32),
+    }
+    named = {name.replace("__", "/"): np.asarray(x) for name, x in arrays.items()}
+    store = MemoryStore()
+    store.add(Chunk(ids, {**stored, **named}))
+    return SweepResult(tiny_config(), points, seeds, store)
+
+
+def test_a_seed_is_selected_by_all_of_its_digits():
+    seeds = (20240101, 20240102, 20240103)
+    returns = np.array([[1.0], [2.0], [3.0]], np.float32)
+    result = result_of({"gamma": [0.9]}, seeds, train__episode_return=returns)
+    for number, seed in enumerate(seeds):
+        found = result.sel(seed=seed)
+        assert int(found["seed"]) == seed
+        assert found["episode_return"].item() == number + 1
+    with pytest.raises(ConfigError, match="has no seed=20240104"):
+        result.sel(seed=20240104)
+
+
+def test_a_fraction_is_selected_by_the_nearest_value():
+    close = 1e-3 * (1 + 5e-7)
+    returns = np.array([[1.0], [2.0]], np.float32)
+    axes = {"learning_rate": [1e-3, close]}
+    result = result_of(axes, (0,), train__episode_return=returns)
+    assert result.sel(learning_rate=1e-3)["episode_return"].item() == 1
+    assert result.sel(learning_rate=close)["episode_return"].item() == 2
+    rounded = float(np.float32(1e-3))
+    assert result.sel(learning_rate=rounded)["episode_return"].item() == 1
+
+
+@pytest.mark.parametrize("design", ["grid", "zip"])
+def test_a_metric_that_is_called_like_an_axis_has_another_name(design):
+    axes = {"policy_loss": [ClipDrift(0.1), ClipDrift(0.3)]}
+    losses = np.array([[0.5], [0.25]], np.float32)
+    result = result_of(axes, (0,), design, train__policy_loss=losses)
+    dataset = result.dataset
+    assert dataset["train_policy_loss"].values.ravel().tolist() == [0.5, 0.25]
+    names = [f"ClipDrift(clip_eps={eps})" for eps in (0.1, 0.3)]
+    assert dataset["policy_loss"].values.tolist() == names
+    chosen = result.sel(policy_loss=ClipDrift(0.3))
+    assert chosen["train_policy_loss"].values.ravel().tolist() == [0.25]
+    # Asked for as a metric, it is the metric.
+    assert result.scores("policy_loss").values.ravel().tolist() == [0.5, 0.25]
+    assert result.best("policy_loss", mode="min").score == 0.25
+
+
+def test_a_return_that_is_not_a_number_is_the_worst_and_not_left_out():
+    nan = np.nan
+    played = [[[9.0, 9.0], [nan, 500.0]], [[9.0, 9.0], [450.0, 450.0]]]
+    arrays = {
+        "evaluation__episode_return": np.array(played, np.float32),
+        "evaluation__episode_length": np.ones((2, 2, 2), np.int32),
+        "evaluation__env_steps": np.array([[320, 640], [320, 640]]),
+    }
+    result = result_of({"learning_rate": [1e-3, 1e-4]}, (0,), **arrays)
+    scores = result.scores().values.ravel()
+    assert np.isnan(scores[0]) and scores[1] == 450.0
+    assert result.best().point == {"learning_rate": 1e-4}
+
+
+def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
+    """Padding counts neither as an episode nor as the last evaluation."""
+    points = expand({"learning_rate": [1e-3, 1e-4]})
+    store = MemoryStore()
+    for point, shape in zip(points.points, [(2, 3), (1, 2)], strict=True):
+        arrays = {
+            "diverged_at": np.array([-1]),
+            "train/env_steps": np.array([[640]]),
+            "train/episode_return": np.zeros((1, 1), np.float32),
+            "evaluation/episode_return": np.arange(6, dtype=np.float32)[
+                : shape[0] * shape[1]
+            ].reshape(1, *shape),
+            "evaluation/episode_length": np.ones((1, *shape), np.int32),
+            "evaluation/env_steps": np.arange(1, shape[0] + 1)[None] * 320,
+        }
+        store.add(Chunk((member_id(point, 0),), arrays))
+    result = SweepResult(tiny_config(), points, (0,), store)
+    assert result.scores().values.ravel().tolist() == [4.0, 0.5]
+
+
+@pytest.mark.parametrize("design", ["grid", "zip"])
+def test_equal_losses_on_an_axis_are_refused(design):
+    twice = [ClipDrift(0.2), ClipDrift(0.2)]
+    with pytest.raises(ConfigError, match=r"ClipDrift\(clip_eps=0.2\)\)? more than"):
+        expand({"policy_loss": twice}, design)
+    networks = [MLPDrift.create(jax.random.key(number)) for number in (0, 1)]
+    assert len(expand({"policy_loss": networks}, design).points) == 2
