@@ -325,7 +325,7 @@ _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
 
 
 def _nearest(values: np.ndarray, wanted: float) -> np.ndarray:
-    """Find the values that are meant: whole numbers are exact, of others the nearest."""
+    """Find the values that are meant: whole numbers exactly, of others the nearest."""
     distance = np.abs(values - wanted)
     if np.issubdtype(values.dtype, np.integer):
         return distance == 0
