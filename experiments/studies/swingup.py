@@ -82,7 +82,7 @@ def measure(budget: Budget) -> Findings:
         f"Return of the deterministic policy, mean of {seeds} agents each, and at the "
         "end the 95% interval of the mean; the dotted lines are what was read off the "
         "source's plot at 250,000 steps."
-        + " Broken lines have the source's sizes."
+        + " Broken lines have the source's sizes, of as many agents as the table says."
         * bool(same_sizes),
     )
     rows = [
@@ -116,7 +116,24 @@ def same_sizes_row(name: str, row: dict[str, Any] | None) -> Row:
         f"{name.upper()} with the source's sizes: return at the end",
         f"about {CLAIMED[name]}{WORDS.get(name, '')}",
         interval_text(row["per_seed"]) if row else "not measured",
-        "" if row else f"Not run: {ROWS[f'{name}-jaxrl'].not_run}.",
+        _what_is_missing(f"{name}-jaxrl", len(row["per_seed"]) if row else 0),
+    )
+
+
+def _what_is_missing(row: str, trained: int) -> str:
+    """Return the sentence about agents that are not trained yet; empty for none.
+
+    Args:
+        row: Name of the row of the learning results.
+        trained: Number of its agents that are trained.
+    """
+    if not trained:
+        return f"Not run: {ROWS[row].not_run}."
+    if trained == ROWS[row].seeds:
+        return ""
+    return (
+        f"{trained} of {ROWS[row].seeds} agents are trained so far; "
+        f"`python experiments/results.py {row} --at-once 1` goes on."
     )
 
 
