@@ -82,8 +82,8 @@ def measure(budget: Budget) -> Findings:
         f"Return of the deterministic policy, mean of {seeds} agents each, and at the "
         "end the 95% interval of the mean; the dotted lines are what was read off the "
         "source's plot at 250,000 steps."
-        + " Broken lines have the source's sizes, of as many agents as the table says."
-        * bool(same_sizes),
+        + " Broken lines have the source's sizes, of as many agents as the table says; "
+        "of fewer than ten the range of the agents is drawn." * bool(same_sizes),
     )
     rows = [
         Row(
