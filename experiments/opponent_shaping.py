@@ -59,10 +59,10 @@ class Task(NamedTuple):
     """A game of the study.
 
     Attributes:
-        id: of the environment.
-        title: for tables and pictures.
-        second: what the second action is called.
-        floor: lower end of the picture's payoffs.
+        id: Name of the environment.
+        title: Name of the game in tables and pictures.
+        second: Name of the second action.
+        floor: Lower end of the payoffs in the picture.
     """
 
     id: str

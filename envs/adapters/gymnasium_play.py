@@ -100,12 +100,8 @@ def play_in_vector(
 
 
 def _on_host(actions: Any) -> Any:
-    """A batch of actions as arrays of the host, part by part."""
-    if isinstance(actions, dict):
-        return {key: _on_host(part) for key, part in actions.items()}
-    if isinstance(actions, tuple):
-        return tuple(map(_on_host, actions))
-    return np.asarray(actions)
+    """A batch of actions as arrays of the host, part by part; a list is one array."""
+    return jax.tree.map(np.asarray, actions, is_leaf=lambda x: isinstance(x, list))
 
 
 def _one_of(actions: np.ndarray, number: int) -> Any:

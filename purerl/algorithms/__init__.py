@@ -130,7 +130,8 @@ def name_of(config: TrainConfig) -> str:
     raise ConfigError(
         f"config must be one of {known}, got {name}. Where that is the config of "
         "another algorithm, register its entry first, as in "
-        'purerl.algorithms.register("mine", Entry(MyConfig, validate, make)).'
+        "from purerl.algorithms import Entry, register; "
+        'register("mine", Entry(MyConfig, validate, make)).'
     )
 
 

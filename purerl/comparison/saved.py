@@ -8,10 +8,9 @@ trained/          scores of every setting in every environment, as they were fin
 """
 
 import csv
-import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -21,7 +20,7 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.comparison import Row
-from purerl.storage import arrays, folders, kinds
+from purerl.storage import arrays, checkpoint, folders, kinds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -60,21 +59,12 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
     values["rows"] = [_plain_row(row) for row in stored.rows]
     path = folder / FILE
     curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}
-    values["curves"] = _digest(curves)
+    values["curves_sha256"] = checkpoint.digest(curves).hex()
     plots.save(figure, path.with_suffix(".png"))
     write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
     arrays.save(path.with_suffix(".npz"), curves)
     # Written last: a reader that finds this file finds the others too.
     write_atomic(path, json.dumps(values, indent=1))
-
-
-def _digest(curves: Mapping[str, np.ndarray]) -> str:
-    """Return what tells whether curves are those that a table was written with."""
-    found = hashlib.sha256()
-    for name in sorted(curves):
-        found.update(f"{name} {curves[name].shape}".encode())
-        found.update(np.ascontiguousarray(curves[name], np.float64).tobytes())
-    return found.hexdigest()
 
 
 def read(folder: Path) -> Stored:
@@ -91,7 +81,8 @@ def read(folder: Path) -> Stored:
         if (values["kind"], values["format"]) != (KIND, FORMAT):
             raise ValueError(f"it is {values['kind']}, format {values['format']}")
         stored = arrays.load(path.with_suffix(".npz"))
-        if values.get("curves", _digest(stored)) != _digest(stored):
+        digest = checkpoint.digest(stored).hex()
+        if values.get("curves_sha256", digest) != digest:
             raise ValueError("its curves were written by a call that did not end")
         environments = list(values["environments"])
         return Stored(

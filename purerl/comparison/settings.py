@@ -192,14 +192,17 @@ def _moved(name: str, config: TrainConfig, task: Task) -> TrainConfig:
             f"({serialise.plain(moved.env, 'env')}) than {task.name}; name it in "
             f"environments, such as environments=[{task.name!r}], for all settings."
         )
+    # What it says itself, such as numbers to draw in training, is its own choice.
+    default = type(config)()
     for field in ENV_FIELDS:
         mine, theirs = getattr(moved, field), getattr(task.config, field)
-        if not _is_same(mine, theirs, field):
+        is_default = _is_same(mine, getattr(default, field), field)
+        if is_default and not _is_same(mine, theirs, field):
             raise ConfigError(
                 f"settings: {name} is a config of another environment than the "
-                f"others': its {field} is {serialise.plain(mine, field)!r}, and "
-                f"theirs is {serialise.plain(theirs, field)!r}; give both the same, "
-                "or set it for all in environments."
+                f"others': its {field} is {serialise.plain(mine, field)!r}, the "
+                f"default, and theirs is {serialise.plain(theirs, field)!r}; give "
+                "both the same, or set it for all in environments."
             )
     if moved.total_timesteps != task.config.total_timesteps:
         raise ConfigError(

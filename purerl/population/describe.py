@@ -1,6 +1,5 @@
 """The description of a search over hyperparameters, for its folder and trackers."""
 
-import dataclasses
 from collections.abc import Container, Mapping
 from pathlib import Path
 from typing import Any
@@ -8,8 +7,9 @@ from typing import Any
 import numpy as np
 
 from purerl import auto, serialise
-from purerl.config import AUTO, TrainConfig, is_auto
+from purerl.config import TrainConfig
 from purerl.population.space import Space
+from purerl.runner import manifest
 from purerl.search.protocol import Row, Step
 from purerl.storage import folders
 
@@ -72,15 +72,13 @@ def with_stored_values(
         axes: Names of the fields that are searched; `auto` may follow them.
     """
     stored = stored_search(folder, kind)
-    known = {**stored.get("config", {}), **stored.get("auto", {})}
-    names = [
-        field.name
-        for field in dataclasses.fields(config)
-        if is_auto(getattr(config, field.name))
-        and not is_auto(known.get(field.name, AUTO))
-        and not any(name in axes for name in auto.followed_by(field.name))
-    ]
-    return config.replace(**{name: known[name] for name in names})
+    values = {**stored.get("config", {}), **stored.get("auto", {})}
+    fixed = {
+        name: value
+        for name, value in values.items()
+        if not any(field in axes for field in auto.followed_by(name))
+    }
+    return manifest.with_values_of({"config": fixed}, config)
 
 
 def names_of(seeds: tuple[int, ...], size: int) -> dict[int, str]:

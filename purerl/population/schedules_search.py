@@ -87,7 +87,7 @@ class SchedulesSearch:
             ends[piece],
             parents=np.arange(len(self.agents)) if piece else None,
             # Not by the episodes on which a search of this seed selected.
-            evaluation_keys=streams.evaluation_keys(self.agents, streams.JUDGEMENT)
+            evaluation_keys=streams.evaluation_keys(self.agents, streams.HELD_OUT)
             if is_last
             else None,
         )

@@ -90,7 +90,7 @@ class Space(FieldAxes):
         return {
             name: value
             for name, value in values.items()
-            if value is not None and value is not _UNSAID
+            if value is not None and value is not _NO_VALUE
         }
 
     def outside(self) -> list[str]:
@@ -105,18 +105,18 @@ class Space(FieldAxes):
         }
 
 
-_UNSAID = object()  # In the place of a value that a config does not have.
+_NO_VALUE = object()  # In the place of a value that a config does not have.
 
 
 def _current(config: TrainConfig, name: str) -> Any:
-    """The config's own value of an axis; `_UNSAID` where it says nothing."""
+    """The config's own value of an axis; `_NO_VALUE` where it says nothing."""
     if name == "algorithm":
         return name_of(config)
     if "." not in name:
-        return plain(getattr(config, name, _UNSAID))
+        return plain(getattr(config, name, _NO_VALUE))
     value = value_at(config, name)
     if value is None:
-        return _UNSAID
+        return _NO_VALUE
     is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
     if is_array and value.ndim == 0 and jnp.issubdtype(value.dtype, jnp.floating):
         return shortest(value)  # as somebody wrote it: 0.3, not a float32 of it
@@ -125,7 +125,7 @@ def _current(config: TrainConfig, name: str) -> Any:
 
 def _place(axis: Axis, names: Sequence[Any], value: Any) -> Any:
     """Return what a study stores for a value, or None if it is not on the axis."""
-    if value is _UNSAID:
+    if value is _NO_VALUE:
         return None
     if isinstance(axis, Choice):
         for name, choice in zip(names, axis.values, strict=True):

@@ -9,7 +9,7 @@ from envs.cartpole import CartPole
 from purerl import losses, presets, serialise
 from purerl.comparison import api, training
 from purerl.comparison.api import planned
-from purerl.comparison.environments import ENV_FIELDS, read_environments
+from purerl.comparison.environments import read_environments
 from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.settings import read_settings
@@ -149,14 +149,6 @@ def test_what_was_evolved_is_a_setting():
         ({"a": {"algorithm": "dqm"}}, "dqm"),
         ({"a": DQN.replace(env="Acrobot-v1")}, "a is a config of another environment"),
         ({"a": DQN.replace(total_timesteps=1)}, "a is a config of 1 steps, and config"),
-        (
-            {"a": DQN.replace(env_params={"length": 0.7})},
-            "its env_params is {'length': 0.7}, and theirs is None",
-        ),
-        (
-            {"a": DQN.replace(env_wrappers=("FrameStack(2)",))},
-            r"its env_wrappers is \['FrameStack\(2\)'\], and theirs is \[\]",
-        ),
         ({"a": purerl.Schedule((1,), (FAST,))}, "a schedule begins at update 0"),
         ({"a": purerl.Schedule((0, 4), (FAST, {}))}, "must set the same fields"),
         ({"a": purerl.Schedule((0, 99), (FAST, FAST))}, "after the end of the run"),
@@ -179,6 +171,29 @@ def test_an_environment_that_a_whole_config_cannot_take_is_refused():
         members({"DQN": DQN}, environments=[{"num_epochs": 1}])
 
 
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({"env_params": {"length": 0.7}}, r"None, .*theirs is {'length': 0.7}"),
+        ({"env_wrappers": ("FrameStack(2)",)}, r"\[\], .*is \['FrameStack\(2\)'\]"),
+        ({"randomise_per": "environment"}, "'episode', .*theirs is 'environment'"),
+    ],
+)
+def test_a_whole_config_that_leaves_out_what_the_others_train_in_is_refused(
+    fields, words
+):
+    (name,) = fields
+    sentence = f"a is a config of another environment .*{name} is {words}"
+    with pytest.raises(ConfigError, match=sentence):
+        members({"a": DQN}, CONFIG.replace(**fields))
+    assert members({"a": DQN.replace(**fields)}, CONFIG.replace(**fields)) == [("a",)]
+
+
+def test_what_a_whole_config_says_of_its_environment_is_its_own():
+    own = DQN.replace(env_params={"length": 0.7})
+    assert members({"a": own}) == [("a",)]
+
+
 def test_a_schedule_must_begin_with_a_segment():
     falling = purerl.Schedule((0, 8), (FAST, SLOW))
     with pytest.raises(ConfigError, match="segment_updates must divide 8"):
@@ -197,7 +212,8 @@ def test_a_whole_config_is_trained_as_it_is(name):
     whole = presets.load(name)
     assert isinstance(whole, purerl.algorithms.TrainConfig)
     base = purerl.PPOConfig(
-        **{field: getattr(whole, field) for field in ENV_FIELDS},
+        env=whole.env,
+        env_kwargs=whole.env_kwargs,
         total_timesteps=whole.total_timesteps,
         learning_rate=0.1,
         gamma=0.5,
