@@ -1,6 +1,6 @@
 """EnvPool's environments for training: C++, stepped by threads on the host.
 
-EnvPool (Weng et al. 2022, arXiv:2206.10558) differs from Gymnasium's vectors in four
+EnvPool (Weng et al. 2022, arXiv:2206.10558) differs from Gymnasium's vectors in three
 ways, each of which is met here so that training sees the same transitions.
 
 * An environment whose episode ended is reset by the next step of it, which takes no
@@ -12,7 +12,6 @@ ways, each of which is met here so that training sees the same transitions.
   ended by itself. Here EnvPool gets a limit that is a step longer, and whoever is still
   running at the limit is cut and reset here.
 * Seeds are fixed where a pool is made, so that to reset with a seed is to make a pool.
-* The channels of a picture come first, as in `[4, 84, 84]`. Here they come last.
 """
 
 from __future__ import annotations
@@ -92,8 +91,8 @@ class EnvPoolEnvironment(HostEnvironment):
         limit = min(limit, NO_LIMIT)
         with _quiet():
             spaces = (spec.observation_space, spec.action_space)
-        super().__init__(name, _turned_space(spaces[0]), _choices(spaces[1]), limit)
-        self.limit, self.pool_space = limit, spaces[0]
+        super().__init__(name, spaces[0], _choices(spaces[1]), limit)
+        self.limit = limit
 
     def start(self, num_envs: int) -> EnvPoolEnvs:
         """Make `num_envs` environments that are stepped together.
@@ -132,7 +131,6 @@ class EnvPoolEnvs(HostEnvs):
     def __init__(self, env: EnvPoolEnvironment, num_envs: int) -> None:
         super().__init__(env, num_envs)
         self._made_by, self._limit = env.make_pool, env.limit
-        self._pool_space = env.pool_space
         self._pool: Any = None
 
     def reset(self, seed: int) -> Any:
@@ -171,8 +169,8 @@ class EnvPoolEnvs(HostEnvs):
 
     def _seen(self, obs: Any) -> Any:
         """Observations of EnvPool's as arrays of this package."""
-        shaped = _shaped(self._pool_space, obs)
-        return from_observation(self.env.gym_observation_space, shaped)
+        space = self.env.gym_observation_space
+        return from_observation(space, _shaped(space, obs))
 
 
 @contextlib.contextmanager
@@ -184,22 +182,10 @@ def _quiet() -> Iterator[None]:
 
 
 def _shaped(space: gym_spaces.Space, obs: Any) -> Any:
-    """A batch without axes of length 1 that the space has not, and channels last."""
+    """A batch without axes of length 1 that the space has not."""
     if isinstance(space, gym_spaces.Dict):
         return {key: _shaped(part, obs[key]) for key, part in space.items()}
-    obs = np.reshape(obs, (len(obs), *(space.shape or ())))
-    return np.moveaxis(obs, 1, -1) if _has_channels_first(space) else obs
-
-
-def _turned_space(space: gym_spaces.Space) -> gym_spaces.Space:
-    """The space of what `_shaped` makes."""
-    if isinstance(space, gym_spaces.Dict):
-        parts = {key: _turned_space(part) for key, part in space.items()}
-        return gym_spaces.Dict(parts)
-    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
-        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
-        return gym_spaces.Box(low, high, dtype=np.uint8)
-    return space
+    return np.reshape(obs, (len(obs), *(space.shape or ())))
 
 
 def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
@@ -214,14 +200,6 @@ def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
         return space
     low, high = space.low.astype(np.int64), space.high.astype(np.int64)
     return gym_spaces.MultiDiscrete(high - low + 1, start=low)
-
-
-def _has_channels_first(space: gym_spaces.Space) -> bool:
-    """Return whether members are pictures `[channels, height, width]`."""
-    shape = space.shape
-    if shape is None or len(shape) != 3 or space.dtype != np.uint8:
-        return False
-    return shape[0] < min(shape[1:])
 
 
 def _made(envpool_id: str, make: Callable[[], Any]) -> Any:

@@ -103,24 +103,28 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
 def from_gym_space(space: gym_spaces.Space, what: str) -> Space:
     """Return this package's space of what `from_observation` and `batch_action` make.
 
-    Integers count from 0 whatever their `start`, and 64-bit numbers have 32 bits.
+    Integers count from 0 whatever their `start`, 64-bit numbers have 32 bits, and the
+    channels of a picture of bytes are its last axis.
 
     Raises:
         ValueError: a space of another kind.
     """
-    return as_space(_from_zero(space), what)
+    return as_space(_converted(space), what)
 
 
-def _from_zero(space: gym_spaces.Space) -> gym_spaces.Space:
-    """The same space with integers from 0, and numbers of 32 bits at most."""
+def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
+    """Gymnasium's space of what `from_observation` makes."""
     if isinstance(space, gym_spaces.Dict):
-        return gym_spaces.Dict({key: _from_zero(part) for key, part in space.items()})
+        return gym_spaces.Dict({key: _converted(part) for key, part in space.items()})
     if isinstance(space, gym_spaces.Tuple):
-        return gym_spaces.Tuple([_from_zero(part) for part in space.spaces])
+        return gym_spaces.Tuple([_converted(part) for part in space.spaces])
     if isinstance(space, gym_spaces.Discrete):
         return gym_spaces.Discrete(int(space.n))
     if isinstance(space, gym_spaces.MultiDiscrete):
         return gym_spaces.MultiDiscrete(space.nvec)
+    if _has_channels_first(space):
+        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+        return gym_spaces.Box(low, high, dtype=np.uint8)
     if isinstance(space, gym_spaces.Box) and _narrow(space.dtype) != space.dtype:
         dtype: Any = _narrow(space.dtype)
         low, high = space.low, space.high
@@ -129,6 +133,16 @@ def _from_zero(space: gym_spaces.Space) -> gym_spaces.Space:
             low, high = (np.clip(bound, ends.min, ends.max) for bound in (low, high))
         return gym_spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
     return space
+
+
+def _has_channels_first(space: gym_spaces.Space) -> bool:
+    """Return whether members are pictures `[channels, height, width]` of bytes.
+
+    Stacked frames of Atari are, in Gymnasium and in EnvPool.
+    """
+    if not isinstance(space, gym_spaces.Box) or space.dtype != np.uint8:
+        return False
+    return len(space.shape) == 3 and space.shape[0] < min(space.shape[1:])
 
 
 def _narrow(dtype: Any) -> np.dtype:
@@ -145,6 +159,8 @@ def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
         return tuple(from_observation(part, one) for part, one in pairs)
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return np.array(np.asarray(obs) - space.start, np.int32)
+    if _has_channels_first(space):
+        obs = np.moveaxis(np.asarray(obs), -3, -1)
     return np.array(obs, _narrow(space.dtype))
 
 

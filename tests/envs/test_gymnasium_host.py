@@ -97,6 +97,50 @@ def test_spaces_observations_and_actions():
     lanes.close()
 
 
+class Frames(gymnasium.Env):
+    """Two stacked frames of 5 x 4 bytes, channels first, as Gymnasium stacks them.
+
+    Every number says its frame, row and column: `100 * frame + 10 * row + column`.
+    """
+
+    observation_space = spaces.Dict(
+        {
+            "frames": spaces.Box(0, 255, (2, 5, 4), np.uint8),
+            "planes": spaces.Box(0, 1, (2, 5, 4), np.float32),
+        }
+    )
+    action_space = spaces.Discrete(2)
+
+    def _obs(self):
+        frame, row, column = np.indices((2, 5, 4))
+        frames = (100 * frame + 10 * row + column).astype(np.uint8)
+        return {"frames": frames, "planes": np.zeros((2, 5, 4), np.float32)}
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        return self._obs(), {}
+
+    def step(self, action):
+        return self._obs(), 1.0, True, False, {}
+
+
+def test_channels_of_pictures_of_bytes_come_last():
+    """The network takes `[height, width, channels]`; Gymnasium stacks frames first."""
+    gymnasium.register("purerl-test/Frames-v0", entry_point=Frames)
+    env = envs.make("gymnasium/purerl-test/Frames-v0")
+    space = env.observation_space()
+    assert repr(space.spaces["frames"]) == "Box(0, 255, (5, 4, 2), uint8)"
+    assert space.spaces["planes"].shape == (2, 5, 4)  # They may be anything.
+    lanes = env.start(3)
+    row, column, frame = np.indices((5, 4, 2))
+    expected = np.broadcast_to(100 * frame + 10 * row + column, (3, 5, 4, 2))
+    first, step = lanes.reset(0), lanes.step(np.zeros(3, np.int32))
+    for obs in (first, step.obs, step.next_obs):
+        assert obs["frames"].dtype == np.uint8
+        np.testing.assert_array_equal(obs["frames"], expected)
+    lanes.close()
+
+
 def test_a_space_of_another_kind_is_refused():
     class Words(Everything):
         observation_space = spaces.Text(3)
