@@ -28,6 +28,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders, kinds
+from purerl.storage.lock import locked
 from purerl.sweeps.planner import worker_limit
 
 MEASURES = ("training_curve", "final_return")
@@ -118,22 +119,23 @@ def compare(
     )
     _check(options, baseline, [entry.name for entry in entries])
     folder = _folder(out)
-    known, parts = make_parts(entries, tasks, options, folder)
-    tracking = Tracking(
-        serialise.to_dict(tasks[0].config),
-        [task.name for task in tasks],
-        {entry.name: described(entry) for entry in entries},
-        folder,
-        choose(trackers, folder),
-    )
-    tracking.begin(_notify)
-    with tracking.group:
-        tracking.add(known)
-        known |= train(parts, options, progress, tracking.add)
-        result = Comparison.of(entries, tasks, options, baseline, known)
-        if folder is not None:
-            result.save(folder)
-        tracking.close(is_finished=True)
+    with locked(folder):
+        known, parts = make_parts(entries, tasks, options, folder)
+        tracking = Tracking(
+            serialise.to_dict(tasks[0].config),
+            [task.name for task in tasks],
+            {entry.name: described(entry) for entry in entries},
+            folder,
+            choose(trackers, folder),
+        )
+        tracking.begin(_notify)
+        with tracking.group:
+            tracking.add(known)
+            known |= train(parts, options, progress, tracking.add)
+            result = Comparison.of(entries, tasks, options, baseline, known)
+            if folder is not None:
+                result.save(folder)
+            tracking.close(is_finished=True)
     return result
 
 

@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from purerl.runner.interrupt import Interrupt
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, run_blocks
 from purerl.storage import folders
+from purerl.storage.lock import locked
 from purerl.sweeps import planner, store
 from purerl.sweeps.compiling import Compiler
 from purerl.sweeps.execute import cut, train_chunk
@@ -139,9 +141,13 @@ class SweepLoop:
         Raises:
             ConfigError: see `purerl.sweep`.
         """
-        finished = self._open()
-        hosts.run_on_all(lambda: self.tracking.begin(_notify))
-        with self.tracking.group:
+        with ExitStack() as stack:
+            # The processes of one sweep may share a folder: the first one locks it.
+            folder = self.folder if hosts.index() == 0 else None
+            hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
+            finished = self._open()
+            hosts.run_on_all(lambda: self.tracking.begin(_notify))
+            stack.enter_context(self.tracking.group)
             result = self._run(finished)
             self.tracking.close(result.finished)
         return result

@@ -18,6 +18,7 @@ from purerl.meta.population import Stopped
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
 from purerl.storage import arrays
+from purerl.storage.lock import locked
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4
@@ -98,6 +99,12 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
 
 
 @pytest.mark.slow(optimised=False)
+def test_a_folder_in_use_is_refused(tmp_path):
+    with locked(tmp_path), pytest.raises(ConfigError, match="is in use by process"):
+        purerl.compare(CONFIG, SETTINGS, out=tmp_path, **SMALL)
+    assert not list(tmp_path.glob("*/*"))
+
+
 def test_a_randomised_environment_is_a_setting_beside_a_plain_one():
     drawn = {"length": Uniform(0.3, 0.9)}
     named = {

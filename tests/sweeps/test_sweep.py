@@ -14,6 +14,7 @@ from purerl.execution.programs import Program
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
+from purerl.storage.lock import locked
 from purerl.sweeps import store
 from purerl.sweeps.identity import written
 from purerl.sweeps.spec import compare, describe
@@ -288,6 +289,12 @@ def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
         purerl.load_sweep(run)
     with pytest.raises(purerl.ConfigError, match="there is no"):
         purerl.load_sweep(tmp_path / "nothing")
+
+
+def test_a_folder_in_use_is_refused_and_left_as_it_is(tiny, tmp_path):
+    with locked(tmp_path), pytest.raises(purerl.ConfigError, match="is in use by"):
+        run_sweep(tiny, {"learning_rate": RATES}, out=tmp_path)
+    assert not list(tmp_path.iterdir())
 
 
 def test_selecting_what_is_not_there(whole):
