@@ -122,7 +122,7 @@ def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
         return gym_spaces.Discrete(int(space.n))
     if isinstance(space, gym_spaces.MultiDiscrete):
         return gym_spaces.MultiDiscrete(space.nvec)
-    if _has_channels_first(space):
+    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
         low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
         return gym_spaces.Box(low, high, dtype=np.uint8)
     if isinstance(space, gym_spaces.Box) and _narrow(space.dtype) != space.dtype:
@@ -135,14 +135,13 @@ def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
     return space
 
 
-def _has_channels_first(space: gym_spaces.Space) -> bool:
+def _has_channels_first(space: gym_spaces.Box) -> bool:
     """Return whether members are pictures `[channels, height, width]` of bytes.
 
     Stacked frames of Atari are, in Gymnasium and in EnvPool.
     """
-    if not isinstance(space, gym_spaces.Box) or space.dtype != np.uint8:
-        return False
-    return len(space.shape) == 3 and space.shape[0] < min(space.shape[1:])
+    is_picture = space.dtype == np.uint8 and len(space.shape) == 3
+    return is_picture and space.shape[0] < min(space.shape[1:])
 
 
 def _narrow(dtype: Any) -> np.dtype:
@@ -159,7 +158,7 @@ def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
         return tuple(from_observation(part, one) for part, one in pairs)
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return np.array(np.asarray(obs) - space.start, np.int32)
-    if _has_channels_first(space):
+    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
         obs = np.moveaxis(np.asarray(obs), -3, -1)
     return np.array(obs, _narrow(space.dtype))
 
