@@ -12,7 +12,6 @@ from typing import Any
 import learned
 from halfcheetah_grid import grids
 from measure import interval_text
-from results_rows import ROWS
 from study import Budget, Findings, Row, Study, main
 
 from purerl.report.plots import style
@@ -42,10 +41,10 @@ OTHER_PHYSICS = (
     "Another physics: brax's spring here, MuJoCo there, so that the returns cannot be "
     "compared."
 )
-SHORT = (
-    f"{OTHER_PHYSICS} Nor are these the source's sizes, which have 5,000 ± 300 after "
-    "1,200,000 steps."
-)
+SMALLER = {
+    "td3-halfcheetah-cpu": "Nor are these the source's sizes, which have 5,000 ± 300 "
+    "after 1,200,000 steps."
+}
 
 
 def measure(budget: Budget) -> Findings:
@@ -64,9 +63,9 @@ def measure(budget: Budget) -> Findings:
         figure_of(known),
         "returns",
         "Return of the deterministic policy on brax's HalfCheetah (spring), mean of "
-        f"{len(known['vpg-halfcheetah']['per_seed'])} agents each, and at the end the "
-        "95% interval of the mean. The source's returns are of another physics and are "
-        "not drawn.",
+        f"{_numbers_of_agents(known)}, and at the end the 95% interval of the mean, or "
+        "the range of fewer than ten agents. The source's returns are of another "
+        "physics and are not drawn.",
     )
     rows = [
         Row(
@@ -75,7 +74,7 @@ def measure(budget: Budget) -> Findings:
             interval_text(known[name]["per_seed"], 0)
             if name in known
             else "not measured",
-            note_of(name, name in known),
+            note_of(name, known.get(name)),
         )
         for name, (title, claim) in SHOWN.items()
     ]
@@ -94,16 +93,33 @@ def measure(budget: Budget) -> Findings:
     return Findings(rows, [figure], [], text, learned.printed(known.values()))
 
 
-def note_of(name: str, is_known: bool) -> str:
+def note_of(name: str, row: dict[str, Any] | None) -> str:
     """Return the note of a row.
 
     Args:
         name: Name of the row.
-        is_known: Whether it was run.
+        row: The row; None where it was not run.
     """
-    if not is_known:
-        return f"Not run: {ROWS[name].not_run}."
-    return SHORT if name.endswith("-cpu") else OTHER_PHYSICS
+    missing = learned.what_is_missing(name, row)
+    if row is None:
+        return missing
+    return " ".join(filter(None, [missing, OTHER_PHYSICS, SMALLER.get(name, "")]))
+
+
+def _numbers_of_agents(found: dict[str, dict[str, Any]]) -> str:
+    """Return how many agents the curves are of, in words.
+
+    Args:
+        found: Rows by their names.
+    """
+    numbers = {name: len(row["per_seed"]) for name, row in found.items()}
+    most = max(numbers.values())
+    fewer = [
+        f"{number} with {SHOWN[name][0]}"
+        for name, number in numbers.items()
+        if number < most
+    ]
+    return f"{most} agents each" + (f" ({'; '.join(fewer)})" if fewer else "")
 
 
 def figure_of(found: dict[str, dict[str, Any]]) -> Any:

@@ -6,6 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from results_rows import ROWS
 from study import STORE, Printed
 
 from purerl import make_train
@@ -22,6 +23,23 @@ def load(name: str) -> dict[str, Any] | None:
     """
     path = STORE.parent / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
+    """Return the sentence about agents that are not trained yet; empty for none.
+
+    Args:
+        name: Name of the row in `experiments/results_rows.py`.
+        row: The row, from `load`.
+    """
+    if row is None:
+        return f"Not run: {ROWS[name].not_run}."
+    trained, wanted = len(row["per_seed"]), ROWS[name].seeds
+    if trained == wanted:
+        return ""
+    return (
+        f"{trained} of {wanted} agents are trained so far; `{row['command']}` goes on."
+    )
 
 
 def train(config: TrainConfig) -> dict[str, Any]:

@@ -12,7 +12,6 @@ from typing import Any
 
 import learned
 from measure import interval_text
-from results_rows import ROWS
 from study import Budget, Findings, Row, Study, main
 
 from purerl import presets
@@ -116,24 +115,7 @@ def same_sizes_row(name: str, row: dict[str, Any] | None) -> Row:
         f"{name.upper()} with the source's sizes: return at the end",
         f"about {CLAIMED[name]}{WORDS.get(name, '')}",
         interval_text(row["per_seed"]) if row else "not measured",
-        _what_is_missing(f"{name}-jaxrl", len(row["per_seed"]) if row else 0),
-    )
-
-
-def _what_is_missing(row: str, trained: int) -> str:
-    """Return the sentence about agents that are not trained yet; empty for none.
-
-    Args:
-        row: Name of the row of the learning results.
-        trained: Number of its agents that are trained.
-    """
-    if not trained:
-        return f"Not run: {ROWS[row].not_run}."
-    if trained == ROWS[row].seeds:
-        return ""
-    return (
-        f"{trained} of {ROWS[row].seeds} agents are trained so far; "
-        f"`python experiments/results.py {row} --at-once 1` goes on."
+        learned.what_is_missing(f"{name}-jaxrl", row),
     )
 
 

@@ -238,15 +238,26 @@ def test_a_row_that_was_not_run_is_said_so(tmp_path, monkeypatch):
     import halfcheetah
     import learned
 
-    row = {"curve_steps": [5, 10], "curve": [1.0, 2.0], "per_seed": [1.0, 3.0]}
+    row = {"curve_steps": [5, 10], "curve": [1.0, 2.0], "per_seed": [1.0, 3.0] * 5}
     there = {"vpg-halfcheetah": row}
     monkeypatch.setattr(learned, "load", there.get)
     monkeypatch.setattr(study, "IMAGES", tmp_path)
     found = halfcheetah.measure(study.Budget(TOY, False, tmp_path))
     vpg, td3, _ = found.rows
-    assert vpg.here.startswith("2 (1 to 3")
+    assert vpg.here.startswith("2 (1 to 3") and vpg.note == halfcheetah.OTHER_PHYSICS
     assert td3.here == "not measured" and "hours of two cores" in td3.note
     assert (tmp_path / found.figures[0].file).exists()
+
+
+def test_a_row_of_which_some_agents_are_trained_says_how_many():
+    import halfcheetah
+    import learned
+
+    row = {"per_seed": [1.0, 3.0], "command": "python experiments/results.py ROW"}
+    said = learned.what_is_missing("td3-halfcheetah", row)
+    assert said.startswith("2 of 10 agents are trained so far; `python experiments")
+    note = halfcheetah.note_of("td3-halfcheetah", row)
+    assert note.startswith(said) and note.endswith(halfcheetah.OTHER_PHYSICS)
 
 
 @pytest.mark.parametrize(
