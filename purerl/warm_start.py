@@ -26,7 +26,7 @@ STATISTICS = ("obs_moments", "reward_scale")
 _RUNNING = "reward_scale.running"
 _TARGET = "target_params."
 # How a part of the networks is taken, in messages to those who call a function.
-_BY_CALL = "purerl.networks_of(state, 'torso')"
+_BY_CALL = "purerl.networks_of(state, '{part}')"
 
 
 def networks_of(state: PyTree, *parts: str) -> Networks:
@@ -110,7 +110,8 @@ def check_networks(
     Args:
         networks: Arrays by name.
         state: Shapes of the state that is to begin with them.
-        by: How a part of the networks is taken, for the message.
+        by: How a part of the networks is taken, for the message; `{part}` stands for
+            the name of the part.
 
     Raises:
         ConfigError: naming the array that does not fit, and what to do.
@@ -126,24 +127,71 @@ def check_networks(
         if name not in places:
             raise ConfigError(
                 f"start: {name} has no place in this agent, whose networks are "
-                f"{', '.join(list(places)[:8])}, ...; start from the parts that both "
-                f"have, such as {by}."
+                f"{', '.join(list(places)[:8])}, ...; "
+                + _what_fits(networks, places, by)
             )
-        _check_leaf(name, value, places[name], by)
+        if not _fits(value, places[name]):
+            raise ConfigError(
+                f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
+                f"needs {places[name].dtype} {places[name].shape}; train with the "
+                "sizes and spaces that it was trained with, take one agent of several "
+                "with jax.vmap over start, or " + _what_fits(networks, places, by)
+            )
 
 
-def _check_leaf(name: str, value: Any, place: Any, by: str) -> None:
-    if np.shape(value) != place.shape or _dtype(value) != place.dtype:
-        raise ConfigError(
-            f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent needs "
-            f"{place.dtype} {place.shape}; train with the sizes and spaces that it was "
-            f"trained with, leave this part out ({by}), or take one agent of several "
-            "with jax.vmap over start."
-        )
+def _fits(value: Any, place: Any) -> bool:
+    return np.shape(value) == place.shape and _dtype(value) == place.dtype
+
+
+def _what_fits(networks: Mapping[str, Any], places: Mapping[str, Any], by: str) -> str:
+    """The end of a sentence: the largest part of networks that an agent can take."""
+    fits = {n: n in places and _fits(x, places[n]) for n, x in networks.items()}
+    scales = [fit for name, fit in fits.items() if name.startswith(STATISTICS)]
+    learned = [name for name in fits if not name.startswith(STATISTICS)]
+    # From `actor.torso.Dense_0.kernel`: actor, torso, actor.torso and so on.
+    paths = [name.split(".")[:-1] for name in learned]
+    parts = dict.fromkeys(
+        ".".join(path[first:last])
+        for path in paths
+        for first in range(len(path))
+        for last in range(first + 1, len(path) + 1)
+    )
+    inside = {part: [n for n in learned if is_in(n, part)] for part in parts}
+    whole = [part for part, names in inside.items() if all(fits[n] for n in names)]
+    if not whole or not all(scales):
+        return "no part of these networks fits: begin without them."
+    part = max(whole, key=lambda part: len(inside[part]))
+    return f"start from a part that fits: {by.format(part=part)}."
 
 
 def _dtype(value: Any) -> Any:
     return value.dtype if hasattr(value, "dtype") else np.asarray(value).dtype
+
+
+def check_scale(start: PyTree, config: Any) -> None:
+    """Refuse networks of normalised observations where observations stay as they are.
+
+    Under a trace nothing can be said.
+
+    Args:
+        start: A whole state, or networks by name.
+        config: Config of the agent that is to begin with them.
+
+    Raises:
+        ConfigError: with the field, and what to do.
+    """
+    if getattr(config, "normalize_observations", True):
+        return
+    named = start.items() if isinstance(start, Mapping) else name_leaves(start)
+    for name, value in named:
+        is_count = name.startswith("obs_moments.") and name.endswith(".count")
+        if is_count and not isinstance(value, Tracer) and np.any(np.asarray(value) > 0):
+            raise ConfigError(
+                "start: its networks have learned from normalised observations, and "
+                "this agent takes observations as they are (normalize_observations="
+                "False); a network is worth nothing on inputs of another scale: train "
+                "with normalize_observations=True."
+            )
 
 
 def check_state(start: PyTree, state: PyTree) -> None:
@@ -258,6 +306,7 @@ def begin(
     start: PyTree,
     first_update: int | None,
     num_updates: int,
+    config: Any = None,
 ) -> tuple[PyTree, int]:
     """Return the state to begin with, and the number of updates that it has done.
 
@@ -267,6 +316,7 @@ def begin(
         start: A whole state, on devices or on the host, or networks by name.
         first_update: Updates that `start` has done, where that must be told.
         num_updates: Updates of the whole run.
+        config: Config of the agent that begins; None leaves out what depends on it.
 
     Raises:
         ConfigError: `start` does not fit, or nothing is left to train.
@@ -279,10 +329,12 @@ def begin(
                 "which a run begins at update 0; leave first_update out."
             )
         check_networks(start, shapes)
+        check_scale(start, config)
         return put_networks(init(key), {n: jnp.asarray(x) for n, x in start.items()}), 0
     if hasattr(start, "update"):  # What is no state is refused as it is.
         start = to_device(start)
     check_state(start, shapes)
+    check_scale(start, config)
     first = _updates_done(start.update, first_update)
     if first >= num_updates:
         raise ConfigError(

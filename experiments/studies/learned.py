@@ -6,13 +6,15 @@ from typing import Any
 
 import jax
 import numpy as np
-from results_rows import ROWS
-from study import STORE, Printed
+from study import STORE, Printed  # Which finds the modules of experiments.
 
 from purerl import make_train
 from purerl.config import TrainConfig
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
+
+# isort: split
+from results_rows import ROWS
 
 
 def load(name: str) -> dict[str, Any] | None:

@@ -146,6 +146,8 @@ def main(argv: Sequence[str]) -> int:
     if not result.finished:
         return 130
     if result.train_steps == 0:
+        if result.out is not None and not (result.out / "summary.json").exists():
+            _draw(result)  # A kill came between the last checkpoint and these files.
         print(
             f"the run in {result.out} had finished already; nothing was trained. "
             f"More steps: purerl train --resume {quoted(result.out)} --extend STEPS"
@@ -267,7 +269,7 @@ def _remove_unused(folder: Path) -> None:
 
 def show(result: RunResult, total_seconds: float) -> None:
     """Print the table and the times; draw the curve; write summary.json."""
-    from purerl.report import plots, tables
+    from purerl.report import tables
 
     console = Console()
     console.print(tables.run_table(result))
@@ -279,7 +281,15 @@ def show(result: RunResult, total_seconds: float) -> None:
         f"total {total_seconds:.1f} s",
         highlight=False,
     )
+    _draw(result)
+    if result.out is not None:
+        console.print(f"written to {result.out}/", highlight=False, soft_wrap=True)
+
+
+def _draw(result: RunResult) -> None:
+    """Write summary.json and the curve into the run's folder, if it has one."""
+    from purerl.report import plots
+
     write_summary(result)
     if result.out is not None:
         plots.learning_curve(result, result.out / "curve.png")
-        console.print(f"written to {result.out}/", highlight=False, soft_wrap=True)

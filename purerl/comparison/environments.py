@@ -4,12 +4,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ENV_FIELDS, ConfigError, TrainConfig
 
 # A name, changes of the config by name (and `name`, what to call it), or a config.
 Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
 # What a config that stands for an environment says to configs of other algorithms.
-ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
 _TASK_FIELDS = (*ENV_FIELDS, "total_timesteps")
 
 

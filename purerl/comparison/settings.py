@@ -15,9 +15,16 @@ import numpy as np
 
 from purerl import serialise
 from purerl.algorithms import name_of
-from purerl.comparison.environments import ENV_FIELDS, Task
+from purerl.comparison.environments import Task
 from purerl.comparison.losses import read_loss
-from purerl.config import ConfigError, TrainConfig, field_names, is_auto, part_kind
+from purerl.config import (
+    ENV_FIELDS,
+    ConfigError,
+    TrainConfig,
+    field_names,
+    is_auto,
+    part_kind,
+)
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedule import Schedule
 from purerl.serialise import artifact

@@ -1,5 +1,7 @@
 """Configs: frozen dataclasses whose static fields are structure and leaves numbers."""
 
+from purerl.config.base import ENV_FIELDS as ENV_FIELDS
+from purerl.config.base import TASK_FIELDS as TASK_FIELDS
 from purerl.config.base import TrainConfig as TrainConfig
 from purerl.config.base import checks_together as checks_together
 from purerl.config.base import number_of as number_of

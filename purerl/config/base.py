@@ -24,6 +24,16 @@ from purerl.config.fields import (
     static_fields,
 )
 
+ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
+"""Fields that say in what an agent is trained."""
+TASK_FIELDS = (
+    *ENV_FIELDS,
+    *("total_timesteps", "reset_scheme", "reset_pool_size"),
+    *("num_evaluations", "eval_episodes", "eval_max_steps", "eval_share"),
+)
+"""Fields that are the same for every algorithm that is given one task: in what it is
+trained, for how long, and how it is judged."""
+
 
 @config_dataclass
 class TrainConfig:

@@ -256,7 +256,7 @@ def load_evolution(
     """
     folder = stored_folder(folder)
     stored = store.load(folder)
-    config = config or manifest.read_config(folder, stored)
+    config = config or manifest.read_config(folder, stored, "load_evolution")
     settings = stored["settings"]
     genome = Genome(config, resolve_env(config), settings["evolve"])
     strategy = read_strategy(settings["strategy"])

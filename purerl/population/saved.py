@@ -75,7 +75,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Stored:
         ConfigError: no search there.
     """
     stored = folders.load_kind(folder, KINDS, FORMAT)
-    config = config or manifest.read_config(folder, stored)
+    config = config or manifest.read_config(folder, stored, "load_search")
     space = Space(config, from_dict(stored["axes"]))
     seeds, options = tuple(stored["seeds"]), dict(stored["options"])
     kind = PBTSearch if stored["kind"] == "pbt" else HalvingSearch

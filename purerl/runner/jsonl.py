@@ -212,6 +212,8 @@ def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
 
 
 def _nan(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nan(v) for v in value]
     return math.nan if value is None else value
 
 

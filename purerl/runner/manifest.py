@@ -132,19 +132,28 @@ def load_run(folder: Path) -> dict[str, Any]:
     return stored
 
 
-def read_config(folder: Path, stored: dict[str, Any]) -> TrainConfig:
-    """Read the config of a run's manifest.
+def read_config(
+    folder: Path, stored: dict[str, Any], reader: str = "load_run"
+) -> TrainConfig:
+    """Read the config of a run's manifest, or of another folder's.
+
+    Args:
+        folder: The folder.
+        stored: Its manifest.
+        reader: Name of the function that reads such a folder with a config, for the
+            message.
 
     Raises:
         ConfigError: it holds an environment object, names what is not registered, or
             has a field that this version does not know.
     """
-    env = stored["config"]["env"]
+    env, is_run = stored["config"]["env"], reader == "load_run"
     if env.startswith("<"):
         raise ConfigError(
-            f"the run in {folder} was trained in an environment object, {env}, which "
+            f"what is in {folder} was trained in an environment object, {env}, which "
             "no file can hold; pass config=, with that environment in it: "
-            "purerl.load_run(folder, config), or purerl.run(config, ..., resume=True)."
+            f"purerl.{reader}(folder, config)"
+            + (", or purerl.run(config, ..., resume=True)." if is_run else ".")
         )
     try:
         return serialise.from_dict(stored["config"])

@@ -18,10 +18,10 @@ from purerl.runner.seeds import seeds_named, split_seed
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
-from purerl.warm_start import check_networks, choose, put_networks
+from purerl.warm_start import check_networks, check_scale, choose, put_networks
 
 NETWORKS, EVERYTHING = "networks", "all"
-_BY_FOLDER = "--from-parts torso, or purerl.Start(folder, 'torso')"
+_BY_FOLDER = "--from-parts {part}, or purerl.Start(folder, '{part}')"
 # One step of a path, as checkpoints name arrays: `['key']`, `.field` or `[0]`.
 _STEP = re.compile(r"\['([^']*)'\]|\.(\w+)|\[(\d+)\]")
 
@@ -130,6 +130,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         state = checkpoint.unflatten(
             flat, shapes, source, may_grow=is_longer, goes_on=True
         )
+        check_scale(state, bound.config)
         _check_length(update, bound.plan.num_updates)
         is_other = np.array(sources) != np.array(seeds)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
@@ -147,6 +148,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         raise ConfigError(
             f"{error} That run is of {theirs}, and this one of {mine}."
         ) from None
+    check_scale(networks, bound.config)
     digest = checkpoint.digest(networks).hex()
     return Begun(described | {"sha256": digest}, 0, networks, None)
 

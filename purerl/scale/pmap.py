@@ -113,6 +113,13 @@ def _broadcast_axes(in_axes: Any, args: tuple) -> tuple[Any, ...]:
 
 def _leaf_axes(spec: Any, arg: Any) -> list[int | None]:
     if isinstance(spec, dict):
+        names = sorted(arg) if isinstance(arg, dict) else None
+        if names != sorted(spec):
+            has = f"has {', '.join(names)}" if names else "is no such dictionary"
+            raise ConfigError(
+                f"in_axes names {', '.join(sorted(spec))}, and the argument {has}; "
+                "give 0 or None for each of its names."
+            )
         return [
             axis for name in sorted(arg) for axis in _leaf_axes(spec[name], arg[name])
         ]

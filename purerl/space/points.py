@@ -7,6 +7,7 @@ from typing import Any
 from purerl import serialise
 from purerl.algorithms import config_class, name_of
 from purerl.config import (
+    TASK_FIELDS,
     ConfigError,
     TrainConfig,
     apply_overrides,
@@ -105,9 +106,11 @@ def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
 
 
 def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
-    """Return another algorithm's config with what `config` sets and both have.
+    """Return another algorithm's config for the task of `config`.
 
-    A field that has its class's default takes the other class's default.
+    The environment, the number of steps and the evaluations stay as they are. Another
+    field that both have is carried over where it is not its class's default; where it
+    is, it takes the other class's default.
 
     Raises:
         ConfigError: no such algorithm.
@@ -118,7 +121,8 @@ def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
     shared = {
         field: getattr(config, field)
         for field in field_names(cls)
-        if field in field_names(config) and not _is_default(config, field)
+        if field in field_names(config)
+        and (field in TASK_FIELDS or not _is_default(config, field))
     }
     return cls(**shared)
 

@@ -50,7 +50,7 @@ def load_tune(folder: str | Path, config: TrainConfig | None = None) -> TuneResu
 def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     """Read a study's folder as `load_tune` does, with the space and the manifest."""
     stored = folders.load_kind(folder, "tune", FORMAT)
-    config = config or manifest.read_config(folder, stored)
+    config = config or manifest.read_config(folder, stored, "load_tune")
     space = Space(config, from_dict(stored["axes"]))
     numbers = _read_summary(folder)
     rows = _read_rows(folder, space)

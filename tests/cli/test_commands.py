@@ -274,6 +274,20 @@ def test_export_takes_one_agent_as_other_commands_do(trained, folder, capsys):
     )
 
 
+def test_what_a_kill_left_out_at_the_end_is_written_by_resume(trained, folder, capsys):
+    run = folder / "killed-at-the-end"
+    shutil.copytree(trained, run)
+    before = json.loads((run / "summary.json").read_text())
+    (run / "summary.json").unlink()
+    (run / "curve.png").unlink()
+    assert main(["train", "--resume", str(run), "--no-progress"]) == 0
+    assert "had finished already" in capsys.readouterr().out
+    after = json.loads((run / "summary.json").read_text())
+    assert (run / "curve.png").stat().st_size > 1000
+    assert after["evaluation_per_seed"] == before["evaluation_per_seed"]
+    assert after["env_steps"] == before["env_steps"]
+
+
 def test_a_length_that_is_none_is_called_by_its_flag(trained, capsys):
     assert main(["train", "--resume", str(trained), "--extend", "-5"]) != 0
     assert "--extend must be the steps of the longer run" in capsys.readouterr().err

@@ -10,6 +10,7 @@ from purerl import warm_start
 from purerl.learning import optimiser
 from purerl.learning.parts import frozen_in, name_leaves
 from purerl.optimisers import AdamW, Muon
+from purerl.train import bind, make_segment
 from tests.helpers import assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=3 * 32, num_evaluations=1)
@@ -160,7 +161,8 @@ STARTS = [
     (
         lambda a: purerl.networks_of(one(a)),
         purerl.DQNConfig(hidden_sizes=(8,)),
-        r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0",
+        r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0"
+        r".*; no part of these networks fits: begin without them",
     ),
     (
         lambda a: one(a),
@@ -179,6 +181,29 @@ STARTS = [
 def test_a_start_that_does_not_fit_is_refused(agents, start, config, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         begin(config, start(agents))
+
+
+def test_a_part_that_fits_is_named():
+    config = purerl.SACConfig(hidden_sizes=(8,), num_evaluations=0)
+    init = make_segment(bind(config)).init
+    networks = purerl.networks_of(jax.eval_shape(init, jax.random.key(0)))
+    sentence = r"start from a part that fits: purerl\.networks_of\(state, 'actor'\)\."
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        begin(config.replace(critic_hidden_sizes=(9, 9)), networks)
+
+
+def test_networks_of_normalised_observations_need_normalised_ones(agents):
+    """Their statistics would be kept, and nothing would be scaled by them."""
+    normalised = CONFIG.replace(normalize_observations=True)
+    key = jax.random.key(0)
+    state = jax.jit(purerl.make_train(normalised))(key).state
+    longer = {"total_timesteps": 4 * 32, "num_evaluations": 0}
+    for start in (state, purerl.networks_of(state), purerl.networks_of(state, "actor")):
+        with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
+            begin(CONFIG.replace(**longer), start)
+        begin(normalised.replace(**longer), start)
+    # The other way the statistics begin with what is seen from now on.
+    begin(normalised, purerl.networks_of(one(agents)))
 
 
 def test_the_update_of_a_traced_state_must_be_told(agents):

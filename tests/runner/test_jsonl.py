@@ -5,6 +5,7 @@ from purerl.report.tables import last_known
 from purerl.runner.jsonl import (
     JsonlFiles,
     evaluation_rows,
+    read_members,
     read_rows,
     segment_rows,
     stack_rows,
@@ -65,6 +66,21 @@ def test_evaluations_keep_every_episode():
         [[5, 6]],
         [[7, 8]],
     ]
+
+
+def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
+    evaluation = {
+        "env_steps": np.array([[64], [64]]),
+        "episode_return": np.array([[[1.0, 2.0]], [[np.nan, 4.0]]]),
+        "episode_length": np.array([[[5, 6]], [[7, 8]]]),
+    }
+    files = JsonlFiles(tmp_path)
+    for seed, row in enumerate(evaluation_rows(evaluation, slot=0, update=2)):
+        files.log("evaluation", seed, row)
+    files.close()
+    found = read_members(tmp_path, "evaluation", [0, 1])
+    assert found["episode_return"].dtype == float
+    np.testing.assert_array_equal(found["episode_return"], evaluation["episode_return"])
 
 
 @pytest.mark.parametrize("update", [0, 2])

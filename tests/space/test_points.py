@@ -1,4 +1,7 @@
+import pytest
+
 import purerl
+from purerl.config import TASK_FIELDS
 from purerl.space.points import config_at, resolve_point, with_algorithm
 from tests.helpers import tiny_config
 
@@ -11,6 +14,19 @@ def test_another_algorithm_takes_over_what_was_set():
     assert other.hidden_sizes == (8,)
     # What is PPO's default stays DQN's default.
     assert other.num_envs == 2 and other.activation == "relu" != config.activation
+
+
+@pytest.mark.parametrize("cls", [purerl.PPOConfig, purerl.SACConfig, purerl.DQNConfig])
+def test_another_algorithm_has_the_same_task_also_where_it_is_the_default(cls):
+    """PPO's default environment is CartPole-v1, and SAC's Pendulum-v1."""
+    config = cls(num_envs=cls().num_envs)
+    for name in ("ppo", "sac", "plr", "bandit", "tabular"):
+        other = with_algorithm(config, name)
+        for field in TASK_FIELDS:
+            assert getattr(other, field) == getattr(config, field), (name, field)
+    point = config_at(purerl.SACConfig(env="Pendulum-v1"), {"algorithm": "ppo"})
+    assert isinstance(point, purerl.PPOConfig) and point.env == "Pendulum-v1"
+    assert point.learning_rate == purerl.PPOConfig().learning_rate
 
 
 def test_a_point_is_a_config():
