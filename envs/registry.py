@@ -258,6 +258,13 @@ def _add(id: str, factory: Factory, source: str) -> None:
             f"factory of {id!r} must be callable, got {factory!r}: give the class or "
             "a function that returns the environment."
         )
+    package, slash, _ = id.partition("/")
+    is_theirs = slash and package in (*_HOST_MAKERS, *_SUITE_MAKERS)
+    if source == "registered" and is_theirs:
+        raise ValueError(
+            f"id {id!r} begins with {package}/, under which environments of that "
+            "package are found: choose another."
+        )
     if id in _ENTRIES and not _is_rerun(factory, _ENTRIES[id]):
         raise ValueError(
             f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."

@@ -68,7 +68,7 @@ obs = {_zeros(rows, about["observation"])}
 {call}
 ```
 
-Observations are {_lengths(batch, about["observation"])} as the environment gives them;
+Observations are {_lengths(batch, about["observation"])} {_form(about["environment"])};
 what the policy does to them, such as normalisation, is inside. `policy.json` has the
 spaces and the config of the training run, `weights.safetensors` the parameters and
 statistics by name.
@@ -80,6 +80,21 @@ statistics by name.
 random key, `jax.random.key_data(key)`, {about["key"]["dtype"]} {words}.
 """
     return text + _of_onnx(about)
+
+
+def _form(environment: str) -> str:
+    """In which form observations are taken, as the end of a clause.
+
+    Args:
+        environment: Name of the environment.
+    """
+    if environment.split("/")[0] not in ("gymnasium", "envpool"):
+        return "as the environment gives them"
+    return (
+        "as the environment gives\nthem, but whole numbers count from 0 (take away the "
+        "`start` of their space), and pictures\nof bytes are `[height, width, channels]`. "
+        "Actions that are choices count from 0, too: add\nthe `start` of their space"
+    )
 
 
 def _of_onnx(about: dict[str, Any]) -> str:

@@ -109,6 +109,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
             known = ", ".join(WHERE)
             raise ValueError(f"backend must be one of {known}, got {backend!r}.")
         self.brax_name, self.backend = brax_name, backend
+        self.options = {"max_steps_in_episode": max_steps_in_episode, **options}
         self.wrapped = _make_bare(brax_name, backend, options)
         with _quiet():
             physics = read_physics(

@@ -138,10 +138,20 @@ class GymnasiumEnvs(HostEnvs):
                     "the observation before the reset: training cannot bootstrap at "
                     "its time limit."
                 )
-            members = [self._seen(last[i]) for i in ended]
-            stacked = jax.tree.map(lambda *x: np.stack(x), *members)
-            next_obs = with_rows(obs, ended, stacked)
+            next_obs = with_rows(obs, ended, self._last(last, ended))
         return obs, next_obs, reward, terminated, truncated
+
+    def _last(self, last: Any, ended: np.ndarray) -> Any:
+        """The last observations of the episodes that ended, `[K, ...]`.
+
+        Args:
+            last: An object per environment, or a batch, as some vectors make of parts.
+            ended: Numbers of the K environments.
+        """
+        if isinstance(last, np.ndarray) and last.dtype == object:
+            members = [self._seen(last[i]) for i in ended]
+            return jax.tree.map(lambda *x: np.stack(x), *members)
+        return jax.tree.map(lambda x: x[ended], self._seen(last))
 
     def close(self) -> None:
         """End the environments, and the processes that they may run in."""
@@ -184,8 +194,12 @@ def _made(gymnasium_id: str, make: Any) -> Any:
         raise ValueError(
             f"gymnasium/{gymnasium_id} needs a package that is missing: {error}"
         ) from None
-    except gymnasium.error.Error as error:
+    except gymnasium.error.UnregisteredEnv as error:
         raise ValueError(f"Gymnasium has no {gymnasium_id!r}: {error}") from None
+    except gymnasium.error.Error as error:
+        raise ValueError(
+            f"gymnasium/{gymnasium_id} cannot be made as asked: {error}"
+        ) from None
     except (TypeError, ValueError, AssertionError) as error:
         raise ValueError(
             f"gymnasium/{gymnasium_id} cannot be made with these env_kwargs: {error}"

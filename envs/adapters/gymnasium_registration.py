@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import gymnasium
@@ -14,8 +15,12 @@ VECTOR_ENTRY_POINT = "envs.adapters.gymnasium_vector:GymnasiumVectorEnv"
 
 
 def gymnasium_id(id: str) -> str:
-    """Return Gymnasium's name of an id: it allows one slash, that of the namespace."""
-    return f"purerl/{id.replace('/', '-')}"
+    """Return Gymnasium's name of an id.
+
+    It allows one slash, that of the namespace, and few characters beside letters.
+    """
+    allowed = re.sub(r"[^-:.\w]", "-", id)
+    return f"purerl/{allowed}"
 
 
 def spec_of(env: Any, **options: Any) -> EnvSpec | None:

@@ -103,8 +103,8 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
 def from_gym_space(space: gym_spaces.Space, what: str) -> Space:
     """Return this package's space of what `from_observation` and `batch_action` make.
 
-    Integers count from 0 whatever their `start`, 64-bit numbers have 32 bits, and the
-    channels of a picture of bytes are its last axis.
+    Integers count from 0 whatever their `start`, 64-bit numbers have 32 bits, and a
+    picture of bytes is `[height, width, channels]`.
 
     Raises:
         ValueError: a space of another kind.
@@ -122,26 +122,51 @@ def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
         return gym_spaces.Discrete(int(space.n))
     if isinstance(space, gym_spaces.MultiDiscrete):
         return gym_spaces.MultiDiscrete(space.nvec)
-    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
-        low, high = (np.moveaxis(bound, 0, -1) for bound in (space.low, space.high))
+    if isinstance(space, gym_spaces.Box) and _is_picture(space):
+        low, high = (_channels_last(space, bound) for bound in (space.low, space.high))
         return gym_spaces.Box(low, high, dtype=np.uint8)
     if isinstance(space, gym_spaces.Box) and _narrow(space.dtype) != space.dtype:
         dtype: Any = _narrow(space.dtype)
         low, high = space.low, space.high
-        if dtype.kind in "iu":
-            ends = np.iinfo(dtype)
-            low, high = (np.clip(bound, ends.min, ends.max) for bound in (low, high))
+        low, high = _clipped(low, dtype), _clipped(high, dtype)
         return gym_spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
     return space
 
 
-def _has_channels_first(space: gym_spaces.Box) -> bool:
-    """Return whether members are pictures `[channels, height, width]` of bytes.
+def _is_picture(space: gym_spaces.Box) -> bool:
+    """Return whether members are pictures of bytes in another layout than ours.
 
-    Stacked frames of Atari are, in Gymnasium and in EnvPool.
+    Of three axes the first one is that of the channels where it is the shortest, as
+    those of Gymnasium's and EnvPool's stacked frames of Atari. Of bytes from 0 to 255
+    two axes are a grey picture, and four a stack of pictures.
     """
-    is_picture = space.dtype == np.uint8 and len(space.shape) == 3
-    return is_picture and space.shape[0] < min(space.shape[1:])
+    shape = space.shape
+    if space.dtype != np.uint8 or not 2 <= len(shape) <= 4:
+        return False
+    if len(shape) == 3:
+        return shape[0] < min(shape[1:])
+    return bool(np.all(space.low == 0) and np.all(space.high == 255))
+
+
+def _channels_last(space: gym_spaces.Box, pictures: np.ndarray) -> np.ndarray:
+    """Return pictures `[..., *space.shape]` as `[..., height, width, channels]`.
+
+    The channels of a stack are those of its first picture, then those of the next.
+    """
+    if len(space.shape) == 2:
+        return pictures[..., None]
+    if len(space.shape) == 3:
+        return np.moveaxis(pictures, -3, -1)
+    stacked = np.moveaxis(pictures, -4, -2)
+    return stacked.reshape(*stacked.shape[:-2], -1)
+
+
+def _clipped(numbers: Any, dtype: np.dtype) -> Any:
+    """Whole numbers within what a type holds; others as they are."""
+    if dtype.kind not in "iu":
+        return numbers
+    ends = np.iinfo(dtype)
+    return np.clip(numbers, ends.min, ends.max)
 
 
 def _narrow(dtype: Any) -> np.dtype:
@@ -158,9 +183,10 @@ def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
         return tuple(from_observation(part, one) for part, one in pairs)
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return np.array(np.asarray(obs) - space.start, np.int32)
-    if isinstance(space, gym_spaces.Box) and _has_channels_first(space):
-        obs = np.moveaxis(np.asarray(obs), -3, -1)
-    return np.array(obs, _narrow(space.dtype))
+    if isinstance(space, gym_spaces.Box) and _is_picture(space):
+        obs = _channels_last(space, np.asarray(obs))
+    dtype = _narrow(space.dtype)
+    return np.array(_clipped(obs, dtype) if dtype != space.dtype else obs, dtype)
 
 
 def check_action_space(space: gym_spaces.Space, name: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import gymnasium
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ..base import Environment
 from ..registry import make, source_of
@@ -140,16 +141,38 @@ def _bind(env: Environment, params: Any, values: Any) -> Any:
                 f"{', '.join(sorted(known))}."
             )
         fitted = {
-            name: _fit(getattr(params, name), value) for name, value in values.items()
+            name: _fit(f"params.{name} of {env.name}", getattr(params, name), value)
+            for name, value in values.items()
         }
         params = dataclasses.replace(params, **fitted)
     elif values is not None:
+        if jax.tree.structure(values) != jax.tree.structure(params):
+            raise ValueError(
+                f"params of {env.name} must be names and numbers, or its whole "
+                f"{type(params).__name__}, got {type(values).__name__}."
+            )
         params = values
     return as_arrays(params)
 
 
-def _fit(default: Any, value: Any) -> Any:
-    """The value with the dtype of the default, where that is one number or array."""
+def _fit(owner: str, default: Any, value: Any) -> Any:
+    """The value with the dtype of the default, where that is one number or array.
+
+    Raises:
+        ValueError: it is none, or has another shape, or is broken where the default is
+            whole, or a time limit that is no limit.
+    """
     if not jax.tree_util.all_leaves([default]):
         return value
-    return jnp.asarray(value, jax.dtypes.canonicalize_dtype(jnp.result_type(default)))
+    dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
+    shape = np.shape(default)
+    needed = f"an array of shape {shape}" if shape else "one number"
+    if dtype.kind in "iu":
+        needed = needed.replace("number", "whole number")
+    given = np.asarray(value)
+    is_number = given.dtype.kind in "biuf" and given.shape == shape
+    if not is_number or (dtype.kind in "iu" and np.any(given != np.floor(given))):
+        raise ValueError(f"{owner} must be {needed}, got {value!r}.")
+    if owner.startswith("params.max_steps_in_episode") and given < 1:
+        raise ValueError(f"{owner} must be at least 1, got {value!r}.")
+    return jnp.asarray(given, dtype)

@@ -45,6 +45,11 @@ class GymnaxEnvironment(Environment[Any, Any]):
                 f"options of {env} were {sorted(options)}, which gymnax does not take "
                 f"({error})."
             ) from error
+        except OSError as error:
+            raise ValueError(
+                f"{env} needs files that gymnax downloads when it makes it, and could "
+                f"not ({error})."
+            ) from None
 
     @property
     def name(self) -> str:

@@ -104,6 +104,7 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
                 f"it does not take ({error}); it takes {', '.join(sorted(settings))}."
             ) from None
         self.playground_name = playground_name
+        self.options = {"impl": impl, **options}
         limit = max_steps_in_episode
         self.limit = int(settings.episode_length if limit is None else limit)
 

@@ -24,7 +24,7 @@ def obs_shape(space: Any) -> Any:
     """Return the shape of the features of one observation, see `networks.composite`.
 
     Raises:
-        ValueError: a space that is none of `envs.spaces`.
+        ValueError: a space that is none of `envs.spaces`, or an array without numbers.
     """
     if hasattr(space, "spaces"):
         return _like(space, {key: obs_shape(part) for key, part in _items(space)})
@@ -36,6 +36,11 @@ def obs_shape(space: Any) -> Any:
         raise ValueError(
             f"observations must be members of a space of envs.spaces, got {space}; "
             "change them in a wrapper."
+        )
+    if 0 in space.shape:
+        raise ValueError(
+            f"observations of {space} hold no number, and a network needs some; leave "
+            "that part out in a wrapper."
         )
     return tuple(space.shape)
 

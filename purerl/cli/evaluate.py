@@ -74,7 +74,9 @@ def main(argv: Sequence[str]) -> int:
         f"{where}{saved.config.env}: {options.episodes} episodes, deterministic "
         f"policy after update {saved.update:,}"
     )
-    Console().print(tables.episodes_table(title, saved.seeds, returns))
+    Console().print(
+        tables.episodes_table(title, saved.seeds, returns, saved.diverged_at)
+    )
     return 0
 
 

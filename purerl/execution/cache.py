@@ -18,6 +18,7 @@ from purerl.execution import mappings
 from purerl.execution.members import Members
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
+from purerl.serialise import plain
 from purerl.train import Bound
 
 
@@ -148,8 +149,10 @@ def _name(
     )
     shapes = tuple((x.shape, str(x.dtype)) for x in jax.tree.leaves(example))
     # An id, which is in the structure, makes equal environments; objects of adapters
-    # are equal to nothing but themselves.
-    env = None if isinstance(bound.config.env, str) else bound.env
+    # are equal to nothing but themselves. Equal is not alike: a class that inherits
+    # from a dataclass may have attributes that its comparison does not look at.
+    own = bound.config.env
+    env = None if isinstance(own, str) else (bound.env, plain(own, "env"))
     devices: dict[Any, None] = dict.fromkeys(worker.device for worker in workers)
     name = (
         structure,

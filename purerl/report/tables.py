@@ -78,30 +78,43 @@ def _training_table(name: str, result: RunResult, training: np.ndarray) -> Table
     return table
 
 
-def episodes_table(title: str, seeds: tuple[int, ...], returns: np.ndarray) -> Table:
+def episodes_table(
+    title: str,
+    seeds: tuple[int, ...],
+    returns: np.ndarray,
+    diverged_at: np.ndarray | None = None,
+) -> Table:
     """Tabulate mean, spread and extremes of returns, a row per seed.
 
     Args:
         title: Title of the table.
         seeds: Seeds of the S agents.
         returns: Returns of E episodes of each agent, `[S, E]`.
+        diverged_at: `[S]` updates in which agents diverged, -1 for none: these are in
+            no mean. None where none has.
     """
+    if diverged_at is None:
+        diverged_at = np.full(len(seeds), -1)
+    is_kept = diverged_at < 0
     table = Table(title=title)
     for header in ("seed", "mean", "std", "worst", "best"):
         table.add_column(header, justify="right")
     number = _writer(returns)
-    for seed, episodes in zip(seeds, returns, strict=True):
+    for seed, episodes, update in zip(seeds, returns, diverged_at, strict=True):
         numbers = (episodes.mean(), episodes.std(), episodes.min(), episodes.max())
-        table.add_row(str(seed), *map(number, numbers))
-    if len(seeds) > 1:
+        lost = f"{DIVERGED} in update {update + 1:,}"
+        cells = [*map(number, numbers)] if update < 0 else [lost, "", "", ""]
+        table.add_row(str(seed), *cells)
+    if is_kept.sum() > 1:
         table.add_section()
-        means = returns.mean(-1)
+        kept = returns[is_kept]
+        means = kept.mean(-1)
         table.add_row(
-            "all",
+            "all" if is_kept.all() else f"{is_kept.sum()} agents",
             f"[bold]{number(means.mean())}[/bold]",
             number(means.std()),
-            number(returns.min()),
-            number(returns.max()),
+            number(kept.min()),
+            number(kept.max()),
         )
     return table
 

@@ -139,7 +139,7 @@ def read_config(
 
     Args:
         folder: The folder.
-        stored: Its manifest.
+        stored: Manifest of the folder.
         reader: Name of the function that reads such a folder with a config, for the
             message.
 

@@ -1,6 +1,7 @@
 """Values of a config as plain Python."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from functools import singledispatch
 from typing import Any
@@ -9,8 +10,9 @@ import jax
 import numpy as np
 
 from purerl import registry
-from purerl.config import ConfigError, field_names
+from purerl.config import ConfigError
 from purerl.networks import modules
+from purerl.serialise.environments import env_text
 from purerl.serialise.text import written_fields
 
 
@@ -19,7 +21,7 @@ def plain(value: Any, where: str) -> Any:
     if modules.is_module(value):
         return modules.plain(value, where)
     if hasattr(value, "step") and hasattr(value, "reset"):
-        return _env_text(value)
+        return env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _plain_fields(value, where)
     return _plain(value, where)
@@ -41,7 +43,19 @@ def _plain(value: Any, where: str) -> Any:
             "choose it by a string, or make it a flax.struct.dataclass with __call__ "
             "and give that a name with purerl.losses.register."
         )
+    if where.startswith("env_kwargs"):
+        raise ConfigError(
+            f"{where} is {value!r}, a {type(value).__name__}, which no file can hold: "
+            "give numbers, texts and lists of such from which the environment makes "
+            "it, or the environment itself as env."
+        )
     return repr(value)
+
+
+@_plain.register(os.PathLike)
+def _plain_path(value: os.PathLike, where: str) -> str:
+    del where
+    return str(os.fspath(value))
 
 
 @_plain.register(type(None))
@@ -76,16 +90,3 @@ def _plain_mapping(value: Mapping[Any, Any], where: str) -> dict[str, Any]:
 def _plain_array(value: Any, where: str) -> Any:
     del where
     return np.asarray(value).tolist()
-
-
-def _env_text(env: Any) -> str:
-    """An environment object for people and comparisons; no file can rebuild it."""
-    name = f"{type(env).__module__}.{type(env).__qualname__}"
-    if not dataclasses.is_dataclass(env):
-        return f"<{name}>"
-    values = {n: getattr(env, n) for n in field_names(env)}
-    simple = (bool, int, float, str, tuple)
-    inner = [f"{n}={v!r}" for n, v in values.items() if isinstance(v, simple)]
-    # Fields that are environments themselves (of wrappers) are described recursively.
-    inner += [f"{n}={_env_text(v)}" for n, v in values.items() if hasattr(v, "step")]
-    return f"<{name}({', '.join(inner)})>"

@@ -328,6 +328,17 @@ def test_misuse_is_named():
     short = envs.to_gymnasium("Doors-v0", params={"max_steps_in_episode": 1})
     short.reset(seed=0)
     assert short.step(np.int64(0))[3] is True
+    limit = "max_steps_in_episode of Doors-v0 must be"
+    for params, sentence in (
+        ({"max_steps_in_episode": 10.7}, f"{limit} one whole number, got 10.7"),
+        ({"max_steps_in_episode": 0}, f"{limit} at least 1, got 0"),
+        ({"max_steps_in_episode": [4, 5]}, f"{limit} one whole number"),
+        ({"max_steps_in_episode": "4"}, f"{limit} one whole number"),
+        ({"max_steps_in_episode": None}, f"{limit} one whole number"),
+        ([1], "must be names and numbers, or its whole .*Params, got list"),
+    ):
+        with pytest.raises(ValueError, match=sentence):
+            envs.to_gymnasium("Doors-v0", params=params)
     with pytest.raises(gymnasium.error.ResetNeeded):
         short.step(0)
 

@@ -107,6 +107,9 @@ class Frames(gymnasium.Env):
         {
             "frames": spaces.Box(0, 255, (2, 5, 4), np.uint8),
             "planes": spaces.Box(0, 1, (2, 5, 4), np.float32),
+            "grey": spaces.Box(0, 255, (5, 4), np.uint8),
+            "colours": spaces.Box(0, 255, (2, 5, 4, 3), np.uint8),
+            "large": spaces.Box(0, 2**40, (2,), np.int64),
         }
     )
     action_space = spaces.Discrete(2)
@@ -114,7 +117,11 @@ class Frames(gymnasium.Env):
     def _obs(self):
         frame, row, column = np.indices((2, 5, 4))
         frames = (100 * frame + 10 * row + column).astype(np.uint8)
-        return {"frames": frames, "planes": np.zeros((2, 5, 4), np.float32)}
+        large = np.array([2**32 + 5, 7])
+        colours = np.stack([frames, frames + 1, frames + 2], -1)
+        planes = np.zeros((2, 5, 4), np.float32)
+        others = {"grey": frames[1], "colours": colours, "large": large}
+        return {"frames": frames, "planes": planes, **others}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -131,6 +138,8 @@ def test_channels_of_pictures_of_bytes_come_last():
     space = env.observation_space()
     assert repr(space.spaces["frames"]) == "Box(0, 255, (5, 4, 2), uint8)"
     assert space.spaces["planes"].shape == (2, 5, 4)  # They may be anything.
+    assert repr(space.spaces["grey"]) == "Box(0, 255, (5, 4, 1), uint8)"
+    assert repr(space.spaces["colours"]) == "Box(0, 255, (5, 4, 6), uint8)"
     lanes = env.start(3)
     row, column, frame = np.indices((5, 4, 2))
     expected = np.broadcast_to(100 * frame + 10 * row + column, (3, 5, 4, 2))
@@ -138,6 +147,12 @@ def test_channels_of_pictures_of_bytes_come_last():
     for obs in (first, step.obs, step.next_obs):
         assert obs["frames"].dtype == np.uint8
         np.testing.assert_array_equal(obs["frames"], expected)
+        np.testing.assert_array_equal(obs["grey"], expected[..., 1:])
+        both = expected[..., None] + np.arange(3)  # [3, 5, 4, frame, colour]
+        np.testing.assert_array_equal(obs["colours"], both.reshape(3, 5, 4, 6))
+        # What 32 bits do not hold stays at the end of the space.
+        np.testing.assert_array_equal(obs["large"], [[2**31 - 1, 7]] * 3)
+        assert np.all(obs["large"] <= space.spaces["large"].high)
     lanes.close()
 
 

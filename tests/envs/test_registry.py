@@ -110,6 +110,8 @@ def test_the_same_cell_may_run_twice_but_nothing_else_takes_the_id():
         ("CartPole-v1", CartPole, ValueError, "already registered"),
         ("Pendulum-v1", CartPole, ValueError, r"already registered \(gymnax\)"),
         ("", CartPole, ValueError, "give a non-empty string"),
+        ("gymnasium/Mine-v0", CartPole, ValueError, "begins with gymnasium/, under"),
+        ("jumanji/Mine-v0", CartPole, ValueError, "begins with jumanji/, under which"),
         ("New-v0", 3, TypeError, "'New-v0' must be callable, got 3"),
     ],
 )

@@ -237,6 +237,19 @@ def test_a_table_of_small_returns_tells_seeds_apart():
     assert list(table.columns[1].cells) == ["93.0", "98.0", "[bold]95.5[/bold]"]
 
 
+def test_agents_that_diverged_are_in_no_mean_of_the_episodes():
+    returns = np.array([[0.0, 0.0], [3.0, 5.0], [5.0, 5.0]])
+    table = episodes_table("CartPole", (0, 1, 2), returns, np.array([1, -1, -1]))
+    cells = [list(column.cells) for column in table.columns]
+    assert cells[0] == ["0", "1", "2", "2 agents"]
+    lost, *means = cells[1]
+    assert "diverged" in lost and lost.endswith("in update 2")
+    assert means == ["4.00", "5.00", "[bold]4.50[/bold]"]
+    assert cells[3][1:] == ["3.00", "5.00", "3.00"]
+    alone = episodes_table("CartPole", (0, 1), returns[:2], np.array([1, -1]))
+    assert alone.row_count == 2
+
+
 def test_ends_of_a_share_are_shares():
     scores = np.random.default_rng(10).random((10, 1))
     levels = np.linspace(-0.1, 1.1, 13)

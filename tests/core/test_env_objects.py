@@ -1,0 +1,162 @@
+"""Environment objects in words: what differs is written differently, and no other."""
+
+import dataclasses
+import functools
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import envs
+import purerl
+from purerl.config import ConfigError
+from purerl.serialise import plain
+from tests.helpers import tiny_config
+
+
+class Paid(envs.CartPole):
+    """A pole whose steps pay what it was made with; not a dataclass of its own."""
+
+    def __init__(self, pay, **fields):
+        super().__init__()
+        object.__setattr__(self, "pay", pay)
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, terminated, info = super().step_env(
+            key, state, action, params
+        )
+        return obs, state, reward * self.pay, terminated, info
+
+
+class Plain:
+    """An environment that is no dataclass, with all kinds of attributes."""
+
+    def __init__(self, **fields):
+        self.__dict__.update(fields)
+
+    def reset(self):
+        """It is not played."""
+
+    def step(self):
+        """It is not played."""
+
+    @functools.cached_property
+    def table(self):
+        return np.arange(3)
+
+
+@dataclasses.dataclass(eq=False)
+class Layout(envs.CartPole):
+    walls: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
+    options: dict = dataclasses.field(default_factory=dict)
+
+
+def written(env):
+    return plain(env, "env")
+
+
+def at_most(number):
+    return lambda state, params: jnp.arange(4) < number
+
+
+make = envs.make
+PAIRS = {
+    "numbers": (Plain(pay=1), Plain(pay=7)),
+    "texts": (Plain(kind="a"), Plain(kind="b")),
+    "private arrays": (Plain(_walls=np.zeros(3)), Plain(_walls=np.ones(3))),
+    "arrays of a dataclass": (Layout(), Layout(walls=np.ones(3))),
+    "dictionaries": (Layout(), Layout(options={"a": 1})),
+    "arrays of JAX": (Plain(x=jnp.zeros(2)), Plain(x=jnp.zeros(2, jnp.int32))),
+    "inside lists": (Plain(x=[np.zeros(2)]), Plain(x=[np.ones(2)])),
+    "closures": (Plain(mask=at_most(2)), Plain(mask=at_most(3))),
+    "code": (Plain(f=lambda x: x + 1), Plain(f=lambda x: x - 1)),
+    "partials": (Plain(f=functools.partial(max, 1)), Plain(f=functools.partial(max))),
+    "gymnax": (make("Acrobot-v1"), make("MountainCar-v0")),
+    "wrapped": (
+        envs.wrappers.FrameStack(make("Breakout-MinAtar"), 4),
+        envs.wrappers.FrameStack(make("Asterix-MinAtar"), 4),
+    ),
+    "hosted": (make("gymnasium/CartPole-v1"), make("gymnasium/Acrobot-v1")),
+}
+
+
+@pytest.mark.parametrize("what", PAIRS)
+def test_what_differs_is_written_differently(what):
+    one, other = PAIRS[what]
+    assert written(one) == written(one) != written(other)
+
+
+def test_backends_of_brax_are_written():
+    spring = make("brax/inverted_pendulum")
+    other = make("brax/inverted_pendulum", backend="positional")
+    assert "'spring'" in written(spring) and "'positional'" in written(other)
+    assert "System" not in written(spring)  # Machines differ in its last bits.
+
+
+def test_what_is_made_on_the_way_is_not_written():
+    env = Plain(size=3)
+    before = written(env)
+    assert env.table.sum() == 3
+    env._cache = {"shape": (3,)}
+    assert written(env) == before == f"<{__name__}.Plain(size=3)>"
+
+
+def test_a_trace_and_an_object_inside_are_named_by_their_class():
+    def text(x):
+        return written(Plain(x=x, inner=object()))
+
+    found = []
+    jax.make_jaxpr(lambda x: found.append(text(x)) or x)(1.0)
+    assert "inner=builtins.object" in found[0] and "Tracer" in found[0]
+
+
+def test_the_words_are_the_same_in_another_process():
+    code = """
+        from tests.core.test_env_objects import PAIRS, written
+        print("\\n".join(written(env) for pair in PAIRS.values() for env in pair))
+    """
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(code)],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path(__file__).parents[2],
+    )
+    here = [written(env) for pair in PAIRS.values() for env in pair]
+    assert done.stdout.splitlines() == here
+
+
+def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
+    config = tiny_config(env=Paid(1.0))
+    for function, options in (
+        (purerl.run, {"seeds": 1}),
+        (functools.partial(purerl.sweep, axes={"gamma": [0.9]}), {"seeds": 1}),
+        (functools.partial(purerl.compare, settings={"a": {}}), {"seeds": 2}),
+    ):
+        name = getattr(function, "func", function).__name__
+        options |= {"out": tmp_path / name, "progress": False}
+        first = function(config, **options)
+        again = {"resume": True} if function is purerl.run else {}
+        function(config.replace(env=Paid(1.0)), **options, **again)
+        if name == "compare":  # Its folder may hold several; these are trained.
+            paid = function(config.replace(env=Paid(7.0)), **options)
+            means = [each.to_dataframe()["mean"].iloc[0] for each in (first, paid)]
+            assert means[1] > 3 * means[0]
+            continue
+        with pytest.raises(ConfigError, match="env"):
+            function(config.replace(env=Paid(7.0)), **options, **again)
+
+
+def test_env_kwargs_that_no_file_can_hold_are_refused_before_training(tmp_path):
+    config = tiny_config(env="Doors-v0", env_kwargs={"size": (7, 9)})
+    path = purerl.serialise.to_dict(config.replace(env_kwargs={"file": Path("a/b")}))
+    assert path["env_kwargs"] == {"file": "a/b"}
+    with pytest.raises(ConfigError, match=r"env_kwargs\.walls is <object.*no file can"):
+        purerl.serialise.to_dict(config.replace(env_kwargs={"walls": object()}))
