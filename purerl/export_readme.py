@@ -90,11 +90,10 @@ def _form(environment: str) -> str:
     """
     if environment.split("/")[0] not in ("gymnasium", "envpool"):
         return "as the environment gives them"
-    return (
-        "as the environment gives\nthem, but whole numbers count from 0 (take away the "
-        "`start` of their space), and pictures\nof bytes are `[height, width, channels]`. "
-        "Actions that are choices count from 0, too: add\nthe `start` of their space"
-    )
+    return """as the environment gives
+them, but whole numbers count from 0 (take away the `start` of their space), and
+pictures of bytes are `[height, width, channels]`. Choices of actions count from 0,
+too: add the `start` of their space"""
 
 
 def _of_onnx(about: dict[str, Any]) -> str:
