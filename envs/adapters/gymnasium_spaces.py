@@ -129,7 +129,8 @@ def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
         dtype: Any = _narrow(space.dtype)
         low, high = space.low, space.high
         low, high = _clipped(low, dtype), _clipped(high, dtype)
-        return gym_spaces.Box(low.astype(dtype), high.astype(dtype), dtype=dtype.type)
+        low, high = low.astype(dtype), high.astype(dtype)
+        return gym_spaces.Box(low, high, space.shape, dtype.type)
     return space
 
 

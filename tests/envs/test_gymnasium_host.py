@@ -65,6 +65,7 @@ def test_spaces_observations_and_actions():
     env = envs.make("gymnasium/purerl-test/Everything-v0")
     space = env.observation_space()
     assert repr(space.spaces["choice"]) == "Discrete(3)"
+    assert space.spaces["whole"].shape == () and space.spaces["number"].shape == (2,)
     assert repr(space.spaces["pair"]) == "Tuple(MultiDiscrete([2, 3]), MultiBinary(2))"
     kinds = {key: part.dtype for key, part in space.spaces.items() if key != "pair"}
     assert {key: np.dtype(kind).name for key, kind in kinds.items()} == {
