@@ -138,7 +138,7 @@ def _joined(
     make: Callable[[str, tuple[int, ...]], nn.Module],
 ) -> nn.Module:
     """The torso of an observation of several parts; see `make_torso`."""
-    pictures = [len(shape) == 3 and torso != "mlp" for shape in shapes]
+    pictures = [torso != "mlp" and _is_image(shape, torso) for shape in shapes]
     if torso not in ("auto", "mlp") and not any(pictures):
         raise ValueError(
             f"torso {torso!r} needs an image among the parts of an observation, got "
@@ -149,6 +149,12 @@ def _joined(
         for shape, is_picture in zip(shapes, pictures, strict=True)
     )
     return Joined(encoders, tuple(map(len, shapes)), mlp)
+
+
+def _is_image(shape: tuple[int, ...], torso: str) -> bool:
+    """Return whether an array gets a CNN; of `auto` it must be large enough for one."""
+    is_large = torso != "auto" or min(shape[:2], default=0) >= _SMALLEST["cnn"]
+    return len(shape) == 3 and is_large
 
 
 def make_torso(
@@ -183,7 +189,7 @@ def make_torso(
             lambda name, shape: make_torso(name, shape, (), act, **style),
         )
     if torso == "auto":
-        torso = "cnn" if len(obs_shape) == 3 else "mlp"
+        torso = "cnn" if _is_image(obs_shape, torso) else "mlp"
     if torso == "mlp":
         return MLP(hidden_sizes, act, len(obs_shape), **style)
     least = _SMALLEST[torso]

@@ -112,7 +112,8 @@ def _group_text(value: Any, depth: int) -> str:
 
 def _function_text(function: types.FunctionType, depth: int) -> str:
     """The name of a function, and a digest of its code and of what it closes over."""
-    closed = [cell.cell_contents for cell in function.__closure__ or ()]
+    cells = function.__closure__ or ()
+    closed = [x.cell_contents for x in cells if x != types.CellType()]
     around = [*closed, *(function.__defaults__ or ()), function.__kwdefaults__]
     texts = [_text(value, depth - 1).encode() for value in around]
     name = f"{function.__module__}.{function.__qualname__}"
