@@ -85,11 +85,14 @@ class Environment(Generic[StateT, ParamsT]):
             reset by themselves, say no.
         on_host: Whether it has no pure functions and is stepped from Python, as
             Gymnasium's environments are.
+        made_by_name: Whether its name and `options` say all of what it holds in
+            `wrapped`.
     """
 
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
     on_host: ClassVar[bool] = False
+    made_by_name: ClassVar[bool] = False
 
     @property
     def name(self) -> str:

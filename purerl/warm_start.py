@@ -127,15 +127,14 @@ def check_networks(
         if name not in places:
             raise ConfigError(
                 f"start: {name} has no place in this agent, whose networks are "
-                f"{', '.join(list(places)[:8])}, ...; "
-                + _what_fits(networks, places, by)
+                f"{', '.join(list(places)[:8])}, ... {_what_fits(networks, places, by)}"
             )
         if not _fits(value, places[name]):
             raise ConfigError(
                 f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
                 f"needs {places[name].dtype} {places[name].shape}; train with the "
-                "sizes and spaces that it was trained with, take one agent of several "
-                "with jax.vmap over start, or " + _what_fits(networks, places, by)
+                "sizes and spaces that it was trained with, or take one agent of "
+                "several with jax.vmap over start. " + _what_fits(networks, places, by)
             )
 
 
@@ -144,7 +143,7 @@ def _fits(value: Any, place: Any) -> bool:
 
 
 def _what_fits(networks: Mapping[str, Any], places: Mapping[str, Any], by: str) -> str:
-    """The end of a sentence: the largest part of networks that an agent can take."""
+    """A sentence on the largest part of networks that an agent can take."""
     fits = {n: n in places and _fits(x, places[n]) for n, x in networks.items()}
     scales = [fit for name, fit in fits.items() if name.startswith(STATISTICS)]
     learned = [name for name in fits if not name.startswith(STATISTICS)]
@@ -159,9 +158,9 @@ def _what_fits(networks: Mapping[str, Any], places: Mapping[str, Any], by: str) 
     inside = {part: [n for n in learned if is_in(n, part)] for part in parts}
     whole = [part for part, names in inside.items() if all(fits[n] for n in names)]
     if not whole or not all(scales):
-        return "no part of these networks fits: begin without them."
+        return "No part of these networks fits this agent."
     part = max(whole, key=lambda part: len(inside[part]))
-    return f"start from a part that fits: {by.format(part=part)}."
+    return f"Or start from a part that fits: {by.format(part=part)}."
 
 
 def _dtype(value: Any) -> Any:
@@ -328,13 +327,13 @@ def begin(
                 f"first_update is {first_update}, and start holds networks alone, with "
                 "which a run begins at update 0; leave first_update out."
             )
-        check_networks(start, shapes)
         check_scale(start, config)
+        check_networks(start, shapes)
         return put_networks(init(key), {n: jnp.asarray(x) for n, x in start.items()}), 0
     if hasattr(start, "update"):  # What is no state is refused as it is.
         start = to_device(start)
-    check_state(start, shapes)
     check_scale(start, config)
+    check_state(start, shapes)
     first = _updates_done(start.update, first_update)
     if first >= num_updates:
         raise ConfigError(

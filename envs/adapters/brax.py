@@ -74,6 +74,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     """
 
     stochastic_transitions: ClassVar[bool] = False
+    made_by_name: ClassVar[bool] = True
 
     def __init__(
         self,

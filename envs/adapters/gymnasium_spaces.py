@@ -12,6 +12,8 @@ from gymnasium import spaces as gym_spaces
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 from .arrays import as_space
 
+_COLOURS = (1, 3, 4)
+
 
 def to_gym_space(space: Space) -> gym_spaces.Space:
     """Return Gymnasium's space with the same members.
@@ -137,16 +139,31 @@ def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
 def _is_picture(space: gym_spaces.Box) -> bool:
     """Return whether members are pictures of bytes in another layout than ours.
 
-    Of three axes the first one is that of the channels where it is the shortest, as
-    those of Gymnasium's and EnvPool's stacked frames of Atari. Of bytes from 0 to 255
-    two axes are a grey picture, and four a stack of pictures.
+    They are `[channels, height, width]` as Gymnasium's and EnvPool's stacked frames of
+    Atari, stacks `[k, height, width, c]` or `[k, c, height, width]` of pictures with
+    `c` colours, or grey pictures `[height, width]`. Small tables of bytes are none.
     """
-    shape = space.shape
-    if space.dtype != np.uint8 or not 2 <= len(shape) <= 4:
+    if space.dtype != np.uint8 or not _channels_and_sides(space.shape):
         return False
+    return bool(np.all(space.low == 0) and np.all(space.high == 255))
+
+
+def _channels_and_sides(shape: tuple[int, ...]) -> bool:
+    if len(shape) == 2:
+        return min(shape) >= 28
     if len(shape) == 3:
         return shape[0] < min(shape[1:])
-    return bool(np.all(space.low == 0) and np.all(space.high == 255))
+    return len(shape) == 4 and (_ends_in_colours(shape) or _begins_with_colours(shape))
+
+
+def _ends_in_colours(shape: tuple[int, ...]) -> bool:
+    """Return whether a stack is `[k, height, width, colours]`."""
+    return shape[3] in _COLOURS and shape[3] < min(shape[1:3])
+
+
+def _begins_with_colours(shape: tuple[int, ...]) -> bool:
+    """Return whether a stack is `[k, colours, height, width]`."""
+    return shape[1] in _COLOURS and shape[1] < min(shape[2:])
 
 
 def _channels_last(space: gym_spaces.Box, pictures: np.ndarray) -> np.ndarray:
@@ -158,6 +175,8 @@ def _channels_last(space: gym_spaces.Box, pictures: np.ndarray) -> np.ndarray:
         return pictures[..., None]
     if len(space.shape) == 3:
         return np.moveaxis(pictures, -3, -1)
+    if not _ends_in_colours(space.shape):
+        pictures = np.moveaxis(pictures, -3, -1)
     stacked = np.moveaxis(pictures, -4, -2)
     return stacked.reshape(*stacked.shape[:-2], -1)
 

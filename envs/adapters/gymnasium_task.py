@@ -132,30 +132,30 @@ _make_shared = lru_cache(maxsize=64)(make)
 
 def _bind(env: Environment, params: Any, values: Any) -> Any:
     """`params` with `values` put in, all of them arrays of a strong type."""
-    if isinstance(values, Mapping):
-        known = {field.name for field in dataclasses.fields(params)}
-        unknown = sorted(set(values) - known)
-        if unknown:
-            raise ValueError(
-                f"params of {env.name} have no {', '.join(unknown)}; they have "
-                f"{', '.join(sorted(known))}."
-            )
-        fitted = {
-            name: _fit(f"params.{name} of {env.name}", getattr(params, name), value)
-            for name, value in values.items()
-        }
-        params = dataclasses.replace(params, **fitted)
-    elif values is not None:
+    if values is None:
+        return as_arrays(params)
+    if not isinstance(values, Mapping):
         if jax.tree.structure(values) != jax.tree.structure(params):
             raise ValueError(
                 f"params of {env.name} must be names and numbers, or its whole "
                 f"{type(params).__name__}, got {type(values).__name__}."
             )
-        params = values
-    return as_arrays(params)
+        values = {f.name: getattr(values, f.name) for f in dataclasses.fields(values)}
+    known = {field.name for field in dataclasses.fields(params)}
+    unknown = sorted(set(values) - known)
+    if unknown:
+        raise ValueError(
+            f"params of {env.name} have no {', '.join(unknown)}; they have "
+            f"{', '.join(sorted(known))}."
+        )
+    fitted = {
+        name: _fit(env, name, getattr(params, name), value)
+        for name, value in values.items()
+    }
+    return as_arrays(dataclasses.replace(params, **fitted))
 
 
-def _fit(owner: str, default: Any, value: Any) -> Any:
+def _fit(env: Environment, name: str, default: Any, value: Any) -> Any:
     """The value with the dtype of the default, where that is one number or array.
 
     Raises:
@@ -165,14 +165,17 @@ def _fit(owner: str, default: Any, value: Any) -> Any:
     if not jax.tree_util.all_leaves([default]):
         return value
     dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
-    shape = np.shape(default)
+    shape, is_whole = np.shape(default), dtype.kind in "iub"
     needed = f"an array of shape {shape}" if shape else "one number"
-    if dtype.kind in "iu":
-        needed = needed.replace("number", "whole number")
+    needed = needed.replace("number", "whole number") if is_whole else needed
     given = np.asarray(value)
     is_number = given.dtype.kind in "biuf" and given.shape == shape
-    if not is_number or (dtype.kind in "iu" and np.any(given != np.floor(given))):
-        raise ValueError(f"{owner} must be {needed}, got {value!r}.")
-    if owner.startswith("params.max_steps_in_episode") and given < 1:
-        raise ValueError(f"{owner} must be at least 1, got {value!r}.")
+    if not is_number or (is_whole and np.any(given != np.floor(given))):
+        raise ValueError(
+            f"params.{name} of {env.name} must be {needed}, got {value!r}."
+        )
+    if name == "max_steps_in_episode" and given < 1:
+        raise ValueError(
+            f"params.{name} of {env.name} must be at least 1, got {value!r}."
+        )
     return jnp.asarray(given, dtype)

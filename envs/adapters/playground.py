@@ -53,6 +53,7 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
     """
 
     stochastic_transitions: ClassVar[bool] = False
+    made_by_name: ClassVar[bool] = True
 
     def __init__(
         self,

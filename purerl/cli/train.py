@@ -287,9 +287,9 @@ def show(result: RunResult, total_seconds: float) -> None:
 
 
 def _draw(result: RunResult) -> None:
-    """Write summary.json and the curve into the run's folder, if it has one."""
+    """Write the curve and, last, summary.json into the run's folder, if it has one."""
     from purerl.report import plots
 
-    write_summary(result)
     if result.out is not None:
         plots.learning_curve(result, result.out / "curve.png")
+    write_summary(result)

@@ -64,8 +64,9 @@ def _check_told_apart(tasks: Sequence[Task]) -> None:
             raise ConfigError(
                 f"environments: {other.name!r} and {task.name!r} are several objects "
                 f"that are written alike, {serialise.plain(env, 'env')}: nothing tells "
-                "their scores apart. Make them dataclasses that differ in a number or "
-                "a string, or a comparison each, in a folder of its own."
+                "their scores apart. Make them differ in an attribute that is a "
+                "number, a text or an array, or make a comparison each, in a folder of "
+                "its own."
             )
 
 

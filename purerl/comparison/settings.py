@@ -227,7 +227,9 @@ def _fields(config: TrainConfig) -> dict[str, Any]:
 
 def _is_same(one: Any, other: Any, name: str) -> bool:
     if hasattr(one, "step") or hasattr(other, "step"):  # environments as objects
-        return one is other or bool(one == other)
+        # Equal is not alike: a class inherits a dataclass's comparison of its fields.
+        if one is other or not one == other:
+            return one is other
     return serialise.plain(one, name) == serialise.plain(other, name)
 
 

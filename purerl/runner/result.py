@@ -186,9 +186,7 @@ def summary(result: RunResult) -> dict[str, Any]:
     numbers: dict[str, Any] = {
         "agents": len(result.seeds),
         "env_steps": int(result.metrics["env_steps"][:, -1].sum()),
-        "compile_seconds": round(result.compile_seconds, 2),
-        "train_seconds": round(result.train_seconds, 2),
-        "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),
+        **_times(result),
         "diverged": entry_of(result.seeds, result.diverged_at),
     }
     if final is not None:
@@ -202,6 +200,17 @@ def summary(result: RunResult) -> dict[str, Any]:
             None if lost else float(x) for lost, x in zip(is_lost, means, strict=True)
         ]
     return numbers
+
+
+def _times(result: RunResult) -> dict[str, Any]:
+    """Seconds and speed; nothing of a call that found its run finished."""
+    if not result.train_steps:
+        return dict.fromkeys(("compile_seconds", "train_seconds", "steps_per_second"))
+    return {
+        "compile_seconds": round(result.compile_seconds, 2),
+        "train_seconds": round(result.train_seconds, 2),
+        "steps_per_second": round(result.train_steps / max(result.train_seconds, 1e-9)),
+    }
 
 
 def write_summary(result: RunResult) -> None:

@@ -138,6 +138,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         digest = checkpoint.digest(flat).hex()
         return Begun(described | {"sha256": digest}, update, None, state)
     networks = _networks(flat, start.parts)
+    check_scale(networks, bound.config)
     try:
         one = {name: array[0] for name, array in networks.items()}
         check_networks(one, shapes, _BY_FOLDER)
@@ -148,7 +149,6 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         raise ConfigError(
             f"{error} That run is of {theirs}, and this one of {mine}."
         ) from None
-    check_scale(networks, bound.config)
     digest = checkpoint.digest(networks).hex()
     return Begun(described | {"sha256": digest}, 0, networks, None)
 

@@ -1,10 +1,13 @@
 """Whole configs as plain dicts and YAML files, both ways."""
 
 import dataclasses
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import jax
+import numpy as np
 import yaml
 
 from purerl.atomic import write_atomic
@@ -26,11 +29,39 @@ def to_dict(config: TrainConfig) -> dict[str, Any]:
     """
     from purerl.algorithms import name_of
 
+    _check_kwargs(config.env_kwargs, "env_kwargs")
     values = {
         field.name: plain(getattr(config, field.name), field.name)
         for field in dataclasses.fields(config)
     }
     return {"algorithm": name_of(config), **values}
+
+
+def _check_kwargs(value: Any, where: str) -> None:
+    """Refuse options of an environment that would be others when they are read again.
+
+    Raises:
+        ConfigError: naming the option.
+    """
+    if isinstance(value, Mapping) and all(isinstance(key, str) for key in value):
+        for name, inner in value.items():
+            _check_kwargs(inner, f"{where}.{name}")
+        return
+    if isinstance(value, list | tuple):
+        for inner in value:
+            _check_kwargs(inner, where)
+        return
+    is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
+    is_key = is_array and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    kinds = (type(None), bool, int, float, str, os.PathLike)
+    if is_key or not (is_array or isinstance(value, kinds)):
+        kind = type(value).__name__
+        kind += " whose keys are not texts" * isinstance(value, Mapping)
+        raise ConfigError(
+            f"{where} holds a value of type {kind}, which no file can hold: give "
+            "numbers, texts and lists of such from which the environment makes it, or "
+            "the environment itself as env."
+        )
 
 
 def from_dict(values: Mapping[str, Any]) -> TrainConfig:

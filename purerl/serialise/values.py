@@ -12,7 +12,7 @@ import numpy as np
 from purerl import registry
 from purerl.config import ConfigError
 from purerl.networks import modules
-from purerl.serialise.environments import env_text
+from purerl.serialise.environments import env_text, is_env
 from purerl.serialise.text import written_fields
 
 
@@ -20,7 +20,7 @@ def plain(value: Any, where: str) -> Any:
     """Turn a config's value into plain Python; `where` it is, for messages."""
     if modules.is_module(value):
         return modules.plain(value, where)
-    if hasattr(value, "step") and hasattr(value, "reset"):
+    if is_env(value):
         return env_text(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return _plain_fields(value, where)
@@ -42,12 +42,6 @@ def _plain(value: Any, where: str) -> Any:
             f"{where} is {value!r}, a function or class, which no file can hold: "
             "choose it by a string, or make it a flax.struct.dataclass with __call__ "
             "and give that a name with purerl.losses.register."
-        )
-    if where.startswith("env_kwargs"):
-        raise ConfigError(
-            f"{where} is {value!r}, a {type(value).__name__}, which no file can hold: "
-            "give numbers, texts and lists of such from which the environment makes "
-            "it, or the environment itself as env."
         )
     return repr(value)
 

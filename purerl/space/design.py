@@ -135,8 +135,9 @@ def _told_apart(design: Design) -> Design:
             if known.setdefault(text, env) is not env:
                 raise ConfigError(
                     f"the axis {name!r} has several objects that are written alike, "
-                    f"{text}: nothing tells their results apart. Make them flax "
-                    "dataclasses that differ in a number or a string, or a sweep each."
+                    f"{text}: nothing tells their results apart. Make them "
+                    "differ in an attribute that is a number, a text or an array, or "
+                    "make a sweep each."
                 )
     return design
 

@@ -108,7 +108,9 @@ def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
 def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
     """Return another algorithm's config for the task of `config`.
 
-    The environment, the number of steps and the evaluations stay as they are. Another
+    The environment, the number of steps and the evaluations stay as they are, but that
+    wrappers without which an algorithm cannot train are added where there are none.
+    Another
     field that both have is carried over where it is not its class's default; where it
     is, it takes the other class's default.
 
@@ -124,6 +126,8 @@ def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
         if field in field_names(config)
         and (field in TASK_FIELDS or not _is_default(config, field))
     }
+    if not shared["env_wrappers"]:  # PLR brings the wrapper that it needs.
+        del shared["env_wrappers"]
     return cls(**shared)
 
 

@@ -5,8 +5,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from purerl import serialise
+from purerl.algorithms import name_of
+from purerl.config import TASK_FIELDS, TrainConfig
 from purerl.storage import folders
 from purerl.storage.differences import AUTO_FIELD, differences
+from purerl.sweeps.groups import Group
 from purerl.sweeps.plan import Outline
 
 # Files written by a program that lays them out otherwise are not read.
@@ -42,6 +45,7 @@ def describe(
         "groups": {
             group.group.name: {
                 "auto": group.group.bound.automatic,
+                **_task_of(group.group, outline.config),
                 "lanes": group.lanes,
                 "lanes_asked": lanes,
                 "segment_updates": group.length,
@@ -52,6 +56,19 @@ def describe(
         },
         **folders.made_with(),
     }
+
+
+def _task_of(group: Group, config: TrainConfig) -> dict[str, Any]:
+    """Return what a group of another algorithm than the config's is trained in.
+
+    It was not always the config's own task, as the fields of the group are not all in
+    the manifest's config.
+    """
+    asked = group.bound.asked
+    if name_of(asked) == name_of(config):
+        return {}
+    task = {name: serialise.plain(getattr(asked, name), name) for name in TASK_FIELDS}
+    return {"task": task}
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:

@@ -98,13 +98,13 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
     assert result.subject == "settings"
 
 
-@pytest.mark.slow(optimised=False)
 def test_a_folder_in_use_is_refused(tmp_path):
     with locked(tmp_path), pytest.raises(ConfigError, match="is in use by process"):
         purerl.compare(CONFIG, SETTINGS, out=tmp_path, **SMALL)
     assert not list(tmp_path.glob("*/*"))
 
 
+@pytest.mark.slow(optimised=False)
 def test_a_randomised_environment_is_a_setting_beside_a_plain_one():
     drawn = {"length": Uniform(0.3, 0.9)}
     named = {

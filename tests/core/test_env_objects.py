@@ -1,7 +1,9 @@
 """Environment objects in words: what differs is written differently, and no other."""
 
 import dataclasses
+import enum
 import functools
+import os
 import subprocess
 import sys
 import textwrap
@@ -52,6 +54,21 @@ class Plain:
         return np.arange(3)
 
 
+class Slotted:
+    """An environment with slots."""
+
+    __slots__ = ("size",)
+    reset, step = Plain.reset, Plain.step
+
+    def __init__(self, size):
+        self.size = size
+
+
+class Kind(enum.Enum):
+    ONE = 1
+    OTHER = 2
+
+
 @dataclasses.dataclass(eq=False)
 class Layout(envs.CartPole):
     walls: np.ndarray = dataclasses.field(default_factory=lambda: np.zeros(3))
@@ -77,6 +94,33 @@ PAIRS = {
     "inside lists": (Plain(x=[np.zeros(2)]), Plain(x=[np.ones(2)])),
     "closures": (Plain(mask=at_most(2)), Plain(mask=at_most(3))),
     "code": (Plain(f=lambda x: x + 1), Plain(f=lambda x: x - 1)),
+    "sets in code": (
+        Plain(f=lambda x: x in {"alpha", "beta"}),
+        Plain(f=lambda x: x in {"alpha", "gamma"}),
+    ),
+    "arrays of objects": (
+        Plain(x=np.array([1, "a"], object)),
+        Plain(x=np.array([1, "b"], object)),
+    ),
+    "functions of JAX": (Plain(f=jnp.sin), Plain(f=jnp.cos)),
+    "compiled functions": (
+        Plain(f=jax.jit(lambda x: x + 1)),
+        Plain(f=jax.jit(lambda x: x - 1)),
+    ),
+    "functions in C": (Plain(f=max), Plain(f=min)),
+    "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
+    "ranges": (Plain(x=range(2)), Plain(x=range(3))),
+    "slots": (Slotted(1), Slotted(2)),
+    "methods": (Plain(f=Paid(1).reset), Plain(f=Paid(2).reset)),
+    "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
+    "private environments": (
+        Plain(_env=make("CartPole-v1")),
+        Plain(_env=make("Acrobot-v1")),
+    ),
+    "own wrappers": (
+        Plain(options={}, wrapped=make("CartPole-v1")),
+        Plain(options={}, wrapped=make("Acrobot-v1")),
+    ),
     "partials": (Plain(f=functools.partial(max, 1)), Plain(f=functools.partial(max))),
     "gymnax": (make("Acrobot-v1"), make("MountainCar-v0")),
     "wrapped": (
@@ -98,6 +142,20 @@ def test_backends_of_brax_are_written():
     other = make("brax/inverted_pendulum", backend="positional")
     assert "'spring'" in written(spring) and "'positional'" in written(other)
     assert "System" not in written(spring)  # Machines differ in its last bits.
+
+
+def test_circles_and_long_texts_end():
+    ring = Plain(size=3)
+    ring.inner = Plain(outer=ring)
+    assert written(ring).count("Plain") == 3
+    assert len(written(Plain(x=list(range(100_000))))) < 100
+
+
+def test_a_setting_trains_in_its_own_environment_though_it_is_equal_to_the_others():
+    config = tiny_config(env=Paid(1.0), num_evaluations=0)
+    assert Paid(1.0) == Paid(7.0)  # as dataclasses without a field
+    with pytest.raises(ConfigError, match="is a config of another environment"):
+        purerl.compare(config, {"a": {}, "b": config.replace(env=Paid(7.0))}, seeds=2)
 
 
 def test_what_is_made_on_the_way_is_not_written():
@@ -128,6 +186,7 @@ def test_the_words_are_the_same_in_another_process():
         capture_output=True,
         text=True,
         cwd=Path(__file__).parents[2],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
     )
     here = [written(env) for pair in PAIRS.values() for env in pair]
     assert done.stdout.splitlines() == here
@@ -158,5 +217,9 @@ def test_env_kwargs_that_no_file_can_hold_are_refused_before_training(tmp_path):
     config = tiny_config(env="Doors-v0", env_kwargs={"size": (7, 9)})
     path = purerl.serialise.to_dict(config.replace(env_kwargs={"file": Path("a/b")}))
     assert path["env_kwargs"] == {"file": "a/b"}
-    with pytest.raises(ConfigError, match=r"env_kwargs\.walls is <object.*no file can"):
-        purerl.serialise.to_dict(config.replace(env_kwargs={"walls": object()}))
+    kinds = {"walls": np.zeros(2), "names": ["a", None], "more": {"x": jnp.ones(2)}}
+    kept = purerl.serialise.to_dict(config.replace(env_kwargs=kinds))["env_kwargs"]
+    assert kept == {"walls": [0, 0], "names": ["a", None], "more": {"x": [1, 1]}}
+    for bad in (object(), Paid(1), Layout, jax.random.key(0), {1: 2}, len):
+        with pytest.raises(ConfigError, match=r"env_kwargs\.walls holds .*no file"):
+            purerl.serialise.to_dict(config.replace(env_kwargs={"walls": bad}))

@@ -162,7 +162,7 @@ STARTS = [
         lambda a: purerl.networks_of(one(a)),
         purerl.DQNConfig(hidden_sizes=(8,)),
         r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0"
-        r".*; no part of these networks fits: begin without them",
+        r".*\.\.\. No part of these networks fits this agent\.",
     ),
     (
         lambda a: one(a),
@@ -187,7 +187,9 @@ def test_a_part_that_fits_is_named():
     config = purerl.SACConfig(hidden_sizes=(8,), num_evaluations=0)
     init = make_segment(bind(config)).init
     networks = purerl.networks_of(jax.eval_shape(init, jax.random.key(0)))
-    sentence = r"start from a part that fits: purerl\.networks_of\(state, 'actor'\)\."
+    sentence = (
+        r"Or start from a part that fits: purerl\.networks_of\(state, 'actor'\)\."
+    )
     with pytest.raises(purerl.ConfigError, match=sentence):
         begin(config.replace(critic_hidden_sizes=(9, 9)), networks)
 
@@ -202,6 +204,12 @@ def test_networks_of_normalised_observations_need_normalised_ones(agents):
         with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
             begin(CONFIG.replace(**longer), start)
         begin(normalised.replace(**longer), start)
+    sac = purerl.SACConfig(hidden_sizes=(8,), normalize_observations=True)
+    init = make_segment(bind(sac)).init
+    networks = purerl.networks_of(jax.eval_shape(init, jax.random.key(0)))
+    seen = {n: jnp.ones(x.shape, x.dtype) for n, x in networks.items()}
+    with pytest.raises(purerl.ConfigError, match=r"start: .* normalised obs"):
+        begin(sac.replace(normalize_observations=False), seen)
     # The other way the statistics begin with what is seen from now on.
     begin(normalised, purerl.networks_of(one(agents)))
 

@@ -101,6 +101,8 @@ def test_spaces_observations_and_actions():
 class Frames(gymnasium.Env):
     """Two stacked frames of 5 x 4 bytes, channels first, as Gymnasium stacks them.
 
+    A grey picture is large, as small tables of bytes are no pictures.
+
     Every number says its frame, row and column: `100 * frame + 10 * row + column`.
     """
 
@@ -108,7 +110,10 @@ class Frames(gymnasium.Env):
         {
             "frames": spaces.Box(0, 255, (2, 5, 4), np.uint8),
             "planes": spaces.Box(0, 1, (2, 5, 4), np.float32),
-            "grey": spaces.Box(0, 255, (5, 4), np.uint8),
+            "grey": spaces.Box(0, 255, (28, 30), np.uint8),
+            "table": spaces.Box(0, 255, (4, 128), np.uint8),
+            "bits": spaces.Box(0, 1, (2, 5, 4), np.uint8),
+            "turned": spaces.Box(0, 255, (2, 3, 5, 4), np.uint8),
             "colours": spaces.Box(0, 255, (2, 5, 4, 3), np.uint8),
             "large": spaces.Box(0, 2**40, (2,), np.int64),
         }
@@ -121,8 +126,14 @@ class Frames(gymnasium.Env):
         large = np.array([2**32 + 5, 7])
         colours = np.stack([frames, frames + 1, frames + 2], -1)
         planes = np.zeros((2, 5, 4), np.float32)
-        others = {"grey": frames[1], "colours": colours, "large": large}
-        return {"frames": frames, "planes": planes, **others}
+        others = {
+            "grey": np.arange(28 * 30).reshape(28, 30).astype(np.uint8),
+            "table": np.zeros((4, 128), np.uint8),
+            "bits": np.zeros((2, 5, 4), np.uint8),
+            "turned": np.moveaxis(colours, -1, 1),
+        }
+        both = {"colours": colours, "large": large, **others}
+        return {"frames": frames, "planes": planes, **both}
 
     def reset(self, *, seed=None, options=None):
         super().reset(seed=seed)
@@ -139,8 +150,11 @@ def test_channels_of_pictures_of_bytes_come_last():
     space = env.observation_space()
     assert repr(space.spaces["frames"]) == "Box(0, 255, (5, 4, 2), uint8)"
     assert space.spaces["planes"].shape == (2, 5, 4)  # They may be anything.
-    assert repr(space.spaces["grey"]) == "Box(0, 255, (5, 4, 1), uint8)"
-    assert repr(space.spaces["colours"]) == "Box(0, 255, (5, 4, 6), uint8)"
+    assert repr(space.spaces["grey"]) == "Box(0, 255, (28, 30, 1), uint8)"
+    assert space.spaces["table"].shape == (4, 128)
+    assert space.spaces["bits"].shape == (2, 5, 4)
+    for key in ("colours", "turned"):
+        assert repr(space.spaces[key]) == "Box(0, 255, (5, 4, 6), uint8)"
     lanes = env.start(3)
     row, column, frame = np.indices((5, 4, 2))
     expected = np.broadcast_to(100 * frame + 10 * row + column, (3, 5, 4, 2))
@@ -148,9 +162,10 @@ def test_channels_of_pictures_of_bytes_come_last():
     for obs in (first, step.obs, step.next_obs):
         assert obs["frames"].dtype == np.uint8
         np.testing.assert_array_equal(obs["frames"], expected)
-        np.testing.assert_array_equal(obs["grey"], expected[..., 1:])
+        assert obs["grey"].shape == (3, 28, 30, 1) and obs["grey"][0, 1, 2, 0] == 32
         both = expected[..., None] + np.arange(3)  # [3, 5, 4, frame, colour]
-        np.testing.assert_array_equal(obs["colours"], both.reshape(3, 5, 4, 6))
+        for key in ("colours", "turned"):
+            np.testing.assert_array_equal(obs[key], both.reshape(3, 5, 4, 6))
         # What 32 bits do not hold stays at the end of the space.
         np.testing.assert_array_equal(obs["large"], [[2**31 - 1, 7]] * 3)
         assert np.all(obs["large"] <= space.spaces["large"].high)

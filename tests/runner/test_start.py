@@ -234,14 +234,14 @@ def test_a_burn_in_may_change_where_no_memory_is_stored(tmp_path):
 
 
 def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
-    sentence = r"start: actor\S+ has no place .* no part of these networks fits: begin"
+    sentence = r"start: actor\S+ has no place .* No part of these networks fits this"
     with pytest.raises(purerl.ConfigError, match=sentence):
         read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
 
 
 def test_networks_of_another_size_name_the_flag_that_leaves_them_out(tiny, stopped):
     other = bind(tiny.replace(hidden_sizes=(9,)))
-    with pytest.raises(purerl.ConfigError, match="no part of these networks fits"):
+    with pytest.raises(purerl.ConfigError, match="No part of these networks fits"):
         read_start(purerl.Start(stopped), other, [0])
 
 
