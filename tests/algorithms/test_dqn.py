@@ -271,3 +271,12 @@ def test_priorities_are_those_of_the_last_td_errors():
     assert (leaves[:800] > 0).all() and (leaves[800:] == 0).all()
     # Errors shrank from about 1 where items were drawn.
     assert np.median(leaves) < 0.8
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_step_size_of_dqn_decays_over_its_gradient_steps(share):
+    parts, restore, learner = make(anneal_learning_rate=True)
+    count = jnp.uint32(share * parts.config.total_gradient_steps)
+    new, *_ = dqn.learn(parts, restore, learner, make_batch(), None, StepCount(count))
+    moved = np.abs(new.params - learner.params).max()  # Adam's first step
+    np.testing.assert_allclose(moved, 1e-2 * (1 - share), rtol=1e-3, atol=1e-7)

@@ -233,3 +233,11 @@ def test_warm_up_is_exact_in_steps(num_envs):
     actions = actions[: 20 * num_envs]
     assert (np.abs(actions[:7]) <= 1).all() and len(np.unique(actions[:7])) == 7
     np.testing.assert_array_equal(actions[7:], 5.0)
+
+
+def test_importance_weights_reach_the_gradient_step():
+    hooks = make_hooks(CONFIG)
+    experience = off_policy.opened(hooks, off_policy.init(hooks, jax.random.key(0)))
+    weight = jnp.array([0.25, 0.5, 1.0])
+    batch = off_policy._batch(hooks, experience, jnp.zeros(3, jnp.uint32), weight)
+    np.testing.assert_array_equal(batch.weight, weight)

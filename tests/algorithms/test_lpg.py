@@ -12,6 +12,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import lpg, on_policy, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
+from purerl.learning import optimiser
 from purerl.rules import ActorCriticRule, LPGRule, ReturnRule, RuleInputs, Targets
 from tests.helpers import assert_same_bits
 
@@ -435,3 +436,32 @@ def test_an_evolved_rule_is_reproducible_and_leaves_a_file(tmp_path):
     assert first.vector.shape == (size,)
     # A member's run is the run of an agent with that rule.
     assert not np.array_equal(first.rule.params["recurrent"], RULE.params["recurrent"])
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_step_size_of_lpg_decays(share):
+    config = purerl.LPGConfig(
+        env="CartPole-v1",
+        num_envs=2,
+        num_steps=4,
+        hidden_sizes=(3,),
+        total_timesteps=2 * 4 * 10,
+        anneal_learning_rate=True,
+        optimiser=optimisers.SGD(),
+        learning_rate=0.1,
+        max_grad_norm=1e9,
+    )
+    parts = lpg.build(config, resolve_env(config))
+    state = lpg.init(parts, jax.random.key(0))
+    moves = []
+    for update in (0, int(10 * share)):  # learns from the same rollout
+        now = state._replace(update=jnp.int32(update))
+        keys = jax.random.split(jax.random.key(1), 3)
+        _, steps, _ = on_policy.collect(parts, state, keys)
+        targets = config.rule(lpg.rule_inputs(parts, state, steps))
+        obs = on_policy.prepare(parts, state.obs_moments, steps.obs)
+        params, *_ = lpg.improve(parts, now, lpg.Batch(obs, steps.action, targets))
+        flat = [optimiser.flatten(x)[0] for x in (params, state.params)]
+        moves.append(flat[0] - flat[1])
+    assert np.abs(moves[0]).max() > 1e-5
+    np.testing.assert_allclose(moves[1], (1 - share) * moves[0], rtol=1e-2, atol=1e-7)

@@ -11,7 +11,7 @@ import purerl
 from envs.wrappers import RepeatedLevels
 from purerl import schedules
 from purerl.acting.rollout import EnvCarry
-from purerl.algorithms import on_policy
+from purerl.algorithms import on_policy, plr
 from purerl.algorithms.plr import PLRConfig
 from purerl.config import ConfigError
 from purerl.keys import update_keys
@@ -320,3 +320,36 @@ def test_replayed_levels_have_the_numbers_of_the_present_run(robust):
 def test_one_agent_over_devices_is_refused():
     with pytest.raises(ConfigError, match="trains an agent on one device"):
         purerl.make_train(CONFIG, axis_name="devices")(jax.random.key(0))
+
+
+def test_a_replayed_level_has_its_new_score_and_time(robust):
+    states, metrics = robust
+    replayed = np.flatnonzero(np.asarray(metrics["replayed"]) == 1)
+    assert len(replayed)
+    for u in replayed:
+        before, after = (
+            jax.tree.map(lambda x, n=n: np.asarray(x[n]), states.level_buffer)
+            for n in (u, u + 1)
+        )
+        played = after.played == u  # the time is the number of updates before
+        assert 1 <= played.sum() <= ENVS
+        assert (after.score != before.score)[played].any()
+        np.testing.assert_array_equal(after.score[~played], before.score[~played])
+        # The highest return of a level never falls, and a score is by the highest.
+        assert (after.best_return >= before.best_return).all()
+
+
+def test_the_new_score_of_a_level_is_by_its_highest_return_so_far():
+    env = RepeatedLevels(envs.Maze(**OPTIONS))
+    parts = on_policy.build(purerl.resolve(CONFIG), env)
+    state = plr.init(parts, jax.random.key(1))
+    agent = plr.agent_of(state)
+    collected = on_policy.collect(parts, agent, update_keys(state, 8)[:3])
+    low, high = (
+        plr.score(parts, agent, collected, jnp.full(ENVS, best))
+        for best in (-jnp.inf, 100.0)
+    )
+    np.testing.assert_array_equal(high.best_return, 100.0)
+    np.testing.assert_allclose(
+        high.score - low.score, 100.0 - low.best_return, rtol=1e-4
+    )

@@ -14,6 +14,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn, recurrent_dqn, recurrent_dqn_learner
 from purerl.keys import update_keys
 from purerl.learning import optimiser, sequences
+from purerl.optimisers import SGD
 from purerl.replay import sequences as replay
 from purerl.replay import uniform as ring
 from tests import nets
@@ -474,3 +475,58 @@ def test_it_learns_what_only_a_memory_can(changes):
 def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
     with pytest.raises(ConfigError, match=fragment):
         purerl.make_train(CONFIG.replace(**changes))
+
+
+def test_gradient_steps_are_counted_over_all_updates(trained):
+    """The target moves after every third, whichever update that is in."""
+    config = trained.parts.config.replace(target_update_interval=3, tau=1.0)
+    parts = trained.parts._replace(config=config)
+    prepare = partial(recurrent_dqn.features_of, parts, ())
+    take = jax.jit(
+        partial(recurrent_dqn_learner.take_steps, parts, trained.restore, prepare)
+    )
+    moved = []
+    for update in range(ROUNDS - 1, ROUNDS + 5):
+        before = trained.learner()
+        learner, _ = take(trained.buffer, jnp.int32(update), jax.random.key(8), before)
+        steps = recurrent_dqn_learner.gradient_steps_before(config, update + 1)
+        moved.append(bool((learner.target_params != before.target_params).any()))
+        assert moved[-1] == (int(steps) % 3 == 0)
+    assert sum(moved) == 2
+
+
+def test_importance_weights_reach_the_gradient_step(trained, monkeypatch):
+    config = trained.parts.config.replace(prioritised=True)
+    parts = recurrent_dqn.build(config, resolve_env(config))
+    priorities = parts.replay.grow(parts.replay.init())
+    for turn in range(ROUNDS):
+        priorities = parts.replay.add(priorities, jnp.uint32(turn * ENVS), ENVS)
+    errors = jnp.arange(1.0, len(NUMBERS) + 1)
+    priorities = parts.replay.update(priorities, NUMBERS, errors)
+    key, update = jax.random.key(8), jnp.int32(ROUNDS - 1)
+    noise = parts.replay.draw(key, (1,))[0]
+    _, weight = parts.replay.sample(priorities, noise, jnp.uint32(ROUNDS * ENVS))
+
+    def improve(parts, restore, learner, rows, weight, count):
+        return learner, jnp.zeros((STEPS, len(weight))), {"value_loss": weight.sum()}
+
+    monkeypatch.setattr(recurrent_dqn_learner, "improve", improve)
+    prepare = partial(recurrent_dqn.features_of, parts, ())
+    learner = trained.learner(priorities)
+    _, metrics = recurrent_dqn_learner.take_steps(
+        parts, trained.restore, prepare, trained.buffer, update, key, learner
+    )
+    np.testing.assert_allclose(metrics["value_loss"], weight.sum(), rtol=1e-6)
+    assert float(weight.min()) < 0.9
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_step_size_of_recurrent_dqn_decays_over_its_gradient_steps(share):
+    config = purerl.RecurrentDQNConfig(
+        anneal_learning_rate=True, optimiser=SGD(), learning_rate=0.1, max_grad_norm=1e9
+    )
+    flat, restore = optimiser.flatten({"x": jnp.ones(2)})
+    count = jnp.uint32(share * config.total_gradient_steps)
+    optim = recurrent_dqn_learner.make_optimiser(config, restore, count)
+    step, _ = optim.update(jnp.ones(2), optim.init(flat), flat)
+    np.testing.assert_allclose(step, -0.1 * (1 - share), rtol=1e-5, atol=1e-8)

@@ -386,3 +386,17 @@ def test_double_q_is_the_textbooks_loop_in_numpy_step_for_step():
             place, time = (33, 0) if ended or time == 1_000 else (following, time)
     np.testing.assert_array_equal(state.visits, visits)
     np.testing.assert_allclose(state.params["q"], q, rtol=1e-4, atol=1e-4)
+
+
+def test_sarsa_chooses_anew_where_an_episode_begins():
+    config = TabularConfig(
+        method="sarsa",
+        num_steps=1,
+        env_kwargs=GRID,
+        env_params={"max_steps_in_episode": 1},
+    )
+    parts = tabular.build(config, resolve_env(config))
+    state = tabular.init(parts, jax.random.key(0))
+    after, metrics = jax.jit(partial(tabular.step, parts))(state)
+    assert int(metrics["episodes"]) == 1
+    assert after.next_action.tolist() == [tabular.NONE]

@@ -10,6 +10,7 @@ import purerl
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, vpg
 from purerl.config import ConfigError
+from purerl.optimisers import SGD
 from purerl.types import Transition
 
 
@@ -89,7 +90,6 @@ def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
     )
 
 
-@pytest.mark.slow
 def test_the_entropy_bonus_flattens_the_policy():
     # dH / d logits = -pi (log pi + H); without advantages nothing else acts.
     parts, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)
@@ -304,3 +304,23 @@ def test_an_agent_spread_over_two_devices_is_the_agent_on_one(env):
     )
     halves = [x.data.shape[0] for x in spread.state.envs.obs.addressable_shards]
     assert halves == [1, 1]
+
+
+@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
+def test_the_step_size_of_vpgs_policy_decays(share):
+    parts, actor = bandit(
+        [np.log(3.0), 0.0],
+        anneal_learning_rate=True,
+        learning_rate=0.1,
+        optimiser=SGD(),
+    )
+    state = vpg.init(parts, jax.random.key(0))
+    state = state._replace(
+        params={**state.params, "actor": actor},
+        update=jnp.int32(share * parts.num_updates),
+    )
+    batch = batch_of(np.zeros((3, 4)), [0, 0, 1], [2.0, -1.0, 4.0])
+    moved, *_ = vpg.improve_policy(parts, state, batch)
+    bias = moved["params"]["Dense_0"]["bias"] - actor["params"]["Dense_0"]["bias"]
+    expected = -0.1 * (1 - share) * np.array([11 / 12, -11 / 12])
+    np.testing.assert_allclose(bias, expected, rtol=1e-4, atol=1e-7)

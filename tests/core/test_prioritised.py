@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl.replay import prioritised
+import purerl
+from purerl.replay import batches, prioritised
 from tests.helpers import slow_but
 
 add = jax.jit(prioritised.add, static_argnames=("num", "capacity", "margin"))
@@ -359,3 +360,15 @@ def test_memory_is_what_the_arrays_take():
     shapes = jax.eval_shape(lambda: prioritised.init(1000))
     taken = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
     assert taken == 4 * (8 * (125 + 16 + 2 + 1) + 1)
+
+
+@pytest.mark.parametrize("added", [0, 10, 50, 100, 200])
+def test_the_importance_exponent_grows_to_one_over_the_run(added):
+    config = purerl.DQNConfig(prioritised=True, importance_exponent=0.4)
+    sizes = batches.Sizes(1, 8, 64, 0, 100, None)  # 100 items come in the whole run
+    replayed = batches.make_replay(config, sizes, lambda *args: None)
+    tree = prioritised.grow(jnp.array([1.0] * 7 + [3.0]), jnp.float32(3))
+    noise = replayed.draw(jax.random.key(0), ())
+    _, weight = replayed.sample(tree, noise, jnp.uint32(added))
+    beta = 0.4 + 0.6 * min(added / 100, 1.0)
+    np.testing.assert_allclose([weight.min(), weight.max()], [3**-beta, 1], rtol=1e-5)

@@ -63,3 +63,10 @@ def test_lanes_are_narrow_where_few_go_on():
 def test_ladders_without_rungs_are_refused(arguments, words):
     with pytest.raises(ConfigError, match=words):
         make_plan(*arguments)
+
+
+def test_the_end_of_the_run_drops_nobody():
+    plan = make_plan(81, 1, 3, None, "hyperband")
+    last = len(plan.rungs) - 1
+    for number in range(len(plan.brackets)):
+        assert plan.survivors(number, last) == plan.survivors(number, last - 1)

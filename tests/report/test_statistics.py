@@ -275,3 +275,17 @@ class TestMissing:
 def test_bad_input_is_one_sentence(call, words):
     with pytest.raises(ConfigError, match=words):
         call()
+
+
+def test_a_tie_is_half_a_win_in_the_interval_too():
+    found = statistics.probability_of_improvement(np.zeros(12), np.zeros(12))
+    assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
+
+
+def test_few_runs_widen_the_interval_of_a_probability_of_improvement(monkeypatch):
+    x, y = np.random.default_rng(0).normal(size=(2, 10))
+    wide = statistics.probability_of_improvement(x, y, resamples=8_000)
+    monkeypatch.setattr(intervals, "tail_of", lambda *_: 0.025)
+    short = statistics.probability_of_improvement(x, y, resamples=8_000)
+    # Student's 2.10 at 18 degrees of freedom, times sqrt(10 / 9), beside 1.96: 1.13.
+    assert 1.05 < (wide.high - wide.low) / (short.high - short.low) < 1.25

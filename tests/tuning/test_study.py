@@ -324,3 +324,15 @@ def test_cma_es_is_a_function_of_the_trials_alone(url):
         attr for trial in one.trials() for attr in trial.system_attrs if "cma" in attr
     ]
     assert values == []  # nothing pickled
+
+
+def test_of_pruned_trials_the_one_that_came_further_is_better():
+    def pruned(step, value):
+        return optuna.trial.create_trial(
+            state=TrialState.PRUNED, value=value, intermediate_values={step: value}
+        )
+
+    best = optuna.trial.create_trial(state=TrialState.COMPLETE, value=0.0)
+    ranked = [best, pruned(30, 1.0), pruned(30, 0.5), pruned(10, 9.0)]
+    badness = [samplers._badness(trial) for trial in ranked]
+    assert badness == sorted(badness) and len(set(badness)) == 4

@@ -1,0 +1,96 @@
+"""Rounds of searches draw anew: parents, steps, episodes and keys of copies."""
+
+import jax
+import numpy as np
+
+from purerl.population import streams
+from purerl.population.fitness import Fitness
+from purerl.population.halving_search import HalvingSearch
+from purerl.population.pbt_search import PBTSearch
+from purerl.population.space import Space
+from purerl.search.protocol import Outcome
+
+from .conftest import SEED
+
+
+def pbt_search(tiny, axes, fitness="evaluation"):
+    options = {
+        "population": 6,
+        "ready_updates": 4,
+        "quantile": 0.5,
+        "factors": (0.8, 1.25),
+        "resample_probability": 0.25,
+        "fitness": fitness,
+    }
+    return PBTSearch(Space(tiny, axes), (SEED,), options)
+
+
+def test_a_round_draws_its_own_parents(tiny, axes):
+    search = pbt_search(tiny, axes)
+    found = Fitness(np.arange(6.0), np.zeros(6, bool))
+    assert len({tuple(search._exploit(found, number)) for number in range(5)}) > 1
+
+
+def test_a_round_moves_by_its_own_draws(tiny, axes):
+    search = pbt_search(tiny, axes)
+    hyper, parents = search.init().hyper, np.array([5, 4, 3, 3, 4, 5])
+    moved = [search._explore(hyper, parents, number) for number in range(5)]
+    assert len({tuple(one["learning_rate"]) for one in moved}) > 1
+
+
+def test_a_round_is_judged_by_episodes_of_its_own(tiny, axes):
+    search = pbt_search(tiny, axes)
+    state = search.init()
+    keys = [
+        jax.random.key_data(search.ask(state._replace(round=n)).evaluation_keys)[0]
+        for n in range(5)
+    ]
+    assert len(np.unique(np.stack(keys), axis=0)) == 5
+
+
+def test_a_rung_is_judged_by_episodes_of_its_own(tiny, axes):
+    options = {
+        "num_points": None,
+        "eta": 3,
+        "min_updates": 2,
+        "brackets": "one",
+        "fitness": "evaluation",
+    }
+    search = HalvingSearch(Space(tiny, axes), (SEED,), options)
+    state, keys = search.init(), []
+    for number, until in enumerate(search.milestones):
+        if until in search.plan.rungs:
+            asked = search.ask(state._replace(number=number))
+            keys.append(jax.random.key_data(asked.evaluation_keys)[0])
+    assert len(keys) == 3 and len(np.unique(np.stack(keys), axis=0)) == 3
+
+
+def outcome(episodes, returns):
+    column = {"episodes": episodes, "episode_return": returns}
+    train = {name: np.asarray(x, float)[:, None] for name, x in column.items()}
+    return Outcome(train, {}, np.full(6, -1), np.zeros((6, 2), np.uint32))
+
+
+def test_a_copy_is_known_by_its_parents_score(tiny, axes):
+    search = pbt_search(tiny, axes, "final_return")
+    state, scores = search.init(), np.arange(1.0, 7.0)
+    state = search.tell(state, search.ask(state), outcome([1] * 6, scores))
+    assert (state.parent != np.arange(6)).any()
+    np.testing.assert_array_equal(state.known, scores[state.parent])
+
+
+def test_where_no_episode_ended_the_last_known_score_counts(tiny, axes):
+    search = pbt_search(tiny, axes, "final_return")
+    state = search.init()._replace(known=np.arange(1.0, 7.0))
+    after = search.tell(
+        state, search.ask(state), outcome([0, 1] * 3, [np.nan, 9.0] * 3)
+    )
+    np.testing.assert_array_equal(after.score, [1, 9, 3, 9, 5, 9])
+
+
+def test_who_copies_twice_has_another_key_each_time():
+    first, second = (
+        jax.random.key_data(streams.child_keys(np.full(2, SEED), mark, np.arange(2)))
+        for mark in (0, 1)
+    )
+    assert (first != second).any(-1).all()
