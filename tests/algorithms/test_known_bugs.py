@@ -241,3 +241,19 @@ def test_importance_weights_reach_the_gradient_step():
     weight = jnp.array([0.25, 0.5, 1.0])
     batch = off_policy._batch(hooks, experience, jnp.zeros(3, jnp.uint32), weight)
     np.testing.assert_array_equal(batch.weight, weight)
+
+
+def test_policy_steps_are_counted_over_all_updates():
+    """Every second gradient step of the run, however many an update has: 1, 2, 1, 2."""
+    config = purerl.TD3Config(
+        num_envs=1, learning_starts=0, batch_size=1, rounds_per_update=3
+    )
+    hooks = make_hooks(config)._replace(policy_delay=2)
+    first = config.first_round
+    found = []
+    for update in range(4):
+        end = jnp.uint32(first + 3 * (update + 1))
+        before = off_policy.gradient_steps_before(config, end - jnp.uint32(3))
+        found.append(int(off_policy._counts(hooks, before, end)["policy_steps"]))
+    each = config.gradient_steps_per_round
+    assert each == 1 and found == [1, 2, 1, 2]

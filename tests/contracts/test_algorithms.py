@@ -17,6 +17,7 @@ from tests.helpers import (
     CONTINUOUS_CARTPOLE,
     LEVELLED_CARTPOLE,
     NUMBERED_CARTPOLE,
+    assert_same_bits,
     slow_but,
 )
 
@@ -320,6 +321,22 @@ def test_the_state_is_arrays_of_one_structure_and_dtype(steps):
             assert isinstance(leaf, jax.Array)
             # A weak type would compile the step a second time.
             assert not getattr(jax.typeof(leaf), "weak_type", False)
+
+
+def test_an_annealed_step_size_has_come_to_zero_at_the_end(name, steps):
+    """After as many updates as the run has, nothing that is learned moves."""
+    config, (algorithm, states, _, step) = small(name), steps
+    if "anneal_learning_rate" not in field_names(config):
+        pytest.skip("it has no step size that decays")
+    before = states[-1]
+    if not config.anneal_learning_rate:
+        moved, _ = step(before)
+        pairs = zip(*map(jax.tree.leaves, (before.params, moved.params)), strict=True)
+        assert any((one != other).any() for one, other in pairs)
+        algorithm = purerl.make_algorithm(small(name, anneal_learning_rate=True))
+        step = jax.jit(algorithm.step)
+    after, _ = step(before)
+    assert_same_bits(after.params, before.params)
 
 
 def test_the_key_stays_and_the_counter_counts(steps):
