@@ -257,3 +257,13 @@ def test_policy_steps_are_counted_over_all_updates():
         found.append(int(off_policy._counts(hooks, before, end)["policy_steps"]))
     each = config.gradient_steps_per_round
     assert each == 1 and found == [1, 2, 1, 2]
+
+
+def test_priorities_become_those_of_the_errors():
+    """Of 60 items some 50 gradient steps of 16 draws leave hardly one as it came."""
+    algorithm = purerl.make_algorithm(CONFIG.replace(prioritised=True))
+    state, metrics = jax.jit(algorithm.step)(algorithm.init(jax.random.key(0)))
+    kept = max(map(np.asarray, jax.tree.leaves(state.priorities)), key=np.size)
+    known = kept.reshape(-1)[kept.reshape(-1) > 0]
+    assert metrics["env_steps"] == len(known) == 60
+    assert len(np.unique(known)) > 40
