@@ -245,10 +245,14 @@ def _plain(config):
 
 
 def test_environment_objects_that_are_written_alike_are_refused():
+    class Scale:
+        def __init__(self, number):
+            self.number = number
+
     class Scaled(CartPole):
-        def __init__(self, scale):
+        def __init__(self, number):
             super().__init__()
-            self.scale = scale
+            self.scale = Scale(number)  # an object of which only the class is written
 
     one, other = Scaled(1.0), Scaled(10.0)
     entries = [{"name": "x1", "env": one}, {"name": "x10", "env": other}]
