@@ -233,6 +233,7 @@ def measure(budget: Budget) -> Findings:
             text = [ESTIMATES]
             continue
         _, axes = grids(budget.quick)[name]
+        cells = in_order(cells, axes)
         total = int(np.prod([len(values) for values in axes.values()]))
         others = total - len(cells)
         means = [np.mean(cell["scores"]) for cell in cells]
@@ -266,13 +267,32 @@ def measure(budget: Budget) -> Findings:
             budget.save(
                 figure_of(cells),
                 name.lower(),
-                f"{name}: the evaluation at the end of training, one point per seed.",
+                f"{name}: the evaluation at the end of training; a point per seed, and "
+                "a bar at the mean of each cell.",
             )
         )
         if name == "VPG" and not budget.quick:
             text.append(EPOCHS_HERE)
     text += filter(None, [budget.sittings()])
     return Findings(rows, figures, tables, text)
+
+
+def in_order(
+    cells: list[dict[str, Any]], axes: dict[str, list[Any]]
+) -> list[dict[str, Any]]:
+    """Return cells in the order of the grid's axes, of which a cell has the texts.
+
+    Args:
+        cells: Cells of the grid.
+        axes: Axes of the grid.
+    """
+    (sizes, layers), (axis, values) = axes.items()
+    texts = ["-".join(map(str, layer)) for layer in layers]
+
+    def place(cell: dict[str, Any]) -> tuple[int, int]:
+        return texts.index(cell["point"][sizes]), values.index(int(cell["point"][axis]))
+
+    return sorted(cells, key=place)
 
 
 def figure_of(cells: list[dict[str, Any]]) -> Any:
@@ -287,7 +307,9 @@ def figure_of(cells: list[dict[str, Any]]) -> Any:
     labels = [", ".join(str(v) for v in cell["point"].values()) for cell in cells]
     axes.set_yticks(range(len(cells)), labels)
     axes.invert_yaxis()
-    style.finish(axes, "", "evaluation at the end", "")
+    names = ", ".join(cells[0]["point"])
+    style.finish(axes, "", "episode return at the end", names)
+    axes.xaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 
