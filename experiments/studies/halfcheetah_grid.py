@@ -230,7 +230,7 @@ def measure(budget: Budget) -> Findings:
         cells = cells_of(budget, name)
         if not cells:
             rows.append(not_trained(budget, name, words))
-            text = [ESTIMATES]
+            text += [ESTIMATES] * (ESTIMATES not in text)
             continue
         _, axes = grids(budget.quick)[name]
         cells = in_order(cells, axes)
