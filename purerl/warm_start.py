@@ -305,7 +305,7 @@ def begin(
     start: PyTree,
     first_update: int | None,
     num_updates: int,
-    config: Any = None,
+    config: Any,
 ) -> tuple[PyTree, int]:
     """Return the state to begin with, and the number of updates that it has done.
 
@@ -315,7 +315,7 @@ def begin(
         start: A whole state, on devices or on the host, or networks by name.
         first_update: Updates that `start` has done, where that must be told.
         num_updates: Updates of the whole run.
-        config: Config of the agent that begins; None leaves out what depends on it.
+        config: Config of the agent that begins.
 
     Raises:
         ConfigError: `start` does not fit, or nothing is left to train.

@@ -143,12 +143,13 @@ def _is_picture(space: gym_spaces.Box) -> bool:
     Atari, stacks `[k, height, width, c]` or `[k, c, height, width]` of pictures with
     `c` colours, or grey pictures `[height, width]`. Small tables of bytes are none.
     """
-    if space.dtype != np.uint8 or not _channels_and_sides(space.shape):
+    if space.dtype != np.uint8 or not _has_picture_shape(space.shape):
         return False
     return bool(np.all(space.low == 0) and np.all(space.high == 255))
 
 
-def _channels_and_sides(shape: tuple[int, ...]) -> bool:
+def _has_picture_shape(shape: tuple[int, ...]) -> bool:
+    """Return whether a shape is that of a picture in another layout than ours."""
     if len(shape) == 2:
         return min(shape) >= 28
     if len(shape) == 3:

@@ -6,7 +6,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from study import STORE, Printed  # Which finds the modules of experiments.
+from study import STORE, Printed  # It puts experiments/ on the path.
 
 from purerl import make_train
 from purerl.config import TrainConfig

@@ -9,7 +9,7 @@ from purerl.config import ENV_FIELDS, ConfigError, TrainConfig
 # A name, changes of the config by name (and `name`, what to call it), or a config.
 Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
 # What a config that stands for an environment says to configs of other algorithms.
-_TASK_FIELDS = (*ENV_FIELDS, "total_timesteps")
+_CARRIED_FIELDS = (*ENV_FIELDS, "total_timesteps")
 
 
 class Task(NamedTuple):
@@ -86,7 +86,7 @@ def _read(config: TrainConfig, entry: Any) -> Task:
                 f"{type(config).__name__}s; give the environment's name, or what it "
                 "changes, and other algorithms as settings."
             )
-        changes = {field: getattr(entry, field) for field in _TASK_FIELDS}
+        changes = {field: getattr(entry, field) for field in _CARRIED_FIELDS}
         changed = entry
     else:
         raise ConfigError(

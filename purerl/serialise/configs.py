@@ -52,9 +52,11 @@ def _check_kwargs(value: Any, where: str) -> None:
             _check_kwargs(inner, where)
         return
     is_array = isinstance(value, np.ndarray | np.generic | jax.Array)
-    is_key = is_array and jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    is_object = is_array and (
+        value.dtype == object or jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+    )
     kinds = (type(None), bool, int, float, str, os.PathLike)
-    if is_key or not (is_array or isinstance(value, kinds)):
+    if is_object or not (is_array or isinstance(value, kinds)):
         kind = type(value).__name__
         kind += " whose keys are not texts" * isinstance(value, Mapping)
         raise ConfigError(

@@ -108,11 +108,10 @@ def config_at(config: TrainConfig, point: Mapping[str, Any]) -> TrainConfig:
 def with_algorithm(config: TrainConfig, name: str) -> TrainConfig:
     """Return another algorithm's config for the task of `config`.
 
-    The environment, the number of steps and the evaluations stay as they are, but that
-    wrappers without which an algorithm cannot train are added where there are none.
-    Another
-    field that both have is carried over where it is not its class's default; where it
-    is, it takes the other class's default.
+    The environment, the number of steps and the evaluations stay as they are; only
+    where there are no wrappers, those without which an algorithm cannot train are
+    added. Another field that both have is carried over where it is not its class's
+    default; where it is, it takes the other class's default.
 
     Raises:
         ConfigError: no such algorithm.

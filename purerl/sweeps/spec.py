@@ -59,10 +59,14 @@ def describe(
 
 
 def _task_of(group: Group, config: TrainConfig) -> dict[str, Any]:
-    """Return what a group of another algorithm than the config's is trained in.
+    """Return the task of a group of another algorithm than the config's, else nothing.
 
-    It was not always the config's own task, as the fields of the group are not all in
-    the manifest's config.
+    Earlier versions trained such a group in the default environment of its algorithm,
+    and their folders, which do not have this entry, must not be gone on with.
+
+    Args:
+        group: The group.
+        config: The config of the sweep.
     """
     asked = group.bound.asked
     if name_of(asked) == name_of(config):

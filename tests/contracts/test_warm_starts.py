@@ -90,10 +90,11 @@ def test_a_run_from_a_state_is_the_run_that_was_not_stopped(name, whole):
         assert_close(mine, jax.tree.map(lambda x: x[1:], all_of_it))
 
 
-def test_networks_act_alike_in_a_run_that_is_fresh_otherwise(whole, start):
+def test_networks_act_alike_in_a_run_that_is_fresh_otherwise(name, whole, start):
     algorithm, source, key = start[0], whole.state, jax.random.key(5)
     networks = purerl.networks_of(source)
-    begin = partial(warm_start.begin, first_update=None, num_updates=3)
+    options = {"first_update": None, "num_updates": 3, "config": small(name)}
+    begin = partial(warm_start.begin, **options)
     new, first = begin(jax.jit(algorithm.init), key, networks)
     fresh = jax.jit(algorithm.init)(key)
     assert first == 0

@@ -60,19 +60,21 @@ def test_every_study_can_be_started():
     """As `python experiments/studies/NAME.py` finds its modules, without training."""
     code = """
         import runpy, sys
-        *others, = sys.path
-        for script in sys.argv[1:]:
+        others, (folder, *scripts) = list(sys.path), sys.argv[1:]
+        for script in scripts:
             before = set(sys.modules)
             sys.path[:] = [script.rpartition("/")[0], *others]
             runpy.run_path(script, run_name="script")
             for name in set(sys.modules) - before:
-                if "experiments" in (getattr(sys.modules[name], "__file__", "") or ""):
+                file = getattr(sys.modules[name], "__file__", None) or ""
+                if file.startswith(folder):
                     del sys.modules[name]
     """
     # What needs more than the tests install says so where it is imported.
     names = [name for name in studies.names() if name not in NEEDS]
     scripts = [str(FOLDER / f"{name}.py") for name in names]
-    command = [sys.executable, "-c", textwrap.dedent(code), *scripts]
+    command = [sys.executable, "-c", textwrap.dedent(code), str(FOLDER.parent)]
+    command += scripts
     environment = {**os.environ, "JAX_PLATFORMS": "cpu"}
     subprocess.run(command, check=True, env=environment)
 
