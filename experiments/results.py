@@ -3,6 +3,7 @@
     python experiments/results.py dqn-cartpole pqn-doors   # train these rows
     python experiments/results.py --all                    # every row, hours on a CPU
     python experiments/results.py td3-jaxrl --at-once 1    # seed by seed, over days
+    taskset -c 1 python experiments/results.py td3-jaxrl --at-once 1 --only 7 8
     python experiments/results.py                          # only render the page
 
 A row is a preset and a number of seeds, 0, 1, 2, ... Its numbers go to
@@ -10,7 +11,9 @@ experiments/results/ROW.json with the hardware and the versions that printed the
 the page is rendered from these files. Nothing here fails when a goal is missed: it says
 so. A row that was stopped or killed goes on where it was with the same command, from
 the checkpoints in its folder under --out. With --at-once the file is written after
-every few seeds, and those that are in it are not trained again.
+every few seeds, and those that are in it are not trained again. With --only it trains
+these seeds of them, so that several processes, each on a core of its own, can share a
+row: one agent with small networks leaves much of a second core idle.
 """
 
 import argparse
@@ -116,26 +119,28 @@ def config_of(row: Row) -> TrainConfig:
 
 
 def train_in_batches(
-    name: str, row: Row, at_once: int, out: Path
+    name: str, row: Row, seeds: Sequence[int], at_once: int, out: Path
 ) -> Iterator[dict[str, Any]]:
     """Train the seeds of a row that its file has not; yield its numbers so far.
 
     Args:
         name: Name of the row.
         row: The row.
+        seeds: Seeds of the row that are wanted.
         at_once: Number of seeds of a batch.
         out: Folder of the runs of the row.
     """
-    batches = read_batches(STORE / f"{name}.json")
+    path = STORE / f"{name}.json"
     config = json.loads(json.dumps(serialise.to_dict(config_of(row))))
-    check_alike(batches, config, at_once)
-    while seeds := next_seeds(batches, row.seeds, at_once):
-        part = train(name, row, seeds, at_once, out / f"seed-{seeds[0]}")
+    check_alike(read_batches(path), config, at_once)
+    while which := next_seeds(read_batches(path), seeds, at_once):
+        part = train(name, row, which, at_once, out / f"seed-{which[0]}")
         if part is None:
             return
         part["command"] = f"python experiments/results.py {name} --at-once {at_once}"
-        batches.append({**part, "which": seeds, "at_once": at_once, "config": config})
-        yield together(batches)
+        part |= {"which": which, "at_once": at_once, "config": config}
+        # Read again: another process may have written other seeds meanwhile.
+        yield together([*read_batches(path), part])
 
 
 def hardware() -> dict[str, Any]:
@@ -295,18 +300,27 @@ def main() -> None:
         "--at-once", type=int, help="seeds after which the row's numbers are kept"
     )
     parser.add_argument(
+        "--only", type=int, nargs="+", metavar="SEED", help="seeds of --at-once"
+    )
+    parser.add_argument(
         "--out", type=Path, default=RUNS, help="where the rows' runs are kept"
     )
     options = parser.parse_args()
     unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"no row {', '.join(sorted(unknown))}; rows: {', '.join(ROWS)}")
+    if options.only and not options.at_once:
+        parser.error("--only names seeds of a row that is trained with --at-once.")
+    for name in options.rows:
+        if set(options.only or ()) - set(range(ROWS[name].seeds)):
+            parser.error(f"{name} has the seeds 0 to {ROWS[name].seeds - 1}.")
     STORE.mkdir(exist_ok=True)
     every = [name for name, row in ROWS.items() if not row.not_run]
     for name in every if options.all else options.rows:
         row, out = ROWS[name], options.out / name
         if options.at_once:
-            found = train_in_batches(name, row, options.at_once, out)
+            seeds = options.only or range(row.seeds)
+            found = train_in_batches(name, row, seeds, options.at_once, out)
         else:
             found = [train(name, row, range(row.seeds), options.lanes, out)]
         for numbers in found:

@@ -26,16 +26,18 @@ def read_batches(path: Path) -> list[Numbers]:
     return json.loads(path.read_text()).get("batches", [])
 
 
-def next_seeds(batches: Sequence[Numbers], seeds: int, at_once: int) -> list[int]:
+def next_seeds(
+    batches: Sequence[Numbers], seeds: Sequence[int], at_once: int
+) -> list[int]:
     """Return the seeds that are trained next, none where all are.
 
     Args:
         batches: Numbers of the batches that are there.
-        seeds: Number of seeds of the row: 0, 1, 2, ...
+        seeds: Seeds that are wanted, in the order of training.
         at_once: Number of seeds of a batch.
     """
     done = {seed for batch in batches for seed in batch["which"]}
-    return [seed for seed in range(seeds) if seed not in done][:at_once]
+    return [seed for seed in seeds if seed not in done][:at_once]
 
 
 def check_alike(batches: Sequence[Numbers], config: Numbers, at_once: int) -> None:

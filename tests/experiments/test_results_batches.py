@@ -53,13 +53,14 @@ def test_all_batches_together_are_one_row():
 def test_what_is_in_the_file_is_not_trained_again(tmp_path):
     path = tmp_path / "row.json"
     assert batches.read_batches(path) == []
-    assert batches.next_seeds([], 5, 2) == [0, 1]
+    assert batches.next_seeds([], range(5), 2) == [0, 1]
     known = [batch([0, 1], [1.0, 3.0], [0.0, 2.0]), batch([3], [1.0], [0.0, 1.0])]
     path.write_text(json.dumps(batches.together(known)))
     read = batches.read_batches(path)
     assert read == known
-    assert batches.next_seeds(read, 5, 2) == [2, 4]
-    assert batches.next_seeds(read, 2, 2) == []
+    assert batches.next_seeds(read, range(5), 2) == [2, 4]
+    assert batches.next_seeds(read, [1, 0], 2) == []
+    assert batches.next_seeds(read, [1, 4, 2], 1) == [4]
 
 
 def test_batches_of_other_settings_are_not_gone_on_with():
