@@ -353,3 +353,26 @@ def test_the_new_score_of_a_level_is_by_its_highest_return_so_far():
     np.testing.assert_allclose(
         high.score - low.score, 100.0 - low.best_return, rtol=1e-4
     )
+
+
+def test_levels_are_drawn_by_the_configs_temperature_and_staleness(robust):
+    """Staleness alone draws the oldest level, a cold temperature the highest score."""
+    states, _ = robust
+    state = jax.tree.map(lambda x: x[-1], states)
+    size, now = int(state.level_buffer.size), int(state.update)
+    oldest, best = 1, 3
+    assert size > best and now > 0
+    buffer = state.level_buffer._replace(
+        played=jnp.full(CAPACITY, now).at[oldest].set(0),
+        score=jnp.zeros(CAPACITY).at[best].set(1.0),
+    )
+    state = state._replace(level_buffer=buffer)
+    env = RepeatedLevels(envs.Maze(**OPTIONS))
+    for staleness, temperature, place in ((1.0, 1.0, oldest), (0.0, 0.01, best)):
+        config = CONFIG.replace(
+            replay_probability=1.0, staleness_coef=staleness, temperature=temperature
+        )
+        parts = on_policy.build(purerl.resolve(config), env)
+        played = plr.choose(parts, state, update_keys(state, 8))
+        assert played.is_replay
+        np.testing.assert_array_equal(played.places, place)

@@ -253,6 +253,9 @@ def test_statistics_over_a_named_axis_are_those_of_all_environments(fresh):
     lengths = jnp.cumsum(done.astype(jnp.int32), axis=0)
     episodes = rollout.Episodes(done, returns, lengths)
     whole = rollout.episode_metrics(episodes, None)
+    for name, values in (("episode_return", returns), ("episode_length", lengths)):
+        mean = np.asarray(values)[np.asarray(done)].mean()
+        np.testing.assert_allclose(whole[name], mean, rtol=1e-6)
     spread = jax.vmap(
         lambda part: rollout.episode_metrics(part, "devices"),
         in_axes=1,

@@ -35,6 +35,16 @@ def evolve_toy(config=None, **changes):
     return evolve(config, "learning_rate", **{"population": 8, **changes})
 
 
+def test_no_two_streams_of_an_evolution_share_a_key():
+    """Asking, telling, the runs of each generation and the baseline's are apart."""
+    key, generations = jax.random.key(3), range(4)
+    strategy = [k for g in generations for k in runs.strategy_keys(key, g)]
+    rollouts = [k for g in generations for k in runs.rollout_keys(key, g, 4)]
+    baseline = [*runs.baseline_keys(key, 4)]
+    data = [jax.random.key_data(k).tolist() for k in strategy + rollouts + baseline]
+    assert len({tuple(words) for words in data}) == len(data) == 8 + 16 + 4
+
+
 @pytest.mark.slow
 def test_runs_are_common_within_a_generation_and_fresh_between():
     # So small a sigma that every member is the same in float32.

@@ -49,6 +49,8 @@ def test_parts_of_runs_are_the_whole_runs(truncated):
     np.testing.assert_allclose(
         fitness.mean(0), whole.history["fitness"][0], rtol=1e-6, atol=1e-6
     )
+    harm = evolve(**changes, fitness="negative_training_curve")
+    np.testing.assert_array_equal(harm.history["fitness"], -fitness)
 
 
 def test_the_second_run_has_other_random_numbers(truncated):

@@ -336,3 +336,19 @@ def test_of_pruned_trials_the_one_that_came_further_is_better():
     ranked = [best, pruned(30, 1.0), pruned(30, 0.5), pruned(10, 9.0)]
     badness = [samplers._badness(trial) for trial in ranked]
     assert badness == sorted(badness) and len(set(badness)) == 4
+
+
+@pytest.mark.parametrize(("step", "is_rung"), [(99, False), (100, True)])
+def test_hyperband_prunes_from_a_ninth_of_the_budget_on(step, is_rung):
+    study = optuna.create_study(
+        direction="maximize",
+        study_name="rungs",  # Hyperband draws brackets by the name.
+        pruner=samplers.make_pruner("hyperband", 900),
+    )
+    is_pruned = []
+    for value in range(30, 0, -1):
+        trial = study.ask()
+        trial.report(float(value), step)
+        is_pruned.append(trial.should_prune())
+        study.tell(trial, float(value))
+    assert any(is_pruned) is is_rung
