@@ -22,10 +22,10 @@ from purerl.execution.memory import require_listing
 from purerl.precision import in_32_bits
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_folder, check_call
-from purerl.runner.seeds import check_seed, check_seeds, num_seeds
+from purerl.runner.seeds import as_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders, kinds
 from purerl.storage.lock import locked
@@ -107,17 +107,16 @@ def compare(
     entries = read_settings(settings)
     tasks = read_environments(config, environments)
     workers = make_workers(devices)
-    check_seed("seed", seed)
     options = Options(
         _measures(measures),
         check_seeds(seeds),
-        seed,
-        lanes,
-        segment_updates,
+        as_seed("seed", seed),
+        as_count("lanes", lanes),
+        as_count("segment_updates", segment_updates),
         workers,
         worker_limit(memory_limit, workers),
     )
-    _check(options, baseline, [entry.name for entry in entries])
+    _check_baseline(baseline, [entry.name for entry in entries])
     folder = _folder(out)
     with locked(folder):
         known, parts = make_parts(entries, tasks, options, folder)
@@ -235,9 +234,7 @@ def planned(
     return make_parts(read_settings(settings), tasks, options)[1]
 
 
-def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None:
-    check_count("lanes", options.lanes)
-    check_count("segment_updates", options.segment_updates)
+def _check_baseline(baseline: str | None, names: Sequence[str]) -> None:
     if baseline is not None and baseline not in names:
         raise ConfigError(
             f"baseline must be one of the settings ({', '.join(names)}), got "
@@ -246,7 +243,7 @@ def _check(options: Options, baseline: str | None, names: Sequence[str]) -> None
 
 
 def _measures(measures: Sequence[str]) -> tuple[str, ...]:
-    given = (measures,) if isinstance(measures, str) else measures
+    given = (measures,) if isinstance(measures, str) else measures or ()
     names = tuple(check_fitness(kind, tuple(WORDS), "measures") for kind in given)
     if not names or len(set(names)) < len(names):
         raise ConfigError(

@@ -8,6 +8,7 @@ the key of a run that it was evolved on.
 
 import hashlib
 import json
+import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,10 +29,11 @@ from purerl.storage import arrays
 from purerl.train import Plan
 from purerl.types import Array
 
-# What to fold into a seed's key; `purerl.meta.population` has 0 to 2.
+# What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
 _HELD_OUT = 3
 POINTS = 100  # The number of points of a stored curve.
 OnBlock = Callable[[int, float], None]
+OnMember = Callable[[int, "Scores"], None]
 
 
 class Scores(NamedTuple):
@@ -94,9 +96,10 @@ def train(
     measures: Sequence[str],
     workers: Sequence[Worker],
     on_block: OnBlock,
+    on_member: OnMember,
     is_stopped: Callable[[], bool],
 ) -> list[Scores]:
-    """Train every member of a group with every key.
+    """Train every member of a group with every key, in the order of the members.
 
     Args:
         program: The program that trains the members.
@@ -106,6 +109,8 @@ def train(
         workers: The workers of this process.
         on_block: A function that is called after every block with its environment steps
             and the mean of its first measure.
+        on_member: A function that is called with a member's number and its scores as
+            soon as it is trained with every key, by one thread at a time.
         is_stopped: A function that says whether somebody asked to stop.
 
     Returns:
@@ -121,6 +126,9 @@ def train(
         (num_members * num_seeds, len(measures) + len(edges) - 1), np.float32
     )
     trained = np.zeros(len(results), bool)
+    scores: dict[int, Scores] = {}
+    steps = edges[1:] * plan.steps_per_update
+    lock = threading.Lock()
     host_keys = jax.device_put(keys, jax.local_devices()[0])
 
     def train_block(worker: Worker, start: int) -> None:
@@ -130,22 +138,32 @@ def train(
         recorder = _Recorder(measures, len(rows), plan)
         _train_block(program, host_keys, group, rows, worker, recorder)
         results[rows] = recorder.result()
-        trained[rows] = True
         on_block(len(rows) * program.steps_each, mean_of_known(results[rows, 0]))
+        with lock:  # Several blocks of one member may end at once.
+            trained[rows] = True
+            for member in dict.fromkeys((rows // num_seeds).tolist()):
+                own = slice(member * num_seeds, (member + 1) * num_seeds)
+                if trained[own].all():
+                    scores[member] = _scores(results[own], measures, steps)
+                    on_member(member, scores[member])
 
     run_blocks(workers, range(0, len(results), program.lanes), train_block)
     if not trained.all():
         raise Stopped
-    everything = results.reshape(num_members, num_seeds, -1)
-    steps = edges[1:] * plan.steps_per_update
-    return [
-        Scores(
-            {name: member[:, i] for i, name in enumerate(measures)},
-            member[:, len(measures) :],
-            steps,
-        )
-        for member in everything
-    ]
+    return [scores[member] for member in range(num_members)]
+
+
+def _scores(results: np.ndarray, measures: Sequence[str], steps: np.ndarray) -> Scores:
+    """Return the scores of a member.
+
+    Args:
+        results: Its measures and pieces of its curve, `[S, M + T]`.
+        measures: Names of the measures, M of them.
+        steps: Environment steps at the end of the pieces, `[T]`.
+    """
+    number = len(measures)
+    named = {name: results[:, i] for i, name in enumerate(measures)}
+    return Scores(named, results[:, number:], steps)
 
 
 def _train_block(

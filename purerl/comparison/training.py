@@ -146,7 +146,7 @@ def train(
         on_part: A function that is called with the scores of every part.
 
     Raises:
-        KeyboardInterrupt: somebody asked to stop; finished parts are kept.
+        KeyboardInterrupt: somebody asked to stop; finished settings are kept.
     """
     num_seeds = len(options.seeds)
     total = sum(part.steps(num_seeds) for part in parts)
@@ -179,8 +179,6 @@ def train(
             pairs = zip(part.names, results, strict=True)
             by_setting = {(part.environment, name): result for name, result in pairs}
             scores |= by_setting
-            for path, result in zip(part.files, results, strict=False):
-                held_out.save(path, result)
             on_part(by_setting)
     seconds = time.perf_counter() - began
     reporter.info(
@@ -206,7 +204,7 @@ def _train_part(
     is_stopped: Callable[[], bool],
     cache: ProgramCache,
 ) -> list[held_out.Scores]:
-    """Scores of a group, in the order of its members."""
+    """Train a group and keep the scores of each setting; all, in its members' order."""
     group, keys = part.group, held_out.held_out_keys(options.seed, options.seeds)
     updates = group.bound.plan.num_updates
     compiler = BlockCompiler(options.workers, options.memory_limit, cache)
@@ -218,6 +216,11 @@ def _train_part(
         min(group.length(options.segment_updates) or updates, updates),
         is_fixed=options.lanes is not None,
     )
+
+    def keep(member: int, scores: held_out.Scores) -> None:
+        if part.files:
+            held_out.save(part.files[member], scores)
+
     return held_out.train(
         program,
         keys,
@@ -225,5 +228,6 @@ def _train_part(
         options.measures,
         options.workers,
         on_block,
+        keep,
         is_stopped,
     )

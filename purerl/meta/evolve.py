@@ -22,7 +22,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_call, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import as_count, make_workers
+from purerl.scale.devices import as_count, make_workers, required
 from purerl.storage.lock import locked
 from purerl.sweeps.planner import worker_limit
 
@@ -110,9 +110,6 @@ def evolve(
             (with what differs); before anything is trained.
     """
     check_call("purerl.evolve", config)
-    population = as_count("population", population)
-    rollouts = as_count("rollouts", rollouts)
-    truncation = as_count("truncation", truncation)
     settings = EvolutionSettings(
         evolve,
         strategy,
@@ -125,12 +122,12 @@ def evolve(
         truncation,
     )
     setup = make_setup(config, settings)
-    generations = as_count("generations", generations)
+    generations = required("generations", generations)
     lanes = as_count("lanes", lanes)
     segment_updates = as_count("segment_updates", segment_updates)
     chunk_blocks = as_count("chunk_blocks", chunk_blocks)
     check_whole_runs(setup, generations, segment_updates)
-    require_listing(population * rollouts, config.total_timesteps)
+    require_listing(setup.population * setup.rollouts, config.total_timesteps)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     if not isinstance(snapshot_every, int | float) or not snapshot_every >= 0:
         raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")

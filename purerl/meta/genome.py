@@ -144,10 +144,13 @@ class Genome:
 
 def _from_vector(part: Array, leaf: Leaf) -> Array:
     start = jnp.broadcast_to(jnp.asarray(leaf.start), part.shape)
+    # Rounding reaches the ends of an open interval, which no field takes.
+    least = jnp.finfo(start.dtype).tiny
     if leaf.scale == "log":
-        return start * jnp.exp(part)
+        return jnp.maximum(start * jnp.exp(part), least)
     if leaf.scale == "logit":
-        return jax.nn.sigmoid(jnp.log(start) - jnp.log1p(-start) + part)
+        share = jax.nn.sigmoid(jnp.log(start) - jnp.log1p(-start) + part)
+        return jnp.clip(share, least, np.nextafter(np.float32(1), np.float32(0)))
     return part
 
 

@@ -11,10 +11,11 @@ from typing import Any
 import jax
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
-from purerl.meta.population import Stopped, strategy_keys
+from purerl.meta.population import Stopped, start_key, strategy_keys
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
@@ -60,10 +61,20 @@ class EvolutionLoop:
 
     def run(self) -> EvolutionResult:
         """Train all generations that are missing, and return the result."""
+        folder = self.options.folder if hosts.index() == 0 else None
+        is_new = folder is not None and not (folder / folders.MANIFEST).exists()
+        state, generations = self.open()
+        try:
+            return self._run(state, generations)
+        except ConfigError:
+            if folder is not None and is_new and self.saved_at <= 0:
+                folders.rollback(folder)  # so that the call can be made otherwise
+            raise
+
+    def _run(self, state: State, generations: int) -> EvolutionResult:
         # Imported here so that only callers that run pay for importing rich.
         from purerl.meta.progress import EvolutionReporter
 
-        state, generations = self.open()
         first = int(state.done)
         reporter = EvolutionReporter(
             generations,
@@ -110,6 +121,12 @@ class EvolutionLoop:
             except Stopped:
                 self._save(state, force=int(state.done) > 0)
                 reporter.notify(self._how_to_go_on(int(state.done)))
+            except Exception:
+                # What has been trained is not lost to what could not be.
+                self._save(state, force=int(state.done) > 0)
+                if int(state.done):
+                    reporter.notify(self._how_to_go_on(int(state.done)))
+                raise
         return self._result(
             state, self._summary(state, first, time.perf_counter() - began)
         )
@@ -120,7 +137,8 @@ class EvolutionLoop:
         folder = self.options.folder if hosts.index() == 0 else None
         rows = hosts.run_on_all(lambda: self._open_folder(folder))
         rows = int(hosts.broadcast(rows))
-        state = fresh_state(self.optimiser, self.key, rows, len(self.setup.bounds))
+        key, environments = start_key(self.key), len(self.setup.bounds)
+        state = fresh_state(self.optimiser, key, rows, environments)
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
         state = hosts.run_on_all(lambda: _restored(folder, state))

@@ -49,6 +49,11 @@ def read_names(
     scales = (
         dict(evolve) if isinstance(evolve, Mapping) else dict.fromkeys(evolve, "auto")
     )
+    odd = [name for name in scales if not isinstance(name, str)]
+    if odd:
+        raise ConfigError(
+            f"{word} must be names of fields of the config, got {odd[0]!r} among them."
+        )
     if not scales:
         raise ConfigError(
             f"{word} must name at least one field of the config with float leaves, "

@@ -149,7 +149,9 @@ def with_failed_worst(loss: np.ndarray) -> np.ndarray:
     So they rank last, and neither NaN nor infinity reaches a mean or a deviation.
     """
     finite = loss[np.isfinite(loss)]
-    margin = max(float(finite.std()), 1e-6 * (1.0 + float(np.abs(finite).max())))
+    # In float64, as squares leave the range of float32 early.
+    spread, largest = finite.std(dtype=float), float(np.abs(finite).max())
+    margin = max(float(spread), 1e-6 * (1.0 + largest))
     return np.where(np.isfinite(loss), loss, finite.max() + margin).astype(np.float32)
 
 

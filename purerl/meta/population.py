@@ -12,8 +12,9 @@ import numpy as np
 from purerl.execution.members import Members, crossed
 from purerl.types import Array, Overrides
 
-# What to fold into a key: streams of random numbers that never meet.
-_STRATEGY, _ROLLOUTS, _BASELINE = 0, 1, 2
+# What to fold into a key: streams of random numbers that never meet. 3 is that of
+# held-out seeds (`purerl.comparison.held_out`).
+_STRATEGY, _ROLLOUTS, _BASELINE, _START = 0, 1, 2, 4
 
 
 class Stopped(Exception):  # noqa: N818  (no error: somebody asked to stop)
@@ -46,6 +47,11 @@ class Population(NamedTuple):
     def runs(self, rows: np.ndarray) -> Members:
         """Return some of the runs, by their numbers."""
         return crossed(self.keys, self.overrides, rows)
+
+
+def start_key(key: Array) -> Array:
+    """Return the key of the strategy's first state."""
+    return jax.random.fold_in(key, _START)
 
 
 def strategy_keys(key: Array, generation: int) -> tuple[Array, Array]:

@@ -280,7 +280,7 @@ def fresh_state(
 
     Args:
         optimiser: The strategy over the genome.
-        key: The key of the evolution.
+        key: The key of the strategy's first state, consumed.
         generations: The number of generations of the whole evolution, G.
         environments: The number of environments, E.
     """

@@ -15,8 +15,8 @@ from purerl.meta.genome import Genome
 from purerl.meta.names import Names
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import Strategy, read_strategy
-from purerl.runner.seeds import check_seed
-from purerl.scale.devices import check_count
+from purerl.runner.seeds import as_seed
+from purerl.scale.devices import as_count, required
 from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
 from purerl.storage import folders
 from purerl.train import Bound, bind
@@ -107,9 +107,15 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
     Raises:
         ConfigError: anything that cannot be evolved, or evolved so.
     """
-    _check(settings)
-    kind = check_fitness(settings.fitness, fitness_of.KINDS)
-    settings = settings._replace(fitness=kind)
+    settings = settings._replace(
+        population=required("population", settings.population),
+        rollouts=required("rollouts", settings.rollouts),
+        seed=as_seed("seed", settings.seed),
+        truncation=as_count("truncation", settings.truncation),
+        fitness=check_fitness(settings.fitness, fitness_of.KINDS),
+    )
+    if settings.population < 2:
+        raise ConfigError("population must be at least 2: members are compared.")
     changes = _changes(settings.environments)
     bounds = tuple(
         bind(fitness_of.inner_config(config.replace(**change), settings.fitness))
@@ -179,7 +185,6 @@ def _truncated(
                 f"that a generation trains: a divisor of the run's {updates[0]:,}."
             )
         return strategy
-    check_count("truncation", cut)
     if needs_it and strategy.shaping not in ("auto", "none"):
         raise ConfigError(
             f"strategy: shaping must be none with {strategy.name}, which adds up what "
@@ -213,14 +218,6 @@ def _truncated(
         return strategy
     options = {**strategy.options, "T": updates[0], "K": cut}
     return dataclasses.replace(strategy, options=options)
-
-
-def _check(settings: EvolutionSettings) -> None:
-    check_count("population", settings.population)
-    check_count("rollouts", settings.rollouts)
-    check_seed("seed", settings.seed)
-    if settings.population < 2:
-        raise ConfigError("population must be at least 2: members are compared.")
 
 
 def _changes(environments: Environments) -> list[dict[str, Any]]:

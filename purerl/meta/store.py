@@ -104,7 +104,13 @@ def set_lanes(folder: Path, lanes: int) -> None:
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two evolutions, in words."""
     parts = {"config": FIELD, "settings": FIELD}
-    return differences(stored, new, parts, free=("auto", "generations", "evosax"))
+    # The order of the names is that of the vector's numbers, and equal mappings may
+    # have another one.
+    before, now = (
+        {**spec, "order of evolve": list(spec["settings"]["evolve"])}
+        for spec in (stored, new)
+    )
+    return differences(before, now, parts, free=("auto", "generations", "evosax"))
 
 
 def save(folder: Path, state: State) -> None:

@@ -29,7 +29,7 @@ from purerl.metagradient.coordinates import Coordinates, Values
 from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.differentiable import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
-from purerl.scale.devices import check_count
+from purerl.scale.devices import required
 from purerl.train import Bound, bind
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
 
@@ -287,7 +287,7 @@ def make_meta_gradient(
     Raises:
         ConfigError: see `meta_gradient`.
     """
-    check_count("unroll", unroll)
+    unroll = required("unroll", unroll)
     bound = bind(config)
     outer = entry_of(config).outer
     if outer is None:

@@ -23,7 +23,7 @@ from purerl.metagradient.api import MetaGradientFunction, make_meta_gradient
 from purerl.metagradient.coordinates import Values
 from purerl.metagradient.step_size import StepSize, check_step_size
 from purerl.precision import in_32_bits
-from purerl.scale.devices import check_count
+from purerl.scale.devices import as_count
 from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
 from purerl.types import Array, Metrics, Overrides, PyTree
 
@@ -106,8 +106,7 @@ def self_tune(
         objective=objective,
         reference=reference,
     )
-    check_count("every", every)
-    bound, every = bind(config), every or unroll
+    bound, every = bind(config), as_count("every", every) or unroll
     _check_interval(every, unroll, bound.plan.num_updates)
     check_step_size(meta_learning_rate)
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))

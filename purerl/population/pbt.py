@@ -7,6 +7,7 @@ search finds a schedule of hyperparameters, not one setting.
 
 import math
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
-from purerl.scale.devices import as_count, make_workers
+from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
 
@@ -110,7 +111,7 @@ def pbt(
     if extend:
         config = with_stored_values(folder, "pbt", config, axes)
     space = Space(config, axes)
-    population = as_count("population", population)
+    population = required("population", population)
     num_rounds = as_count("num_rounds", num_rounds)
     ready_updates = as_count("ready_updates", ready_updates)
     segment_updates = as_count("segment_updates", segment_updates)
@@ -170,7 +171,7 @@ def _check_length(ready_updates: int, segment_updates: int | None) -> None:
 
 
 def _fraction(name: str, value: float, most: float = 1.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if isinstance(value, bool) or not isinstance(value, Real):
         raise ConfigError(f"{name} must be a number, got {value!r}.")
     if not 0 <= value <= most:
         raise ConfigError(f"{name} must lie between 0 and {most:g}, got {value!r}.")

@@ -97,7 +97,9 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
     if not schedules:
         raise ConfigError("train_schedules needs at least one schedule, got none.")
     for schedule in schedules:
-        _check(schedule, set(schedules[0].values[0]))
+        _check_pieces(schedule)
+    for schedule in schedules:
+        _check_names(schedule, set(schedules[0].values[0]))
     starts = tuple(sorted({s for one_of in schedules for s in one_of.first_updates}))
     points = tuple(one_of.at(start) for start in starts for one_of in schedules)
     groups = group_points(config, points)
@@ -109,7 +111,13 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
     return Pieces(tuple(schedules), starts, groups[0])
 
 
-def _check(schedule: Schedule, names: set[str]) -> None:
+def _check_pieces(schedule: Schedule) -> None:
+    if not isinstance(schedule, Schedule):
+        raise ConfigError(
+            "train_schedules takes schedules, such as that of purerl.pbt's result or "
+            "purerl.Schedule(first_updates=(0, 50), values=({...}, {...})), got "
+            f"{schedule!r}."
+        )
     first = schedule.first_updates
     odd = [start for start in first if not hasattr(start, "__index__")]
     if odd:
@@ -128,6 +136,9 @@ def _check(schedule: Schedule, names: set[str]) -> None:
             "a schedule begins at update 0, ascends, and has values for each piece, "
             f"got pieces at {list(first)} and {len(schedule.values)} values."
         )
+
+
+def _check_names(schedule: Schedule, names: set[str]) -> None:
     if any(set(values) != names for values in schedule.values) or not names:
         raise ConfigError(
             "every piece of every schedule must set the same fields, got "

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -14,7 +14,7 @@ from purerl.population.schedules_search import SchedulesSearch
 from purerl.precision import in_32_bits
 from purerl.runner.seeds import check_seeds
 from purerl.runner.trackers import Tracker
-from purerl.scale.devices import check_count
+from purerl.scale.devices import as_count
 from purerl.search.drive import drive
 from purerl.search.protocol import Search, Step
 from purerl.types import HostMetrics, PyTree
@@ -75,7 +75,7 @@ def train_schedules(
             unknown, or not the same in all pieces, a folder of something else, or a
             training that was stopped before its end.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    several = _several(schedules)
     agents = check_seeds(seeds)
     finished = drive(
         schedules_search(
@@ -124,11 +124,18 @@ def schedules_search(
     Raises:
         ConfigError: see `train_schedules`.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    several = _several(schedules)
     agents = check_seeds(seeds)
-    check_count("segment_updates", segment_updates)
+    segment_updates = as_count("segment_updates", segment_updates)
     pieces = cut(config, several)
     return SchedulesSearch(pieces, agents, _length(pieces, segment_updates)).search()
+
+
+def _several(schedules: Any) -> list[Schedule]:
+    """Return one schedule as a list of it; what is none is refused by `cut`."""
+    if isinstance(schedules, Schedule) or not isinstance(schedules, Sequence):
+        return [schedules]
+    return list(schedules)
 
 
 def _known(step: Step) -> HostMetrics:

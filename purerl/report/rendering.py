@@ -27,7 +27,7 @@ from purerl.report.drawing.registry import (
 from purerl.report.ranking import chosen_seeds, last_returns
 from purerl.report.saved import read_result
 from purerl.runner.result import RunResult, SavedRun, load_run
-from purerl.runner.seeds import check_seed, split_seed
+from purerl.runner.seeds import as_seed, split_seed
 from purerl.scale.host import to_device, to_host
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, PyTree
@@ -287,7 +287,7 @@ def _check_numbers(episodes: Any, max_steps: Any, episode_seed: Any) -> None:
     _check_count("episodes", episodes)
     if max_steps is not None:
         _check_count("max_steps", max_steps)
-    check_seed("episode_seed", episode_seed)
+    as_seed("episode_seed", episode_seed)
 
 
 def _check_count(name: str, value: Any) -> None:

@@ -67,8 +67,8 @@ def seeds_from(first: int, number: int, name: str = "seeds") -> range:
     return range(first, first + number)
 
 
-def check_seed(name: str, seed: int) -> None:
-    """Refuse what is no seed of a random key.
+def as_seed(name: str, seed: int) -> int:
+    """Return a seed of a random key, also one of NumPy or JAX, as a number of Python.
 
     Args:
         name: The name of the argument, for the sentence.
@@ -77,11 +77,12 @@ def check_seed(name: str, seed: int) -> None:
     Raises:
         ConfigError: naming the value.
     """
-    is_whole = isinstance(seed, int) and not isinstance(seed, bool)
-    if not is_whole or not 0 <= seed < NUM_SEEDS:
+    number = None if isinstance(seed, bool) else _as_number(seed)
+    if number is None or not 0 <= number < NUM_SEEDS:
         raise ConfigError(
             f"{name} must be a whole number from 0 to 2^32 - 1, got {seed!r}."
         )
+    return number
 
 
 def seeds_text(seeds: tuple[int, ...]) -> str:

@@ -78,12 +78,35 @@ def make_workers(devices: Sequence[Any] | None = None) -> list[Worker]:
 
     Args:
         devices: Local devices to use; all of the default backend where not given.
+
+    Raises:
+        ConfigError: see `chosen_devices`.
     """
     local = jax.local_devices()
     if devices is None and local[0].platform == "cpu":
         # Even where the host is split in several devices: one compilation serves all.
         return [Worker(local[0], i) for i in range(num_cores())]
-    return [Worker(device, i) for i, device in enumerate(devices or local)]
+    return [Worker(device, i) for i, device in enumerate(chosen_devices(devices))]
+
+
+def chosen_devices(devices: Sequence[Any] | None) -> list[Any]:
+    """Return the devices that were asked for, all local ones where none were.
+
+    Args:
+        devices: Local devices to use; None for all of the default backend.
+
+    Raises:
+        ConfigError: what is no device of JAX, or none at all.
+    """
+    if devices is None:
+        return list(jax.local_devices())
+    found = list(devices) if isinstance(devices, Sequence) else []
+    if not found or not all(isinstance(one, jax.Device) for one in found):
+        raise ConfigError(
+            f"devices must be devices of JAX, one at least, got {devices!r}; for "
+            "example jax.local_devices()[:1]."
+        )
+    return found
 
 
 def default_lanes(num_members: int, workers: Sequence[Worker]) -> int:
@@ -144,9 +167,7 @@ def check_count(name: str, value: int | None) -> None:
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ConfigError(
-            f"{name} must be a positive whole number, got {value!r}; for example 8."
-        )
+        raise _no_count(name, value)
 
 
 def as_count(name: str, value: Count) -> Count:
@@ -165,6 +186,27 @@ def as_count(name: str, value: Count) -> Count:
             number = operator.index(value)  # type: ignore[arg-type]
     check_count(name, number)
     return number
+
+
+def required(name: str, value: int) -> int:
+    """Return a positive whole number of Python, where None is none.
+
+    Args:
+        name: The name of the argument, for the message.
+        value: Number to check, also one of NumPy or JAX.
+
+    Raises:
+        ConfigError: see `check_count`.
+    """
+    if value is None:
+        raise _no_count(name, value)
+    return as_count(name, value)
+
+
+def _no_count(name: str, value: Any) -> ConfigError:
+    return ConfigError(
+        f"{name} must be a positive whole number, got {value!r}; for example 8."
+    )
 
 
 def run_blocks(

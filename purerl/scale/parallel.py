@@ -9,6 +9,7 @@ from jax.sharding import Mesh, PartitionSpec
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.precision import in_32_bits
+from purerl.scale.devices import chosen_devices
 from purerl.train import Train, bind, check_key, make_train
 from purerl.types import Array, Overrides, PyTree, TrainResult
 
@@ -41,9 +42,9 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
 
     Raises:
         ConfigError: `num_envs`, the minibatch size or the batch size is not divisible
-            by D.
+            by D, or `devices` that are none.
     """
-    devices = list(devices) if devices is not None else jax.local_devices()
+    devices = chosen_devices(devices)
     check_split(bind(config).config, len(devices))
     spread_train = spread(
         make_train(config), make_train(config, axis_name=AXIS), devices

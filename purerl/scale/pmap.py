@@ -12,6 +12,7 @@ from purerl.config import ConfigError
 from purerl.scale.devices import (
     Worker,
     as_count,
+    chosen_devices,
     compile_for,
     default_lanes,
     make_workers,
@@ -46,10 +47,13 @@ def pmap(
         the leading axis `[N]` and lie on the default device.
 
     Raises:
-        ConfigError: `lanes` is no positive number, the leading axes differ, or the
-            function that is returned is called inside `jax.jit` or `jax.vmap`.
+        ConfigError: `lanes` is no positive number, `devices` are none, the leading axes
+            differ, or the function that is returned is called inside `jax.jit` or
+            `jax.vmap`.
     """
     lanes = as_count("lanes", lanes)
+    if devices is not None:
+        devices = chosen_devices(devices)
     compiled: dict[Any, Any] = {}
 
     def mapped(*args: Any) -> PyTree:

@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.runner.seeds import check_seed
+from purerl.runner.seeds import as_seed
 from purerl.scale.devices import as_count
 from purerl.space.axes import read_axis, read_values
 from purerl.space.labels import identities, in_a_line
@@ -146,7 +146,7 @@ def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Desig
     if num_points is None:
         raise ConfigError("a random design needs num_points; for example 40.")
     num_points = as_count("num_points", num_points)
-    check_seed("design_seed", seed)
+    seed = as_seed("design_seed", seed)
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")
     sources = {

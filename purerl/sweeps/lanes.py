@@ -22,8 +22,8 @@ from purerl.precision import in_32_bits
 from purerl.scale.devices import (
     MOST_ACCELERATOR_LANES,
     Worker,
-    check_count,
     make_workers,
+    required,
 )
 from purerl.storage.folders import versions
 from purerl.sweeps import planner
@@ -60,8 +60,8 @@ def find_lanes(
     Raises:
         ConfigError: a config that cannot be trained, or no width fits the memory.
     """
-    for width in widths or ():
-        check_count("widths", width)
+    if widths is not None:
+        widths = [required("widths", width) for width in widths]
     bound = bind(config)
     workers = make_workers()
     limit = planner.worker_limit(memory_limit, workers)

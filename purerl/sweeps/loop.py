@@ -145,10 +145,16 @@ class SweepLoop:
             # The processes of one sweep may share a folder: the first one locks it.
             folder = self.folder if hosts.index() == 0 else None
             hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
+            is_new = folder is not None and not (folder / folders.MANIFEST).exists()
             finished = self._open()
-            hosts.run_on_all(lambda: self.tracking.begin(_notify))
-            stack.enter_context(self.tracking.group)
-            result = self._run(finished)
+            try:
+                hosts.run_on_all(lambda: self.tracking.begin(_notify))
+                stack.enter_context(self.tracking.group)
+                result = self._run(finished)
+            except ConfigError:
+                if folder is not None and is_new and not self.trained:
+                    folders.rollback(folder)  # so that the call can be made otherwise
+                raise
             self.tracking.close(result.finished)
         return result
 

@@ -23,7 +23,7 @@ from purerl.runner.arguments import check_call
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
-    check_count,
+    as_count,
     default_lanes,
     make_workers,
     widest_of_use,
@@ -228,7 +228,7 @@ def plan(
     Raises:
         ConfigError: see `purerl.sweep`.
     """
-    check_count("chunk_blocks", chunk_blocks)
+    chunk_blocks = as_count("chunk_blocks", chunk_blocks)
     points = list_points(
         config, {} if axes is None else axes, seeds, design, num_points, design_seed
     )
@@ -335,9 +335,9 @@ def make_outline(
         workers: Workers of this process.
         limit: Bytes that a worker may use.
     """
-    check_count("segment_updates", segment_updates)
+    segment_updates = as_count("segment_updates", segment_updates)
     if lanes != "auto":
-        check_count("lanes", lanes)  # type: ignore[arg-type]
+        lanes = as_count("lanes", lanes)  # type: ignore[type-var]
     numbers, groups = check_seeds(seeds), []
     for group in group_points(config, points.points):
         ids = MemberIds([points.points[number] for number in group.points], numbers)

@@ -8,9 +8,9 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
-from purerl.runner.seeds import check_seed, check_seeds, num_seeds
+from purerl.runner.seeds import as_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
-from purerl.scale.devices import as_count, check_count, make_workers
+from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.fitness import check_fitness
 from purerl.tuning.loop import Options, StudyLoop
 from purerl.tuning.pool import KINDS, TrialSettings, choose_lanes
@@ -91,9 +91,11 @@ def tune(
         ConfigError: an axis, value or option that cannot be, a study of other
             settings (with what differs), Optuna missing; before anything is trained.
     """
-    _check_options(sampler, pruner, holdout_seeds)
+    _check_options(sampler, pruner)
+    if holdout_seeds != 0 or isinstance(holdout_seeds, bool):
+        holdout_seeds = required("holdout_seeds", holdout_seeds)
     kind = check_fitness(fitness, KINDS)
-    check_seed("seed", seed)
+    seed = as_seed("seed", seed)
     trials = as_count("trials", trials)
     batch = as_count("batch", batch)
     reports = as_count("reports", reports)
@@ -119,7 +121,7 @@ def tune(
     return StudyLoop(space, settings, options, folder, progress).run()
 
 
-def _check_options(sampler: str, pruner: str | None, holdout_seeds: int) -> None:
+def _check_options(sampler: str, pruner: str | None) -> None:
     known: dict[str, tuple[str, Sequence[str]]] = {"sampler": (sampler, SAMPLERS)}
     if pruner is not None:
         known["pruner"] = (pruner, PRUNERS)
@@ -129,8 +131,6 @@ def _check_options(sampler: str, pruner: str | None, holdout_seeds: int) -> None
             raise ConfigError(
                 f"{name} must be one of {', '.join(choices)}{more}, got {value!r}."
             )
-    if isinstance(holdout_seeds, bool) or holdout_seeds != 0:
-        check_count("holdout_seeds", holdout_seeds)
 
 
 def _require_optuna() -> None:

@@ -1,8 +1,9 @@
 """Optuna's samplers and pruners for a space, seeded so that a study can be resumed."""
 
+import copy
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Container, Sequence
 from typing import Any
 
 import numpy as np
@@ -69,14 +70,10 @@ class Streams(optuna.samplers.BaseSampler):
         axes: Distributions of the study's axes, by name.
         stream_of: A function that returns a trial's stream: the number that it would
             have had if no worker had ever stopped.
-
-    Attributes:
-        study: The study from whose trials the sampler learns: all of them. Under
-            Hyperband Optuna would show it one bracket's only, which in a study of forty
-            trials are too few to learn from.
     """
 
-    study: optuna.Study
+    # Optuna's samplers ask it for no more than a study has.
+    _study: Any
 
     def __init__(
         self,
@@ -89,6 +86,17 @@ class Streams(optuna.samplers.BaseSampler):
         self.stream_of = stream_of
         self.inner: optuna.samplers.BaseSampler = _make(name, seed, axes)
 
+    def learn_from(self, study: optuna.Study) -> None:
+        """Take the study from whose trials the sampler learns: all of them.
+
+        Under Hyperband Optuna would show it one bracket's only, which in a study of
+        forty trials are too few to learn from.
+
+        Args:
+            study: The study.
+        """
+        self._study = _ByStreams(study, self.stream_of)
+
     @property
     def generation(self) -> int | None:
         """CMA-ES's generation of the last trial drawn; None for other samplers."""
@@ -99,13 +107,13 @@ class Streams(optuna.samplers.BaseSampler):
         words = np.random.SeedSequence([self.seed, self.stream_of(trial)])
         seed = int(words.generate_state(1)[0])
         self.inner = _make(self.name, seed, self.axes)
-        self.inner.before_trial(self.study, trial)
+        self.inner.before_trial(self._study, trial)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Return the fields that are drawn together."""
-        return self.inner.infer_relative_search_space(self.study, trial)
+        return self.inner.infer_relative_search_space(self._study, trial)
 
     def sample_relative(
         self,
@@ -120,7 +128,7 @@ class Streams(optuna.samplers.BaseSampler):
             trial: The trial that the values are for.
             search_space: Distributions of the fields that are drawn together.
         """
-        return self.inner.sample_relative(self.study, trial, search_space)
+        return self.inner.sample_relative(self._study, trial, search_space)
 
     def sample_independent(
         self,
@@ -138,8 +146,58 @@ class Streams(optuna.samplers.BaseSampler):
             param_distribution: The distribution of the axis.
         """
         return self.inner.sample_independent(
-            self.study, trial, param_name, param_distribution
+            self._study, trial, param_name, param_distribution
         )
+
+
+class _ByStreams:
+    """A study whose finished trials have their streams as numbers, in that order.
+
+    A trial that waits again after its worker has stopped gets a new number, and from
+    their numbers Optuna's samplers read the order of trials. By its stream it keeps its
+    place, so that what is proposed next does not depend on who was stopped.
+
+    Args:
+        study: The study, of which all but the trials is taken as it is.
+        stream_of: A function that returns a trial's stream.
+    """
+
+    def __init__(
+        self, study: optuna.Study, stream_of: Callable[[FrozenTrial], int]
+    ) -> None:
+        self._wrapped, self._stream_of = study, stream_of
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def get_trials(
+        self,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+    ) -> list[FrozenTrial]:
+        """Return trials as `optuna.Study.get_trials` does, in the order of streams."""
+        return self._ordered(self._wrapped.get_trials(deepcopy, states))
+
+    def _get_trials(
+        self,
+        deepcopy: bool = True,
+        states: Container[TrialState] | None = None,
+        use_cache: bool = False,
+    ) -> list[FrozenTrial]:
+        """Return trials as Optuna's own samplers ask for them."""
+        trials = self._wrapped._get_trials(deepcopy, states, use_cache)
+        return self._ordered(trials)
+
+    def _ordered(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
+        ordered = []
+        for trial in trials:
+            if trial.state.is_finished():
+                # A trial that failed has the stream of the one that took its place.
+                number = self._stream_of(trial)
+                trial = copy.copy(trial)
+                trial.number = number
+            ordered.append(trial)
+        return sorted(ordered, key=lambda trial: trial.number)
 
 
 def _make(

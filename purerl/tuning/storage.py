@@ -81,7 +81,8 @@ def open_study(
         )
         is_new = False
     study = Study(found, space, budget, streams)
-    streams.stream_of, streams.study = study.stream_of, found
+    streams.stream_of = study.stream_of
+    streams.learn_from(found)
     if is_new or not _await_spec(found):
         default = space.default_params()
         if default is not None:

@@ -174,14 +174,15 @@ def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
 def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
     calls = []
 
-    def train(program, keys, group, *rest):
+    def train(program, keys, group, measures, workers, on_block, on_member, stopped):
         calls.append(group.members)
         if len(calls) == 2:
             raise Stopped
         size = {"training_curve": np.zeros(2), "final_return": np.zeros(2)}
-        return [held_out.Scores(size, np.zeros((2, 3)), np.arange(3))] * len(
-            group.members
-        )
+        scores = held_out.Scores(size, np.zeros((2, 3)), np.arange(3))
+        for member in range(len(group.members)):
+            on_member(member, scores)
+        return [scores] * len(group.members)
 
     monkeypatch.setattr(BlockCompiler, "compile", lambda *_, **__: None)
     monkeypatch.setattr(held_out, "train", train)
@@ -191,6 +192,31 @@ def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
         purerl.compare(CONFIG, named, **options)
     purerl.compare(CONFIG, named, **options)
     assert calls == [(0,), (1,), (1,)]
+
+
+def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
+    """The third fails: what was trained of the same part is not trained again."""
+    original, trained = held_out._train_block, []
+
+    def train_block(program, keys, group, rows, *rest):
+        if 4 in rows and not trained.count("again"):
+            raise RuntimeError("no memory")
+        trained.extend(rows.tolist())
+        original(program, keys, group, rows, *rest)
+
+    monkeypatch.setattr(held_out, "_train_block", train_block)
+    rates = {f"rate {x}": {"learning_rate": x} for x in (1e-3, 2e-3, 4e-3)}
+    one = jax.local_devices()[:1]
+    options = {"seeds": 2, "lanes": 2, "progress": False, "devices": one}
+    with pytest.raises(RuntimeError, match="no memory"):
+        purerl.compare(CONFIG, rates, out=tmp_path / "out", **options)
+    assert trained == [0, 1, 2, 3]
+    trained.append("again")
+    found = purerl.compare(CONFIG, rates, out=tmp_path / "out", **options)
+    assert trained[5:] == [0, 1]  # The rows of the one that was missing.
+    whole = purerl.compare(CONFIG, rates, **options)
+    for measure, values in whole.scores.items():
+        np.testing.assert_array_equal(found.scores[measure], values)
 
 
 def test_a_comparison_of_another_format_is_refused(result, tmp_path):

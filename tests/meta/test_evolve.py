@@ -35,16 +35,6 @@ def evolve_toy(config=None, **changes):
     return evolve(config, "learning_rate", **{"population": 8, **changes})
 
 
-def test_no_two_streams_of_an_evolution_share_a_key():
-    """Asking, telling, the runs of each generation and the baseline's are apart."""
-    key, generations = jax.random.key(3), range(4)
-    strategy = [k for g in generations for k in runs.strategy_keys(key, g)]
-    rollouts = [k for g in generations for k in runs.rollout_keys(key, g, 4)]
-    baseline = [*runs.baseline_keys(key, 4)]
-    data = [jax.random.key_data(k).tolist() for k in strategy + rollouts + baseline]
-    assert len({tuple(words) for words in data}) == len(data) == 8 + 16 + 4
-
-
 @pytest.mark.slow
 def test_runs_are_common_within_a_generation_and_fresh_between():
     # So small a sigma that every member is the same in float32.
@@ -66,6 +56,10 @@ def test_keys_of_rollouts_generations_and_strategy_never_meet():
     keys = [runs.rollout_keys(key, g, 3) for g in range(4)]
     keys += [jax.numpy.stack(runs.strategy_keys(key, g)) for g in range(4)]
     keys += [runs.baseline_keys(key, 3)]
+    # What the strategy begins with is split for its first population; what is split is
+    # folded into for the generations.
+    keys += [jax.random.split(runs.start_key(key))]
+    keys += [jax.vmap(lambda n: jax.random.fold_in(key, n))(np.arange(5))]
     data = np.concatenate([np.asarray(jax.random.key_data(k)) for k in keys])
     assert len({tuple(row) for row in data.tolist()}) == len(data)
 
@@ -156,6 +150,40 @@ def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
     rest = evolve(out=tmp_path)
     assert rest.summary["generations_run"] == 2
     assert_same_bits(outcome(rest), outcome(whole))
+
+
+def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch):
+    def fail_in_the_second(fitness, reasons):
+        if len(fitness) == 2:
+            raise purerl.ConfigError("every member of generation 2 failed.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "check_progress", fail_in_the_second)
+        with pytest.raises(purerl.ConfigError, match="every member of generation 2"):
+            evolve(out=tmp_path)
+    assert purerl.load_evolution(tmp_path).done == 1
+    rest = evolve(out=tmp_path)
+    assert rest.summary["generations_run"] == 2
+    assert_same_bits(outcome(rest), outcome(whole))
+
+
+def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch):
+    def fail(fitness, reasons):
+        raise purerl.ConfigError("every member of generation 1 failed.")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(loop, "check_progress", fail)
+        with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
+            evolve(out=tmp_path, strategy="open-es(sigma=9.0, learning_rate=0.2)")
+    assert evolve(out=tmp_path, generations=1).done == 1
+
+
+def test_names_in_another_order_are_another_evolution(tmp_path):
+    """The vector's numbers would belong to other fields."""
+    evolve(out=tmp_path, evolved="learning_rate,entropy_coef", generations=1)
+    with pytest.raises(purerl.ConfigError, match="order of evolve is") as error:
+        evolve(out=tmp_path, evolved="entropy_coef,learning_rate", generations=1)
+    assert "['learning_rate', 'entropy_coef'] there" in str(error.value)
 
 
 @pytest.mark.slow(optimised=False)

@@ -9,6 +9,7 @@ from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, apply_overrides
 from purerl.meta.genome import Genome
+from purerl.optimisers import Adam
 from tests.helpers import assert_same_bits, tiny_config
 
 
@@ -75,6 +76,16 @@ def test_vectors_are_numbers_by_their_scales():
     drift = decoded["policy_loss"]
     np.testing.assert_allclose(drift.alpha, [2.0, 2.0 / np.e], rtol=1e-6)
     np.testing.assert_allclose(drift.beta, [0.6, 0.6 * np.e], rtol=1e-6)
+
+
+def test_numbers_far_out_stay_inside_of_what_a_config_takes():
+    """Rounding would reach 0 and 1, and the evolution's result could not be read."""
+    found = genome("gamma,learning_rate,optimiser.b2", optimiser=Adam(b2=0.999))
+    for far in (-200.0, 20.0):
+        overrides = found.solution(np.full(3, far, np.float32))
+        config = apply_overrides(tiny_config(optimiser=Adam()), overrides)
+        assert 0 < config.optimiser.b2 < 1 and 0 < config.gamma < 1
+        assert 0 < config.learning_rate < np.inf
 
 
 def test_the_solution_is_what_a_config_takes():

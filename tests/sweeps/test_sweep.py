@@ -291,6 +291,13 @@ def test_a_folder_of_something_else_is_refused(tiny, tmp_path):
         purerl.load_sweep(tmp_path / "nothing")
 
 
+def test_a_folder_in_which_nothing_could_begin_is_begun_otherwise(tiny, tmp_path):
+    axes = {"learning_rate": RATES[:2]}
+    with pytest.raises(purerl.ConfigError, match="memory_limit"):
+        run_sweep(tiny, axes, lanes=4, memory_limit="3KB", out=tmp_path / "out")
+    assert run_sweep(tiny, axes, lanes=2, out=tmp_path / "out").finished
+
+
 def test_a_folder_in_use_is_refused_and_left_as_it_is(tiny, tmp_path):
     with locked(tmp_path), pytest.raises(purerl.ConfigError, match="is in use by"):
         run_sweep(tiny, {"learning_rate": RATES}, out=tmp_path)

@@ -16,6 +16,7 @@ from purerl.tuning.api import SAMPLERS
 from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
+from tests.helpers import slow_but
 
 AXES = {
     "learning_rate": purerl.loguniform(1e-4, 1e-2),
@@ -119,6 +120,22 @@ def test_a_killed_study_goes_on_as_if_it_had_not_been(sampler, url):
     finish(second, again)
     assert complete(second) == whole
     assert second.counts() == (24, 0, 0)
+
+
+@pytest.mark.parametrize("sampler", slow_but(SAMPLERS, "random"))
+def test_a_study_killed_within_a_batch_goes_on_as_if_it_had_not_been(sampler, url):
+    """Some trials of the batch had ended: those that come again keep their places."""
+    whole = complete(opened(sampler=sampler, budget=32), batch=8)
+    first = opened(url, sampler, budget=32)
+    finish(first, first.ask(8))
+    batch = first.ask(8)
+    finish(first, [batch[5], batch[7]])
+    first.give_back(batch)
+    assert first.counts() == (10, 0, 6)
+    finish(first, first.ask(8))
+    found = complete(first, batch=8)
+    assert found[8:14] == [whole[8 + i] for i in (5, 7, 0, 1, 2, 3)]
+    assert sorted(map(str, found)) == sorted(map(str, whole))
 
 
 @pytest.mark.slow
