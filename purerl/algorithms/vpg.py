@@ -250,7 +250,7 @@ def improve_policy(
     outputs = parts.actor.apply(actor, batch.obs)
     log_ratio = parts.head.log_prob(outputs, batch.action) - batch.log_prob
     divergence = diagnostics.approx_kl(log_ratio).mean()
-    metrics["grad_norm"] = optax.tree.norm(grads)
+    metrics["grad_norm"] = optax.tree.norm(_moving(config, state.params, grads))
     metrics["approx_kl"] = pmean(divergence, parts.axis_name)
     return actor, opt_state, metrics
 
@@ -313,6 +313,14 @@ def fit_value(
         opt_state,
         {"value_loss": errors[0], "value_loss_last": errors[-1]},
     )
+
+
+def _moving(config: VPGConfig, params: PyTree, grads: Array) -> Array:
+    """Return the actor's flat gradient with zeros for what is frozen."""
+    layers = optimiser.layers_of(params["actor"])
+    frozen = frozen_in(config.frozen, "actor")
+    optim = optimiser.keep_frozen(optax.identity(), layers, frozen)
+    return optim.update(grads, optim.init(grads), grads)[0]
 
 
 def _optimiser(

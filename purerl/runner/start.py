@@ -238,6 +238,7 @@ def _check_pace(folder: Path, stored: dict[str, Any], bound: Bound) -> None:
     config = manifest.read_config(folder, stored)
     theirs, mine = config.steps_per_update, bound.plan.steps_per_update
     _check_burn_in(folder, config, bound.config)
+    _check_n_step(folder, config, bound.config)
     if theirs != mine:
         raise ConfigError(
             f"start: an update of the run in {folder} has {theirs:,} steps, and one of "
@@ -260,6 +261,23 @@ def _check_burn_in(folder: Path, theirs: TrainConfig, mine: TrainConfig) -> None
             f"start: burn_in is {old} in the run in {folder} and {new} here, and each "
             "sequence of its replay buffer has the memory before its burn-in; train "
             "with the same one, or begin with the networks alone."
+        )
+
+
+def _check_n_step(folder: Path, theirs: TrainConfig, mine: TrainConfig) -> None:
+    """Refuse priorities that say which steps had another number of steps after them.
+
+    Raises:
+        ConfigError: with both numbers.
+    """
+    if not getattr(mine, "prioritised", False):
+        return
+    old, new = (getattr(config, "n_step", None) for config in (theirs, mine))
+    if old != new:
+        raise ConfigError(
+            f"start: n_step is {old} in the run in {folder} and {new} here, and its "
+            "priorities say which steps of the replay buffer have that many after "
+            "them; train with the same one, or begin with the networks alone."
         )
 
 

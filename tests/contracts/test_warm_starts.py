@@ -125,3 +125,20 @@ def test_frozen_parts_stay_and_the_others_learn(name):
     for leaf, value in name_leaves(state.params):
         same = np.array_equal(value, before[leaf])
         assert same == (leaf in frozen), leaf
+
+
+def test_the_norm_of_vpgs_gradient_is_that_of_what_learns():
+    """Its actor takes one step, so that the squares of two parts add up to all."""
+
+    def norm(frozen):
+        algorithm = purerl.make_algorithm(small("vpg", frozen=frozen))
+        _, metrics = jax.jit(algorithm.step)(jax.jit(algorithm.init)(KEY))
+        return float(metrics["grad_norm"])
+
+    init = purerl.make_algorithm(small("vpg")).init
+    names = [name for name, _ in name_leaves(jax.eval_shape(init, KEY).params)]
+    torso = tuple(leaf for leaf in names if is_in(leaf, "torso"))
+    others = tuple(leaf for leaf in names if leaf not in torso)
+    whole, heads, torsos = norm(()), norm(torso), norm(others)
+    assert 0 < heads < whole and 0 < torsos < whole
+    assert heads**2 + torsos**2 == pytest.approx(whole**2, rel=1e-4)

@@ -211,6 +211,31 @@ def test_sequences_of_another_burn_in_are_refused(tmp_path):
     assert not (tmp_path / "b").exists()
 
 
+@pytest.mark.parametrize("prioritised", [True, False])
+def test_priorities_of_another_number_of_steps_are_refused(prioritised, tmp_path):
+    """They say which steps are complete; without them nothing depends on it."""
+    config = purerl.DQNConfig(
+        num_envs=2,
+        buffer_size=64,
+        batch_size=4,
+        learning_starts=8,
+        rounds_per_update=8,
+        hidden_sizes=(4,),
+        total_timesteps=32,
+        num_evaluations=0,
+        prioritised=prioritised,
+    )
+    purerl.run(config, out=tmp_path / "a", progress=False)
+    start = purerl.Start(tmp_path / "a", "all")
+    other = config.replace(n_step=3, total_timesteps=48)
+    if not prioritised:
+        assert purerl.run(other, start=start, progress=False).finished
+        return
+    with pytest.raises(purerl.ConfigError, match=r"start: n_step is 1 in .* and 3 he"):
+        purerl.run(other, out=tmp_path / "b", start=start, progress=False)
+    assert not (tmp_path / "b").exists()
+
+
 @pytest.mark.slow(optimised=False)
 def test_a_burn_in_may_change_where_no_memory_is_stored(tmp_path):
     config = purerl.RecurrentPPOConfig(
