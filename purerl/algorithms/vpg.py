@@ -320,7 +320,7 @@ def _moving(config: VPGConfig, params: PyTree, grads: Array) -> Array:
     layers = optimiser.layers_of(params["actor"])
     frozen = frozen_in(config.frozen, "actor")
     optim = optimiser.keep_frozen(optax.identity(), layers, frozen)
-    return optim.update(grads, optim.init(grads), grads)[0]
+    return optim.update(grads, optim.init(grads), grads)[0]  # type: ignore[return-value]
 
 
 def _optimiser(

@@ -224,7 +224,7 @@ class Training:
         keys = jax.device_put(population.keys, jax.local_devices()[0])
         here = population._replace(keys=keys)
         returns = np.zeros((len(programs), population.num_runs), np.float32)
-        reasons: Counter[str] = Counter()
+        reasons: list[str] = []
 
         def train_chunk(worker: Worker, chunk: Chunk) -> None:
             if is_stopped():
@@ -234,7 +234,7 @@ class Training:
             total = Accumulator(self.setup.fitness, members.size, updates)
             train_through(program, members, worker, total)
             returns[chunk.program, chunk.rows] = total.result()
-            reasons.update(filter(None, total.reasons))
+            reasons.extend(filter(None, total.reasons))
             on_runs(members.size)
 
         hosts.run_on_all(lambda: run_blocks(self.workers, mine, train_chunk))
@@ -242,7 +242,7 @@ class Training:
             raise Stopped
         gathered = hosts.all_sum(returns)
         split = (len(programs), population.size, population.rollouts)
-        return Trained(gathered.reshape(split), reasons)
+        return Trained(gathered.reshape(split), Counter(reasons))
 
 
 def _cut(programs: Sequence[Program], num_runs: int, chunk_blocks: int) -> list[Chunk]:

@@ -19,7 +19,7 @@ from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
 from purerl.population.space import Space
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder
+from purerl.runner.arguments import as_folder, check_extend
 from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count, make_workers, required
@@ -108,6 +108,7 @@ def pbt(
             whole.
     """
     folder = as_folder("out", out)
+    check_extend(extend, folder)
     if extend:
         config = with_stored_values(folder, "pbt", config, axes)
     space = Space(config, axes)

@@ -23,6 +23,22 @@ def check_call(who: str, config: Any) -> None:
     refuse_traced(who, config)
 
 
+def check_extend(extend: bool, out: object) -> None:
+    """Refuse to go on with a folder where none is given.
+
+    Args:
+        extend: Whether what a folder holds is to be made longer.
+        out: The folder, None where none is given.
+
+    Raises:
+        ConfigError: with what to give.
+    """
+    if extend and out is None:
+        raise ConfigError(
+            "extend=True goes on with what a folder holds: give out=, its folder."
+        )
+
+
 def as_folder(name: str, value: str | Path | None) -> Path | None:
     """Return a folder that was given, or None where none was; `~` is the user's home.
 

@@ -12,7 +12,7 @@ from purerl.config import ConfigError
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_seconds
+from purerl.runner.arguments import as_folder, check_extend, check_seconds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
@@ -100,6 +100,7 @@ def drive(
     segment_updates = as_count("segment_updates", segment_updates)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
     folder = as_folder("out", out)
+    check_extend(extend, folder)
     length = segment_updates or search.segment_updates
     options = _Options(
         out=folder,

@@ -6,7 +6,7 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_call
+from purerl.runner.arguments import as_folder, check_call, check_extend
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
@@ -85,6 +85,7 @@ def sweep(
     chunk_blocks = as_count("chunk_blocks", chunk_blocks)
     segment_updates = as_count("segment_updates", segment_updates)
     folder = as_folder("out", out)
+    check_extend(extend, folder)
     if folder is None and hosts.count() > 1:
         raise ConfigError(
             f"out: a sweep of {hosts.count()} processes needs a folder: each trains a "

@@ -218,3 +218,9 @@ def test_what_are_no_schedules_is_refused(schedules, sentence):
 def test_what_are_no_widths_is_refused(widths):
     with pytest.raises(purerl.ConfigError, match="widths must be a positive whole"):
         purerl.find_lanes(tiny_config(), widths=widths)
+
+
+@pytest.mark.parametrize("call", [purerl.sweep, purerl.pbt])
+def test_extending_without_a_folder_is_refused(call):
+    with pytest.raises(purerl.ConfigError, match="extend=True goes on with what a fol"):
+        call(tiny_config(), AXES, extend=True, progress=False)
