@@ -12,7 +12,7 @@ from doors_agents import loop
 from doors_agents.config import make_config
 from doors_figures import curves_figure, speed_figure
 from doors_speed import CLAIMED, KINDS, SIZES
-from doors_words import SOURCE, TEXT, TUNED, tuning_row
+from doors_words import SOURCE, TEXT, TUNED, tuning_pictures, tuning_row
 from measure import compiled, interval_text, one_torch_thread, timed
 from study import Budget, Findings, Row, Study, Table, main
 
@@ -36,7 +36,7 @@ STACKS = {
     "flax": "Flax + Gymnasium",
     "jax": "all JAX",
 }
-SEEDS = 3
+SEEDS = 10
 
 
 def speeds(budget: Budget) -> dict[str, dict[int, dict[str, float]]]:
@@ -152,6 +152,8 @@ def measure(budget: Budget) -> Findings:
             "The dashed lines are the shortest path's, 15.21 and .776.",
         ),
     ]
+    # Those of a quick run lie elsewhere, and have no page above them.
+    figures += [] if budget.quick else tuning_pictures(TUNED)
     tables = [speed_table(found), agents_table(agents)]
     rows = [*speed_rows(found), *agent_rows(agents), *tuning_row(TUNED)]
     return Findings(rows, figures, tables, list(TEXT))
@@ -170,7 +172,9 @@ def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
             "7600X)",
             f"{here['sync']:.3g}, {here['async']:.3g}, {here['jax-step']:.3g}, "
             f"{here['jax-scan']:.3g}",
-            "Another machine, without a GPU; here observations are used, else the "
+            "Another machine, without a GPU. By steps every call starts one small "
+            "program, which a CPU begins at once and a GPU only after a launch. Here "
+            "observations are used, else the "
             "compiler of the scan would leave them out. Async has a process for each "
             f"environment, {most} on this machine's cores.",
         ),
@@ -206,7 +210,10 @@ def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
             f" (and {compile_seconds:.0f} s of compilation): "
             f"{seconds['torch'] / seconds['jax']:.0f} times as fast as PyTorch",
             "Here the three do the same work. The source's third has 16 times as many "
-            "environments, hence fewer rounds, and passes through the host.",
+            "environments, hence fewer rounds, and passes through the host. Its first "
+            "two take alike, as both copy their whole buffer on the host in every "
+            "step (our reading of its code); here neither does, and what is left is "
+            "the learning, which Flax compiles as one call.",
         ),
         Row(
             f"return after {steps:,} steps: PyTorch, Flax, all JAX",

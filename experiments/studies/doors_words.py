@@ -1,8 +1,9 @@
 """The words of the study "doors" beside its numbers: the source's task and its bugs."""
 
 import json
+from typing import Any
 
-from study import ROOT, Row
+from study import ROOT, Picture, Row
 
 SOURCE = (
     "rlbyexample, Speeding up Training of Model-Free Reinforcement Learning, with its "
@@ -52,6 +53,29 @@ TEXT = (
 )
 
 
+def _interval(part: dict[str, Any]) -> str:
+    """Return a mean with its interval."""
+    return f"{part['mean']:.2f} ({part['low']:.2f} to {part['high']:.2f})"
+
+
+def tuning_pictures(path=TUNED) -> list[Picture]:
+    """Return the pictures of the tuned DQN, which `docs/tuning.md` shows too.
+
+    Args:
+        path: What the script wrote.
+    """
+    if not path.exists():
+        return []
+    return [
+        Picture(f"../tuning-dqn-{name}.png", f"DQN on Doors-v0, 40 trials: {caption}")
+        for name, caption in (
+            ("history", "the score of every trial, and the best so far."),
+            ("importance", "the share of each setting in what makes a trial good."),
+            ("contour", "the score over pairs of settings, of complete trials."),
+        )
+    ]
+
+
 def tuning_row(path=TUNED) -> list[Row]:
     """Return the row of the tuned DQN, where `experiments/tune_doors.py` has one.
 
@@ -70,11 +94,13 @@ def tuning_row(path=TUNED) -> list[Row]:
             "57,600 steps each",
             "the length of an episode matters most",
             f"{first} ({shares[first]:.0%}) and {second} ({shares[second]:.0%}) matter "
-            f"most; the best has a return of {best['mean']:.2f} on fresh seeds, the "
-            f"default {default['mean']:.2f}",
+            f"most; on {len(found['holdout']['seeds'])} fresh seeds the best has a "
+            f"return of {_interval(best)}, the default {_interval(default)}",
             "Both have 57,600 steps, where the three stacks above have 192,000. The "
             "task's limit is fixed at 60 here: see below. Printed by `python "
-            "experiments/tune_doors.py --algorithm dqn`; [Tuning](tuning.md) says why "
+            "experiments/tune_doors.py --algorithm dqn` in "
+            f"{found['wall_seconds'] / 60:.0f} minutes ({found['hardware']}, "
+            f"{found['date']}); [Tuning](tuning.md) says why "
             "the optimiser has a small share though every trial with SGD was poor.",
         )
     ]

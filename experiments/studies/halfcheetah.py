@@ -1,10 +1,11 @@
 """VPG and TD3 on HalfCheetah with the source's best settings.
 
-    python experiments/studies/halfcheetah.py [--quick]
+    python experiments/studies/halfcheetah.py [--quick | --long]
 
 At full budget the curves are rows of the learning results, which
 `python experiments/results.py vpg-halfcheetah td3-halfcheetah td3-halfcheetah-cpu`
-trains; it goes on where it was stopped.
+trains; it goes on where it was stopped. With `--long` the agents of `td3-halfcheetah`
+that are missing are trained here, an hour or more each.
 """
 
 from typing import Any
@@ -57,6 +58,7 @@ def measure(budget: Budget) -> Findings:
             for name, (config, _) in grids(quick=True).items()
         }
     else:
+        learned.complete(budget, ["td3-halfcheetah"])
         found = {name: learned.load(name) for name in SHOWN}
     known = {name: row for name, row in found.items() if row}
     figure = budget.save(

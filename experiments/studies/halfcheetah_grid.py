@@ -31,7 +31,8 @@ from purerl.train import bind
 STUDY = Study(
     name="halfcheetah_grid",
     title="VPG and TD3 on HalfCheetah over layers, epochs and batches",
-    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), table 2',
+    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), table 2; '
+    "an i5-10400F and an RTX 3060",
     question="Every combination of the source's layer sizes with its steps per epoch "
     "(VPG) or batch sizes (TD3), three seeds each, one `purerl.sweep` per choice of "
     "layers, from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment "
@@ -49,17 +50,23 @@ ESTIMATES = (
     "same command printed 140 hours for TD3 on the same processor."
 )
 EPOCHS_HERE = (
-    "VPG's epochs are `num_steps` of each of five environments: 600, 800, 1,000 and "
-    "2,000 are the source's 3,000, 4,000, 5,000 and 10,000 steps. The policy takes one "
-    "gradient step per epoch, so that short epochs make more of them from the same "
-    "750,000 steps: 250 with 3,000 steps, 150 with 5,000, 75 with 10,000. That epochs "
-    "of 10,000 are the worst for all layers fits that. The largest layers have the "
-    "best cell here, and not the source's 128-64; whether that is the physics, the "
-    "grid cannot tell. The seeds of a cell lie far apart, and three do not tell cells "
-    "beside one another apart. The sittings shared the machine with other programs, so "
-    "that their minutes are more than an idle one takes."
+    "VPG's epochs are of five environments, each with a fifth of the steps. The "
+    "policy takes one gradient step per epoch, so that short epochs make more of them "
+    "from the same 750,000 steps: 250 with 3,000 steps, 150 with 5,000, 75 with "
+    "10,000. That epochs of 10,000 are the worst for all layers fits that. The "
+    "largest layers have the best cell here, and not the source's 128-64; whether "
+    "that is the physics, the grid cannot tell. The seeds of a cell lie far apart, "
+    "and three do not tell cells beside one another apart. The sittings shared the "
+    "machine with other programs, so that their minutes are more than an idle one "
+    "takes."
 )
+WORDS = {
+    "hidden_sizes": "layers",
+    "num_steps": "steps per epoch",
+    "batch_size": "batches of",
+}
 SEEDS = 3
+NUM_ENVS = 5  # Environments of VPG, whose `num_steps` are those of each.
 VPG_SIZES = [(64, 32), (64, 64), (128, 64), (128, 128, 64), (128, 128, 128)]
 EPOCHS = [3_000, 4_000, 5_000, 10_000]  # Steps, of five environments together.
 TD3_SIZES = [(256, 256), (256, 256, 128), (256, 256, 256), (256, 256, 256, 256)]
@@ -73,7 +80,7 @@ def grids(quick: bool) -> dict[str, tuple[Any, dict[str, list[Any]]]]:
         quick: Whether a small task stands for HalfCheetah, and two cells for the grid.
     """
     vpg, td3 = presets.load("vpg-halfcheetah"), presets.load("td3-halfcheetah")
-    axes_vpg = {"hidden_sizes": VPG_SIZES, "num_steps": [n // 5 for n in EPOCHS]}
+    axes_vpg = {"hidden_sizes": VPG_SIZES, "num_steps": [n // NUM_ENVS for n in EPOCHS]}
     axes_td3 = {"hidden_sizes": TD3_SIZES, "batch_size": BATCHES}
     if not quick:
         one: dict[str, Any] = {"num_evaluations": 1}
@@ -216,7 +223,7 @@ def not_trained(budget: Budget, name: str, claimed: str) -> Row:
         f"{cpu:,.{int(cpu < 10)}f} hours of two cores, from a part of the cells; about "
         f"{gpu:,.{int(gpu < 10)}f} hours on an H200, by `purerl plan --device h200 "
         "--no-compile` of every cell, probably less, as kernels are from shapes. "
-        "`--long` trains it.",
+        "`python experiments/studies/halfcheetah_grid.py --long` trains it.",
     )
 
 
@@ -239,24 +246,29 @@ def measure(budget: Budget) -> Findings:
         others = total - len(cells)
         means = [np.mean(cell["scores"]) for cell in cells]
         best = cells[int(np.argmax(means))]
-        chosen = ", ".join(f"{k} {v}" for k, v in best["point"].items())
+        by_median = max(cells, key=lambda cell: np.median(cell["scores"]))
         rows.append(
             Row(
                 f"{name}: best cell of {len(cells)}",
                 words,
-                f"{interval_text(best['scores'], 0)}: {chosen}",
-                "Another physics; three seeds have a range and no interval."
-                + f" The other {others} cells are not trained yet." * (others > 0),
+                f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
+                "Another physics; three seeds have a range and no interval. Of "
+                f"{len(cells)} cells the best by mean is partly lucky, and was not "
+                "trained again with fresh seeds; the best by median is "
+                f"{in_words(by_median['point'])}, "
+                f"{np.median(by_median['scores']):,.0f}."
+                + f" The other {others} cells are not trained yet."
+                * (others > 0),
             )
         )
-        headers = [*best["point"], "mean", "seeds"]
+        headers = [*map(WORDS.get, best["point"]), "mean", "seeds"]
         tables.append(
             Table(
                 f"{name}, {SEEDS} seeds each",
                 headers,
                 [
                     [
-                        *cell["point"].values(),
+                        *shown(cell["point"]).values(),
                         f"{np.mean(cell['scores']):,.0f}",
                         ", ".join(f"{x:,.0f}" for x in cell["scores"]),
                     ]
@@ -296,6 +308,23 @@ def in_order(
     return sorted(cells, key=place)
 
 
+def shown(point: dict[str, str]) -> dict[str, str]:
+    """Return a cell's point as it is shown: steps per epoch, of all environments.
+
+    Args:
+        point: Texts of the fields of the config, by their names.
+    """
+    return {
+        name: f"{int(text) * NUM_ENVS:,}" if name == "num_steps" else text
+        for name, text in point.items()
+    }
+
+
+def in_words(point: dict[str, str]) -> str:
+    """Return a cell's point in words."""
+    return ", ".join(f"{WORDS[name]} {text}" for name, text in shown(point).items())
+
+
 def figure_of(cells: list[dict[str, Any]]) -> Any:
     """Draw every seed's score by cell."""
     figure = style.new_figure(height=0.32 * len(cells) + 1.2)
@@ -305,10 +334,10 @@ def figure_of(cells: list[dict[str, Any]]) -> Any:
             cell["scores"], [i] * len(cell["scores"]), "o", color=style.COLOURS[0]
         )
         axes.plot(np.mean(cell["scores"]), i, "|", color=style.COLOURS[1], ms=14)
-    labels = [", ".join(str(v) for v in cell["point"].values()) for cell in cells]
+    labels = [", ".join(shown(cell["point"]).values()) for cell in cells]
     axes.set_yticks(range(len(cells)), labels)
     axes.invert_yaxis()
-    names = ", ".join(cells[0]["point"])
+    names = ", ".join(WORDS[name] for name in cells[0]["point"])
     style.finish(axes, "", "episode return at the end", names)
     axes.xaxis.set_major_formatter("{x:,.0f}")
     return figure

@@ -1,12 +1,14 @@
 """The rows of the learning results, for the studies that put them beside a claim."""
 
 import json
+import subprocess
+import sys
 from collections.abc import Iterable
 from typing import Any
 
 import jax
 import numpy as np
-from study import STORE, Printed  # It puts experiments/ on the path.
+from study import STORE, Budget, Printed  # It puts experiments/ on the path.
 
 from purerl import make_train
 from purerl.config import TrainConfig
@@ -25,6 +27,19 @@ def load(name: str) -> dict[str, Any] | None:
     """
     path = STORE.parent / f"{name}.json"
     return json.loads(path.read_text()) if path.exists() else None
+
+
+def complete(budget: Budget, names: Iterable[str]) -> None:
+    """Train what rows of the learning results lack, where hours are no matter.
+
+    Args:
+        budget: The budget of the study; without `long` nothing is trained.
+        names: Names of rows in `experiments/results_rows.py`, trained seed by seed.
+    """
+    for name in names if budget.long and not budget.quick else ():
+        script = STORE.parents[1] / "results.py"
+        command = [sys.executable, str(script), name, "--at-once", "1"]
+        subprocess.run(command, check=True)
 
 
 def what_is_missing(name: str, row: dict[str, Any] | None) -> str:

@@ -28,7 +28,8 @@ INTRODUCTION = """\
 # Studies
 
 Each study takes a headline of a system that purerl learned from, and measures it here
-with one command. The claims are their authors'; their hardware stands beside them. What
+with one command. The claims are their authors'; their hardware stands beside them where
+they state it. What
 was measured here was printed by the command under each heading, on the hardware named
 there.
 
@@ -36,9 +37,10 @@ there.
 runs those that are named, and `make studies-quick` tries them at a tiny budget.
 It trains the agents of `bandits`, `doors`, `jaxrl`, `jax4rl`, `jym`, `purejaxrl` and
 `tabular`. It only draws `swingup` and `halfcheetah`, whose agents are rows of the
-[learning results](results.md) and are trained by `python experiments/results.py ROW`;
-and of `halfcheetah_grid` it only estimates the time on a CPU (`LONG=1` trains it, in
-sittings of some layers each, which are kept in the repository). It
+[learning results](results.md); and of `halfcheetah_grid`, on a CPU, it only estimates
+the time of what is missing. `LONG=1` trains all that is missing, days on two cores:
+rows seed by seed, grids in sittings of some layers each, which are kept in the
+repository as they are done. It
 also writes all of this as one HTML page with every picture inside,
 `runs/studies.html`.
 

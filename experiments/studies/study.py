@@ -148,6 +148,7 @@ class Budget:
         folder: See above; a study may keep checkpoints in it.
         long: See above.
         images: Folder of its figures.
+        has_measured: Whether a part was done now, and not before.
     """
 
     def __init__(
@@ -155,6 +156,7 @@ class Budget:
     ) -> None:
         self.study, self.quick, self.folder, self.long = study, quick, folder, long
         self.images = folder if quick else IMAGES
+        self.has_measured = False
 
     def has(self, name: str, *, lasting: bool = False, **settings: Any) -> bool:
         """Return whether a part was done before with the same settings.
@@ -203,6 +205,7 @@ class Budget:
         if kept is not None:
             return kept["result"]
         print(f"{self.study.name}: {name}", flush=True)
+        self.has_measured = True
         began = time.perf_counter()
         result = json.loads(json.dumps(make()))
         seconds = round(time.perf_counter() - began, 1)
@@ -227,12 +230,19 @@ class Budget:
 
     def sittings(self) -> str:
         """Return a paragraph that says where and when each lasting part was done."""
-        done = []
+        done, seconds = [], 0.0
         for path in self._lasting():
             kept = json.loads(path.read_text())
+            seconds += kept["seconds"]
             minutes = f"{kept['seconds'] / 60:,.0f} minutes"
             done.append(f"{path.stem} ({minutes}, {kept['hardware']}, {kept['date']})")
-        return f"Trained in sittings: {', '.join(done)}." if done else ""
+        if not done:
+            return ""
+        command = f"python experiments/studies/{self.study.name}.py --long"
+        return (
+            f"Trained by `{command}` in sittings, {seconds / 60:,.0f} minutes in all: "
+            f"{', '.join(done)}."
+        )
 
     def save(self, figure: "Figure", name: str, caption: str) -> Picture:
         """Write a figure as PNG.
@@ -279,18 +289,34 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         + " --quick" * asked.quick,
         "quick": asked.quick,
         "seconds": round(budget.seconds()),
-        "load_before": round(load, 2),
         "rows": [row._asdict() for row in findings.rows],
         "tables": [table._asdict() for table in findings.tables],
         "figures": [figure._asdict() for figure in findings.figures],
         "text": list(findings.text),
         "printed": [one._asdict() for one in findings.printed],
-        **hardware(),
     }
     target = folder if asked.quick else STORE
     target.mkdir(parents=True, exist_ok=True)
-    write_atomic(target / f"{study.name}.json", json.dumps(kept, indent=1) + "\n")
+    path = target / f"{study.name}.json"
+    kept |= when(path, load, budget.has_measured)
+    write_atomic(path, json.dumps(kept, indent=1) + "\n")
     show(kept)
+
+
+def when(path: Path, load: float, has_measured: bool) -> dict[str, Any]:
+    """Return where and when the numbers of a study were measured.
+
+    Args:
+        path: The study's file, which need not be there.
+        load: Load of the machine before the study.
+        has_measured: Whether anything was measured now; what is only drawn again was
+            measured when the file says.
+    """
+    here = {"load_before": round(load, 2), **hardware()}
+    if has_measured or not path.exists():
+        return here
+    before = json.loads(path.read_text())
+    return {name: before.get(name, value) for name, value in here.items()}
 
 
 def show(kept: dict[str, Any]) -> None:

@@ -1,11 +1,12 @@
 """The learning graph of TD3, SAC and MPO on the cart-pole swing-up.
 
-    python experiments/studies/swingup.py [--quick]
+    python experiments/studies/swingup.py [--quick | --long]
 
 At full budget the curves are those of the learning results, ten seeds each, which
 `python experiments/results.py td3-swingup sac-swingup mpo-swingup` trains (two hours of
 two cores, and it goes on where it was stopped). The rows `td3-jaxrl`, `sac-jaxrl` and
-`mpo-jaxrl`, which have the source's own sizes, are drawn too where they were run.
+`mpo-jaxrl`, which have the source's own sizes, are drawn too where they were run; with
+`--long` those of their agents that are missing are trained, which takes days.
 """
 
 from typing import Any
@@ -26,8 +27,9 @@ STUDY = Study(
     "of each algorithm, on a cart-pole swing-up with the physics and rewards of the DM "
     "Control suite's: with settings tuned here (presets `td3-swingup`, `sac-swingup`, "
     "`mpo-swingup`). The source's sizes (`td3-jaxrl`, `sac-jaxrl`, `mpo-jaxrl`) are "
-    "drawn besides where they were run. Rows of the [learning results](results.md) are "
-    "drawn, which say how long they were trained.",
+    "drawn besides where they were run; `--long` trains those that are missing. Rows "
+    "of the [learning results](results.md) are drawn, which say how long they were "
+    "trained.",
     system="jax-rl",
 )
 # Read off the source's plot at 250,000 steps.
@@ -71,6 +73,7 @@ def measure(budget: Budget) -> Findings:
         ours = {name: budget.part(name, lambda n=name: trained(n)) for name in CLAIMED}
         theirs = dict.fromkeys(CLAIMED)
     else:
+        learned.complete(budget, [f"{name}-jaxrl" for name in CLAIMED])
         ours = {name: learned.load(f"{name}-swingup") for name in CLAIMED}
         theirs = {name: learned.load(f"{name}-jaxrl") for name in CLAIMED}
     ours = {name: row for name, row in ours.items() if row}

@@ -304,10 +304,7 @@ def findings(
                         f"{claim} iterations/s (an iteration is a step of every agent)",
                         f"{found[agents]:,.0f} iterations/s, "
                         f"{agents * found[agents]:,.0f} steps/s",
-                        "jym keeps the whole history of the table here."
-                        if task == "CliffWalking-v0"
-                        else "Another machine; a step here also counts visits, cuts "
-                        "episodes by time and keeps their returns.",
+                        speed_note(task, found[agents], claim),
                     )
                 )
     claimed = {"q_learning": "about -50", "sarsa": "about -25"}
@@ -363,6 +360,24 @@ def findings(
             f"iterations per second are of {AGENTS} agents in one call."
         )
     return Findings(rows, figures, [] if len(book) < len(METHODS) else [table], text)
+
+
+def speed_note(task: str, here: float, claim: str) -> str:
+    """Return how a rate compares with the source's, and why they differ.
+
+    Args:
+        task: Id of the task.
+        here: Iterations per second that were measured.
+        claim: The source's iterations per second, as text.
+    """
+    ratio = here / float(claim.replace(",", ""))
+    words = f"{ratio:,.{0 if ratio > 10 else 2 if ratio < 1 else 1}f} times its rate"
+    if task == "CliffWalking-v0":
+        return f"{words}: jym keeps the whole history of the table here."
+    return (
+        f"{words}: another machine, and a step here also counts visits, cuts episodes "
+        "by time and keeps their returns."
+    )
 
 
 def reached(found: dict[str, Any]) -> list[int]:
