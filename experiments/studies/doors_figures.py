@@ -9,6 +9,8 @@ from measure import smooth
 from purerl.report.plots import style
 
 WINDOW = 3  # Rows that a curve averages: episodes of one row are few at first.
+# PyTorch, Flax, all JAX: purerl is blue and PyTorch orange in every study.
+STACK_COLOURS = (1, 2, 0)
 
 
 def speed_figure(found: dict[str, dict[int, dict[str, float]]]) -> Any:
@@ -49,7 +51,7 @@ def speed_figure(found: dict[str, dict[int, dict[str, float]]]) -> Any:
         label="the source, at 481",
     )
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    style.log_axis(axes, "y")
     ticks = (1, 2, 4, 8, 16, 32, 64, 128, 256, 481)
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
@@ -76,7 +78,7 @@ def curves_figure(agents: dict[str, list[dict[str, Any]]]) -> Any:
             (middle, steps, returns / lengths),
             (right, seconds, returns),
         ):
-            colour = style.COLOURS[i]
+            colour = style.COLOURS[STACK_COLOURS[i]]
             axes.plot(x, y.mean(0), color=colour, label=name)
             axes.fill_between(
                 x, y.min(0), y.max(0), color=colour, alpha=style.FAINT, linewidth=0

@@ -38,6 +38,12 @@ SHOWN = {
     "td3-halfcheetah": ("TD3, 1,200,000 steps", "5,000 ± 300 (3 seeds)"),
     "td3-halfcheetah-cpu": ("TD3, a short run of 320,000 steps", "-"),
 }
+# Colour and line of a row: TD3 is blue, as on the swing-up.
+LINES = {
+    "td3-halfcheetah": (0, "-"),
+    "td3-halfcheetah-cpu": (5, "--"),
+    "vpg-halfcheetah": (3, "-"),
+}
 OTHER_PHYSICS = (
     "Another physics: brax's spring here, MuJoCo there, so that the returns cannot be "
     "compared."
@@ -133,8 +139,9 @@ def figure_of(found: dict[str, dict[str, Any]]) -> Any:
     """
     figure = style.new_figure(width=7.5, height=4.4)
     axes = figure.subplots()
-    for i, (name, row) in enumerate(found.items()):
-        learned.draw(axes, row, i, SHOWN[name][0])
+    for place, (name, row) in enumerate(found.items()):
+        colour, line = LINES.get(name, (place, "-"))
+        learned.draw(axes, row, colour, SHOWN[name][0], line, place)
     axes.legend(frameon=False, loc="center right")
     style.finish(axes, "", "environment steps", "episode return")
     style.step_axis(axes)

@@ -321,8 +321,12 @@ def screenshots(budget: Budget) -> list[Picture]:
         path = budget.images / file
         with tempfile.TemporaryDirectory() as own:
             command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu"]
-            command += ["--hide-scrollbars", "--virtual-time-budget=8000"]
-            command += [f"--window-size=1100,{height}", f"--user-data-dir={own}"]
+            command += [
+                "--force-device-scale-factor=2",
+                "--hide-scrollbars",
+                "--virtual-time-budget=8000",
+            ]
+            command += [f"--window-size=760,{height}", f"--user-data-dir={own}"]
             command += [f"--screenshot={path.resolve()}", page.resolve().as_uri()]
             subprocess.run(command, check=True, capture_output=True, timeout=120)
         pictures.append(
@@ -461,7 +465,10 @@ def figure_of(found: dict[str, Any]) -> Any:
         axes.invert_yaxis()
         axes.margins(x=0.12)
         style.finish(axes, name, "milliseconds of an update", "")
-    panels[0].legend(frameon=False, loc="upper right", labelcolor=style.INK)
+        axes.grid(visible=False, axis="y")
+    handles, labels = panels[0].get_legend_handles_labels()
+    style_of = {"loc": "outside lower center", "ncols": 2, "frameon": False}
+    figure.legend(handles, labels, labelcolor=style.INK, **style_of)
     return figure
 
 

@@ -446,14 +446,14 @@ def figure_of(found: dict[str, dict[str, float]]) -> Any:
                     textcoords="offset points",
                     ha="left" if side > 0 else "right",
                     va="center",
-                    fontsize=7,
+                    fontsize=9,
                     color=style.INK,
                 )
     titles = {"mpo": "MPO\nexact", "mpo-gradient": "MPO\nby gradient"}
     axes.set_xticks(places, [titles.get(name, name.upper()) for name in found])
     axes.set_xlim(-0.6, len(found) - 0.4)
-    axes.set_yscale("log")
-    axes.legend(frameon=False, loc="upper left")
+    style.log_axis(axes, "y")
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
     style.finish(axes, "", "", "seconds per 1,000 steps")
     return figure
 

@@ -34,6 +34,11 @@ STEPS, SEEDS, SOLVED = 20_000, 20, 200
 MANY = 30  # Agents of the row on many.
 # No episode of CartPole is shorter than seven steps: at most one ends in so many.
 ROUNDS = 4
+# Presets of the comparison of replay, and their names in its picture.
+PRESETS = {
+    "dqn-jym": "The article's settings (dqn-jym)",
+    "dqn-cartpole-20k": "Tuned settings (dqn-cartpole-20k)",
+}
 
 
 def jym(steps: int, **changes: Any) -> Any:
@@ -132,7 +137,7 @@ def measure(budget: Budget) -> Findings:
             steps=steps,
             seeds=seeds,
         )
-        for name in ("dqn-jym", "dqn-cartpole-20k")
+        for name in PRESETS
     }
     figures = [
         budget.save(
@@ -288,7 +293,7 @@ def replay_figure(kinds: dict[str, Any]) -> Any:
             low, high = ([getattr(v, e) for v in intervals] for e in ("low", "high"))
             axes.plot(steps, y.mean(0), color=colour, label=kind)
             axes.fill_between(steps, low, high, color=colour, alpha=style.FAINT)
-        style.finish(axes, name, "environment steps", "")
+        style.finish(axes, PRESETS[name], "environment steps", "")
         style.step_axis(axes)
     panels[0].set_ylabel("episode return")
     panels[0].legend(frameon=False)

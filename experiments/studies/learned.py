@@ -97,18 +97,26 @@ def printed(rows: Iterable[dict[str, Any]]) -> list[Printed]:
 
 
 def draw(
-    axes: Any, row: dict[str, Any], index: int, label: str, line: str = "-"
+    axes: Any,
+    row: dict[str, Any],
+    index: int,
+    label: str,
+    line: str = "-",
+    place: int | None = None,
 ) -> None:
     """Draw the mean evaluations of a row, and at the end its interval.
 
     Args:
         axes: Axes to draw on.
         row: The row.
-        index: Number of the colour and of the mark.
+        index: Number of the colour.
         label: Name in the legend.
         line: Style of the line.
+        place: Number of the mark, and of the interval among those of other rows; that
+            of the colour where not given.
     """
-    colour, marker = style.COLOURS[index], style.MARKERS[index]
+    place = index if place is None else place
+    colour, marker = style.COLOURS[index], style.MARKERS[place]
     steps, curve = row["curve_steps"], row["curve"]
     axes.plot(steps, curve, line, color=colour, marker=marker, label=label)
     scores = np.asarray(row["per_seed"], float)
@@ -116,5 +124,5 @@ def draw(
     mean = scores.mean()
     below_above = [[mean - ends.low], [ends.high - mean]]
     # Beside the last mark, so that intervals of several rows do not hide one another.
-    place = steps[-1] * (1 + 0.012 * (index + 1))
-    axes.errorbar(place, mean, below_above, color=colour, capsize=4, linewidth=1.6)
+    right = steps[-1] * (1 + 0.012 * (place + 1))
+    axes.errorbar(right, mean, below_above, color=colour, capsize=4, linewidth=1.6)

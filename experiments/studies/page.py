@@ -109,12 +109,12 @@ def training(printed: dict[str, Any]) -> str:
     return f"{seconds:,.0f} seconds" if seconds else "time not known"
 
 
-OVERVIEW = ["source", "command", "device", "time"]
-OVERVIEW += ["headline", "claimed", "measured here"]
+OVERVIEW = ["source", "headline", "claimed", "measured here"]
+OVERVIEW += ["time", "device", "command"]
 
 
 def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row per study: source, command, device, time, and its headline.
+    """Return a row per study: source, headline, time, device and command.
 
     Args:
         studies: What the studies' files hold.
@@ -130,7 +130,7 @@ def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
             where = "; ".join(one["hardware"] for one in runs)
             time = "; ".join(map(training, runs))
         claim = [headline[name] for name in ("what", "claimed", "here")]
-        rows.append([kept.get("system") or "-", command, where, time, *claim])
+        rows.append([kept.get("system") or "-", *claim, time, where, command])
     return rows
 
 
@@ -194,7 +194,7 @@ def section(kept: dict[str, Any], images: Path) -> pages.Section:
         data = base64.b64encode((images / figure["file"]).read_bytes()).decode()
         words = html.escape(figure["caption"])
         body += (
-            f'<figure><img style="max-width:100%" alt="{words}" '
+            f'<figure><img alt="{words}" '
             f'src="data:image/png;base64,{data}"><figcaption>{words}</figcaption>'
             "</figure>"
         )

@@ -279,7 +279,7 @@ def width_figure(times: dict, predicted: dict, torch_seconds: float) -> Any:
         torch_seconds, color=style.COLOURS[1], label="one PyTorch agent on this CPU"
     )
     axes.set_xscale("log", base=2)
-    axes.set_yscale("log")
+    style.log_axis(axes, "y")
     axes.set_xticks(agents, [f"{n:,}" for n in agents], rotation=45)
     axes.legend(frameon=False)
     style.finish(
@@ -300,8 +300,17 @@ def entropy_figure(sweep: dict, steps: int) -> Any:
     from matplotlib import colormaps
 
     colours = colormaps[style.COLOUR_MAP](np.linspace(0, 0.92, len(ENTROPIES)))
-    for value, runs, colour in zip(ENTROPIES, returns, colours, strict=True):
-        axes.plot(x, smooth(runs, 20).mean(0), color=colour, label=f"{value:g}")
+    lines = zip(ENTROPIES, returns, colours, style.MARKERS, strict=False)
+    for number, (value, runs, colour, marker) in enumerate(lines):
+        axes.plot(
+            x,
+            smooth(runs, 20).mean(0),
+            color=colour,
+            marker=marker,
+            markevery=(number * len(x) // 64, max(1, len(x) // 8)),
+            markersize=5,
+            label=f"{value:g}",
+        )
     axes.legend(
         frameon=False,
         title="entropy_coef",

@@ -56,6 +56,7 @@ NOT_RUN = (
     " They were not run here for want of time, so that nothing on this page compares "
     "agents of the same sizes."
 )
+AT_END = "the source's, at 250,000 steps"
 QUICK = {"num_evaluations": 2, "total_timesteps": 4_000, "eval_share": 1.0}
 
 
@@ -136,10 +137,10 @@ def figure_of(ours: dict[str, Any], same_sizes: dict[str, Any]) -> Any:
         learned.draw(axes, ours[name], i, name.upper())
         if name in same_sizes:
             label = f"{name.upper()}, the source's sizes"
-            learned.draw(axes, same_sizes[name], i, label, "--")
+            learned.draw(axes, same_sizes[name], i, label, "--", place=i + 3)
         colour = style.COLOURS[i]
         axes.axhline(CLAIMED[name], color=colour, linestyle=":", linewidth=1)
-    axes.plot([], [], color=style.INK, linestyle=":", linewidth=1, label="the source's")
+    axes.plot([], [], color=style.INK, linestyle=":", linewidth=1, label=AT_END)
     axes.set_ylim(0, 1_000)
     axes.legend(frameon=False, loc="lower right")
     style.finish(axes, "", "environment steps", "episode return, at most 1,000")

@@ -74,6 +74,8 @@ def _ends(env: Any) -> np.ndarray:
 
 def _arrows(axes: Any, q: np.ndarray, done: np.ndarray) -> None:
     """An arrow for the greedy action of every cell that has one best action."""
+    values = q.max(-1)[~done]
+    light = float(values.min() + 0.7 * np.ptp(values))
     for row, column in np.argwhere(~done):
         best = np.flatnonzero(q[row, column] == q[row, column].max())
         if len(best) > 1:
@@ -81,7 +83,10 @@ def _arrows(axes: Any, q: np.ndarray, done: np.ndarray) -> None:
         down, right = MOVES[best[0]]
         start = (column - 0.3 * right, row - 0.3 * down)
         end = (column + 0.35 * right, row + 0.35 * down)
-        arrow = {"arrowstyle": "->", "color": "white", "linewidth": 0.9}
+        # White is not seen on the palest cells of the map.
+        best_value = float(q[row, column].max())
+        colour = "white" if best_value < light else style.INK
+        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 0.9}
         axes.annotate("", end, start, arrowprops=arrow)
 
 
@@ -104,7 +109,8 @@ def learning_figure(found: dict[str, list[dict[str, Any]]], steps: int) -> Any:
             x = np.linspace(0, steps, y.shape[1])[::every]
             _band(axes, x, y[:, ::every], i, name)
     style.log_axis(left, "y")
-    left.axhline(18, color=style.INK, linewidth=0.8, linestyle=":")
+    shortest = {"color": style.INK, "linewidth": 0.8, "linestyle": ":"}
+    left.axhline(18, label="shortest path", **shortest)
     left.legend(frameon=False)
     style.finish(left, "GridWorld-v0", "environment steps", "steps of an episode")
     style.finish(right, "CliffWalking-v0", "environment steps", "return of an episode")

@@ -9,6 +9,7 @@ import dataclasses
 import html
 import json
 import math
+import re
 import shlex
 import sys
 from collections.abc import Mapping, Sequence
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_ROWS = 1_000
+NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")  # Texts that are numbers.
 # Longer tables scroll in a box of their own; shorter ones are read and printed whole.
 SCROLLED_ROWS = 25
 
@@ -109,6 +111,8 @@ def table_html(
 ) -> str:
     """Return a sortable table; numbers are aligned and sorted as numbers.
 
+    Texts that are numbers, such as "1,575", are too, and are shown as they are.
+
     Args:
         headers: Heading of each column.
         rows: Cells of each row.
@@ -168,6 +172,9 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
 
 
 def _cell(value: Any) -> str:
+    if isinstance(value, str) and re.fullmatch(NUMBER, value):
+        number = float(value.replace(",", ""))
+        return f'<td class=n data-v="{number}">{html.escape(value)}</td>'
     if isinstance(value, bool | str) or value is None:
         return f"<td>{html.escape('-' if value is None else str(value))}</td>"
     if isinstance(value, int | float | np.number):

@@ -47,7 +47,8 @@ h2 { font-size: 19px; margin: 36px 0 10px; border-bottom: 1px solid var(--line);
   padding-bottom: 4px; }
 h3 { font-size: 15px; margin: 22px 0 6px; }
 .note, figcaption { color: var(--dim); margin: 4px 0; }
-nav a { color: var(--link); margin-right: 18px; text-decoration: none; }
+nav { columns: 2 300px; column-gap: 24px; }
+nav a { color: var(--link); display: block; text-decoration: none; }
 nav a:hover { text-decoration: underline; }
 figure { margin: 18px 0; }
 figure svg, figure img { max-width: 100%; height: auto; display: block; }
@@ -62,6 +63,10 @@ table.sort th { cursor: pointer; user-select: none; }
 table.sort th::after { content: " \\2195"; color: var(--dim); font-size: 11px; }
 table.sort th[aria-sort=ascending]::after { content: " \\2191"; color: var(--ink); }
 table.sort th[aria-sort=descending]::after { content: " \\2193"; color: var(--ink); }
+@media (max-width: 720px) {
+  th, td { min-width: 96px; }
+  figure { overflow-x: auto; }
+  figure svg, figure img { max-width: none; width: 680px; } }
 td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
 tbody tr:hover { background: var(--soft); }
 code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace;

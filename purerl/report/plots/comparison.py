@@ -25,12 +25,16 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
             after the last piece.
     """
     names, settings = (dataset[k].values.tolist() for k in ("environment", "setting"))
-    columns = min(3, len(names))
+    columns = min(2, len(names))  # In three a page's width leaves no readable text.
     height = -(-len(names) // columns)
-    figure = style.new_figure(max(6.0, 4.2 * columns), 0.6 + 3.2 * height)
+    width = max(6.0, style.PAGE_WIDTH / 2 * columns)
+    figure = style.new_figure(width, 0.8 + 3.4 * height)
     panels = figure.subplots(height, columns, squeeze=False).ravel()
     for spare in panels[len(names) :]:
         spare.set_visible(False)
+    # Many bands over one another hide the lines.
+    faint = 0.15 if len(settings) <= 4 else 0.08
+    words = set()
     for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
         for number, setting in enumerate(settings):
             steps = dataset["env_steps"].values[place, number]
@@ -39,12 +43,21 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
             values = dataset["curve"].values[place, number][:, is_piece]
             colour = style.COLOURS[number % len(style.COLOURS)]
             found = statistics.curve(values, "mean")
+            words.add(found.words)
             axes.fill_between(
-                steps, found.low, found.high, color=colour, alpha=0.15, linewidth=0
+                steps, found.low, found.high, color=colour, alpha=faint, linewidth=0
             )
-            dash = DASHES[number // len(style.COLOURS) % len(DASHES)]
             axes.plot(
-                steps, found.value, dash, color=colour, label=setting, linewidth=1.6
+                steps,
+                found.value,
+                DASHES[number // len(style.COLOURS) % len(DASHES)],
+                color=colour,
+                marker=style.MARKERS[number % len(style.MARKERS)],
+                # A mark for each setting in turn, so that they do not hide one another.
+                markevery=(number % 8, max(1, len(steps) // 8)),
+                markersize=5,
+                label=setting,
+                linewidth=1.6,
             )
         style.step_axis(axes)
         style.finish(axes, name, "environment steps", "return")
@@ -55,8 +68,11 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
         loc="outside lower center",
         ncols=min(4, len(labels)),
         frameon=False,
-        fontsize=9,
+        fontsize=10,
+        title=f"mean of the seeds, and in the band {' or '.join(sorted(words))}",
+        title_fontsize=9,
     )
+    legend.get_title().set_color(style.INK)
     for text in legend.get_texts():
         text.set_color(style.INK)
     return figure

@@ -1,7 +1,7 @@
 """The style of every picture: colours, axes, labels, and how it reaches a file.
 
-Colours are close to those of Okabe and Ito, which people with any colour vision can
-tell apart; lines differ by marker as well. No global state of matplotlib is used.
+Colours are close to those of Okabe and Ito, which most people can tell apart whatever
+colours they see; lines differ by marker as well. No global state of matplotlib is used.
 """
 
 import io
@@ -26,13 +26,13 @@ COLOURS = (
     "#cc79a7",
     "#e69f00",
     "#56b4e9",
-    "#9467bd",
+    "#aa4499",
     "#7f7f7f",
 )
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK = "#24292f"  # Text and axes; in a page it takes the colour of the page's text.
 FAINT = 0.22
-LETTER = 0.075  # Inches of a letter of a tick's label.
+LETTER = 0.083  # Inches of a letter of a tick's label.
 TURNED, LINE = 35, 0.22  # Degrees of labels that would touch; inches that they need.
 COLOUR_MAP = "viridis"
 DPI = 150
@@ -58,7 +58,7 @@ def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
         y: Label of the y axis.
     """
     if title:
-        axes.set_title(title, fontsize=11, color=INK, loc="left")
+        axes.set_title(title, fontsize=12, color=INK, loc="left")
     if x:
         axes.set_xlabel(x)
     if y:
@@ -71,7 +71,7 @@ def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
 
 def ink(axes: "Axes") -> None:
     """Give ticks, labels and spines the colour of text."""
-    axes.tick_params(colors=INK, which="both", labelsize=9)
+    axes.tick_params(colors=INK, which="both", labelsize=10)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
     for spine in axes.spines.values():
@@ -84,9 +84,10 @@ def ink(axes: "Axes") -> None:
 
 def step_axis(axes: "Axes") -> None:
     """Label environment steps along x, with 10k and 1M for thousands and millions."""
-    from matplotlib.ticker import EngFormatter
+    from matplotlib.ticker import EngFormatter, MaxNLocator
 
     axes.xaxis.set_major_formatter(EngFormatter(sep=""))
+    axes.xaxis.set_major_locator(MaxNLocator(5))  # More would touch in narrow panels.
     axes.set_xlim(left=0)
 
 
@@ -255,13 +256,13 @@ def label_ends(
             xytext=(1.035, height),
             xycoords="axes fraction",
             textcoords="axes fraction",
-            color=colour,
+            color=INK,  # Text in the paler colours is hard to read.
             fontsize=9,
             va="center",
             arrowprops={
                 "arrowstyle": "-",
                 "color": colour,
-                "lw": 0.7,
+                "lw": 1.2,
                 "relpos": (0.0, 0.5),
                 "shrinkA": 0,
                 "shrinkB": 0,
