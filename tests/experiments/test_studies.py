@@ -18,6 +18,7 @@ import pytest
 FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
 sys.path.insert(0, str(FOLDER))
 
+import learned  # noqa: E402
 import page  # noqa: E402
 import studies  # noqa: E402
 import study  # noqa: E402
@@ -120,7 +121,10 @@ def test_a_lasting_part_is_kept_for_other_machines(tmp_path, monkeypatch):
     assert elsewhere.has("one", lasting=True, steps=5)
     assert elsewhere.part("one", lambda: 1 / 0, lasting=True, steps=5) == [1.5]
     assert not elsewhere.has("one", lasting=True, steps=6)
-    assert "in sittings: one (0 minutes, " in elsewhere.sittings()
+    assert elsewhere.sittings().startswith(
+        "Trained by `python experiments/studies/toy.py --long` in sittings, 0 minutes "
+        "in all: one (0 minutes, "
+    )
     quick = study.Budget(TOY, True, tmp_path / "elsewhere")
     assert not quick.has("one", lasting=True, steps=5)  # A quick run has its own.
 
@@ -154,13 +158,26 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
     cells = [cell.strip() for cell in line.replace("\\|", "/").split("|")[1:-1]]
     assert cells == [
         "Toys",
-        "`python experiments/studies/toy.py --quick`",
-        kept["hardware"],
-        "0 seconds",
         "speed / rate",
         "10 s",
         "1 s",
+        "0 seconds",
+        kept["hardware"],
+        "`python experiments/studies/toy.py --quick`",
     ]
+    # What is only drawn again was measured when the file says.
+    path = tmp_path / "toy.json"
+    path.write_text(json.dumps({**kept, "date": "2020-02-02", "load_before": 7.5}))
+    study.main(TOY, measure)
+    (again,) = page.load(tmp_path)
+    assert (again["date"], again["load_before"]) == ("2020-02-02", 7.5)
+
+    def measure_more(budget):
+        budget.part("more", lambda: 1)
+        return measure(budget)
+
+    study.main(TOY, measure_more)
+    assert page.load(tmp_path)[0]["date"] == kept["date"]
     body = page.section(kept, tmp_path).body
     assert "data:image/png;base64," in body and "The curve." in body
     assert "<b>A</b> paragraph of <code>code</code>, see Results." in body
@@ -197,6 +214,21 @@ def test_what_takes_hours_is_asked_for_of_every_study(monkeypatch):
     assert commands[0][2:] == ["--quick", "--long"]
 
 
+def test_rows_of_a_study_are_trained_where_hours_are_no_matter(tmp_path, monkeypatch):
+    commands = []
+    monkeypatch.setattr(
+        learned.subprocess, "run", lambda command, **_: commands.append(command[1:])
+    )
+    for long, quick in ((False, False), (True, True), (True, False)):
+        budget = study.Budget(TOY, quick, tmp_path, long)
+        learned.complete(budget, ["td3-jaxrl", "sac-jaxrl"])
+    assert [command[1:] for command in commands] == [
+        ["td3-jaxrl", "--at-once", "1"],
+        ["sac-jaxrl", "--at-once", "1"],
+    ]
+    assert Path(commands[0][0]) == study.ROOT / "experiments" / "results.py"
+
+
 def test_a_study_that_is_not_there_is_refused_with_those_that_are(monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["studies.py", "--only", "nothing"])
     with pytest.raises(SystemExit):
@@ -211,13 +243,13 @@ def test_the_headline_of_every_stored_study_is_one_of_its_rows():
     rows = page.overview(stored)
     assert len(rows) == len(stored)
     for row, kept in zip(rows, stored, strict=True):
-        assert row[4] in {claim["what"] for claim in kept["rows"]}
+        assert row[1] in {claim["what"] for claim in kept["rows"]}
     assert [row[0].lower() for row in rows] == sorted(row[0].lower() for row in rows)
 
 
 def test_the_table_of_studies_names_the_commands_that_trained_what_is_drawn():
     (drawn,) = (x for x in page.load(study.STORE) if x["name"] == "swingup")
-    ((system, command, device, time, *_),) = page.overview([drawn])
+    ((system, *_, time, device, command),) = page.overview([drawn])
     assert system == "jax-rl" and "1 core of" in device
     # Rows with the source's sizes come after them, where they were run.
     names = [f"{row}-swingup" for row in ("td3", "sac", "mpo")]
