@@ -33,8 +33,9 @@ STUDY = Study(
     "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`: "
     "5,000 steps, then one gradient step of the policy and 80 of the critic on all of "
     "them. The gradient steps alone are timed on a fixed batch, and then the whole "
-    "loop with the environment, and the replay of off-policy algorithms. Results are "
-    "waited for, compilation and warm-up are apart, medians of repeats. What MPO "
+    "loop with the environment, and the replay of off-policy algorithms, all of them "
+    "in turns. Results are waited for, compilation and warm-up are apart, medians of "
+    "three turns. What MPO "
     "learns with either temperature is that of the preset `mpo-pendulum`, on the same "
     "seeds.",
     headline=1,
@@ -53,6 +54,7 @@ CLAIMED = {
 BATCH, OBS, ACTIONS = 256, 3, 1
 VPG_EPOCH = 5_000  # Environment steps between two updates of VPG.
 WARM_UP = 1_000
+Timer = Callable[[], float]  # Seconds per 1,000 steps, measured anew by every call.
 # Steps that are timed; of VPG, epochs.
 STEPS = {
     "full": {"vpg": 4, "td3": 800, "sac": 800, "mpo": 200},
@@ -71,8 +73,8 @@ def config_of(name: str) -> Any:
     return config
 
 
-def our_update(name: str, steps: int, repeats: int) -> float:
-    """Time our gradient steps on one batch: seconds per 1,000."""
+def our_update(name: str, steps: int) -> Timer:
+    """Return what times our gradient steps on one batch: seconds per 1,000."""
     config = config_of(name)
     module: Any = MODULES[name.split("-")[0]]
     parts = module.build(config, resolve_env(config))
@@ -103,62 +105,65 @@ def our_update(name: str, steps: int, repeats: int) -> float:
         return jax.lax.scan(one, learner, (noise, counts))[0]
 
     call, _ = compiled(train, learner, batch, keys[0])
-    return timed(call, learner, batch, keys[0], repeats=repeats) / steps * 1_000
+    timed(call, learner, batch, keys[0])
+    return lambda: timed(call, learner, batch, keys[0]) / steps * 1_000
 
 
-def our_loop(name: str, steps: int, repeats: int) -> float:
-    """Time whole training steps, environment and replay included: per 1,000."""
+def our_loop(name: str, steps: int) -> Timer:
+    """Return what times whole training steps, environment and replay included."""
     config = config_of(name).replace(
         total_timesteps=WARM_UP + steps, learning_starts=WARM_UP, num_evaluations=0
     )
-    key, seconds = jax.random.key(0), {}
     # The warm-up is a run that learns in its last few steps alone.
-    tail = bind(config).config.steps_per_update
-    for total in (WARM_UP + tail, WARM_UP + tail + steps):
-        config = config.replace(total_timesteps=total)
-        call, _ = compiled(make_train(config), key)
+    warm_up = WARM_UP + bind(config).config.steps_per_update
+    return _beyond(config, warm_up, steps)
+
+
+def _beyond(config: Any, first: int, more: int) -> Timer:
+    """Return what times the last steps of a run, by a run without them.
+
+    Args:
+        config: Settings of the run.
+        first: Steps of the run without them.
+        more: Steps that are timed.
+    """
+    key = jax.random.key(0)
+    shorter, longer = (
+        compiled(make_train(config.replace(total_timesteps=total)), key)[0]
+        for total in (first, first + more)
+    )
+    for call in (shorter, longer):
         timed(call, key)
-        seconds[total] = timed(call, key, repeats=repeats)
-    first, last = seconds.values()
-    return (last - first) / steps * 1_000
+    return lambda: (timed(longer, key) - timed(shorter, key)) / more * 1_000
 
 
-def our_vpg_update(epochs: int, repeats: int) -> float:
-    """Time our VPG's update on one batch: seconds per 1,000 steps.
+def our_vpg_update(epochs: int) -> Timer:
+    """Return what times our VPG's update on one batch: seconds per 1,000 steps.
 
     Args:
         epochs: Not used; an update is one call.
-        repeats: Calls of which the median counts.
     """
     del epochs
     parts, *args = vpg_example(config_of("vpg"))
     call, _ = compiled(partial(vpg_update, parts), *args)
     timed(call, *args)
-    return timed(call, *args, repeats=repeats) / VPG_EPOCH * 1_000
+    return lambda: timed(call, *args) / VPG_EPOCH * 1_000
 
 
-def our_vpg_loop(epochs: int, repeats: int) -> float:
-    """Time our VPG's epochs, environment included: seconds per 1,000 steps.
+def our_vpg_loop(epochs: int) -> Timer:
+    """Return what times our VPG's epochs, environment included.
 
     Args:
         epochs: Epochs in the time that counts, after a first one.
-        repeats: Runs of which the median counts.
     """
-    key, seconds = jax.random.key(0), []
-    for number in (1, 1 + epochs):
-        config = config_of("vpg").replace(total_timesteps=number * VPG_EPOCH)
-        call, _ = compiled(make_train(config), key)
-        timed(call, key)
-        seconds.append(timed(call, key, repeats=repeats))
-    return (seconds[1] - seconds[0]) / (epochs * VPG_EPOCH) * 1_000
+    return _beyond(config_of("vpg"), VPG_EPOCH, epochs * VPG_EPOCH)
 
 
-def torch_vpg_update(epochs: int, repeats: int) -> float:
-    """Time PyTorch's VPG's update on one batch: seconds per 1,000 steps.
+def torch_vpg_update(epochs: int) -> Timer:
+    """Return what times PyTorch's VPG's update on one batch: per 1,000 steps.
 
     Args:
         epochs: Not used; see `our_vpg_update`.
-        repeats: Updates of which the median counts.
     """
     import torch
     from torch_agents.vpg import VPG
@@ -173,29 +178,31 @@ def torch_vpg_update(epochs: int, repeats: int) -> float:
         "target": number,
     }
     agent.learn(batch)
-    seconds = []
-    for _ in range(repeats):
+
+    def once() -> float:
         began = time.perf_counter()
         agent.learn(batch)
-        seconds.append(time.perf_counter() - began)
-    return float(np.median(seconds)) / VPG_EPOCH * 1_000
+        return (time.perf_counter() - began) / VPG_EPOCH * 1_000
+
+    return once
 
 
-def torch_vpg_loop(epochs: int, repeats: int) -> float:
-    """Time PyTorch's VPG's epochs, environment included: seconds per 1,000 steps.
+def torch_vpg_loop(epochs: int) -> Timer:
+    """Return what times PyTorch's VPG's epochs, environment included.
 
     Args:
         epochs: Epochs of a run that count, after a first one.
-        repeats: Runs of which the median counts.
     """
     from torch_agents import vpg as torch_vpg
 
     one_torch_thread()
-    seconds = [
-        torch_vpg.train(torch_vpg.VPG(OBS, ACTIONS), "Pendulum-v1", epochs, VPG_EPOCH)
-        for _ in range(repeats)
-    ]
-    return float(np.median(seconds)) / VPG_EPOCH * 1_000
+
+    def once() -> float:
+        agent = torch_vpg.VPG(OBS, ACTIONS)
+        seconds = torch_vpg.train(agent, "Pendulum-v1", epochs, VPG_EPOCH)
+        return seconds / VPG_EPOCH * 1_000
+
+    return once
 
 
 def torch_agent(name: str) -> Any:
@@ -214,34 +221,49 @@ def torch_agent(name: str) -> Any:
     return make[name](OBS, ACTIONS)
 
 
-def torch_update(name: str, steps: int, repeats: int) -> float:
-    """Time PyTorch's gradient steps on one batch: seconds per 1,000."""
+def torch_update(name: str, steps: int) -> Timer:
+    """Return what times PyTorch's gradient steps on one batch: per 1,000."""
     from torch_agents import common
 
     agent, batch = torch_agent(name), common.random_batch(BATCH, OBS, ACTIONS)
     agent.learn(batch)
-    seconds = []
-    for _ in range(repeats):
+
+    def once() -> float:
         began = time.perf_counter()
         for _ in range(steps):
             agent.learn(batch)
-        seconds.append(time.perf_counter() - began)
-    return float(np.median(seconds)) / steps * 1_000
+        return (time.perf_counter() - began) / steps * 1_000
+
+    return once
 
 
-def torch_loop(name: str, steps: int, repeats: int) -> float:
-    """Time PyTorch's whole training steps: seconds per 1,000."""
+def torch_loop(name: str, steps: int) -> Timer:
+    """Return what times PyTorch's whole training steps: seconds per 1,000."""
     from torch_agents import common
 
-    seconds = [
-        common.train(torch_agent(name), "Pendulum-v1", steps, WARM_UP, BATCH)
-        for _ in range(repeats)
-    ]
-    return float(np.median(seconds)) / steps * 1_000
+    def once() -> float:
+        agent = torch_agent(name)
+        seconds = common.train(agent, "Pendulum-v1", steps, WARM_UP, BATCH)
+        return seconds / steps * 1_000
+
+    return once
 
 
-def timers(name: str) -> dict[str, Callable[[int, int], float]]:
-    """Return what measures an algorithm, by kind, from (steps, repeats) to seconds.
+def in_turns(name: str, steps: int, rounds: int) -> dict[str, float]:
+    """Time both stacks, the gradient steps alone and the whole loop, in turns.
+
+    Args:
+        name: Name in `CLAIMED`.
+        steps: Steps that are timed; of VPG, epochs.
+        rounds: Number of turns, of which the medians are returned.
+    """
+    chosen = {kind: make(steps) for kind, make in timers(name).items()}
+    found = [{kind: once() for kind, once in chosen.items()} for _ in range(rounds)]
+    return {kind: float(np.median([x[kind] for x in found])) for kind in chosen}
+
+
+def timers(name: str) -> dict[str, Callable[[int], Timer]]:
+    """Return what makes the timers of an algorithm, by kind, from its steps.
 
     Args:
         name: Name in `CLAIMED`; VPG counts epochs in place of steps.
@@ -301,20 +323,18 @@ def learning_row(returns: dict[str, list[float]]) -> Row:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    repeats = 1 if budget.quick else 3
+    rounds = 1 if budget.quick else 3
     names = ["vpg", "td3"] if budget.quick else list(CLAIMED)
     found: dict[str, dict[str, float]] = {}
     for name in names:
         steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
-        found[name] = {
-            kind: budget.part(
-                f"{name}-{kind}",
-                lambda f=function, s=steps: f(s, repeats),
-                steps=steps,
-                config=serialise.to_dict(config_of(name)),
-            )
-            for kind, function in timers(name).items()
-        }
+        found[name] = budget.part(
+            name,
+            lambda n=name, s=steps: in_turns(n, s, rounds),
+            steps=steps,
+            rounds=rounds,
+            config=serialise.to_dict(config_of(name)),
+        )
     learned = budget.part(
         "temperatures",
         lambda: temperatures(budget.quick),
@@ -390,7 +410,7 @@ def note_of(name: str, ours: float, theirs: float) -> str:
 CAPTION = (
     "Seconds per 1,000 training steps: filled marks with environment and replay, "
     "hollow ones of the gradient steps alone; one agent on one CPU, a logarithmic "
-    "axis. The two were measured apart."
+    "axis. All were measured in turns, medians of three."
 )
 
 
@@ -409,10 +429,12 @@ def text_of(found: dict[str, dict[str, float]]) -> str:
     text = (
         "PyTorch uses one thread, purerl what XLA takes of the machine. PyTorch's MPO "
         "solves the temperature with SciPy's SLSQP as the source does; purerl's exact "
-        "one is Newton's method inside the program. The gradient steps alone and the "
-        "whole loop were measured apart, so that noise can put the part above the whole"
+        "one is Newton's method inside the program. The gradient steps alone are on a "
+        "batch of another kind, random numbers in a program of their own, and not the "
+        "difference of two runs as the loop is"
     )
-    return text + (f", as here of {'; '.join(above)}." if above else ".")
+    ends = f", so that the part may exceed the whole, as here of {'; '.join(above)}."
+    return text + (ends if above else ".")
 
 
 def figure_of(found: dict[str, dict[str, float]]) -> Any:
