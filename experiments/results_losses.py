@@ -17,6 +17,14 @@ MEASURES = {
     "final_return": "final",
     "evaluation": "evaluation",
 }
+CURVE = (
+    "The evolution: the mean of the members with their standard deviation in the band, "
+    "and the best member"
+)
+LINES = (
+    "Learning curves on held-out seeds: the mean of the seeds, and in the band its 95% "
+    "interval"
+)
 
 
 class Study(NamedTuple):
@@ -51,9 +59,9 @@ STUDIES = (
             "not evolved in; differences are from the learned loss:",
         },
         {
-            "evolution-value-loss-curve.png": "the evolution's curve",
-            "evolution-value-loss.png": "the learned loss beside the squared error",
-            "evolution-value-loss-transfer.png": "learning curves on held-out seeds",
+            "evolution-value-loss-curve.png": CURVE,
+            "evolution-value-loss.png": "The learned loss beside the squared error",
+            "evolution-value-loss-transfer.png": LINES,
         },
     ),
     Study(
@@ -68,9 +76,9 @@ STUDIES = (
             "not evolved in; differences are from the learned drift:",
         },
         {
-            "evolution-drift-curve.png": "the evolution's curve",
-            "evolution-drift.png": "the learned drift beside those of PPO and DPO",
-            "evolution-drift-transfer.png": "learning curves on held-out seeds",
+            "evolution-drift-curve.png": CURVE,
+            "evolution-drift.png": "The learned drift beside those of PPO and DPO",
+            "evolution-drift-transfer.png": LINES,
         },
     ),
     Study(
@@ -79,7 +87,10 @@ STUDIES = (
         "Two continuous tasks, 200,000 steps, 16 seeds, settings chosen for PPO. "
         "Differences are from PPO:",
         {"rows": ""},
-        {"drifts-dpo-ppo.png": "learning curves"},
+        {
+            "drifts-dpo-ppo.png": "Learning curves: the mean of the seeds, and in "
+            "the band its 95% interval"
+        },
     ),
 )
 
@@ -135,7 +146,11 @@ def _study(study: Study, numbers: dict[str, Any]) -> list[str]:
         lines += ["", *([heading, ""] if heading else []), *_table(numbers[key])]
     lines += [
         "",
-        *(f"![{text}](images/{file})" for file, text in study.pictures.items()),
+        *(
+            line
+            for file, text in study.pictures.items()
+            for line in (f"![{text}](images/{file})", "", f"*{text}.*", "")
+        ),
     ]
     lines += [
         "",

@@ -11,8 +11,10 @@ RESULTS = Path(__file__).parent / "results"
 STORE = RESULTS / "evolve-lpg.json"
 LEARNED = ("learn-lpg", "learn-lpg-temporal", "learn-lpg-annealed")
 PICTURES = {
-    "evolution-lpg-curve.png": "the evolution's curve",
-    "evolution-lpg-course.png": "the rule along the evolution, judged",
+    "evolution-lpg-curve.png": "The evolution: the mean of the members with their "
+    "standard deviation in the band, and the best member",
+    "evolution-lpg-course.png": "The rule along the evolution, judged: on the training "
+    "grids with their range in the band, on held-out grids with the 95% interval",
 }
 
 
@@ -47,8 +49,11 @@ def section() -> list[str]:
         "",
         *_table(numbers["judged"]),
         "",
-        *(f"![{text}](images/{file})" for file, text in PICTURES.items()),
-        "",
+        *(
+            line
+            for file, text in PICTURES.items()
+            for line in (f"![{text}](images/{file})", "", f"*{text}.*", "")
+        ),
         f"`{numbers['command']}`: {seconds}; {numbers['hardware']}, jax "
         f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
         f"{numbers['load_before']} before.",
@@ -68,6 +73,9 @@ def _learned() -> list[str]:
         "environment steps.",
         "",
         "![Areas of the learned rules over meta-training](images/learn-lpg.png)",
+        "",
+        "*Areas of the learned rules over meta-training, on held-out grids with the "
+        "95% interval in the band.*",
     ]
     for name in LEARNED:
         file = RESULTS / f"{name}.json"

@@ -243,7 +243,9 @@ def _check_baseline(baseline: str | None, names: Sequence[str]) -> None:
 
 
 def _measures(measures: Sequence[str]) -> tuple[str, ...]:
-    given = (measures,) if isinstance(measures, str) else measures or ()
+    if measures is None:
+        measures = ()
+    given = (measures,) if isinstance(measures, str) else measures
     names = tuple(check_fitness(kind, tuple(WORDS), "measures") for kind in given)
     if not names or len(set(names)) < len(names):
         raise ConfigError(

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_ROWS = 1_000
-NUMBER = re.compile(r"-?\d[\d,]*(\.\d+)?")  # Texts that are numbers.
+# Texts that are numbers, with a comma before every three digits or with none.
+NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
 # Longer tables scroll in a box of their own; shorter ones are read and printed whole.
 SCROLLED_ROWS = 25
 

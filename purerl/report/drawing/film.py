@@ -101,6 +101,11 @@ class Film:
             row, column = divmod(number, self.columns)
             corner = (column * c.WIDTH, row * (c.HEIGHT + CAPTION))
             whole.paste(self._panel(number, (episode, at)), corner)
+        lines, (width, height) = c.pillow("ImageDraw").Draw(whole), self.size
+        for x in range(c.WIDTH, width, c.WIDTH):
+            lines.line([(x, 0), (x, height)], fill=c.LINE)
+        for y in range(c.HEIGHT + CAPTION, height, c.HEIGHT + CAPTION):
+            lines.line([(0, y), (width, y)], fill=c.LINE)
         return whole
 
     def is_last(self, index: int) -> bool:

@@ -131,6 +131,7 @@ def heat_map(
     style.ink(axes)
     axes.spines[:].set_visible(False)
     bar = figure.colorbar(image, ax=axes, pad=0.02)
+    bar.set_label("final score")
     bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
     style.ink(bar.ax)
     return figure

@@ -37,7 +37,7 @@ def evolution_curve(
         generations,
         mean,
         color=line,
-        label="mean ± std",
+        label="mean of the members ± their standard deviation",
         marker="o" if few else "",
         **marks,
     )
@@ -45,7 +45,7 @@ def evolution_curve(
         generations,
         history["best"],
         color=other,
-        label="best",
+        label="best member",
         linewidth=1.2,
         marker="^" if few else "",
         **marks,
@@ -69,7 +69,7 @@ def evolution_curve(
     title = (
         f"{', '.join(settings['evolve'])} by {settings['strategy']['name']}, {count}"
     )
-    style.finish(axes, title, "generation", kind)
+    style.finish(axes, title, "generation", f"fitness: {kind}")
     return figure
 
 

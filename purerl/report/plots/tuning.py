@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, RED, GREEN, GREY = "#0072b2", "#d55e00", "#009e73", "#7f7f7f"
+BLUE, RED, GREEN = style.COLOURS[:3]
+GREY = style.COLOURS[-1]
 TICKS = 4  # A logarithmic axis has few ticks, as three panels lie side by side.
 CELLS = 160  # A contour has so many cells along each side.
 # The standard deviation of the Gaussian that smooths a contour, as a share of an axis.
@@ -178,6 +179,11 @@ def importance(shares: Mapping[str, float]) -> "Figure":
 
 def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     """Draw the score against each axis; later trials are darker, the best is a star."""
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap
+
+    # The palest blues would not be seen.
+    shades = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1.0, 256)))
     complete = [row for row in rows if row.state == "complete"]
     scores = np.array([row.score for row in complete], float)
     order = np.array([row.number for row in complete], float)
@@ -199,7 +205,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
             spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
             positions = positions + spread
         dots = axes.scatter(
-            positions, scores, c=order, cmap="Blues", edgecolors=BLUE, lw=0.7, s=28
+            positions, scores, c=order, cmap=shades, edgecolors=BLUE, lw=0.7, s=28
         )
         axes.plot(
             positions[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
@@ -244,7 +250,7 @@ def contour(
         axes.grid(visible=False)
         axes.set_xlim(surface.across[0], surface.across[-1])
         axes.set_ylim(surface.up[0], surface.up[-1])
-    _colour_bar(figure, colours(limits), list(panels), "score", pad=0.015)
+    _colour_bar(figure, colours(limits), list(panels), "score", pad=0.015, extend="min")
     return figure
 
 
@@ -385,7 +391,7 @@ def _text(value: Any) -> str:
 def _legend(figure: "Figure", axes: "Axes") -> None:
     handles, labels = axes.get_legend_handles_labels()
     legend = figure.legend(
-        handles, labels, loc="outside lower center", ncols=3, frameon=False, fontsize=9
+        handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9
     )
     for text in legend.get_texts():
         text.set_color(style.INK)
