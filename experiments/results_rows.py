@@ -205,6 +205,13 @@ ROWS = {
         anchor=Anchor("-50 ± 50 at 750,000 steps, 3 seeds", JAX_4),
         note=OTHER_ENGINE,
     ),
+    "vpg-halfcheetah-wide": Row(
+        "VPG with 128-128-128, HalfCheetah (brax, spring)",
+        "vpg-halfcheetah",
+        anchor=Anchor("-50 ± 50 at 750,000 steps, 3 seeds", JAX_4),
+        note=f"the best cell by mean of the grid of the studies; {OTHER_ENGINE}",
+        changes={"hidden_sizes": (128, 128, 128)},
+    ),
     "td3-halfcheetah": Row(
         "TD3, HalfCheetah (brax, spring)",
         "td3-halfcheetah",
@@ -245,6 +252,9 @@ ROWS = {
 _INVADERS = Anchor(
     "about 165 to 170 in training at 10,000,000 steps, one seed, 45 s on an A40",
     "PureJaxRL's notebook, read off its plot",
+)
+ROWS["ppo-minatar"] = Row(
+    "PPO, SpaceInvaders-MinAtar, 10,000,000 steps", "ppo-minatar", anchor=_INVADERS
 )
 _BREAKOUT = Anchor("0.5 by a random policy", "README of MinAtar (Young and Tian 2019)")
 _PQN = {"epsilon_steps": 100_000.0, "torso": "mlp", "hidden_sizes": (128, 128)}

@@ -50,7 +50,8 @@ def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
         row: The row, from `load`.
     """
     if row is None:
-        return f"Not run: {ROWS[name].not_run}."
+        why = ROWS[name].not_run
+        return f"Not run: {why}." if why else "Not run yet."
     trained, wanted = len(row["per_seed"]), ROWS[name].seeds
     if trained == wanted:
         return ""

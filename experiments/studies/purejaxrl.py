@@ -409,7 +409,8 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
         Row(
             what,
             claim,
-            f"not measured; {seconds[name]:.0f} s predicted on an H200" + beside(name),
+            f"{on_this_cpu(name)}; {seconds[name]:.0f} s for one agent predicted on an "
+            "H200",
             GPU_NOTES[name],
         )
         for name, (what, claim) in ON_A_GPU.items()
@@ -417,18 +418,22 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
     ]
 
 
-def beside(name: str) -> str:
-    """Return what a shorter run of MinAtar gave on a CPU, where it is a row.
+def on_this_cpu(name: str) -> str:
+    """Return what the run gave on a CPU, or a shorter one of MinAtar, if it is a row.
 
     Args:
-        name: Name of the preset.
+        name: Name of the preset, and of its row of the learning results.
     """
-    row = learned.load("ppo-minatar-spaceinvaders") if name == "ppo-minatar" else None
+    row, words = learned.load(name), "measured on a CPU: "
+    if row is None and name == "ppo-minatar":
+        row = learned.load("ppo-minatar-spaceinvaders")
+        words = "not measured; on a CPU a shorter run gave "
     if row is None:
-        return ""
+        return "not measured"
+    seconds = row["train_seconds"]
     return (
-        f"; on a CPU {row['steps']:,} steps gave {interval_text(row['per_seed'])}, "
-        f"{row['seeds']} agents in {row['train_seconds']:,.0f} s"
+        f"{words}{interval_text(row['per_seed'])} after {row['steps']:,} steps, "
+        f"{row['seeds']} agents" + (f" in {seconds:,.0f} s" if seconds else "")
     )
 
 

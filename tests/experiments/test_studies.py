@@ -299,7 +299,8 @@ def test_a_row_that_was_not_run_is_said_so(tmp_path, monkeypatch):
     monkeypatch.setattr(learned, "load", there.get)
     monkeypatch.setattr(study, "IMAGES", tmp_path)
     found = halfcheetah.measure(study.Budget(TOY, False, tmp_path))
-    vpg, td3, _ = found.rows
+    vpg, wide, td3, _ = found.rows
+    assert (wide.here, wide.note) == ("not measured", "Not run yet.")
     assert vpg.here.startswith("2 (1 to 3") and vpg.note == halfcheetah.OTHER_PHYSICS
     assert td3.here == "not measured" and "hours of two cores" in td3.note
     assert (tmp_path / found.figures[0].file).exists()
