@@ -32,8 +32,6 @@ from purerl.types import Array
 # What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
 _HELD_OUT = 3
 POINTS = 100  # The number of points of a stored curve.
-OnBlock = Callable[[int, float], None]
-OnMember = Callable[[int, "Scores"], None]
 
 
 class Scores(NamedTuple):
@@ -89,15 +87,68 @@ def _edges(plan: Plan) -> np.ndarray:
     return np.linspace(0, plan.num_updates, pieces + 1).astype(int)
 
 
+class Hooks(NamedTuple):
+    """Functions that training calls from the threads of its workers.
+
+    Attributes:
+        on_block: Called after every block with its environment steps and the mean of
+            its first measure.
+        on_member: Called with a member's number and its scores, as soon as it is
+            trained with every key.
+        is_stopped: Says whether somebody asked to stop.
+    """
+
+    on_block: Callable[[int, float], None]
+    on_member: Callable[[int, Scores], None]
+    is_stopped: Callable[[], bool]
+
+
+class _Results:
+    """The results of the runs of a group, the keys of a member fastest.
+
+    Args:
+        num_members: The number of members, P.
+        num_seeds: The number of keys of each, S.
+        measures: Kinds of `purerl.meta.fitness`.
+        plan: The plan of a run.
+    """
+
+    def __init__(
+        self, num_members: int, num_seeds: int, measures: Sequence[str], plan: Plan
+    ) -> None:
+        self.num_seeds, self.measures = num_seeds, measures
+        edges = _edges(plan)
+        self.steps = edges[1:] * plan.steps_per_update
+        width = len(measures) + len(edges) - 1
+        self.values = np.zeros((num_members * num_seeds, width), np.float32)
+        self.is_trained = np.zeros(len(self.values), bool)
+        self.lock = threading.Lock()
+
+    def add(self, rows: np.ndarray, values: np.ndarray) -> list[int]:
+        """Take the results of some runs; return the members that are complete now."""
+        members = dict.fromkeys((rows // self.num_seeds).tolist())
+        with self.lock:  # Blocks of one member may end at once.
+            self.values[rows] = values
+            self.is_trained[rows] = True
+            return [m for m in members if self.is_trained[self._own(m)].all()]
+
+    def scores(self, member: int) -> Scores:
+        """Return the scores of a member that is complete."""
+        own, number = self.values[self._own(member)], len(self.measures)
+        named = {name: own[:, i] for i, name in enumerate(self.measures)}
+        return Scores(named, own[:, number:], self.steps)
+
+    def _own(self, member: int) -> slice:
+        return slice(member * self.num_seeds, (member + 1) * self.num_seeds)
+
+
 def train(
     program: Program,
     keys: Array,
     group: Group,
     measures: Sequence[str],
     workers: Sequence[Worker],
-    on_block: OnBlock,
-    on_member: OnMember,
-    is_stopped: Callable[[], bool],
+    hooks: Hooks,
 ) -> list[Scores]:
     """Train every member of a group with every key, in the order of the members.
 
@@ -107,63 +158,34 @@ def train(
         group: The group of members, P of them.
         measures: Kinds of `purerl.meta.fitness`.
         workers: The workers of this process.
-        on_block: A function that is called after every block with its environment steps
-            and the mean of its first measure.
-        on_member: A function that is called with a member's number and its scores as
-            soon as it is trained with every key, by one thread at a time.
-        is_stopped: A function that says whether somebody asked to stop.
+        hooks: Functions that are called on the way.
 
     Returns:
         P scores.
 
     Raises:
-        Stopped: `is_stopped` said so before every block was trained.
+        Stopped: somebody asked to stop before every block was trained.
     """
-    plan, num_seeds = program.bound.plan, keys.shape[0]
-    num_members = len(group.members)
-    edges = _edges(plan)
-    results = np.zeros(
-        (num_members * num_seeds, len(measures) + len(edges) - 1), np.float32
-    )
-    trained = np.zeros(len(results), bool)
-    scores: dict[int, Scores] = {}
-    steps = edges[1:] * plan.steps_per_update
-    lock = threading.Lock()
+    num_members, plan = len(group.members), program.bound.plan
+    results = _Results(num_members, keys.shape[0], measures, plan)
+    num_runs = len(results.values)
     host_keys = jax.device_put(keys, jax.local_devices()[0])
 
     def train_block(worker: Worker, start: int) -> None:
-        if is_stopped():
+        if hooks.is_stopped():
             return
-        rows = np.arange(start, min(start + program.lanes, len(results)))
+        rows = np.arange(start, min(start + program.lanes, num_runs))
         recorder = _Recorder(measures, len(rows), plan)
         _train_block(program, host_keys, group, rows, worker, recorder)
-        results[rows] = recorder.result()
-        on_block(len(rows) * program.steps_each, mean_of_known(results[rows, 0]))
-        with lock:  # Several blocks of one member may end at once.
-            trained[rows] = True
-            for member in dict.fromkeys((rows // num_seeds).tolist()):
-                own = slice(member * num_seeds, (member + 1) * num_seeds)
-                if trained[own].all():
-                    scores[member] = _scores(results[own], measures, steps)
-                    on_member(member, scores[member])
+        values = recorder.result()
+        hooks.on_block(len(rows) * program.steps_each, mean_of_known(values[:, 0]))
+        for member in results.add(rows, values):
+            hooks.on_member(member, results.scores(member))
 
-    run_blocks(workers, range(0, len(results), program.lanes), train_block)
-    if not trained.all():
+    run_blocks(workers, range(0, num_runs, program.lanes), train_block)
+    if not results.is_trained.all():
         raise Stopped
-    return [scores[member] for member in range(num_members)]
-
-
-def _scores(results: np.ndarray, measures: Sequence[str], steps: np.ndarray) -> Scores:
-    """Return the scores of a member.
-
-    Args:
-        results: Its measures and pieces of its curve, `[S, M + T]`.
-        measures: Names of the measures, M of them.
-        steps: Environment steps at the end of the pieces, `[T]`.
-    """
-    number = len(measures)
-    named = {name: results[:, i] for i, name in enumerate(measures)}
-    return Scores(named, results[:, number:], steps)
+    return [results.scores(member) for member in range(num_members)]
 
 
 def _train_block(

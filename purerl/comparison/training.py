@@ -200,7 +200,7 @@ def _banner(parts: Sequence[Part], num_seeds: int, steps: int) -> str:
 def _train_part(
     part: Part,
     options: Options,
-    on_block: held_out.OnBlock,
+    on_block: Callable[[int, float], None],
     is_stopped: Callable[[], bool],
     cache: ProgramCache,
 ) -> list[held_out.Scores]:
@@ -227,7 +227,5 @@ def _train_part(
         group,
         options.measures,
         options.workers,
-        on_block,
-        keep,
-        is_stopped,
+        held_out.Hooks(on_block, keep, is_stopped),
     )

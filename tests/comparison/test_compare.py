@@ -174,14 +174,14 @@ def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
 def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
     calls = []
 
-    def train(program, keys, group, measures, workers, on_block, on_member, stopped):
+    def train(program, keys, group, measures, workers, hooks):
         calls.append(group.members)
         if len(calls) == 2:
             raise Stopped
         size = {"training_curve": np.zeros(2), "final_return": np.zeros(2)}
         scores = held_out.Scores(size, np.zeros((2, 3)), np.arange(3))
         for member in range(len(group.members)):
-            on_member(member, scores)
+            hooks.on_member(member, scores)
         return [scores] * len(group.members)
 
     monkeypatch.setattr(BlockCompiler, "compile", lambda *_, **__: None)

@@ -9,6 +9,7 @@ from purerl.report.plots import style
 
 if TYPE_CHECKING:
     import xarray as xr
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 DASHES = ("-", "--", "-.", ":")
@@ -41,24 +42,9 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
             is_piece = np.isfinite(steps)
             steps = steps[is_piece]
             values = dataset["curve"].values[place, number][:, is_piece]
-            colour = style.COLOURS[number % len(style.COLOURS)]
             found = statistics.curve(values, "mean")
             words.add(found.words)
-            axes.fill_between(
-                steps, found.low, found.high, color=colour, alpha=faint, linewidth=0
-            )
-            axes.plot(
-                steps,
-                found.value,
-                DASHES[number // len(style.COLOURS) % len(DASHES)],
-                color=colour,
-                marker=style.MARKERS[number % len(style.MARKERS)],
-                # A mark for each setting in turn, so that they do not hide one another.
-                markevery=(number % 8, max(1, len(steps) // 8)),
-                markersize=5,
-                label=setting,
-                linewidth=1.6,
-            )
+            _draw_curve(axes, steps, found, number, setting, faint)
         style.step_axis(axes)
         style.finish(axes, name, "environment steps", "return")
     handles, labels = panels[0].get_legend_handles_labels()
@@ -76,3 +62,39 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     for text in legend.get_texts():
         text.set_color(style.INK)
     return figure
+
+
+def _draw_curve(
+    axes: "Axes",
+    steps: np.ndarray,
+    found: statistics.Estimate,
+    number: int,
+    label: str,
+    faint: float,
+) -> None:
+    """Draw the curve of a setting and its band.
+
+    Args:
+        axes: Axes to draw on.
+        steps: Environment steps at the ends of the pieces, `[T]`.
+        found: Mean of each piece, with its ends.
+        number: Number of the setting, which chooses its colour, dash and mark.
+        label: Name in the legend.
+        faint: Opacity of the band.
+    """
+    colour = style.COLOURS[number % len(style.COLOURS)]
+    axes.fill_between(
+        steps, found.low, found.high, color=colour, alpha=faint, linewidth=0
+    )
+    axes.plot(
+        steps,
+        found.value,
+        DASHES[number // len(style.COLOURS) % len(DASHES)],
+        color=colour,
+        marker=style.MARKERS[number % len(style.MARKERS)],
+        # A mark for each setting in turn, so that they do not hide one another.
+        markevery=(number % 8, max(1, len(steps) // 8)),
+        markersize=5,
+        label=label,
+        linewidth=1.6,
+    )
