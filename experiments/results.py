@@ -31,7 +31,7 @@ from typing import Any
 import numpy as np
 import results_losses
 import results_rule
-from results_batches import check_alike, next_seeds, read_batches, together
+from results_batches import alone, check_alike, next_seeds, read_batches, together
 from results_rows import ROWS, Row
 
 import purerl
@@ -121,7 +121,7 @@ def config_of(row: Row) -> TrainConfig:
 def train_in_batches(
     name: str, row: Row, seeds: Sequence[int], at_once: int, out: Path
 ) -> Iterator[dict[str, Any]]:
-    """Train the seeds of a row that its file has not; yield its numbers so far.
+    """Train the seeds of a row that its file has not; write and yield its numbers.
 
     Args:
         name: Name of the row.
@@ -133,14 +133,24 @@ def train_in_batches(
     path = STORE / f"{name}.json"
     config = json.loads(json.dumps(serialise.to_dict(config_of(row))))
     check_alike(read_batches(path), config, at_once)
+    # Another process may write other seeds meanwhile.
     while which := next_seeds(read_batches(path), seeds, at_once):
         part = train(name, row, which, at_once, out / f"seed-{which[0]}")
         if part is None:
             return
         part["command"] = f"python experiments/results.py {name} --at-once {at_once}"
         part |= {"which": which, "at_once": at_once, "config": config}
-        # Read again: another process may have written other seeds meanwhile.
-        yield together([*read_batches(path), part])
+        with alone(out):
+            batches = read_batches(path)
+            check_alike(batches, config, at_once)
+            numbers = together([*batches, part])
+            write(name, numbers)
+        yield numbers
+
+
+def write(name: str, numbers: dict[str, Any]) -> None:
+    """Write the file of a row, atomically."""
+    write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
 
 
 def hardware() -> dict[str, Any]:
@@ -309,8 +319,8 @@ def main() -> None:
     unknown = set(options.rows) - set(ROWS)
     if unknown:
         parser.error(f"no row {', '.join(sorted(unknown))}; rows: {', '.join(ROWS)}")
-    if options.only and not options.at_once:
-        parser.error("--only names seeds of a row that is trained with --at-once.")
+    if options.only and (options.all or not options.at_once):
+        parser.error("--only names seeds of rows that are trained with --at-once.")
     for name in options.rows:
         if set(options.only or ()) - set(range(ROWS[name].seeds)):
             parser.error(f"{name} has the seeds 0 to {ROWS[name].seeds - 1}.")
@@ -326,7 +336,8 @@ def main() -> None:
         for numbers in found:
             if numbers is None:
                 return
-            write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
+            if not options.at_once:
+                write(name, numbers)
             print(_line(name, row, numbers), flush=True)
             print("\n".join(_section(name, row, numbers)), flush=True)
     write_atomic(PAGE, render())

@@ -5,8 +5,10 @@ The file of a row that takes many hours has the numbers of every batch of seeds 
 trained at once. So a batch that is in the repository is never trained again.
 """
 
+import contextlib
+import fcntl
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +18,36 @@ Numbers = dict[str, Any]
 
 
 def read_batches(path: Path) -> list[Numbers]:
-    """Return the batches of a row's file, none where it has none.
+    """Return the batches of a row's file, none where there is no file.
 
     Args:
         path: The file, which need not be there.
+
+    Raises:
+        SystemExit: the row was trained at once.
     """
     if not path.exists():
         return []
-    return json.loads(path.read_text()).get("batches", [])
+    numbers = json.loads(path.read_text())
+    if "batches" not in numbers:
+        raise SystemExit(
+            f"{path.name} has all {numbers['seeds']} seeds, trained at once; leave "
+            "--at-once out, or delete the file to begin anew."
+        )
+    return numbers["batches"]
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time read a row's file and write it.
+
+    Args:
+        folder: Folder of the runs of the row.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
 def next_seeds(

@@ -208,8 +208,8 @@ ROWS = {
     "vpg-halfcheetah-wide": Row(
         "VPG with 128-128-128, HalfCheetah (brax, spring)",
         "vpg-halfcheetah",
-        anchor=Anchor("-50 ± 50 at 750,000 steps, 3 seeds", JAX_4),
-        note=f"the best cell by mean of the grid of the studies; {OTHER_ENGINE}",
+        note="the best cell by mean of the grid of the studies, which has its first "
+        "three agents",
         changes={"hidden_sizes": (128, 128, 128)},
     ),
     "td3-halfcheetah": Row(

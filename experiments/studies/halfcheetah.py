@@ -5,7 +5,8 @@
 At full budget the curves are rows of the learning results, which
 `python experiments/results.py vpg-halfcheetah td3-halfcheetah td3-halfcheetah-cpu`
 trains; it goes on where it was stopped. With `--long` the agents of `td3-halfcheetah`
-that are missing are trained here, an hour or more each.
+and `vpg-halfcheetah-wide` that are missing are trained here, an hour or more each of
+the first.
 """
 
 from typing import Any

@@ -65,6 +65,11 @@ WORDS = {
     "num_steps": "steps per epoch",
     "batch_size": "batches of",
 }
+# The row of the learning results that trains the best cell again.
+AGAIN = {
+    "VPG": ": the row `vpg-halfcheetah-wide` of the [learning results](results.md) is "
+    "for ten agents of it"
+}
 SEEDS = 3
 NUM_ENVS = 5  # Environments of VPG, whose `num_steps` are those of each.
 VPG_SIZES = [(64, 32), (64, 64), (128, 64), (128, 128, 64), (128, 128, 128)]
@@ -253,8 +258,8 @@ def measure(budget: Budget) -> Findings:
                 words,
                 f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
                 "Another physics; three seeds have a range and no interval. Of "
-                f"{len(cells)} cells the best by mean is partly lucky, and was not "
-                "trained again with fresh seeds; the best by median is "
+                f"{len(cells)} cells the best by mean is partly lucky"
+                f"{AGAIN.get(name, '')}. The best by median is "
                 f"{in_words(by_median['point'])}, "
                 f"{np.median(by_median['scores']):,.0f}."
                 + f" The other {others} cells are not trained yet."

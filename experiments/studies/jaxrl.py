@@ -33,11 +33,10 @@ STUDY = Study(
     "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`: "
     "5,000 steps, then one gradient step of the policy and 80 of the critic on all of "
     "them. The gradient steps alone are timed on a fixed batch, and then the whole "
-    "loop with the environment, and the replay of off-policy algorithms, all of them "
-    "in turns. Results are waited for, compilation and warm-up are apart, medians of "
-    "three turns. What MPO "
-    "learns with either temperature is that of the preset `mpo-pendulum`, on the same "
-    "seeds.",
+    "loop with the environment, and the replay of off-policy algorithms: of each "
+    "algorithm both stacks in turns. Results are waited for, compilation and warm-up "
+    "are apart, medians of three turns. What MPO learns with either temperature is "
+    "that of the preset `mpo-pendulum`, on the same seeds.",
     headline=1,
     system="jax-rl",
 )

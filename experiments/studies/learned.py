@@ -37,6 +37,9 @@ def complete(budget: Budget, names: Iterable[str]) -> None:
         names: Names of rows in `experiments/results_rows.py`, trained seed by seed.
     """
     for name in names if budget.long and not budget.quick else ():
+        row = load(name)
+        if row and len(row["per_seed"]) >= ROWS[name].seeds:
+            continue
         script = STORE.parents[1] / "results.py"
         command = [sys.executable, str(script), name, "--at-once", "1"]
         subprocess.run(command, check=True)

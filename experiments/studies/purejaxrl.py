@@ -56,7 +56,8 @@ ON_A_GPU = {
 GPU_NOTES = {
     "ppo-minatar": "The prediction takes kernels from shapes, which are about four "
     "times those of the compiled program for MinAtar, so that it is too high. Rows of "
-    "the learning results: `ppo-minatar-spaceinvaders`, `ppo-minatar-breakout`.",
+    "the learning results: `ppo-minatar`, `ppo-minatar-spaceinvaders`, "
+    "`ppo-minatar-breakout`.",
     "ppo-brax": "2,048 environments step side by side there; the row needs a GPU. Its "
     "prediction, too, takes kernels from shapes, of which the compiled program has a "
     "quarter or so (docs/performance.md), and is too high. Hopper was not run; "
@@ -424,7 +425,7 @@ def on_this_cpu(name: str) -> str:
     Args:
         name: Name of the preset, and of its row of the learning results.
     """
-    row, words = learned.load(name), "measured on a CPU: "
+    row, words = learned.load(name), ""
     if row is None and name == "ppo-minatar":
         row = learned.load("ppo-minatar-spaceinvaders")
         words = "not measured; on a CPU a shorter run gave "
@@ -433,7 +434,9 @@ def on_this_cpu(name: str) -> str:
     seconds = row["train_seconds"]
     return (
         f"{words}{interval_text(row['per_seed'])} after {row['steps']:,} steps, "
-        f"{row['seeds']} agents" + (f" in {seconds:,.0f} s" if seconds else "")
+        f"{row['seeds']} agents"
+        + (f" in {seconds:,.0f} s" if seconds else "")
+        + f" ({row['hardware']})"
     )
 
 

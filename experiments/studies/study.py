@@ -148,6 +148,7 @@ class Budget:
         folder: See above; a study may keep checkpoints in it.
         long: See above.
         images: Folder of its figures.
+        used: The parts that the study is made of, as they are kept.
         has_measured: Whether a part was done now, and not before.
     """
 
@@ -156,6 +157,7 @@ class Budget:
     ) -> None:
         self.study, self.quick, self.folder, self.long = study, quick, folder, long
         self.images = folder if quick else IMAGES
+        self.used: list[dict[str, Any]] = []
         self.has_measured = False
 
     def has(self, name: str, *, lasting: bool = False, **settings: Any) -> bool:
@@ -203,7 +205,9 @@ class Budget:
         path = self._path(name, lasting)
         kept = self._kept(path, settings)
         if kept is not None:
+            self.used.append(kept)
             return kept["result"]
+        load = os.getloadavg()[0]
         print(f"{self.study.name}: {name}", flush=True)
         self.has_measured = True
         began = time.perf_counter()
@@ -213,16 +217,17 @@ class Budget:
             "settings": self._asked(settings),
             "seconds": seconds,
             "result": result,
-            **(hardware() if lasting else {}),
+            "load_before": round(load, 2),
+            **hardware(),
         }
+        self.used.append(kept)
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(kept) + "\n")
         return result
 
     def seconds(self) -> float:
-        """Return how long the parts took that are there, in seconds."""
-        files = [*(self.folder / "parts").glob("*.json"), *self._lasting()]
-        return sum(json.loads(path.read_text())["seconds"] for path in files)
+        """Return how long the parts took that were used, in seconds."""
+        return sum(kept["seconds"] for kept in self.used)
 
     def _lasting(self) -> list[Path]:
         """The files of the parts that are kept in the repository."""
@@ -298,24 +303,29 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
     target = folder if asked.quick else STORE
     target.mkdir(parents=True, exist_ok=True)
     path = target / f"{study.name}.json"
-    kept |= when(path, load, budget.has_measured)
+    kept |= when(path, load, budget)
     write_atomic(path, json.dumps(kept, indent=1) + "\n")
     show(kept)
 
 
-def when(path: Path, load: float, has_measured: bool) -> dict[str, Any]:
+def when(path: Path, load: float, budget: Budget) -> dict[str, Any]:
     """Return where and when the numbers of a study were measured.
 
     Args:
         path: The study's file, which need not be there.
         load: Load of the machine before the study.
-        has_measured: Whether anything was measured now; what is only drawn again was
-            measured when the file says.
+        budget: Its budget, which knows the parts. If none of them was measured now, the
+            numbers are as old as the last of them, or as the file where a part that
+            was kept before does not say.
     """
     here = {"load_before": round(load, 2), **hardware()}
-    if has_measured or not path.exists():
+    if budget.has_measured:
         return here
-    before = json.loads(path.read_text())
+    before: dict[str, Any] = {}
+    if budget.used and all("load_before" in kept for kept in budget.used):
+        before = max(budget.used, key=lambda kept: kept["date"])
+    elif path.exists():
+        before = json.loads(path.read_text())
     return {name: before.get(name, value) for name, value in here.items()}
 
 

@@ -6,6 +6,7 @@ once, in the first generation.
 """
 
 from collections.abc import Mapping, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import Any
 
@@ -129,7 +130,7 @@ def evolve(
     check_whole_runs(setup, generations, segment_updates)
     require_listing(setup.population * setup.rollouts, config.total_timesteps)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
-    if not isinstance(snapshot_every, int | float) or not snapshot_every >= 0:
+    if not isinstance(snapshot_every, Real) or not snapshot_every >= 0:
         raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")
     workers = make_workers(devices)
     is_cpu = workers[0].device.platform == "cpu"

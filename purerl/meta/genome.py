@@ -145,9 +145,9 @@ class Genome:
 def _from_vector(part: Array, leaf: Leaf) -> Array:
     start = jnp.broadcast_to(jnp.asarray(leaf.start), part.shape)
     # Rounding reaches the ends of an open interval, which no field takes.
-    least = jnp.finfo(start.dtype).tiny
+    least, most = jnp.finfo(start.dtype).tiny, jnp.finfo(start.dtype).max
     if leaf.scale == "log":
-        return jnp.maximum(start * jnp.exp(part), least)
+        return jnp.clip(start * jnp.exp(part), least, most)
     if leaf.scale == "logit":
         share = jax.nn.sigmoid(jnp.log(start) - jnp.log1p(-start) + part)
         return jnp.clip(share, least, np.nextafter(np.float32(1), np.float32(0)))

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.config import ConfigError
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
@@ -61,15 +60,10 @@ class EvolutionLoop:
 
     def run(self) -> EvolutionResult:
         """Train all generations that are missing, and return the result."""
+        # Only the first process writes.
         folder = self.options.folder if hosts.index() == 0 else None
-        is_new = folder is not None and not (folder / folders.MANIFEST).exists()
-        state, generations = self.open()
-        try:
-            return self._run(state, generations)
-        except ConfigError:
-            if folder is not None and is_new and self.saved_at <= 0:
-                folders.rollback(folder)  # so that the call can be made otherwise
-            raise
+        with folders.undone_if_empty(folder):
+            return self._run(*self.open())
 
     def _run(self, state: State, generations: int) -> EvolutionResult:
         # Imported here so that only callers that run pay for importing rich.

@@ -104,13 +104,12 @@ def set_lanes(folder: Path, lanes: int) -> None:
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two evolutions, in words."""
     parts = {"config": FIELD, "settings": FIELD}
-    # The order of the names is that of the vector's numbers, and equal mappings may
-    # have another one.
-    before, now = (
-        {**spec, "order of evolve": list(spec["settings"]["evolve"])}
-        for spec in (stored, new)
-    )
-    return differences(before, now, parts, free=("auto", "generations", "evosax"))
+    found = differences(stored, new, parts, free=("auto", "generations", "evosax"))
+    # Equal mappings may have another order, which is that of the vector's numbers.
+    before, now = (list(spec["settings"]["evolve"]) for spec in (stored, new))
+    if before != now and set(before) == set(now):
+        found.append(f"the order of evolve is {before} there and {now} here")
+    return found
 
 
 def save(folder: Path, state: State) -> None:

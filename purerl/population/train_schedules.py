@@ -133,9 +133,12 @@ def schedules_search(
 
 def _several(schedules: Any) -> list[Schedule]:
     """Return one schedule as a list of it; what is none is refused by `cut`."""
-    if isinstance(schedules, Schedule) or not isinstance(schedules, Sequence):
+    if isinstance(schedules, Schedule):
         return [schedules]
-    return list(schedules)
+    try:
+        return list(schedules)
+    except TypeError:
+        return [schedules]
 
 
 def _known(step: Step) -> HostMetrics:

@@ -291,7 +291,8 @@ def _check_numbers(episodes: Any, max_steps: Any, episode_seed: Any) -> None:
 
 
 def _check_count(name: str, value: Any) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_whole or value < 1:
         raise ConfigError(
             f"{name} must be a whole number of at least 1, got {value!r}."
         )

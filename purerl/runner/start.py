@@ -270,9 +270,12 @@ def _check_n_step(folder: Path, theirs: TrainConfig, mine: TrainConfig) -> None:
     Raises:
         ConfigError: with both numbers.
     """
-    if not getattr(mine, "prioritised", False):
+    both = (theirs, mine)
+    if not all(getattr(config, "prioritised", False) for config in both):
         return
-    old, new = (getattr(config, "n_step", None) for config in (theirs, mine))
+    if hasattr(mine, "burn_in"):
+        return  # Sequences are drawn whole, whatever is done with their steps.
+    old, new = (getattr(config, "n_step", None) for config in both)
     if old != new:
         raise ConfigError(
             f"start: n_step is {old} in the run in {folder} and {new} here, and its "

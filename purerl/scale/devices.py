@@ -100,7 +100,10 @@ def chosen_devices(devices: Sequence[Any] | None) -> list[Any]:
     """
     if devices is None:
         return list(jax.local_devices())
-    found = list(devices) if isinstance(devices, Sequence) else []
+    try:
+        found = list(devices)
+    except TypeError:
+        found = []
     if not found or not all(isinstance(one, jax.Device) for one in found):
         raise ConfigError(
             f"devices must be devices of JAX, one at least, got {devices!r}; for "

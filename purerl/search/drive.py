@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 import jax
 
-from purerl.config import ConfigError
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.precision import in_32_bits
@@ -125,15 +124,9 @@ def _in_folder(
     extend: bool,
 ) -> Finished:
     """Carry out a search with a folder, which is undone where nothing came of it."""
-    is_new = not (folder / folders.MANIFEST).exists()
     widths = {"lanes": options.lanes, "segment_updates": options.length, **given}
-    call = _opened(folder, search, options, widths, extend)
-    try:
-        return call.run()
-    except ConfigError:
-        if is_new and not call.steps:
-            folders.rollback(folder)  # so that the call can be made otherwise
-        raise
+    with folders.undone_if_empty(folder):
+        return _opened(folder, search, options, widths, extend).run()
 
 
 def own_lanes(search: Search, length: int) -> int:

@@ -7,10 +7,11 @@ A folder is opened by the specification of what is to be in it. Where it holds s
 else already, everything that differs is said; nothing in it is changed.
 """
 
+import contextlib
 import json
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -225,6 +226,36 @@ def update(folder: Path, changes: Mapping[str, Any]) -> None:
     """Change entries of a folder's manifest."""
     text = json.dumps({**load(folder), **changes}, indent=1)
     write_atomic(folder / MANIFEST, text)
+
+
+@contextlib.contextmanager
+def undone_if_empty(folder: Path | None) -> Iterator[None]:
+    """Take back a folder that is begun within, where an error leaves no results in it.
+
+    So the same call can be made otherwise: with other settings, which the folder would
+    refuse as those of something else.
+
+    Args:
+        folder: The folder, before it is begun or gone on with; None where there is
+            none.
+    """
+    was_there = folder is not None and _is_begun(folder)
+    try:
+        yield
+    except ConfigError:
+        # Without a manifest nothing was begun: files there are the user's own.
+        is_new = folder is not None and not was_there and _is_begun(folder)
+        if folder is not None and is_new and not _has_results(folder):
+            rollback(folder)
+        raise
+
+
+def _is_begun(folder: Path) -> bool:
+    return (folder / MANIFEST).exists()
+
+
+def _has_results(folder: Path) -> bool:
+    return any(_is_result(p) for name in CONTENTS for p in (folder / name).rglob("*"))
 
 
 def rollback(folder: Path) -> None:

@@ -145,16 +145,12 @@ class SweepLoop:
             # The processes of one sweep may share a folder: the first one locks it.
             folder = self.folder if hosts.index() == 0 else None
             hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
-            is_new = folder is not None and not (folder / folders.MANIFEST).exists()
+            # Every process: their folders may be several.
+            stack.enter_context(folders.undone_if_empty(self.folder))
             finished = self._open()
-            try:
-                hosts.run_on_all(lambda: self.tracking.begin(_notify))
-                stack.enter_context(self.tracking.group)
-                result = self._run(finished)
-            except ConfigError:
-                if folder is not None and is_new and not self.trained:
-                    folders.rollback(folder)  # so that the call can be made otherwise
-                raise
+            hosts.run_on_all(lambda: self.tracking.begin(_notify))
+            stack.enter_context(self.tracking.group)
+            result = self._run(finished)
             self.tracking.close(result.finished)
         return result
 

@@ -92,8 +92,8 @@ def tune(
             settings (with what differs), Optuna missing; before anything is trained.
     """
     _check_options(sampler, pruner)
-    if holdout_seeds != 0 or isinstance(holdout_seeds, bool):
-        holdout_seeds = required("holdout_seeds", holdout_seeds)
+    is_none = holdout_seeds == 0 and not isinstance(holdout_seeds, bool)
+    holdout_seeds = 0 if is_none else required("holdout_seeds", holdout_seeds)
     kind = check_fitness(fitness, KINDS)
     seed = as_seed("seed", seed)
     trials = as_count("trials", trials)

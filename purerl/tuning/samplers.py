@@ -107,12 +107,13 @@ class Streams(optuna.samplers.BaseSampler):
         words = np.random.SeedSequence([self.seed, self.stream_of(trial)])
         seed = int(words.generate_state(1)[0])
         self.inner = _make(self.name, seed, self.axes)
-        self.inner.before_trial(self._study, trial)
+        self.inner.before_trial(self._study, self._study.numbered(trial))
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Return the fields that are drawn together."""
+        trial = self._study.numbered(trial)
         return self.inner.infer_relative_search_space(self._study, trial)
 
     def sample_relative(
@@ -128,6 +129,7 @@ class Streams(optuna.samplers.BaseSampler):
             trial: The trial that the values are for.
             search_space: Distributions of the fields that are drawn together.
         """
+        trial = self._study.numbered(trial)
         return self.inner.sample_relative(self._study, trial, search_space)
 
     def sample_independent(
@@ -145,13 +147,14 @@ class Streams(optuna.samplers.BaseSampler):
             param_name: The name of the axis.
             param_distribution: The distribution of the axis.
         """
+        trial = self._study.numbered(trial)
         return self.inner.sample_independent(
             self._study, trial, param_name, param_distribution
         )
 
 
 class _ByStreams:
-    """A study whose finished trials have their streams as numbers, in that order.
+    """A study whose trials have their streams as numbers, in that order.
 
     A trial that waits again after its worker has stopped gets a new number, and from
     their numbers Optuna's samplers read the order of trials. By its stream it keeps its
@@ -188,16 +191,17 @@ class _ByStreams:
         trials = self._wrapped._get_trials(deepcopy, states, use_cache)
         return self._ordered(trials)
 
+    def numbered(self, trial: FrozenTrial) -> FrozenTrial:
+        """Return a trial with its stream as its number."""
+        number = self._stream_of(trial)
+        trial = copy.copy(trial)
+        trial.number = number
+        return trial
+
     def _ordered(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        ordered = []
-        for trial in trials:
-            if trial.state.is_finished():
-                # A trial that failed has the stream of the one that took its place.
-                number = self._stream_of(trial)
-                trial = copy.copy(trial)
-                trial.number = number
-            ordered.append(trial)
-        return sorted(ordered, key=lambda trial: trial.number)
+        # A trial that failed has the stream of the one that took its place; samplers
+        # ask for others only.
+        return sorted(map(self.numbered, trials), key=lambda trial: trial.number)
 
 
 def _make(

@@ -2,6 +2,8 @@
 
 import json
 import sys
+import threading
+import time
 
 import pytest
 
@@ -70,3 +72,33 @@ def test_batches_of_other_settings_are_not_gone_on_with():
         batches.check_alike(known, {"env": "Doors-v0"}, 2)
     with pytest.raises(SystemExit, match=r"--at-once \(2\)"):
         batches.check_alike(known, CONFIG, 1)
+
+
+def test_a_row_that_was_trained_at_once_is_not_trained_again_seed_by_seed(tmp_path):
+    path = tmp_path / "row.json"
+    path.write_text(json.dumps({"seeds": 10, "per_seed": [1.0] * 10}))
+    with pytest.raises(
+        SystemExit, match=r"row\.json has all 10 seeds, trained at once"
+    ):
+        batches.read_batches(path)
+
+
+def test_processes_that_end_at_once_both_keep_their_seeds(tmp_path):
+    """The second waits until the first has read and written."""
+    path, order = tmp_path / "row.json", []
+
+    def end(which):
+        with batches.alone(tmp_path / "runs"):
+            read = batches.read_batches(path)
+            order.append(which)
+            time.sleep(0.2)
+            new = batch([which], [1.0], [0.0, 1.0])
+            path.write_text(json.dumps(batches.together([*read, new])))
+
+    both = [threading.Thread(target=end, args=(which,)) for which in (0, 1)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert len(order) == 2
+    assert batches.next_seeds(batches.read_batches(path), range(3), 1) == [2]

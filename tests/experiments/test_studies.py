@@ -165,22 +165,37 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
         kept["hardware"],
         "`python experiments/studies/toy.py --quick`",
     ]
-    # What is only drawn again was measured when the file says.
-    path = tmp_path / "toy.json"
-    path.write_text(json.dumps({**kept, "date": "2020-02-02", "load_before": 7.5}))
-    study.main(TOY, measure)
-    (again,) = page.load(tmp_path)
-    assert (again["date"], again["load_before"]) == ("2020-02-02", 7.5)
-
-    def measure_more(budget):
-        budget.part("more", lambda: 1)
-        return measure(budget)
-
-    study.main(TOY, measure_more)
-    assert page.load(tmp_path)[0]["date"] == kept["date"]
     body = page.section(kept, tmp_path).body
     assert "data:image/png;base64," in body and "The curve." in body
     assert "<b>A</b> paragraph of <code>code</code>, see Results." in body
+
+
+def test_what_is_only_drawn_again_was_measured_before(tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "argv", ["toy.py", "--quick", "--out", str(tmp_path)])
+    path, part = tmp_path / "toy.json", tmp_path / "parts" / "one.json"
+    parts = {"one": lambda: "1 s"}
+
+    def measure(budget):
+        found = [budget.part(name, make) for name, make in parts.items()]
+        return study.Findings([study.Row("speed", "-", ", ".join(found))], [])
+
+    def again():
+        study.main(TOY, measure)
+        kept = json.loads(path.read_text())
+        return kept["date"], kept["load_before"]
+
+    today, _ = again()
+    old = {"date": "2020-02-02", "load_before": 7.5}
+    part.write_text(json.dumps({**json.loads(part.read_text()), **old}))
+    path.unlink()  # As of a study that was killed before it wrote its file.
+    assert again() == ("2020-02-02", 7.5)
+    # A part of earlier days does not say when it was; then the file does.
+    kept = json.loads(part.read_text())
+    del kept["date"], kept["load_before"]
+    part.write_text(json.dumps(kept))
+    assert again() == ("2020-02-02", 7.5)
+    parts["two"] = lambda: "2 s"
+    assert again()[0] == today
 
 
 def test_a_failed_study_is_named_and_the_others_still_run(monkeypatch, capsys):
@@ -219,9 +234,11 @@ def test_rows_of_a_study_are_trained_where_hours_are_no_matter(tmp_path, monkeyp
     monkeypatch.setattr(
         learned.subprocess, "run", lambda command, **_: commands.append(command[1:])
     )
+    there = {"mpo-jaxrl": {"per_seed": [1.0] * 10}, "td3-jaxrl": {"per_seed": [1.0]}}
+    monkeypatch.setattr(learned, "load", there.get)
     for long, quick in ((False, False), (True, True), (True, False)):
         budget = study.Budget(TOY, quick, tmp_path, long)
-        learned.complete(budget, ["td3-jaxrl", "sac-jaxrl"])
+        learned.complete(budget, ["td3-jaxrl", "sac-jaxrl", "mpo-jaxrl"])
     assert [command[1:] for command in commands] == [
         ["td3-jaxrl", "--at-once", "1"],
         ["sac-jaxrl", "--at-once", "1"],

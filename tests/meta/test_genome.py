@@ -81,7 +81,7 @@ def test_vectors_are_numbers_by_their_scales():
 def test_numbers_far_out_stay_inside_of_what_a_config_takes():
     """Rounding would reach 0 and 1, and the evolution's result could not be read."""
     found = genome("gamma,learning_rate,optimiser.b2", optimiser=Adam(b2=0.999))
-    for far in (-200.0, 20.0):
+    for far in (-200.0, 20.0, 200.0):
         overrides = found.solution(np.full(3, far, np.float32))
         config = apply_overrides(tiny_config(optimiser=Adam()), overrides)
         assert 0 < config.optimiser.b2 < 1 and 0 < config.gamma < 1

@@ -3,6 +3,7 @@ import json
 import pytest
 
 import purerl
+from purerl.config import ConfigError
 from purerl.storage import folders
 from tests.helpers import tiny_config
 
@@ -80,3 +81,33 @@ def test_what_is_taken_back_is_what_was_written(tmp_path):
     assert json.loads((tmp_path / "manifest.json").read_text())
     folders.rollback(tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+@pytest.mark.parametrize("name", [None, *folders.CONTENTS])
+def test_a_folder_that_was_begun_is_undone_unless_it_has_results(name, tmp_path):
+    def begin():
+        with folders.undone_if_empty(tmp_path):
+            folders.write(tmp_path, {"config": {}}, folders.CONTENTS)
+            if name is not None:
+                (tmp_path / name / "1.npz").write_bytes(b"some")
+            raise ConfigError("nothing could be made of it")
+
+    with pytest.raises(ConfigError, match="nothing could be made of it"):
+        begin()
+    assert (tmp_path / folders.MANIFEST).exists() == (name is not None)
+    assert (tmp_path / folders.CONFIG).exists() == (name is not None)
+
+
+def test_a_folder_that_was_there_stays_as_it_is(tmp_path):
+    folders.write(tmp_path, {"config": {}})
+    with pytest.raises(ConfigError), folders.undone_if_empty(tmp_path):
+        raise ConfigError("holds something else")
+    assert (tmp_path / folders.MANIFEST).exists()
+    file = tmp_path / "file"
+    file.write_text("")
+    own = tmp_path / "own"
+    put(own / "config.yaml", "mine: true")
+    for folder in (file, own, None):
+        with pytest.raises(ConfigError), folders.undone_if_empty(folder):
+            raise ConfigError("cannot write")
+    assert file.exists() and (own / "config.yaml").exists()
