@@ -29,20 +29,18 @@ INTRODUCTION = """\
 
 Each study takes a headline of a system that purerl learned from, and measures it here
 with one command. The claims are their authors'; their hardware stands beside them where
-they state it. What
-was measured here was printed by the command under each heading, on the hardware named
-there.
+they state it. What was measured here was printed by the command under each heading, on
+the hardware named there.
 
 `make studies` runs all of them and goes on where it was stopped; with `ONLY=jym` it
-runs those that are named, and `make studies-quick` tries them at a tiny budget.
-It trains the agents of `bandits`, `doors`, `jaxrl`, `jax4rl`, `jym`, `purejaxrl` and
-`tabular`. It only draws `swingup` and `halfcheetah`, whose agents are rows of the
-[learning results](results.md); and of `halfcheetah_grid`, on a CPU, it only estimates
-the time of what is missing. `LONG=1` trains all that is missing, days on two cores:
-rows seed by seed, grids in sittings of some layers each, which are kept in the
-repository as they are done. It
-also writes all of this as one HTML page with every picture inside,
-`runs/studies.html`.
+runs those that are named, and `make studies-quick` tries them at a tiny budget. It
+trains the agents of `bandits`, `doors`, `halfcheetah_td3`, `jaxrl`, `jax4rl`, `jym`,
+`purejaxrl` and `tabular`. It only draws `swingup` and `halfcheetah`, whose agents are
+rows of the [learning results](results.md); and of `halfcheetah_grid`, on a CPU, it only
+estimates the time of what is missing. `LONG=1` trains all that is missing, days on two
+cores: rows seed by seed, grids in sittings of some layers each, which are kept in the
+repository as they are done. It also writes all of this as one HTML page with every
+picture inside, `runs/studies.html`.
 
 What else these systems show stands on other pages: [evolution of losses, drifts and
 optimisers](evolution.md), [opponent shaping](opponent-shaping.md), [adversarial cheap

@@ -30,6 +30,7 @@ from purerl.report.plots import style  # noqa: E402
 # What a study needs that is not installed with the tests.
 NEEDS = {
     "doors": ["gymnasium", "torch"],
+    "halfcheetah_td3": ["gymnasium", "torch"],
     "purejaxrl": ["torch"],
     "jaxrl": ["torch"],
     "jax4rl": ["torch", "pyinstrument"],

@@ -110,21 +110,32 @@ def random_batch(size: int, obs: int, actions: int) -> Batch:
 
 
 def train(
-    agent: Agent, env_id: str, steps: int, learning_starts: int, batch_size: int
+    agent: Agent,
+    env: str | gymnasium.Env,
+    steps: int,
+    learning_starts: int,
+    batch_size: int,
+    random_steps: int | None = None,
+    watch: Callable[[int, float, Replay], None] | None = None,
 ) -> float:
     """Train in one Gymnasium environment, a gradient step per step.
 
     Args:
         agent: The agent.
-        env_id: Name of the environment.
+        env: The environment, or its name.
         steps: Environment steps after the warm-up.
-        learning_starts: Environment steps of the warm-up, with random actions.
+        learning_starts: Environment steps of the warm-up, without learning.
         batch_size: Samples of a gradient step.
+        random_steps: Environment steps with random actions; those of the warm-up where
+            not given.
+        watch: Function that is told the number of every step, its reward, and the
+            replay.
 
     Returns:
         Seconds of the steps after the warm-up.
     """
-    env = gymnasium.make(env_id)
+    env = gymnasium.make(env) if isinstance(env, str) else env
+    random_steps = learning_starts if random_steps is None else random_steps
     box: Any = env.action_space
     size = int(np.prod(env.observation_space.shape or ()))
     rng = np.random.default_rng(0)
@@ -134,7 +145,7 @@ def train(
     for step in range(learning_starts + steps):
         if step == learning_starts:
             began = time.perf_counter()
-        if step < learning_starts:
+        if step < random_steps:
             action = rng.uniform(-1, 1, box.shape)
         else:
             with torch.no_grad():
@@ -149,6 +160,8 @@ def train(
             discount=0.99 * (1 - terminated),
         )
         obs = env.reset()[0] if terminated or truncated else next_obs
+        if watch is not None:
+            watch(step, float(reward), replay)
         if step >= learning_starts:
             agent.learn(replay.sample(batch_size, rng))
     seconds = time.perf_counter() - began

@@ -7,15 +7,28 @@ from torch_agents.common import Batch, Twin, descend, mlp, polyak, target_of
 
 
 class TD3:
-    """The agent; settings are those of the preset `td3-jaxrl`."""
+    """The agent; settings are those of the preset `td3-jaxrl`.
 
-    def __init__(self, obs: int, actions: int, sizes: tuple[int, ...] = (256, 256)):
+    Args:
+        obs: Size of an observation.
+        actions: Size of an action.
+        sizes: Units of the hidden layers.
+        learning_rate: Step size of both optimisers.
+    """
+
+    def __init__(
+        self,
+        obs: int,
+        actions: int,
+        sizes: tuple[int, ...] = (256, 256),
+        learning_rate: float = 3e-4,
+    ) -> None:
         self.actor = nn.Sequential(mlp([obs, *sizes, actions], nn.ReLU), nn.Tanh())
         self.critics = Twin(lambda: mlp([obs + actions, *sizes, 1], nn.ReLU))
         self.target_actor = target_of(self.actor)
         self.target_critics = target_of(self.critics)
-        self.adam_actor = torch.optim.Adam(self.actor.parameters(), 3e-4)
-        self.adam_critics = torch.optim.Adam(self.critics.parameters(), 3e-4)
+        self.adam_actor = torch.optim.Adam(self.actor.parameters(), learning_rate)
+        self.adam_critics = torch.optim.Adam(self.critics.parameters(), learning_rate)
         self.count = 0
 
     def act(self, obs: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,247 @@
+"""TD3 with the source's settings on brax's HalfCheetah, beside the same in PyTorch.
+
+    python experiments/studies/halfcheetah_td3.py [--quick]
+
+It trains one agent of each stack, and one of purerl whose layers begin as PyTorch's do,
+and says how far the policy is saturated, and how far the two critics disagree. What is
+measured is kept in the repository.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from measure import one_torch_thread, smooth
+from study import Budget, Findings, Row, Study, Table, main
+
+import envs
+import purerl
+from purerl import presets, serialise
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import td3
+from purerl.report.plots import style
+
+STUDY = Study(
+    name="halfcheetah_td3",
+    title="TD3 with the source's settings on brax's HalfCheetah, beside PyTorch's",
+    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023): 5,000 ± 300 on '
+    "MuJoCo's HalfCheetah-v2 after 1,200,000 steps, three seeds",
+    question="One TD3 agent with the source's settings (preset `td3-halfcheetah`), the "
+    "same in plain PyTorch (experiments/studies/torch_agents/td3.py), and a third of "
+    "purerl whose layers begin with the standard deviation of PyTorch's (`torso_gain`, "
+    "`actor_gain` and `critic_gain` of 1/sqrt(3)). All have the same physics, brax's "
+    "HalfCheetah (spring), which PyTorch's steps as a Gymnasium environment. On 1,024 "
+    "steps of the replay buffer: the mean size of the policy's actions, of which 1 is "
+    "the most, the first critic's value, and how far the two critics are apart.",
+    system="JAX 4 Deep RL",
+)
+STACKS = {
+    "purerl": "purerl",
+    "gains": "purerl with PyTorch's gains",
+    "torch": "PyTorch",
+}
+# PyTorch's layers begin uniformly within 1/sqrt(inputs), whose standard deviation is
+# 1/sqrt(3 inputs).
+GAIN = float(1 / np.sqrt(3))
+STEPS, LOOKS = 100_000, 10
+SAMPLES = 1_024
+
+
+def config_of(quick: bool) -> Any:
+    """Return the settings, with an evaluation at every look."""
+    config = presets.load("td3-halfcheetah").replace(
+        total_timesteps=STEPS, num_evaluations=LOOKS, eval_episodes=1, eval_share=1.0
+    )
+    if not quick:
+        return config.replace(rounds_per_update=40)
+    return config.replace(
+        env="Pendulum-v1",
+        env_kwargs={},
+        reset_scheme="fresh",
+        total_timesteps=2_000,
+        num_evaluations=2,
+        rounds_per_update=4,
+        random_steps=500,
+        learning_starts=200,
+        hidden_sizes=(16, 16),
+    )
+
+
+def ours(config: Any) -> dict[str, list[float]]:
+    """Train purerl's agent; return what was seen of it.
+
+    Args:
+        config: Settings, with an evaluation at every look.
+    """
+    parts = td3.build(config, resolve_env(config))
+
+    def observe(state: Any) -> dict[str, jax.Array]:
+        filled = state.update * config.steps_per_update
+        rows = jnp.arange(SAMPLES) * filled // SAMPLES
+        obs, action = state.buffer.obs[rows, 0], state.buffer.action[rows, 0]
+        values = parts.critics.apply(state.params["critics"], obs, action)
+        first, second = jnp.asarray(values).reshape(2, SAMPLES)
+        own = parts.actor.apply(state.params["actor"], obs)
+        return {
+            "action": jnp.abs(jnp.asarray(own)).mean(),
+            "value": first.mean(),
+            "apart": jnp.abs(first - second).mean(),
+        }
+
+    train = jax.jit(purerl.make_train(config, observe=observe))
+    result = train(jax.random.key(0))
+    found = {name: np.asarray(x).tolist() for name, x in result.observed.items()}
+    returns = np.asarray(result.metrics["episode_return"], float)
+    return {
+        **found,
+        "looks": np.asarray(result.evaluation["env_steps"]).tolist(),
+        "env_steps": np.asarray(result.metrics["env_steps"]).tolist(),
+        "returns": returns.tolist(),
+    }
+
+
+def theirs(config: Any) -> dict[str, list[float]]:
+    """Train PyTorch's agent; return what was seen of it.
+
+    Args:
+        config: Settings, those of purerl's agent.
+    """
+    import torch
+    from torch_agents import common
+    from torch_agents.td3 import TD3
+
+    one_torch_thread()
+    torch.manual_seed(0)
+    env: Any = envs.to_gymnasium(config.env, **config.env_kwargs)
+    agent = TD3(
+        int(np.prod(env.observation_space.shape)),
+        int(np.prod(env.action_space.shape)),
+        tuple(config.hidden_sizes),
+        float(config.learning_rate),
+    )
+    rng, total = np.random.default_rng(1), config.total_timesteps
+    names = ("looks", "action", "value", "apart", "env_steps", "returns")
+    found: dict[str, list[float]] = {name: [] for name in names}
+    rewards: list[float] = []
+
+    @torch.no_grad()
+    def watch(step: int, reward: float, replay: Any) -> None:
+        rewards.append(reward)
+        if (step + 1) % (total // config.num_evaluations):
+            return
+        batch = replay.sample(SAMPLES, rng)
+        first, second = agent.critics(batch["obs"], batch["action"])
+        found["looks"].append(step + 1)
+        found["action"].append(float(agent.actor(batch["obs"]).abs().mean()))
+        found["value"].append(float(first.mean()))
+        found["apart"].append(float((first - second).abs().mean()))
+
+    common.train(
+        agent,
+        env,
+        total - config.learning_starts,
+        config.learning_starts,
+        config.batch_size,
+        config.random_steps,
+        watch,
+    )
+    limit = resolve_env(config).default_params.max_steps_in_episode
+    ends = np.arange(limit, total + 1, limit)
+    sums = np.cumsum(rewards)[ends - 1]
+    found["env_steps"] = ends.tolist()
+    found["returns"] = np.diff(sums, prepend=0.0).tolist()
+    return found
+
+
+def measure(budget: Budget) -> Findings:
+    """Train the agents, and put them beside one another."""
+    config = config_of(budget.quick)
+    settings = {"config": serialise.to_dict(config)}
+    begun = config.replace(torso_gain=GAIN, actor_gain=GAIN, critic_gain=GAIN)
+    makers = {
+        "purerl": partial(ours, config),
+        "gains": partial(ours, begun),
+        "torch": partial(theirs, config),
+    }
+    found = {
+        stack: budget.part(stack, make, lasting=True, **settings)
+        for stack, make in makers.items()
+    }
+    last = {stack: {n: x[n][-1] for n in TITLES} for stack, x in found.items()}
+    late = {stack: np.nanmean(x["returns"][-10:]) for stack, x in found.items()}
+    steps = config.total_timesteps
+    rows = [
+        Row(
+            f"return of the last ten episodes or updates in training, {steps:,} steps",
+            "-",
+            "; ".join(f"{STACKS[stack]} {late[stack]:,.0f}" for stack in STACKS),
+            "One agent of each, so that they differ by chance too.",
+        ),
+        *(
+            Row(
+                f"{TITLES[name]}, {steps:,} steps",
+                "-",
+                "; ".join(f"{STACKS[k]} {last[k][name]:.3g}" for k in STACKS),
+                NOTES[name],
+            )
+            for name in TITLES
+        ),
+    ]
+    table = Table(
+        "Along training",
+        ["steps", *(f"{t}, {s}" for t in SHORT.values() for s in STACKS.values())],
+        [
+            [
+                f"{int(at):,}",
+                *(
+                    f"{found[stack][name][i]:.3g}"
+                    for name in TITLES
+                    for stack in STACKS
+                ),
+            ]
+            for i, at in enumerate(found["purerl"]["looks"])
+        ],
+    )
+    figure = budget.save(
+        figure_of(found),
+        "returns",
+        "Returns of the episodes in training of one agent of each stack, the mean of "
+        "five episodes or updates, over environment steps.",
+    )
+    text = [] if budget.quick else [budget.sittings()]
+    return Findings(rows, [figure], [table], text)
+
+
+TITLES = {
+    "action": "mean size of the policy's actions",
+    "value": "first critic's value",
+    "apart": "distance of the two critics",
+}
+SHORT = {"action": "action", "value": "value", "apart": "distance"}
+NOTES = {
+    "action": "At 1 every action lies at its limit, where the derivative of tanh is "
+    "zero and the policy can hardly learn.",
+    "value": "With gamma 0.99 a return of 500 in 1,000 steps is worth about 50.",
+    "apart": "The targets take the lower of the two critics in every step: half of "
+    "this distance is lost about a hundred times over, with gamma 0.99.",
+}
+
+
+def figure_of(found: dict[str, dict[str, list[float]]]) -> Any:
+    """Draw the returns in training of all agents."""
+    figure = style.new_figure(width=7.5, height=4.0)
+    axes = figure.subplots()
+    for i, (stack, name) in enumerate(STACKS.items()):
+        x = found[stack]
+        y = smooth(np.array(x["returns"], float), 5)
+        axes.plot(x["env_steps"], y, color=style.COLOURS[i], label=name)
+    axes.legend(frameon=False)
+    style.finish(axes, "", "environment steps", "episode return")
+    style.step_axis(axes)
+    return figure
+
+
+if __name__ == "__main__":
+    main(STUDY, measure)
