@@ -13,7 +13,7 @@ so. A row that was stopped or killed goes on where it was with the same command,
 the checkpoints in its folder under --out. With --at-once the file is written after
 every few seeds, and those that are in it are not trained again. With --only it trains
 these seeds of them, so that several processes, each on a core of its own, can share a
-row: one agent with small networks leaves much of a second core idle.
+row.
 """
 
 import argparse

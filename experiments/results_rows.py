@@ -221,8 +221,8 @@ ROWS = {
         "120.3 ms per 50 that `studies/jax4rl.py` printed, and the environment's steps "
         "come on top; about 4 hours 38 minutes on an H200 by `purerl plan --preset "
         "td3-halfcheetah --seeds 10 --device h200 --no-compile`, probably less, as "
-        "kernels are from shapes; a first agent stayed low, its policy saturated, and "
-        "`studies/halfcheetah_td3.py` is to show why before others are trained",
+        "kernels are from shapes; before them `studies/halfcheetah_td3.py` is to put "
+        "one agent beside PyTorch's",
     ),
     **{
         name: Row(f"{title}, HalfCheetah (brax, spring), a short run", name, note=note)

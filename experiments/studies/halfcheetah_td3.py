@@ -124,16 +124,21 @@ def theirs(config: Any) -> dict[str, list[float]]:
     rng, total = np.random.default_rng(1), config.total_timesteps
     names = ("looks", "action", "value", "apart", "env_steps", "returns")
     found: dict[str, list[float]] = {name: [] for name in names}
-    rewards: list[float] = []
+    running = 0.0
 
     @torch.no_grad()
-    def watch(step: int, reward: float, replay: Any) -> None:
-        rewards.append(reward)
-        if (step + 1) % (total // config.num_evaluations):
+    def watch(reward: float, is_end: bool, replay: Any) -> None:
+        nonlocal running
+        running += reward
+        if is_end:
+            found["env_steps"].append(replay.added)
+            found["returns"].append(running)
+            running = 0.0
+        if replay.added % (total // config.num_evaluations):
             return
         batch = replay.sample(SAMPLES, rng)
         first, second = agent.critics(batch["obs"], batch["action"])
-        found["looks"].append(step + 1)
+        found["looks"].append(replay.added)
         found["action"].append(float(agent.actor(batch["obs"]).abs().mean()))
         found["value"].append(float(first.mean()))
         found["apart"].append(float((first - second).abs().mean()))
@@ -147,27 +152,26 @@ def theirs(config: Any) -> dict[str, list[float]]:
         config.random_steps,
         watch,
     )
-    limit = resolve_env(config).default_params.max_steps_in_episode
-    ends = np.arange(limit, total + 1, limit)
-    sums = np.cumsum(rewards)[ends - 1]
-    found["env_steps"] = ends.tolist()
-    found["returns"] = np.diff(sums, prepend=0.0).tolist()
     return found
 
 
 def measure(budget: Budget) -> Findings:
     """Train the agents, and put them beside one another."""
     config = config_of(budget.quick)
-    settings = {"config": serialise.to_dict(config)}
     begun = config.replace(torso_gain=GAIN, actor_gain=GAIN, critic_gain=GAIN)
-    makers = {
-        "purerl": partial(ours, config),
-        "gains": partial(ours, begun),
-        "torch": partial(theirs, config),
+    agents = {
+        "purerl": (ours, config),
+        "gains": (ours, begun),
+        "torch": (theirs, config),
     }
     found = {
-        stack: budget.part(stack, make, lasting=True, **settings)
-        for stack, make in makers.items()
+        stack: budget.part(
+            stack,
+            partial(train, settings),
+            lasting=True,
+            config=serialise.to_dict(settings),
+        )
+        for stack, (train, settings) in agents.items()
     }
     last = {stack: {n: x[n][-1] for n in TITLES} for stack, x in found.items()}
     late = {stack: np.nanmean(x["returns"][-10:]) for stack, x in found.items()}

@@ -131,7 +131,7 @@ def run(
     )
     chosen = choose(trackers, folder if resume else None)
     begun = None if source is None or resume else read_start(source, bound, members)
-    with locked(folder):
+    with locked(folder), folders.undone_if_empty(folder):
         options = _open_folder(
             folder, bound.config, members, options, resume, extend, begun
         )

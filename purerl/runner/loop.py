@@ -14,7 +14,6 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort
@@ -100,14 +99,14 @@ class RunLoop:
         """Train what is missing of the run."""
         restored = self._restore() if resume else None
         reporter = self._reporter(restored)
-        self._begin_trackers(reporter.notify, resume)
+        self._begin_trackers(reporter.notify)
         for sentence in self.trackers.where():
             reporter.info(sentence)
         if restored and restored[0] >= self.bound.plan.num_updates:
             with self.trackers:
                 result = self._had_finished(restored[1])
         else:
-            result = self._train(restored, reporter, resume)
+            result = self._train(restored, reporter)
         files.finish(self.trackers, result)
         return result
 
@@ -143,16 +142,14 @@ class RunLoop:
         """Environment steps of an update of all agents."""
         return self.bound.plan.steps_per_update * len(self.seeds)
 
-    def _train(
-        self, restored: Restored | None, reporter: Any, resume: bool
-    ) -> RunResult:
+    def _train(self, restored: Restored | None, reporter: Any) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
         first = self._first(restored)
         with Interrupt() as interrupt, self.trackers:
             reporter.info(self._banner())
             for line in notes(self.bound):
                 reporter.info(line)
-            cohort = self._cohort(resume)
+            cohort = self._cohort()
             reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
             with closing(cohort):
@@ -226,39 +223,25 @@ class RunLoop:
             diverged_at=self.divergence.diverged_at,
         )
 
-    def _cohort(self, resume: bool) -> Cohort | HostedCohort:
-        """The agents and their program; where it cannot be, the folder is as before."""
+    def _cohort(self) -> Cohort | HostedCohort:
+        """Return the agents and their program."""
         members, options = every({}, 1, self.seeds), self.options
-        try:
-            if self.bound.env.on_host:
-                program = HostedProgram(self.bound)
-                return HostedCohort(program, members.keys, options.length)
-            return make_cohort(
-                self.bound,
-                members,
-                options.lanes,
-                options.length,
-                data_parallel=options.spread,
-            )
-        except ConfigError:
-            if self.folder and not resume:
-                folders.rollback(
-                    self.folder
-                )  # so that the same command can be repeated
-            raise
+        if self.bound.env.on_host:
+            program = HostedProgram(self.bound)
+            return HostedCohort(program, members.keys, options.length)
+        return make_cohort(
+            self.bound,
+            members,
+            options.lanes,
+            options.length,
+            data_parallel=options.spread,
+        )
 
-    def _begin_trackers(self, notify: Notify, resume: bool) -> None:
+    def _begin_trackers(self, notify: Notify) -> None:
         """Open them; those that lack rows of a resumed run are told them."""
         config = serialise.to_dict(self.bound.config) if self.trackers else {}
         run = describe(self.folder, config, self.seeds)
-        try:
-            self.trackers.begin(run, notify)
-        except ConfigError:
-            if self.folder and not resume:
-                folders.rollback(
-                    self.folder
-                )  # so that the same command can be repeated
-            raise
+        self.trackers.begin(run, notify)
         self.records.send_missing(self.trackers)
 
     @property

@@ -192,7 +192,7 @@ def as_count(name: str, value: Count) -> Count:
 
 
 def required(name: str, value: int) -> int:
-    """Return a positive whole number of Python, where None is none.
+    """Return a positive whole number of Python; None is refused as well.
 
     Args:
         name: The name of the argument, for the message.

@@ -42,7 +42,7 @@ def data_parallel(config: TrainConfig, devices: Sequence[Any] | None = None) -> 
 
     Raises:
         ConfigError: `num_envs`, the minibatch size or the batch size is not divisible
-            by D, or `devices` that are none.
+            by D, or `devices` holds something that is no device.
     """
     devices = chosen_devices(devices)
     check_split(bind(config).config, len(devices))

@@ -47,9 +47,9 @@ def pmap(
         the leading axis `[N]` and lie on the default device.
 
     Raises:
-        ConfigError: `lanes` is no positive number, `devices` are none, the leading axes
-            differ, or the function that is returned is called inside `jax.jit` or
-            `jax.vmap`.
+        ConfigError: `lanes` is no positive number, `devices` holds something that is no
+            device, the leading axes differ, or the function that is returned is called
+            inside `jax.jit` or `jax.vmap`.
     """
     lanes = as_count("lanes", lanes)
     if devices is not None:

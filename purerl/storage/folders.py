@@ -230,10 +230,9 @@ def update(folder: Path, changes: Mapping[str, Any]) -> None:
 
 @contextlib.contextmanager
 def undone_if_empty(folder: Path | None) -> Iterator[None]:
-    """Take back a folder that is begun within, where an error leaves no results in it.
+    """Take back a folder that was begun in this context if an error leaves it empty.
 
-    So the same call can be made otherwise: with other settings, which the folder would
-    refuse as those of something else.
+    A folder without results would otherwise refuse the same call with other settings.
 
     Args:
         folder: The folder, before it is begun or gone on with; None where there is

@@ -116,7 +116,7 @@ def train(
     learning_starts: int,
     batch_size: int,
     random_steps: int | None = None,
-    watch: Callable[[int, float, Replay], None] | None = None,
+    watch: Callable[[float, bool, Replay], None] | None = None,
 ) -> float:
     """Train in one Gymnasium environment, a gradient step per step.
 
@@ -128,8 +128,8 @@ def train(
         batch_size: Samples of a gradient step.
         random_steps: Environment steps with random actions; those of the warm-up where
             not given.
-        watch: Function that is told the number of every step, its reward, and the
-            replay.
+        watch: Function that is called after every step with its reward, whether an
+            episode ended, and the replay.
 
     Returns:
         Seconds of the steps after the warm-up.
@@ -159,9 +159,10 @@ def train(
             next_obs=next_obs,
             discount=0.99 * (1 - terminated),
         )
-        obs = env.reset()[0] if terminated or truncated else next_obs
+        is_end = terminated or truncated
+        obs = env.reset()[0] if is_end else next_obs
         if watch is not None:
-            watch(step, float(reward), replay)
+            watch(float(reward), bool(is_end), replay)
         if step >= learning_starts:
             agent.learn(replay.sample(batch_size, rng))
     seconds = time.perf_counter() - began
