@@ -3,7 +3,8 @@
     PYTHON=.venv/bin/python CUDA=cuda12 experiments/benchmarks/setup_peers.sh  # once
     python experiments/benchmarks/gpu_day.py --list
     python experiments/benchmarks/gpu_day.py --purejaxrl PATH/ppo.py
-    python experiments/benchmarks/gpu_day.py --only device kernels --minutes 9
+    python experiments/benchmarks/gpu_day.py --only device ppo-1 --minutes 9
+    python experiments/benchmarks/gpu_day.py --prepare 8 --rounds 2 --in-all 9
     python experiments/benchmarks/gpu_day.py --table > table.md
     JAX_PLATFORMS=cpu python experiments/benchmarks/gpu_day.py --toy   # anywhere
 
@@ -11,6 +12,10 @@ Every part is a process of its own, and leaves a JSON file with its rows, the de
 the versions. The same command again does what is missing: a part that has its file is
 skipped, unless it failed and `--retry` is given. A part that fails or takes too long is
 recorded with its error and with the rows that it had, and the rest go on.
+
+Where the hours of a GPU are dear, `--prepare N` compiles first, N parts at a time, into
+a cache from which the parts then take their programs; they do not say how long
+compilation took, as it was not measured alone. What is not timed is measured beside it.
 """
 
 import argparse
@@ -21,6 +26,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -31,6 +37,14 @@ from peer import ROOT
 from purerl.atomic import write_atomic
 
 MINUTES = 9.0  # The longest that a part may take.
+# Sets of XLA's options in `gpu_options.py`, and what they are.
+OPTIONS = {
+    "default": "own options",
+    "no-graphs": "graphs switched off",
+    "small-graphs": "graphs from two kernels on",
+    "loops": "graphs with loops and branches in them",
+    "double-buffer": "loops of two turns at a time",
+}
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
@@ -43,6 +57,7 @@ class Part(NamedTuple):
         function: The name of the function; it takes a `gpu_parts.Day`.
         arguments: The function's other arguments.
         flags: Flags of XLA.
+        is_timed: Whether it must have the device for itself.
     """
 
     what: str
@@ -50,13 +65,20 @@ class Part(NamedTuple):
     function: str
     arguments: tuple[Any, ...] = ()
     flags: str = ""
+    is_timed: bool = True
 
 
 PARTS = {
     "device": Part("time per dependent kernel, bytes/s", "gpu_parts", "measure_device"),
-    "kernels": Part(
-        "kernels in programs, and the time of each", "gpu_parts", "measure_kernels"
-    ),
+    **{
+        f"kernels-{name}": Part(
+            f"kernels of {name}, and the time of each",
+            "gpu_parts",
+            "measure_kernels",
+            (name,),
+        )
+        for name in ("ppo-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum")
+    },
     **{
         f"ppo-{n}": Part(
             f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL",
@@ -66,12 +88,41 @@ PARTS = {
         )
         for n in (1, 8, 64, 512, 2_048, 8_192)
     },
-    "bits": Part("same seed, killed and resumed", "gpu_bits", "measure_bits"),
+    **{
+        f"options-{name}": Part(
+            f"PPO with XLA's {words}", "gpu_options", "measure_options", (name, words)
+        )
+        for name, words in OPTIONS.items()
+    },
+    **{
+        f"profile-{name}-{n}": Part(
+            f"the kernels of {n:,} agents of {name} in the profiler, and the gaps",
+            "gpu_profile",
+            "measure_profile",
+            (name, n),
+        )
+        for name, n in (
+            ("ppo-cartpole", 1),
+            ("ppo-cartpole", 1_024),
+            ("pqn-cartpole", 64),
+            ("recurrent-ppo-cartpole", 64),
+            ("dqn-cartpole", 64),
+            ("td3-pendulum", 64),
+            ("sac-pendulum", 64),
+            ("mpo-pendulum", 64),
+            ("ppo-minatar", 1),
+            ("ppo-halfcheetah", 1),
+        )
+    },
+    "bits": Part(
+        "same seed, killed and resumed", "gpu_bits", "measure_bits", is_timed=False
+    ),
     "bits-deterministic": Part(
         f"the same with {DETERMINISTIC}",
         "gpu_bits",
         "measure_bits",
         flags=DETERMINISTIC,
+        is_timed=False,
     ),
     "evolution": Part(
         "a generation of 512 agents, 500,000 steps each",
@@ -131,7 +182,8 @@ def run_child(name: str, options: argparse.Namespace) -> None:
         importlib.import_module(part.module), part.function
     )
     peers = options.peers / "bin" / "python"
-    day = Day(options.toy, work, peers, options.purejaxrl, deadline, add)
+    rounds = options.rounds if options.rounds is not None else 2 if options.toy else 4
+    day = Day(options.toy, work, peers, options.purejaxrl, deadline, add, rounds)
     function(day, *part.arguments)
 
 
@@ -140,13 +192,16 @@ def unfinished(folder: Path, name: str) -> Path:
     return folder / "work" / f"{name}.json"
 
 
-def run_part(name: str, options: argparse.Namespace, minutes: float) -> dict[str, Any]:
+def run_part(
+    name: str, options: argparse.Namespace, minutes: float, rounds: int | None
+) -> dict[str, Any]:
     """Measure a part in a new process, and return its record.
 
     Args:
         name: The part.
         options: The options of the command.
         minutes: The longest that it may take.
+        rounds: Timed runs of each program; 0 only compiles.
     """
     part, log = PARTS[name], options.out / "work" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
@@ -154,12 +209,13 @@ def run_part(name: str, options: argparse.Namespace, minutes: float) -> dict[str
     words = [f"--out={options.out}", f"--peers={options.peers}", f"--minutes={minutes}"]
     words += [f"--purejaxrl={options.purejaxrl}"] if options.purejaxrl else []
     words += ["--toy"] if options.toy else []
+    words += [f"--rounds={rounds}"] if rounds is not None else []
     command = [sys.executable, str(Path(__file__)), "--child", name, *words]
     started, began = datetime.now(UTC).isoformat(), time.monotonic()
     with log.open("wb") as file:
         process = subprocess.Popen(
             command,
-            env=environment(part),
+            env=environment(part, options.out),
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -194,16 +250,23 @@ def _end_of(process: subprocess.Popen[bytes], minutes: float) -> str:
             process.wait()
 
 
-def environment(part: Part) -> dict[str, str]:
+def environment(part: Part, folder: Path) -> dict[str, str]:
     """Return the variables of a part's process.
 
     The peers' processes and ours share the device one after the other, so none of them
     takes its memory beforehand.
+
+    Args:
+        part: The part.
+        folder: The folder of the day, with the cache of prepared programs.
     """
+    cache = folder / "work" / "cache"
+    prepared = {"JAX_COMPILATION_CACHE_DIR": str(cache)} if cache.exists() else {}
     flags = f"{os.environ.get('XLA_FLAGS', '')} {part.flags}".strip()
     path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
     return {
         **os.environ,
+        **prepared,
         "PYTHONPATH": path,
         "XLA_FLAGS": flags,
         "XLA_PYTHON_CLIENT_PREALLOCATE": "false",
@@ -219,6 +282,8 @@ def records(folder: Path) -> list[dict[str, Any]]:
 def run_parts(names: Sequence[str], options: argparse.Namespace) -> None:
     """Measure the parts that are missing, as far as the minutes go."""
     until = time.monotonic() + 60 * (options.in_all or float("inf"))
+    if options.prepare:
+        prepare(names, options)
     known = {record["part"]: record for record in records(options.out)}
     for name in names:
         before = known.get(name)
@@ -231,11 +296,43 @@ def run_parts(names: Sequence[str], options: argparse.Namespace) -> None:
             print(f"{name}: no time is left", flush=True)
             continue
         print(f"{name}: {PARTS[name].what} ...", flush=True)
-        record = run_part(name, options, minutes)
-        path = options.out / f"{name}.json"
-        write_atomic(path, json.dumps(record, indent=1) + "\n")
-        end = record["error"].strip().splitlines()[-1:] or ["done"]
-        print(f"  {end[0][:200]} ({record['seconds']} s)", flush=True)
+        record = run_part(name, options, minutes, options.rounds)
+        keep(record, options.out)
+        print(f"  {end_of(record)}", flush=True)
+
+
+def keep(record: dict[str, Any], folder: Path) -> None:
+    """Write the file of a part that was measured."""
+    path = folder / f"{record['part']}.json"
+    write_atomic(path, json.dumps(record, indent=1) + "\n")
+
+
+def end_of(record: dict[str, Any]) -> str:
+    """Say how a part ended, in a line."""
+    end = record["error"].strip().splitlines()[-1:] or ["done"]
+    return f"{end[0][:200]} ({record['seconds']} s)"
+
+
+def prepare(names: Sequence[str], options: argparse.Namespace) -> None:
+    """Compile the programs of parts beside one another, and measure what is not timed.
+
+    Args:
+        names: The parts.
+        options: The options of the command; `prepare` is how many go beside another.
+    """
+    (options.out / "work" / "cache").mkdir(parents=True, exist_ok=True)
+    known = {record["part"] for record in records(options.out)}
+
+    def work(name: str) -> None:
+        is_timed = PARTS[name].is_timed
+        rounds = 0 if is_timed else options.rounds
+        record = run_part(name, options, options.minutes, rounds)
+        if not is_timed:
+            keep(record, options.out)
+        print(f"{name}, beside others: {end_of(record)}", flush=True)
+
+    with ThreadPoolExecutor(options.prepare) as pool:
+        list(pool.map(work, [name for name in names if name not in known]))
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -252,6 +349,8 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     add("--out", type=Path, help="folder; results/gpu-day if not given")
     add("--minutes", type=float, default=MINUTES, help="of a part, at the most")
     add("--in-all", type=float, help="minutes of this command, at the most")
+    add("--rounds", type=int, help="timed runs of each program; 4 if not given")
+    add("--prepare", type=int, metavar="N", help="compile first, N parts at a time")
     add("--peers", type=Path, default=ROOT / ".venv-peers", help="rejax's environment")
     add("--purejaxrl", type=Path, help="PureJaxRL's ppo.py")
     add("--child", choices=PARTS, help=argparse.SUPPRESS)

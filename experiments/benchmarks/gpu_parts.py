@@ -7,6 +7,7 @@ run) and `env_steps` stand in the table of speeds. What fails becomes a row with
 
 import argparse
 import math
+import os
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -35,8 +36,8 @@ from purerl.hardware.estimate import RESERVED, estimate
 from purerl.hardware.kernels import command_buffers, read
 from purerl.train import bind
 
+LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]
-ROUNDS = 4  # Timed runs of each contender, of which the first one warms up.
 
 
 class Day(NamedTuple):
@@ -49,6 +50,8 @@ class Day(NamedTuple):
         purejaxrl: Path of PureJaxRL's `ppo.py`, if there is one.
         deadline: The reading of `time.monotonic` at which the part is stopped.
         add: A function that keeps a row.
+        rounds: Timed runs of each contender, of which the first one warms up; with 0
+            its program is compiled, and there is no row.
     """
 
     is_toy: bool
@@ -57,6 +60,7 @@ class Day(NamedTuple):
     purejaxrl: Path | None
     deadline: float
     add: Callable[[dict[str, Any]], None]
+    rounds: int
 
     def seconds_left(self) -> float:
         """Return the seconds until this part is stopped."""
@@ -72,7 +76,7 @@ def contend(
         day: What the part was given.
         row: What the row says before anything is measured.
         prepare: A function that returns what to time, and the seconds of compilation.
-        rounds: Timed runs at the most; `ROUNDS` where not given.
+        rounds: Timed runs at the most; the day's where not given.
     """
     try:
         measure, compile_seconds = prepare()
@@ -80,8 +84,10 @@ def contend(
         taken = (
             0.0  # By the clock: a run may compile and evaluate beside what it times.
         )
-        for seed in range(rounds or (2 if day.is_toy else ROUNDS)):
-            if runs and day.seconds_left() < 2 * taken:
+        if day.rounds == 0:
+            return
+        for seed in range(min(rounds or day.rounds, day.rounds)):
+            if runs and (taken > LONG or day.seconds_left() < 2 * taken):
                 break
             began = time.monotonic()
             runs.append(measure(seed))
@@ -92,11 +98,16 @@ def contend(
     day.add(
         row
         | {
-            "compile_seconds": _known(compile_seconds),
+            "compile_seconds": _known(compile_seconds) if not is_prepared() else None,
             "seconds": [run.seconds for run in runs],
             "score": _known(runs[-1].score),
         }
     )
+
+
+def is_prepared() -> bool:
+    """Return whether programs come from a cache, and compile seconds mean nothing."""
+    return "JAX_COMPILATION_CACHE_DIR" in os.environ
 
 
 def _known(number: float) -> float | None:
@@ -245,15 +256,19 @@ COUNTED = {
 }
 
 
-def measure_kernels(day: Day) -> None:
-    """Kernels that the program's text has, and the time that each one took."""
-    names = {"vpg-cartpole": (1,)} if day.is_toy else COUNTED
-    for name, numbers in names.items():
-        for agents in numbers:
-            if day.seconds_left() < 60 and not day.is_toy:
-                day.add({"what": name, "agents": agents, "error": "no time was left"})
-                continue
-            _measure_kernels(day, name, agents)
+def measure_kernels(day: Day, name: str) -> None:
+    """Kernels that the program's text has, and the time that each one took.
+
+    Args:
+        day: What the part was given.
+        name: A preset.
+    """
+    name, numbers = ("vpg-cartpole", (1,)) if day.is_toy else (name, COUNTED[name])
+    for agents in numbers:
+        if day.seconds_left() < 60 and not day.is_toy:
+            day.add({"what": name, "agents": agents, "error": "no time was left"})
+            continue
+        _measure_kernels(day, name, agents)
 
 
 def _measure_kernels(day: Day, name: str, agents: int) -> None:
@@ -291,6 +306,8 @@ def measure_device(day: Day) -> None:
 
     Writes `device.yaml`, which `purerl plan --device` reads, into the part's folder.
     """
+    if day.rounds == 0:
+        return
     trips = 100 if day.is_toy else 20_000
     small = jnp.eye(64)
 

@@ -428,7 +428,9 @@ def unroll_recurrent(
         (raw, outputs, action), memory = stop_gradient(
             act(prepare(carry.obs), memory, noise_t)
         )
-        after, out = step_envs(stepper, carry, action, keys_t, starts)
+        after, out = packing.computed_once(
+            step_envs(stepper, carry, action, keys_t, starts), axes=1
+        )
         transition = Transition(
             obs=packing.columns_first(carry.obs),
             action=raw,

@@ -54,7 +54,7 @@ class Packed(NamedTuple):
     """A pytree as one array and what does not go into it.
 
     Attributes:
-        words: The packed leaves side by side, `[..., D]` uint32.
+        words: The packed leaves side by side, `[..., D]` int32.
         others: Leaves of other types than 32-bit numbers and truth values, and large
             ones.
     """
@@ -79,7 +79,7 @@ def pack(tree: PyTree, axes: int) -> tuple[Packed, Layout]:
         for leaf, is_in in zip(leaves, packed, strict=True)
         if is_in
     ]
-    whole = jnp.concatenate(words, -1) if words else jnp.zeros((*lead, 0), jnp.uint32)
+    whole = jnp.concatenate(words, -1) if words else jnp.zeros((*lead, 0), jnp.int32)
     others = tuple(x for x, is_in in zip(leaves, packed, strict=True) if not is_in)
     dtypes = tuple(leaf.dtype for leaf in leaves)
     return Packed(whole, others), Layout(structure, shapes, dtypes, packed)
@@ -216,6 +216,34 @@ def steps_of_turn(tree: PyTree, axes: int, inputs: PyTree) -> int:
     return math.gcd(jax.tree.leaves(inputs)[0].shape[0], STEPS_OF_TURN)
 
 
+def computed_once(tree: PyTree, axes: int) -> PyTree:
+    """Have the numbers of a step computed before they are put side by side.
+
+    XLA fuses what computes a number into every kernel that reads it, and the kernel that
+    writes numbers side by side reads all of them: each of its threads computed the
+    whole step, and those of several steps, one number after the other. On an H200 the
+    two that wrote four steps of CartPole took 15 of 44 microseconds. With a barrier one
+    kernel computes all numbers of a step, and the others copy. On a CPU, and where a
+    loop carries nothing side by side, nothing changes.
+
+    Args:
+        tree: A pytree of arrays; of short vectors the columns are computed.
+        axes: Number of leading axes that all leaves share.
+    """
+    if not is_carried_together(tree, axes):
+        return tree
+    leaves, structure = jax.tree.flatten(tree)
+    columns = [
+        tuple(leaf[:, i] for i in range(leaf.shape[1])) if _has_columns(leaf) else leaf
+        for leaf in leaves
+    ]
+    columns = jax.lax.optimization_barrier(columns)
+    leaves = [
+        jnp.stack(each, 1) if isinstance(each, tuple) else each for each in columns
+    ]
+    return jax.tree.unflatten(structure, leaves)
+
+
 def columns_first(tree: PyTree) -> PyTree:
     """Return a step's short vectors by their columns, `[B, D]` as `[D, B]`.
 
@@ -269,8 +297,8 @@ def _is_bool(dtype: np.dtype) -> bool:
 
 def _to_words(leaf: Array) -> Array:
     if _is_bool(leaf.dtype):
-        return leaf.astype(jnp.uint32)
-    return jax.lax.bitcast_convert_type(leaf, jnp.uint32)
+        return leaf.astype(jnp.int32)
+    return jax.lax.bitcast_convert_type(leaf, jnp.int32)
 
 
 def _from_words(words: Array, dtype: np.dtype) -> Array:

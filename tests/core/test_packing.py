@@ -26,6 +26,8 @@ TREE = {
 def test_what_is_unpacked_is_what_was_packed_to_the_last_bit(axes):
     packed, layout = packing.pack(TREE, axes)
     assert packed.words.shape == (*TREE["done"].shape[:axes], 28 // 2**axes)
+    # XLA's compiler for GPUs failed at unsigned words where one agent was trained.
+    assert packed.words.dtype == jnp.int32
     assert {x.dtype.name for x in packed.others} == {"uint8", "bfloat16"}
     assert_same_bits(packing.unpack(packed, layout), TREE)
 
@@ -141,6 +143,24 @@ def test_a_wide_carry_stays_as_it_is():
         with traced_for("cuda"):
             there, _ = packing.carry_packers(tree, axes=1)
         assert (len(jax.tree.leaves(there(tree))) == 1) == is_packed
+
+
+def test_a_step_is_computed_once_and_is_the_same():
+    tree = {
+        "obs": jnp.arange(8.0).reshape(2, 4),
+        "done": jnp.array([True, False]),
+        "key": jax.random.split(jax.random.key(0), 2),
+        "grid": jnp.arange(12).reshape(2, 2, 3),
+    }
+    assert packing.computed_once(tree, axes=1) is tree
+    with traced_for("cuda"):
+        assert_same_bits(packing.computed_once(tree, axes=1), tree)
+        jaxpr = jax.make_jaxpr(lambda x: packing.computed_once(x, axes=1))(tree)
+        wide = {"obs": jnp.zeros((2, packing.MOST_CARRIED + 1))}
+        assert packing.computed_once(wide, axes=1) is wide
+    (barrier,) = (e for e in jaxpr.eqns if e.primitive.name == "optimization_barrier")
+    # The four columns of the observation, and what is no short vector.
+    assert len(barrier.outvars) == 4 + 3
 
 
 def test_short_vectors_stand_in_columns_and_come_back_as_rows():
