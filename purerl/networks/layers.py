@@ -8,6 +8,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.custom_batching import custom_vmap
 
 from purerl.networks import columns
 from purerl.networks.orthogonal import orthogonal
@@ -26,6 +27,10 @@ ACTIVATIONS: dict[str, Callable[[Array], Array]] = {
 
 # The most rows of a product that is written as sums: those of acting, not of learning.
 MOST_ROWS = 64
+# A larger layer's product is written as sums, too, where so few rows of so few agents
+# act: on an H200 PPO on CartPole took 0.84 of the time with one agent and 0.94 with 64,
+# but 1.04 with 1,024, whose kernels no cache holds.
+MOST_ACTING_ROWS, MOST_ACTING_UNITS, MOST_ACTING_AGENTS = 8, 64, 128
 # The prefix of the name under which a layer's activity is noted: `activity_Dense_0`.
 ACTIVITY = "activity_"
 COLLECTION = "intermediates"  # A collection of flax that no initialisation makes.
@@ -78,6 +83,8 @@ class Dense(nn.Module):
             x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
         if is_narrow(x, kernel):
             y = narrow_product(x, kernel)
+        elif self.dot_general is None and is_of_acting(x, kernel):
+            y = acting_product(x, kernel)
         else:
             product = self.dot_general or jax.lax.dot_general
             y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
@@ -133,6 +140,61 @@ def narrow_product(x: Array, kernel: Array) -> Array:
         terms = [x[..., index, None] * row for index, row in enumerate(rows)]
         return reduce(jnp.add, terms)
     return (x[..., None, :] * kernel.T.reshape(*lead, *kernel.T.shape)).sum(-1)
+
+
+def is_of_acting(x: Array, kernel: Array) -> bool:
+    """Return whether a product is one of `acting_product`, on an accelerator.
+
+    Args:
+        x: `[..., I]` inputs.
+        kernel: `[I, O]` kernel of the layer.
+    """
+    if traced_for_cpu() or x.ndim != 2 or not isinstance(x.shape[0], int):
+        return False
+    return x.shape[0] <= MOST_ACTING_ROWS and max(kernel.shape) <= MOST_ACTING_UNITS
+
+
+@jax.custom_vjp
+def acting_product(x: Array, kernel: Array) -> Array:
+    """Return `x @ kernel`: as sums for one agent and for a few of them under `vmap`.
+
+    A product of four rows has less to multiply than a kernel for products has to begin
+    with. Many agents, each with a kernel of its own, are products again.
+
+    Args:
+        x: `[N, I]` inputs of an agent.
+        kernel: `[I, O]` kernel of its layer.
+    """
+    return _by_width(x, kernel)
+
+
+def _acting_forward(x: Array, kernel: Array) -> tuple[Array, tuple[Array, Array]]:
+    return acting_product(x, kernel), (x, kernel)
+
+
+def _acting_backward(
+    saved: tuple[Array, Array], gradient: Array
+) -> tuple[Array, Array]:
+    x, kernel = saved
+    return gradient @ kernel.T, x.T @ gradient
+
+
+acting_product.defvjp(_acting_forward, _acting_backward)
+
+
+@custom_vmap
+def _by_width(x: Array, kernel: Array) -> Array:
+    return narrow_product(x, kernel)
+
+
+@_by_width.def_vmap
+def _many(
+    axis_size: int, is_mapped: tuple[bool, bool], x: Array, kernel: Array
+) -> tuple[Array, bool]:
+    is_few = is_mapped[1] and axis_size <= MOST_ACTING_AGENTS
+    axes = tuple(0 if each else None for each in is_mapped)
+    product = narrow_product if is_few else jnp.matmul
+    return jax.vmap(product, axes)(x, kernel), True
 
 
 class Features(nn.Module):

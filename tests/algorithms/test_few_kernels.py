@@ -265,3 +265,37 @@ def test_a_narrow_layer_is_the_product_that_it_stands_for(shape, lead):
         learned = str(jax.make_jaxpr(layer.apply)(params, wide))
     np.testing.assert_allclose(found, known, rtol=1e-5, atol=1e-5)
     assert "dot_general" not in text and "dot_general" in learned
+
+
+@pytest.mark.parametrize("agents", [None, 3, networks.layers.MOST_ACTING_AGENTS + 1])
+def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agents):
+    keys = jax.random.split(jax.random.key(0), 3)
+    lead = () if agents is None else (agents,)
+    x = jax.random.normal(keys[0], (*lead, 4, 24))
+    kernel = jax.random.normal(keys[1], (*lead, 24, 20))
+    weight = jax.random.normal(keys[2], (4, 20))
+    layer = networks.layers.Dense(20)
+    rows, one_kernel = x.reshape(-1, 4, 24), kernel.reshape(-1, 24, 20)[0]
+
+    def loss(x, kernel):
+        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
+        return (weight * layer.apply(params, x)).sum()
+
+    def every(function, axes=(0, 0)):
+        return function if agents is None else jax.vmap(function, axes)
+
+    def slopes(function):
+        return every(jax.value_and_grad(function, (0, 1)))(x, kernel)
+
+    known = slopes(lambda x, kernel: (weight * (x @ kernel)).sum())
+    with traced_for("cuda"):
+        found = slopes(loss)
+        text = str(jax.make_jaxpr(every(loss))(x, kernel))
+        shared = jax.vmap(loss, (0, None))
+        text_of_shared = str(jax.make_jaxpr(shared)(rows, one_kernel))
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
+    jax.tree.map(close, found, known)
+    is_many = agents is not None and agents > networks.layers.MOST_ACTING_AGENTS
+    assert ("dot_general" in text) == is_many
+    # One network for many rows is a product of all of them.
+    assert "dot_general" in text_of_shared

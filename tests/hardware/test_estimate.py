@@ -67,16 +67,16 @@ def made(agents, lanes):
 
 
 def test_time_is_kernels_and_arithmetic_and_bytes():
-    # 1e6 kernels of 2 us; 100 x 3e9 FLOP at 3e12 a second; 100 x 3e8 bytes at 3e11.
+    # 1e6 kernels of 2 us; 100 x 3e9 FLOP at 9e12 a second; 100 x 3e8 bytes at 9e11.
     one = made(100, 100)
     assert (one.blocks, one.kernel_seconds) == (1, pytest.approx(2.0))
-    assert one.flop_seconds == pytest.approx(0.1)
-    assert one.byte_seconds == pytest.approx(0.1)
-    assert one.seconds == pytest.approx(2.2)
+    assert one.flop_seconds == pytest.approx(1 / 30)
+    assert one.byte_seconds == pytest.approx(1 / 30)
+    assert one.seconds == pytest.approx(2 + 2 / 30)
     # Two blocks wait for the kernels twice; 28 lanes only fill the second one.
     two = made(100, 64)
     assert two.kernel_seconds == pytest.approx(4.0)
-    assert two.flop_seconds == pytest.approx(0.128)
+    assert two.flop_seconds == pytest.approx(1.28 / 30)
     assert two.needs == 1e6 + 64 * 1.1e4
     assert two.needs_together == 1e6 + 64 * (2 * 1e3 + 1e4)
 
@@ -129,7 +129,7 @@ def test_the_command_says_that_it_is_an_estimate_and_how(capsys):
     out = capsys.readouterr().out
     assert "2,048 agents, CartPole-v1, on NVIDIA H200 SXM: an estimate" in out
     assert "1 block of 2,048 lanes" in out and "from shapes" in out
-    assert re.search(r"kernels +[\d.]+k that follow one another, 2 µs each", out)
+    assert re.search(r"kernels +[\d.]+k that follow one another, 1.5 µs each", out)
     assert re.search(r"about \d+:\d\d of training there: 1.31M environment", out)
     assert "NVIDIA H200 datasheet, 4.8 TB/s" in out
 
