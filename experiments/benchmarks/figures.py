@@ -3,8 +3,9 @@
     python experiments/benchmarks/figures.py
 
 It reads experiments/results/benchmarks: gpu-program.json, which `gpu_program.py --out`
-wrote with `--peers` and `--purejaxrl`, and share.json, of `share.py --out`. Nothing is
-measured here. A figure whose file is missing is left as it is, and said.
+wrote with `--peers` and `--purejaxrl`, and share.json, of `share.py --out`; and of
+experiments/results/gpu-day what `gpu_day.py --out` wrote. Nothing is measured here. A
+figure whose file is missing is left as it is, and said.
 """
 
 import json
@@ -12,10 +13,16 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from contenders import ppo_config
+from gpu_table import timed
+
+from purerl.hardware import device, estimate
 from purerl.report.plots import style
+from purerl.train import bind
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "experiments" / "results" / "benchmarks"
+GPU_DAY = RESULTS.parent / "gpu-day"
 IMAGES = ROOT / "docs" / "images"
 OWN = "ppo-cartpole"
 PEERS = {OWN: "purerl", "PureJaxRL": "PureJaxRL", "rejax": "rejax 0.1.3"}
@@ -85,13 +92,65 @@ def share(found: dict[str, Any]) -> Any:
     return figure
 
 
-FIGURES = {"gpu-program": kernels, "share": share}
+def gpu_agents(first: dict[str, Any]) -> Any:
+    """Seconds of training against agents, measured on a GPU, and as they are estimated.
+
+    Args:
+        first: The file of one part of `gpu_day.py`, for the device.
+    """
+    files = sorted(GPU_DAY.glob("ppo-*.json"))
+    rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
+    rows = sorted((row for row in rows if "seconds" in row), key=_agents)
+    figure = style.new_figure(7.6, 4.6)
+    axes = figure.subplots()
+    for number, who in enumerate(dict.fromkeys(row["who"] for row in rows)):
+        own = [row for row in rows if row["who"] == who]
+        axes.plot(
+            [row["agents"] for row in own],
+            [timed(row)[0] for row in own],
+            color=style.COLOURS[number],
+            marker=style.MARKERS[number],
+            label=f"{who}, measured",
+        )
+    config = ppo_config(500_000)
+    widths = [2**n for n in range(12)]
+    axes.plot(
+        widths,
+        [_estimated(config, agents) for agents in widths],
+        color=style.COLOURS[0],
+        linestyle="--",
+        label="purerl, as `purerl plan --device h200` says",
+    )
+    axes.set_xscale("log", base=2)
+    style.log_axis(axes, "y")
+    axes.set_xticks(widths, [f"{n:,}" for n in widths], rotation=45)
+    axes.legend(frameon=False)
+    name = first["device"].removeprefix("gpu ")
+    title = f"PPO, CartPole-v1, 500,000 steps per agent, on one {name}"
+    style.finish(axes, title, "agents in one call", "seconds, without compilation")
+    return figure
+
+
+def _agents(row: dict[str, Any]) -> int:
+    return row["agents"]
+
+
+def _estimated(config: Any, agents: int) -> float:
+    described = device.load_device("h200")
+    found = estimate.estimate(bind(config), agents, 64, described, is_compiled=False)
+    return found.seconds
+
+
+FIGURES = {
+    "gpu-program": (kernels, RESULTS / "gpu-program.json"),
+    "share": (share, RESULTS / "share.json"),
+    "gpu-agents": (gpu_agents, GPU_DAY / "ppo-1.json"),
+}
 
 
 def main() -> None:
     """Draw what there are numbers of."""
-    for name, draw in FIGURES.items():
-        file = RESULTS / f"{name}.json"
+    for name, (draw, file) in FIGURES.items():
         if not file.exists():
             print(f"{file.relative_to(ROOT)} is not there: its figure is left alone")
             continue

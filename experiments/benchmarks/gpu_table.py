@@ -15,6 +15,10 @@ KERNELS = (
     "| program | agents | kernels | graphs | seconds | µs per kernel | predicted for "
     "an H200, s | measured / predicted |"
 )
+PROFILE = (
+    "| program | agents | updates | kernels | graph launches | seconds | µs per kernel "
+    "| share of the time in which a kernel ran |"
+)
 BITS = "| run | part | same bits as the first | remark |"
 
 
@@ -25,7 +29,12 @@ def text(records: Sequence[Record]) -> str:
         records: What the parts left, in the order of the parts.
     """
     sections = [_about(records), *_speeds(records), *_kernels(records)]
-    sections += [*_device(records), *_bits(records), *_failures(records)]
+    sections += [
+        *_profiles(records),
+        *_device(records),
+        *_bits(records),
+        *_failures(records),
+    ]
     return "\n\n".join(sections) + "\n"
 
 
@@ -108,6 +117,26 @@ def _beside_prediction(row: Record) -> str:
     """Two cells, which are empty where the row is older than predictions."""
     seconds = row.get("predicted_seconds")
     return f"{seconds:.2f} | {timed(row)[0] / seconds:.2f}" if seconds else " | "
+
+
+def _profiles(records: Sequence[Record]) -> list[str]:
+    """What the profiler saw; a kernel may begin before the one before it ends."""
+    return _table(
+        PROFILE,
+        [
+            f"| {row['profiled']} | {row['agents']:,} | {row['updates']} | "
+            f"{row['kernels_run']:,} | {_graphs(row):,} | "
+            f"{seconds:.4f} | {seconds / max(1, row['kernels_run']) * 1e6:.2f} | "
+            f"{min(1.0, row['busy_seconds'] / seconds):.0%} |"
+            for _, row in _rows(records, "profiled")
+            for seconds in [row["seconds_without_profiler"]]
+        ],
+    )
+
+
+def _graphs(row: Record) -> int:
+    calls = row["host_calls"].items()
+    return sum(times for name, times in calls if name.startswith("cuGraphLaunch"))
 
 
 def _device(records: Sequence[Record]) -> list[str]:

@@ -3,7 +3,10 @@
 python experiments/studies/purejaxrl.py [--quick]
 """
 
+import json
+import statistics
 import time
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -34,6 +37,8 @@ STUDY = Study(
     headline=1,
     system="PureJaxRL",
 )
+# What `experiments/benchmarks/gpu_day.py` measured on a GPU.
+GPU_DAY = Path(__file__).parents[1] / "results" / "gpu-day"
 SEEDS = 10
 STEPS = 500_000
 WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.
@@ -54,7 +59,8 @@ ON_A_GPU = {
 
 
 GPU_NOTES = {
-    "ppo-minatar": "The prediction takes kernels from shapes, which are about four "
+    "ppo-minatar": "Ten agents in one call, and the deterministic policy's returns. "
+    "The prediction for one agent takes kernels from shapes, which are about four "
     "times those of the compiled program for MinAtar, so that it is too high. Rows of "
     "the learning results: `ppo-minatar`, `ppo-minatar-spaceinvaders`, "
     "`ppo-minatar-breakout`.",
@@ -72,6 +78,7 @@ class Found(NamedTuple):
     theirs: list[dict[str, Any]]
     times: dict[int, dict[str, float]]
     predicted: dict[int, float]
+    on_gpu: dict[int, float]
     torch_seconds: float
     sweep: dict[str, Any]
     large: dict[str, float]
@@ -135,6 +142,18 @@ def predict(config: TrainConfig, agents: int) -> float:
     return found.seconds
 
 
+def seconds_on_gpu() -> dict[int, float]:
+    """Return what `gpu_day.py` measured on an H200: agents of ours, and seconds."""
+    rows = [
+        row
+        for file in GPU_DAY.glob("ppo-*.json")
+        for row in json.loads(file.read_text())["rows"]
+        if row["who"] == "purerl" and "seconds" in row
+    ]
+    rows.sort(key=lambda row: row["agents"])
+    return {row["agents"]: statistics.median(row["seconds"]) for row in rows}
+
+
 def entropy_sweep(steps: int) -> dict[str, Any]:
     """Train 7 entropy coefficients by 8 seeds in one call."""
     config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
@@ -190,6 +209,7 @@ def measure(budget: Budget) -> Findings:
         )
         for name in ([] if budget.quick else ON_A_GPU)
     }
+    on_gpu = seconds_on_gpu()
     sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
     figures = [
         budget.save(
@@ -200,12 +220,12 @@ def measure(budget: Budget) -> Findings:
             "steps, and over the seconds that one agent of its kind takes alone.",
         ),
         budget.save(
-            width_figure(times, predicted, torch_seconds),
+            width_figure(times, predicted, on_gpu, torch_seconds),
             "agents",
-            "Seconds of training against the number of agents in one call, on this "
-            "CPU: filled marks were measured, hollow ones, from 32 agents on, are "
-            "extrapolated from a part of the run; the H200's line is predicted from "
-            "the shapes of the program (see Performance) and was not measured.",
+            "Seconds of training against the number of agents in one call. On this "
+            "CPU filled marks were measured, and hollow ones, from 32 agents on, are "
+            "extrapolated from a part of the run. Squares were measured on an H200, "
+            "triangles are what `purerl plan` predicts for one (see Performance).",
         ),
         budget.save(
             entropy_figure(sweep, steps),
@@ -214,7 +234,7 @@ def measure(budget: Budget) -> Findings:
             "over seeds of the episodes' return in training, averaged over 20 updates.",
         ),
     ]
-    found = Found(ours, theirs, times, predicted, torch_seconds, sweep, large)
+    found = Found(ours, theirs, times, predicted, on_gpu, torch_seconds, sweep, large)
     return findings(budget, found, figures)
 
 
@@ -248,7 +268,9 @@ def learning_figure(
     return figure
 
 
-def width_figure(times: dict, predicted: dict, torch_seconds: float) -> Any:
+def width_figure(
+    times: dict, predicted: dict, on_gpu: dict, torch_seconds: float
+) -> Any:
     """Draw seconds against agents, with the one PyTorch agent as a line."""
     figure = style.new_figure(width=7.5, height=4.6)
     axes = figure.subplots()
@@ -275,6 +297,14 @@ def width_figure(times: dict, predicted: dict, torch_seconds: float) -> Any:
         marker="^",
         linestyle="--",
         label="purerl on an H200, predicted",
+    )
+    shown = [n for n in on_gpu if n in times]
+    axes.plot(
+        shown,
+        [on_gpu[n] for n in shown],
+        color=style.COLOURS[3],
+        marker="s",
+        label="purerl on an H200, measured",
     )
     axes.axhline(
         torch_seconds, color=style.COLOURS[1], label="one PyTorch agent on this CPU"
@@ -325,7 +355,7 @@ def entropy_figure(sweep: dict, steps: int) -> Any:
 
 def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
     """Put claims beside what was measured."""
-    ours, theirs, times, predicted, torch_seconds, sweep, large = found
+    ours, theirs, times, predicted, on_gpu, torch_seconds, sweep, large = found
     last = [
         smooth(np.array(x, float), 50)[:, -1]
         for x in (ours["episode_return"], [run["episode_return"] for run in theirs])
@@ -344,7 +374,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             "times as fast",
             f"{one:.1f} s against {torch_seconds:.0f} s on the same CPU: "
             f"{torch_seconds / one:.0f} times as fast (and {times[1]['compile']:.0f} s "
-            "of compilation)",
+            f"of compilation); {_on_gpu(on_gpu, 1)} on an H200",
             "PyTorch with one thread, purerl with what XLA takes of two cores.",
         ),
         Row(
@@ -354,9 +384,9 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             f"{times[most]['train'] / torch_seconds:.1f} times the one PyTorch agent; "
             "in the time of the one PyTorch agent, "
             f"{most * torch_seconds / times[most]['train']:,.0f} are trained; "
-            f"{predicted[most]:.0f} s predicted on an H200",
-            "The blocks of `purerl.pmap` keep both cores busy, and more width gains "
-            "nothing. The claim is of a GPU, and its row waits for one.",
+            f"{_on_gpu(on_gpu, most)} on an H200, {predicted[most]:.0f} s predicted",
+            "On a CPU the blocks of `purerl.pmap` keep both cores busy, and more width "
+            "gains nothing. The claim is of a GPU, and so is to be met on one.",
         ),
         Row(
             "7 entropy coefficients by 8 seeds in one call",
@@ -369,7 +399,14 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
     ]
     table = Table(
         "Time against agents",
-        ["agents", "seconds", "steps per second", "compilation", "H200, predicted"],
+        [
+            "agents",
+            "seconds",
+            "steps per second",
+            "compilation",
+            "H200, predicted",
+            "H200, measured",
+        ],
         [
             [
                 f"{n:,}",
@@ -377,6 +414,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
                 f"{n * STEPS / t['train']:,.0f}",
                 f"{t['compile']:.1f} s",
                 f"{predicted[n]:.1f} s",
+                _on_gpu(on_gpu, n),
             ]
             for n, t in times.items()
         ],
@@ -386,18 +424,21 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
         "them, more for a fiftieth; the time is multiplied accordingly. PPO on "
         "MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
         "(`ppo-halfcheetah`) are rows of the [learning results](results.md); Hopper "
-        "was not run. The evolved value loss stands there too. Times of an H200 are "
-        "estimates of `purerl plan --preset NAME --seeds N --device h200 "
-        "--no-compile`: nothing ran on one. That it predicts "
-        f"{predicted[1]:.1f} s for one agent, where the source has 17.5 s on an A40, "
-        "rests on two microseconds for a kernel, one after the other. Where the host "
-        "starts each kernel, as it may on the source's GPU, a kernel takes longer, and "
-        "the source's program has 4.8 times as many as ours "
+        "was not run. The evolved value loss stands there too. Predicted times of an "
+        "H200 are those of `purerl plan --preset NAME --seeds N --device h200 "
+        "--no-compile`; measured ones are of `experiments/benchmarks/gpu_day.py`, with "
+        "the same sizes, on 2026-11-26. The source has 17.5 s for one agent on an A40; "
+        "on the H200 its own program took 5.9 s beside ours "
         "([performance](performance.md)). The source also has one agent on MinAtar's "
         "Breakout in about 34 s beside 485 s of CleanRL's; there is no PyTorch agent "
         "of MinAtar here to put beside ours."
     ]
     return Findings(rows, figures, [] if budget.quick else [table], text)
+
+
+def _on_gpu(seconds: dict[int, float], agents: int) -> str:
+    """The seconds that were measured on a GPU, or that they were not."""
+    return f"{seconds[agents]:.1f} s" if agents in seconds else "not measured"
 
 
 def gpu_rows(seconds: dict[str, float]) -> list[Row]:
@@ -410,7 +451,7 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
         Row(
             what,
             claim,
-            f"{on_this_cpu(name)}; {seconds[name]:.0f} s for one agent predicted on an "
+            f"{as_measured(name)}; {seconds[name]:.0f} s for one agent predicted on an "
             "H200",
             GPU_NOTES[name],
         )
@@ -419,8 +460,8 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
     ]
 
 
-def on_this_cpu(name: str) -> str:
-    """Return what the run gave on a CPU, or a shorter one of MinAtar, if it is a row.
+def as_measured(name: str) -> str:
+    """Return what the run gave, or a shorter one of MinAtar, if it is a row.
 
     Args:
         name: Name of the preset, and of its row of the learning results.

@@ -160,7 +160,7 @@ def how(cost: Estimate) -> list[str]:
     return [
         how,
         "arithmetic and bytes: counted in the traced program; the share of the peak is "
-        "assumed",
+        "fitted to what PPO took on an H200",
         f"memory that training may take: 0.8 of the {RESERVED:.0%} that JAX reserves",
         *(f"{name.replace('_', ' ')}: {device.sources[name]}" for name in NUMBERS),
     ]

@@ -58,17 +58,42 @@ def work_of(jaxpr: core.Jaxpr) -> Work:
     Args:
         jaxpr: The program.
     """
-    written = _written(jaxpr)
-    return total([Work(), *(_of_equation(each, written) for each in jaxpr.eqns)])
+    makers = {out: each for each in jaxpr.eqns for out in each.outvars}
+    written = _written(jaxpr, makers)
+    works = (_of_equation(each, written, makers) for each in jaxpr.eqns)
+    return total([Work(), *works])
 
 
-def _written(jaxpr: core.Jaxpr) -> set[Any]:
+def _written(jaxpr: core.Jaxpr, makers: dict[Any, core.JaxprEqn]) -> set[Any]:
     """Return the arrays that reach the memory: the others live inside fused kernels."""
     found = set(_variables(jaxpr.outvars))
     for equation in reversed(jaxpr.eqns):
         is_view = equation.primitive.name in VIEWS
         if not _is_fused(equation) or (is_view and found & set(equation.outvars)):
-            found.update(_variables(equation.invars))
+            found.update(_read(equation, makers))
+    return found
+
+
+def _read(equation: core.JaxprEqn, makers: dict[Any, core.JaxprEqn]) -> set[Any]:
+    """Return the arrays that an operation reads.
+
+    A sum of products, as of a product that is written as sums, multiplies in its own
+    kernel: it reads the factors, which are smaller than what they give together.
+    """
+    arguments = set(_variables(equation.invars))
+    if equation.primitive.name != "reduce_sum":
+        return arguments
+    maker = makers.get(equation.invars[0])
+    if maker is None or maker.primitive.name != "mul":
+        return arguments
+    factors, found = list(_variables(maker.invars)), set()
+    while factors:
+        factor = factors.pop()
+        seen = makers.get(factor)
+        if seen is not None and seen.primitive.name in VIEWS:
+            factors += _variables(seen.invars)
+        else:
+            found.add(factor)
     return found
 
 
@@ -81,7 +106,9 @@ def _is_fused(equation: core.JaxprEqn) -> bool:
     return not is_call and not _is_kernel(equation.primitive.name)
 
 
-def _of_equation(equation: core.JaxprEqn, written: set[Any]) -> Work:
+def _of_equation(
+    equation: core.JaxprEqn, written: set[Any], makers: dict[Any, core.JaxprEqn]
+) -> Work:
     inner = [work_of(each) for each in inner_programs(equation)]
     name = equation.primitive.name
     if name == "scan":
@@ -97,7 +124,7 @@ def _of_equation(equation: core.JaxprEqn, written: set[Any]) -> Work:
     if inner:  # a call, or branches of which one runs
         return max(inner) if name == "cond" else total(inner)
     is_seen = _is_kernel(name) or written & set(equation.outvars)
-    moved = _bytes(equation) if is_seen else 0.0
+    moved = _bytes(equation, _read(equation, makers)) if is_seen else 0.0
     return Work(_is_kernel(name), _flops(equation), moved)
 
 
@@ -136,7 +163,7 @@ def _flops(equation: core.JaxprEqn) -> float:
     return float(_size(out))
 
 
-def _bytes(equation: core.JaxprEqn) -> float:
+def _bytes(equation: core.JaxprEqn, read: set[Any]) -> float:
     name = equation.primitive.name
     if name in VIEWS:
         return 0.0
@@ -148,7 +175,7 @@ def _bytes(equation: core.JaxprEqn) -> float:
     if name.startswith(("gather", "dynamic_slice")):
         return 2.0 * written
     if name.startswith((*PRODUCTS, *REDUCTIONS)):
-        return written + sum(num_bytes(each.aval) for each in equation.invars)
+        return written + sum(num_bytes(each.aval) for each in read)
     return written
 
 

@@ -29,6 +29,14 @@ def test_what_follows_a_product_is_fused_and_written_once():
     assert found.bytes == F32 * (8 * 4 + 4 * 2 + 8 * 2) + F32 * 8 * 2
 
 
+def test_a_product_that_is_written_as_sums_reads_its_factors():
+    found = work(lambda x, w: (x[:, None, :] * w.T[None]).sum(-1), (4, 64), (64, 32))
+    assert found.kernels == 1
+    assert found.bytes == F32 * (4 * 64 + 64 * 32 + 4 * 32)
+    # What is not multiplied there is read as it was written.
+    assert work(lambda x: jnp.exp(x).sum(-1), (4, 64)).bytes == F32 * (2 * 4 * 64 + 4)
+
+
 def test_loops_count_their_turns():
     def scan(x):
         return jax.lax.scan(lambda y, _: (y @ y, y.sum()), x, None, 10)
