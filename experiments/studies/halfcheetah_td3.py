@@ -229,7 +229,7 @@ CONCLUSION = (
     "With the default start every action lies at its limit for the first 40,000 steps, "
     "and the agent leaves it late; another seed of it was still there after 700,000 "
     "steps, when it was stopped. With PyTorch's start both libraries learn from 20,000 "
-    "steps on. One agent of each is a hint and no proof; it is why the preset begins so."
+    "steps on. One agent of each is a hint and no proof; the preset begins so."
 )
 TITLES = {
     "action": "mean size of the policy's actions",
