@@ -141,16 +141,14 @@ def _estimated(config: Any, agents: int) -> float:
     return found.seconds
 
 
-FIGURES = {
-    "gpu-program": (kernels, RESULTS / "gpu-program.json"),
-    "share": (share, RESULTS / "share.json"),
-    "gpu-agents": (gpu_agents, GPU_DAY / "ppo-1.json"),
-}
+FIGURES = {"gpu-program": kernels, "share": share, "gpu-agents": gpu_agents}
 
 
 def main() -> None:
     """Draw what there are numbers of."""
-    for name, (draw, file) in FIGURES.items():
+    for name, draw in FIGURES.items():
+        is_of_day = draw is gpu_agents
+        file = GPU_DAY / "ppo-1.json" if is_of_day else RESULTS / f"{name}.json"
         if not file.exists():
             print(f"{file.relative_to(ROOT)} is not there: its figure is left alone")
             continue

@@ -1,4 +1,4 @@
-"""Where the time of a training run goes on a GPU: its kernels, and the gaps between."""
+"""The time of a training run on a GPU: its kernels, and the gaps between them."""
 
 import time
 from collections import Counter

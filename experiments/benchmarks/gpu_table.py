@@ -120,7 +120,7 @@ def _beside_prediction(row: Record) -> str:
 
 
 def _profiles(records: Sequence[Record]) -> list[str]:
-    """What the profiler saw; a kernel may begin before the one before it ends."""
+    """The profiler's table; a kernel may begin before the one before it ends."""
     return _table(
         PROFILE,
         [

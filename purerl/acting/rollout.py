@@ -253,7 +253,7 @@ def step_envs(
         jnp.where(done, 0.0, episode_return),
         jnp.where(done, 0, episode_length),
     )
-    return carry, output
+    return packing.computed_once((carry, output), axes=1)
 
 
 def _step_and_restart(
@@ -428,9 +428,7 @@ def unroll_recurrent(
         (raw, outputs, action), memory = stop_gradient(
             act(prepare(carry.obs), memory, noise_t)
         )
-        after, out = packing.computed_once(
-            step_envs(stepper, carry, action, keys_t, starts), axes=1
-        )
+        after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
             obs=packing.columns_first(carry.obs),
             action=raw,

@@ -1,5 +1,6 @@
 """The figures of docs/performance.md show the numbers that the benchmarks wrote."""
 
+import json
 import sys
 from pathlib import Path
 
@@ -43,8 +44,29 @@ def test_the_share_is_that_of_the_medians():
     assert words(figure) == ["100k", "200k, of which training reaches 50%"]
 
 
+def test_the_seconds_of_a_gpu_are_drawn_in_the_order_of_the_agents(
+    tmp_path, monkeypatch
+):
+    def part(agents, **seconds):
+        rows = [{"who": w, "agents": agents, "seconds": s} for w, s in seconds.items()]
+        rows.append({"who": "other", "agents": agents, "error": "no memory"})
+        (tmp_path / f"ppo-{agents}.json").write_text(json.dumps({"rows": rows}))
+
+    part(64, purerl=[2.0])
+    part(2, purerl=[9.0, 1.0, 1.5, 1.25], peer=[4.0])
+    monkeypatch.setattr(figures, "GPU_DAY", tmp_path)
+    monkeypatch.setattr(figures, "_estimated", lambda config, agents: 0.5 * agents)
+    (axes,) = figures.gpu_agents({"device": "gpu NVIDIA X"}).axes
+    drawn = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
+    # The first of several runs warms up.
+    assert drawn["purerl, measured"] == [[2, 1.25], [64, 2.0]]
+    assert drawn["peer, measured"] == [[2, 4.0]] and len(drawn) == 3
+    assert axes.get_title(loc="left").endswith("on one NVIDIA X")
+
+
 def test_a_figure_without_numbers_is_left_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "RESULTS", figures.ROOT / "nowhere")
+    monkeypatch.setattr(figures, "GPU_DAY", figures.ROOT / "nowhere")
     monkeypatch.setattr(figures, "IMAGES", tmp_path)
     figures.main()
     assert "is not there" in capsys.readouterr().out
