@@ -223,8 +223,8 @@ def computed_once(tree: PyTree, axes: int) -> PyTree:
     that writes numbers side by side reads all of them: each of its threads computed the
     whole step, and those of several steps, one number after the other. On an H200 the
     two that wrote four steps of CartPole took 15 of 44 microseconds. With a barrier one
-    kernel computes all numbers of a step, and the others copy. On a CPU, and where a
-    loop carries nothing side by side, nothing changes.
+    kernel computes all numbers of a step, and the others copy. On a CPU, and of steps
+    too large to be carried side by side, nothing changes.
 
     Args:
         tree: A pytree of arrays; of short vectors the columns are computed.
@@ -271,7 +271,7 @@ def columns_last(tree: PyTree, like: PyTree) -> PyTree:
 
 
 def _has_columns(leaf: Array) -> bool:
-    is_short_vector = leaf.ndim == 2 and leaf.shape[1] <= MOST_COLUMNS
+    is_short_vector = leaf.ndim == 2 and 0 < leaf.shape[1] <= MOST_COLUMNS
     return is_short_vector and not traced_for_cpu()
 
 

@@ -29,7 +29,7 @@ class Rows:
     """Items as rows.
 
     Attributes:
-        words: `[C, D]` uint32, or the rows of some items `[..., D]`.
+        words: `[C, D]` int32, or the rows of some items `[..., D]`.
         layout: How an item lies in a row.
     """
 

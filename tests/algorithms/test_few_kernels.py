@@ -267,35 +267,77 @@ def test_a_narrow_layer_is_the_product_that_it_stands_for(shape, lead):
     assert "dot_general" not in text and "dot_general" in learned
 
 
-@pytest.mark.parametrize("agents", [None, 3, networks.layers.MOST_ACTING_AGENTS + 1])
+MOST_AGENTS = networks.layers.MOST_ACTING_AGENTS
+
+
+@pytest.mark.parametrize(
+    "agents", [(), (3,), (MOST_AGENTS + 1,), (2, 3), (MOST_AGENTS // 8, 9)]
+)
 def test_a_layer_of_few_acting_rows_is_the_product_for_any_number_of_agents(agents):
     keys = jax.random.split(jax.random.key(0), 3)
-    lead = () if agents is None else (agents,)
-    x = jax.random.normal(keys[0], (*lead, 4, 24))
-    kernel = jax.random.normal(keys[1], (*lead, 24, 20))
+    x = jax.random.normal(keys[0], (*agents, 4, 24))
+    kernel = jax.random.normal(keys[1], (*agents, 24, 20))
     weight = jax.random.normal(keys[2], (4, 20))
     layer = networks.layers.Dense(20)
-    rows, one_kernel = x.reshape(-1, 4, 24), kernel.reshape(-1, 24, 20)[0]
 
     def loss(x, kernel):
         params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
-        return (weight * layer.apply(params, x)).sum()
+        return (weight * jnp.tanh(layer.apply(params, x))).sum()
 
-    def every(function, axes=(0, 0)):
-        return function if agents is None else jax.vmap(function, axes)
+    def known(x, kernel):
+        return (weight * jnp.tanh(x @ kernel)).sum()
+
+    def every(function):
+        for _ in agents:
+            function = jax.vmap(function)
+        return function
 
     def slopes(function):
-        return every(jax.value_and_grad(function, (0, 1)))(x, kernel)
+        inside = every(jax.value_and_grad(function, (0, 1)))(x, kernel)
+        whole = jax.checkpoint(lambda x, kernel: every(function)(x, kernel).sum())
+        return inside, jax.grad(whole, (0, 1))(x, kernel)
 
-    known = slopes(lambda x, kernel: (weight * (x @ kernel)).sum())
+    expected = slopes(known)
     with traced_for("cuda"):
         found = slopes(loss)
         text = str(jax.make_jaxpr(every(loss))(x, kernel))
-        shared = jax.vmap(loss, (0, None))
-        text_of_shared = str(jax.make_jaxpr(shared)(rows, one_kernel))
     close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-4)
-    jax.tree.map(close, found, known)
-    is_many = agents is not None and agents > networks.layers.MOST_ACTING_AGENTS
-    assert ("dot_general" in text) == is_many
-    # One network for many rows is a product of all of them.
-    assert "dot_general" in text_of_shared
+    jax.tree.map(close, found, expected)
+    assert ("dot_general" in text) == (np.prod(agents, dtype=int) > MOST_AGENTS)
+
+
+def test_one_network_for_many_acting_rows_is_a_product_of_all_of_them():
+    x, kernel = jnp.arange(96.0).reshape(4, 24), jnp.ones((24, 20))
+    layer = networks.layers.Dense(20)
+
+    def outputs(x, kernel):
+        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
+        return layer.apply(params, x)
+
+    for axes, inputs in (
+        ((0, None), (jnp.stack([x, 2 * x]), kernel)),
+        ((None, 0), (x, jnp.stack([kernel, 2 * kernel]))),
+    ):
+        with traced_for("cuda"):
+            found = jax.vmap(outputs, axes)(*inputs)
+            text = str(jax.make_jaxpr(jax.vmap(outputs, axes))(*inputs))
+        np.testing.assert_allclose(found, jnp.stack([x @ kernel, 2 * x @ kernel]))
+        assert "dot_general" in text
+
+
+def test_a_layer_of_few_acting_rows_has_derivatives_of_every_kind():
+    x, kernel = jnp.linspace(-1, 1, 96).reshape(4, 24), jnp.ones((24, 20)) / 24
+    layer = networks.layers.Dense(20)
+
+    def loss(x):
+        params = {"params": {"kernel": kernel, "bias": jnp.zeros(20)}}
+        return jnp.tanh(layer.apply(params, x)).sum()
+
+    def derivatives():
+        return jax.jvp(loss, (x,), (x,)), jax.hessian(loss)(x)
+
+    expected = derivatives()
+    with traced_for("cuda"):
+        found = derivatives()
+    close = partial(np.testing.assert_allclose, rtol=1e-4, atol=1e-5)
+    jax.tree.map(close, found, expected)

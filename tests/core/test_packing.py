@@ -151,6 +151,7 @@ def test_a_step_is_computed_once_and_is_the_same():
         "done": jnp.array([True, False]),
         "key": jax.random.split(jax.random.key(0), 2),
         "grid": jnp.arange(12).reshape(2, 2, 3),
+        "nothing": jnp.zeros((2, 0)),
     }
     assert packing.computed_once(tree, axes=1) is tree
     with traced_for("cuda"):
@@ -160,7 +161,16 @@ def test_a_step_is_computed_once_and_is_the_same():
         assert packing.computed_once(wide, axes=1) is wide
     (barrier,) = (e for e in jaxpr.eqns if e.primitive.name == "optimization_barrier")
     # The four columns of the observation, and what is no short vector.
-    assert len(barrier.outvars) == 4 + 3
+    assert len(barrier.outvars) == 4 + 4
+
+
+def test_the_steps_of_a_rollout_are_computed_once(monkeypatch):
+    seen = []
+    monkeypatch.setattr(packing, "computed_once", lambda x, axes: seen.append(x) or x)
+    with traced_for("cuda"):
+        jax.eval_shape(purerl.make_train(tiny_config(num_steps=7)), jax.random.key(0))
+    (carry, out), *_ = seen
+    assert carry.obs.shape == out.next_obs.shape and out.reward.ndim == 1
 
 
 def test_short_vectors_stand_in_columns_and_come_back_as_rows():

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 from purerl import networks
+from purerl.execution.liveness import inner_programs
 from purerl.hardware.work import num_carried
+from purerl.networks import unrolling
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory, forget
 from purerl.tracing import traced_for
 
@@ -195,3 +197,30 @@ def test_an_accelerators_gradient_of_a_sequence_is_that_of_a_cpu(kind, core, seq
 
     leaves = len(jax.tree.leaves(memory))
     assert written(short) == leaves < written(plain)
+
+
+@pytest.mark.parametrize(("steps", "turn"), [(8, 4), (6, 2), (7, 1)])
+def test_a_turn_of_a_sequences_loop_makes_some_steps_on_an_accelerator(steps, turn):
+    def unrolls(platform):
+        with traced_for(platform):
+            jaxpr = jax.make_jaxpr(lambda: _unrolled(steps))().jaxpr
+        return [e.params["unroll"] for e in _equations(jaxpr) if "unroll" in e.params]
+
+    assert set(unrolls("cpu")) == {1}
+    assert set(unrolls("cuda")) == {turn}
+
+
+def _unrolled(steps):
+    cell = unrolling.Cell(lambda p, h: h @ p, lambda p, x, y, h: jnp.tanh(x + y))
+    first = jnp.zeros((steps, 2), bool)
+    inputs = jnp.ones((steps, 2, 3))
+    return jax.grad(
+        lambda p: unrolling.unroll(cell, p, inputs, jnp.zeros((2, 3)), first).sum()
+    )(jnp.eye(3))
+
+
+def _equations(jaxpr):
+    for equation in jaxpr.eqns:
+        yield equation
+        for inner in inner_programs(equation):
+            yield from _equations(inner)

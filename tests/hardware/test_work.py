@@ -35,6 +35,9 @@ def test_a_product_that_is_written_as_sums_reads_its_factors():
     assert found.bytes == F32 * (4 * 64 + 64 * 32 + 4 * 32)
     # What is not multiplied there is read as it was written.
     assert work(lambda x: jnp.exp(x).sum(-1), (4, 64)).bytes == F32 * (2 * 4 * 64 + 4)
+    # Two factors as large as their product are computed there with it.
+    found = work(lambda x, y: (jnp.exp(x) * jnp.tanh(y)).sum(-1), (4, 64), (4, 64))
+    assert found.bytes == F32 * (2 * 4 * 64 + 4)
 
 
 def test_loops_count_their_turns():
