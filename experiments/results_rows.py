@@ -188,9 +188,9 @@ ROWS = {
             f"--device h200 --no-compile`; `--at-once 1` trains them one by one",
         )
         for name, value, seconds, hours, gpu in (
-            ("td3", 470, 2.94, 2.0, "5 minutes"),
-            ("sac", 770, 11.1, 7.7, "17 minutes"),
-            ("mpo", 740, 100, 70, "88 minutes"),
+            ("td3", 470, 2.94, 2.0, "two minutes"),
+            ("sac", 770, 11.1, 7.7, "seven minutes"),
+            ("mpo", 740, 100, 70, "31 minutes"),
         )
     },
     "recurrent-ppo-memory-chain": Row(
@@ -219,10 +219,10 @@ ROWS = {
         note=OTHER_ENGINE,
         not_run="twelve million gradient steps are 8.0 hours of two cores, at the "
         "120.3 ms per 50 that `studies/jax4rl.py` printed, and the environment's steps "
-        "come on top; about 4 hours 38 minutes on an H200 by `purerl plan --preset "
+        "come on top; about 3 hours 22 minutes on an H200 by `purerl plan --preset "
         "td3-halfcheetah --seeds 10 --device h200 --no-compile`, probably less, as "
-        "kernels are from shapes; before them `studies/halfcheetah_td3.py` is to put "
-        "one agent beside PyTorch's",
+        "kernels are from shapes; `studies/halfcheetah_td3.py` has one agent's first "
+        "100,000 steps, beside PyTorch's",
     ),
     **{
         name: Row(f"{title}, HalfCheetah (brax, spring), a short run", name, note=note)
@@ -243,7 +243,7 @@ ROWS = {
             "minutes on an A40",
             "PureJaxRL's notebook, read off its plot",
         ),
-        not_run="2,048 environments and 50 million steps are for a GPU: about three "
+        not_run="2,048 environments and 50 million steps are for a GPU: about two "
         "minutes for one agent on an H200 by `purerl plan --preset ppo-brax --seeds 1 "
         "--device h200 --no-compile`, probably less: its kernels are from shapes, and "
         "`ppo-halfcheetah`'s compiled program has 22% of those",

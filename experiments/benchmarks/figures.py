@@ -119,7 +119,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
         [_estimated(config, agents) for agents in widths],
         color=style.COLOURS[0],
         linestyle="--",
-        label="purerl, as `purerl plan --device h200` says",
+        label="purerl, `purerl plan --device h200 --no-compile`",
     )
     axes.set_xscale("log", base=2)
     style.log_axis(axes, "y")

@@ -14,8 +14,10 @@ skipped, unless it failed and `--retry` is given. A part that fails or takes too
 recorded with its error and with the rows that it had, and the rest go on.
 
 Where the hours of a GPU are dear, `--prepare N` compiles first, N parts at a time, into
-a cache from which the parts then take their programs; they do not say how long
-compilation took, as it was not measured alone. What is not timed is measured beside it.
+a cache from which the parts take their programs, in this call and in later ones. They
+do not say how long compilation took, as it was not measured alone. XLA times some
+kernels while it compiles, here beside other processes, so it may choose other ones than
+alone. Parts that time nothing are measured while the others compile.
 """
 
 import argparse
@@ -37,6 +39,8 @@ from peer import ROOT
 from purerl.atomic import write_atomic
 
 MINUTES = 9.0  # The longest that a part may take.
+SHORTEST = 0.5  # With fewer minutes left no part begins.
+UNDER_WAY: set[subprocess.Popen[bytes]] = set()  # The processes of parts.
 # Sets of XLA's options in `gpu_options.py`, and what they are.
 OPTIONS = {
     "default": "own options",
@@ -220,6 +224,7 @@ def run_part(
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
+        UNDER_WAY.add(process)
         error = _end_of(process, minutes)
     if error == "failed":
         error = log.read_text(errors="replace")[-3000:]
@@ -248,6 +253,7 @@ def _end_of(process: subprocess.Popen[bytes], minutes: float) -> str:
         if process.poll() is None:
             os.killpg(process.pid, signal.SIGKILL)
             process.wait()
+        UNDER_WAY.discard(process)
 
 
 def environment(part: Part, folder: Path) -> dict[str, str]:
@@ -283,7 +289,7 @@ def run_parts(names: Sequence[str], options: argparse.Namespace) -> None:
     """Measure the parts that are missing, as far as the minutes go."""
     until = time.monotonic() + 60 * (options.in_all or float("inf"))
     if options.prepare:
-        prepare(names, options)
+        prepare(names, options, until)
     known = {record["part"]: record for record in records(options.out)}
     for name in names:
         before = known.get(name)
@@ -292,7 +298,7 @@ def run_parts(names: Sequence[str], options: argparse.Namespace) -> None:
             print(f"{name}: has its file{failed}", flush=True)
             continue
         minutes = min(options.minutes, (until - time.monotonic()) / 60)
-        if minutes < 0.5:
+        if minutes < SHORTEST:
             print(f"{name}: no time is left", flush=True)
             continue
         print(f"{name}: {PARTS[name].what} ...", flush=True)
@@ -313,12 +319,13 @@ def end_of(record: dict[str, Any]) -> str:
     return f"{end[0][:200]} ({record['seconds']} s)"
 
 
-def prepare(names: Sequence[str], options: argparse.Namespace) -> None:
-    """Compile the programs of parts beside one another, and measure what is not timed.
+def prepare(names: Sequence[str], options: argparse.Namespace, until: float) -> None:
+    """Compile the programs of several parts at a time; measure what is not timed.
 
     Args:
         names: The parts.
-        options: The options of the command; `prepare` is how many go beside another.
+        options: The options of the command; `prepare` is the number of processes.
+        until: The reading of `time.monotonic` at which no part may run any more.
     """
     (options.out / "work" / "cache").mkdir(parents=True, exist_ok=True)
     known = {record["part"] for record in records(options.out)}
@@ -326,13 +333,23 @@ def prepare(names: Sequence[str], options: argparse.Namespace) -> None:
     def work(name: str) -> None:
         is_timed = PARTS[name].is_timed
         rounds = 0 if is_timed else options.rounds
-        record = run_part(name, options, options.minutes, rounds)
+        minutes = min(options.minutes, (until - time.monotonic()) / 60)
+        if minutes < SHORTEST:
+            return
+        record = run_part(name, options, minutes, rounds)
         if not is_timed:
             keep(record, options.out)
         print(f"{name}, beside others: {end_of(record)}", flush=True)
 
     with ThreadPoolExecutor(options.prepare) as pool:
-        list(pool.map(work, [name for name in names if name not in known]))
+        try:
+            list(pool.map(work, [name for name in names if name not in known]))
+        except BaseException:
+            # The threads wait for processes, which would go on without this one.
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in list(UNDER_WAY):
+                os.killpg(process.pid, signal.SIGKILL)
+            raise
 
 
 def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
@@ -357,6 +374,10 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.minutes <= 0:
         parser.error(f"--minutes must be positive, got {options.minutes:g}.")
+    for name in ("rounds", "prepare"):
+        number = getattr(options, name)
+        if number is not None and number < 1 and not options.child:
+            parser.error(f"--{name} must be at least 1, got {number}.")
     if options.purejaxrl and not options.purejaxrl.is_file():
         parser.error(f"--purejaxrl {options.purejaxrl} is no file; give its ppo.py.")
     folder = "gpu-day-toy" if options.toy else "gpu-day"

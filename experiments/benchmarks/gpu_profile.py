@@ -1,5 +1,6 @@
 """The time of a training run on a GPU: its kernels, and the gaps between them."""
 
+import shutil
 import time
 from collections import Counter
 from pathlib import Path
@@ -40,6 +41,7 @@ def measure_profile(day: Day, name: str, agents: int) -> None:
     jax.block_until_ready(program(keys))
     plain = time.perf_counter() - began
     folder = day.folder / "profile"
+    shutil.rmtree(folder, ignore_errors=True)  # Of a try that failed.
     with jax.profiler.trace(str(folder)):
         jax.block_until_ready(program(keys))
     row: dict[str, Any] = {"profiled": name, "agents": agents, "updates": updates}

@@ -29,9 +29,10 @@ STUDY = Study(
     source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023): 5,000 ± 300 on '
     "MuJoCo's HalfCheetah-v2 after 1,200,000 steps, three seeds",
     question="One TD3 agent with the source's settings and TD3's default start here, "
-    "orthogonal with gains of sqrt(2) and a policy near zero; one whose layers begin "
+    "orthogonal with gains of sqrt(2) and a policy near zero; one whose weights begin "
     "with the standard deviation of PyTorch's (`torso_gain`, `actor_gain` and "
-    "`critic_gain` of 1/sqrt(3)), as in the preset `td3-halfcheetah`; and the same in "
+    "`critic_gain` of 1/sqrt(3); in the first layer, which has few inputs, with a "
+    "quarter of it), as in the preset `td3-halfcheetah`; and the same in "
     "plain PyTorch (experiments/studies/torch_agents/td3.py). All have the same "
     "physics, brax's HalfCheetah (spring), which PyTorch's steps as a Gymnasium "
     "environment. On 1,024 steps of the replay buffer: the mean size of the policy's "
@@ -227,9 +228,10 @@ def measure(budget: Budget) -> Findings:
 
 CONCLUSION = (
     "With the default start every action lies at its limit for the first 40,000 steps, "
-    "and the agent leaves it late; another seed of it was still there after 700,000 "
-    "steps, when it was stopped. With PyTorch's start both libraries learn from 20,000 "
-    "steps on. One agent of each is a hint and no proof; the preset begins so."
+    "and after 100,000 the agent is where the others are. Another seed of it was still "
+    "at its limit after 700,000 steps, when it was stopped (that run was not kept). "
+    "With PyTorch's start both libraries learn from 20,000 steps on. One agent of each "
+    "is a hint and no proof; the preset begins so."
 )
 TITLES = {
     "action": "mean size of the policy's actions",
