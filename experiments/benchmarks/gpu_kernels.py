@@ -33,7 +33,7 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from purerl.hardware.kernels import Loop, command_buffers, read
+from purerl.hardware.kernels import Loop, read
 from purerl.hardware.kernels import lines as lines
 
 HERE = Path(__file__).resolve().parent
@@ -50,7 +50,6 @@ class Program(NamedTuple):
         trace_seconds: Seconds to trace and lower it.
         compile_seconds: Seconds to compile it.
         collectives: Collective operations that are run, in all.
-        command_buffers: Parts that are captured and launched as one graph.
     """
 
     loop: Loop
@@ -59,7 +58,6 @@ class Program(NamedTuple):
     trace_seconds: float
     compile_seconds: float
     collectives: int
-    command_buffers: int
 
 
 def devices(count: int = 1) -> list[Any]:
@@ -105,5 +103,4 @@ def compile_for_gpu(
         round(traced - began, 1),
         round(ended - traced, 1),
         loop.collectives(),
-        command_buffers(text),
     )

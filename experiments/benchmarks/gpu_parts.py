@@ -33,7 +33,7 @@ from purerl.atomic import write_atomic
 from purerl.execution.programs import segment_length
 from purerl.hardware.device import load_device
 from purerl.hardware.estimate import RESERVED, estimate
-from purerl.hardware.kernels import command_buffers, read
+from purerl.hardware.kernels import read
 from purerl.train import bind
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
@@ -225,14 +225,12 @@ class Counted(NamedTuple):
         keys: Its argument.
         kernels: Kernels in its text; a loop of unknown length counts as run once, and
             of a branch the larger side.
-        command_buffers: Parts that are launched as one graph.
         compile_seconds: Seconds of tracing and compiling.
     """
 
     program: Any
     keys: jax.Array
     kernels: int
-    command_buffers: int
     compile_seconds: float
 
 
@@ -243,8 +241,7 @@ def compile_and_count(config: Any, agents: int) -> Counted:
     program = jax.jit(jax.vmap(purerl.make_train(config))).lower(keys).compile()
     seconds, text = time.perf_counter() - began, program.as_text()
     assert text is not None
-    count, buffers = read(text).total(), command_buffers(text)
-    return Counted(program, keys, count, buffers, seconds)
+    return Counted(program, keys, read(text).total(), seconds)
 
 
 # Preset -> agents: few, so that kernels wait for one another and not for arithmetic.
@@ -283,7 +280,6 @@ def _measure_kernels(day: Day, name: str, agents: int) -> None:
         return Run(time.perf_counter() - begin)
 
     row = {"what": name, "who": "purerl", "agents": agents, "kernels": found.kernels}
-    row |= {"command_buffers": found.command_buffers}
     try:
         row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
     except purerl.ConfigError as error:  # Too wide for the described device.

@@ -120,8 +120,7 @@ def row(name: str, agents: int, found: dict[str, Any]) -> str:
     return (
         f"| {name} | {agents:,} | {found['kernels']:,} | "
         f"{found['results'] / mebi:,.0f} | {found['temporaries'] / mebi:,.0f} | "
-        f"{found['trace_seconds']} | {found['compile_seconds']} | "
-        f"{found['command_buffers']} | {share} |"
+        f"{found['trace_seconds']} | {found['compile_seconds']} | {share} |"
     )
 
 
@@ -174,8 +173,8 @@ def peers_of(options: argparse.Namespace) -> dict[str, tuple[str, list[str]]]:
 
 HEADER = """\
 | program | agents | kernels in all | results, MiB | temporaries, MiB | trace, s | \
-compile, s | command buffers | from shapes, share of these |
-|---|---|---|---|---|---|---|---|---|"""
+compile, s | from shapes, share of these |
+|---|---|---|---|---|---|---|---|"""
 
 
 def main() -> None:

@@ -128,11 +128,6 @@ def _branches(line: str) -> list[str]:
     return re.findall(r"(?:true|false)_computation=%?([\w.\-]+)", line)
 
 
-def command_buffers(text: str) -> int:
-    """Return the parts of a program that are captured and launched as one graph."""
-    return len(re.findall(r"^%?command_buffer[\w.\-]* .*\{\s*$", text, re.M))
-
-
 def lines(loop: Loop, is_listed: bool = False) -> list[str]:
     """Return a loop as lines of text, indented by depth.
 
