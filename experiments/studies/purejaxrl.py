@@ -438,7 +438,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
 
 def _on_gpu(seconds: dict[int, float], agents: int) -> str:
     """The seconds that were measured on a GPU, or that they were not."""
-    return f"{seconds[agents]:.1f} s" if agents in seconds else "not measured"
+    return f"{seconds[agents]:.2f} s" if agents in seconds else "not measured"
 
 
 def gpu_rows(seconds: dict[str, float]) -> list[Row]:

@@ -214,8 +214,8 @@ def label(value: Any) -> str:
     if not isinstance(value, float | np.floating):
         return str(value)
     number = float(value)
-    text = f"{number:.3g}"
-    if number and not 1e-2 <= abs(number) < 1e5:
+    text = f"{number:.3g}" if abs(number) < 1e3 else f"{number:,.0f}"
+    if number and np.isfinite(number) and not 1e-2 <= abs(number) < 1e5:
         mantissa, _, exponent = f"{number:.2e}".partition("e")
         mantissa = mantissa.rstrip("0").rstrip(".")
         text = f"{mantissa}e{int(exponent)}"
