@@ -42,7 +42,7 @@ STUDY = Study(
 )
 ESTIMATES = (
     "The hours of an H200 are an estimate and may exceed those of a CPU: "
-    "it counts kernels from shapes, takes two microseconds for each, and brax's many "
+    "it counts kernels from shapes, takes 1.5 microseconds for each, and brax's many "
     "small kernels follow one another step by step; three seeds at a time are few "
     "agents for such a GPU, and the cells come one by one. The compiled program has "
     "fewer kernels ([performance](performance.md)). On a CPU a part of the cells was "
