@@ -310,7 +310,8 @@ def measure_device(day: Day) -> None:
     def chain(x: jax.Array) -> jax.Array:
         # Many kernels a turn, as training has: the host starts every turn. They have
         # next to nothing to do, so that their time is that from one to the next.
-        def turn(_: jax.Array, y: jax.Array) -> jax.Array:
+        def turn(number: jax.Array, y: jax.Array) -> jax.Array:
+            del number
             for _ in range(8):
                 y = jnp.tanh(y - y.mean(0, keepdims=True))
             return y
