@@ -21,8 +21,7 @@ from purerl.report.plots import style
 from purerl.train import bind
 
 ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "experiments" / "results" / "benchmarks"
-GPU_DAY = RESULTS.parent / "gpu-day"
+RESULTS = ROOT / "experiments" / "results"
 IMAGES = ROOT / "docs" / "images"
 OWN = "ppo-cartpole"
 PEERS = {OWN: "purerl", "PureJaxRL": "PureJaxRL", "rejax": "rejax 0.1.3"}
@@ -98,9 +97,10 @@ def gpu_agents(first: dict[str, Any]) -> Any:
     Args:
         first: The file of one part of `gpu_day.py`, for the device.
     """
-    files = sorted(GPU_DAY.glob("ppo-*.json"))
+    files = sorted((RESULTS / "gpu-day").glob("ppo-*.json"))
     rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
-    rows = sorted((row for row in rows if "seconds" in row), key=_agents)
+    rows = [row for row in rows if "seconds" in row]
+    rows.sort(key=lambda row: row["agents"])
     figure = style.new_figure(7.6, 4.6)
     axes = figure.subplots()
     for number, who in enumerate(dict.fromkeys(row["who"] for row in rows)):
@@ -131,24 +131,23 @@ def gpu_agents(first: dict[str, Any]) -> Any:
     return figure
 
 
-def _agents(row: dict[str, Any]) -> int:
-    return row["agents"]
-
-
 def _estimated(config: Any, agents: int) -> float:
     described = device.load_device("h200")
     found = estimate.estimate(bind(config), agents, 64, described, is_compiled=False)
     return found.seconds
 
 
-FIGURES = {"gpu-program": kernels, "share": share, "gpu-agents": gpu_agents}
+FIGURES = {
+    "gpu-program": (kernels, "benchmarks/gpu-program.json"),
+    "share": (share, "benchmarks/share.json"),
+    "gpu-agents": (gpu_agents, "gpu-day/ppo-1.json"),
+}
 
 
 def main() -> None:
     """Draw what there are numbers of."""
-    for name, draw in FIGURES.items():
-        is_of_day = draw is gpu_agents
-        file = GPU_DAY / "ppo-1.json" if is_of_day else RESULTS / f"{name}.json"
+    for name, (draw, place) in FIGURES.items():
+        file = RESULTS / place
         if not file.exists():
             print(f"{file.relative_to(ROOT)} is not there: its figure is left alone")
             continue

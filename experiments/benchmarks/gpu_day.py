@@ -49,6 +49,11 @@ OPTIONS = {
     "loops": "graphs with loops and branches in them",
     "double-buffer": "loops of two turns at a time",
 }
+# What `gpu_without.py` switches off.
+SWITCHES = {
+    "barrier": "a barrier after every step of the environments",
+    "sums": "sums in the place of the products of few acting rows",
+}
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 
 
@@ -97,6 +102,15 @@ PARTS = {
             f"PPO with XLA's {words}", "gpu_options", "measure_options", (name, words)
         )
         for name, words in OPTIONS.items()
+    },
+    **{
+        f"without-{name}": Part(
+            f"PPO without {words}, and as it is",
+            "gpu_without",
+            "measure_without",
+            (name, words),
+        )
+        for name, words in SWITCHES.items()
     },
     **{
         f"profile-{name}-{n}": Part(

@@ -49,6 +49,7 @@ STACKS = {
 # 1/sqrt(3 inputs).
 GAIN = float(1 / np.sqrt(3))
 STEPS, LOOKS = 100_000, 10
+Seen = dict[str, dict[str, list[float]]]  # By stack and name: numbers along training.
 SAMPLES = 1_024
 
 
@@ -181,10 +182,22 @@ def measure(budget: Budget) -> Findings:
         )
         for stack, (train, settings) in agents.items()
     }
+    figure = budget.save(
+        figure_of(found),
+        "returns",
+        "Returns of the episodes in training of one agent of each stack, the mean of "
+        "five episodes or updates, over environment steps.",
+    )
+    text = [] if budget.quick else [CONCLUSION, budget.sittings()]
+    rows = rows_of(found, config.total_timesteps)
+    return Findings(rows, [figure], [table_of(found)], text)
+
+
+def rows_of(found: Seen, steps: int) -> list[Row]:
+    """Return what was seen of the agents at the end."""
     last = {stack: {n: x[n][-1] for n in TITLES} for stack, x in found.items()}
     late = {stack: np.nanmean(x["returns"][-10:]) for stack, x in found.items()}
-    steps = config.total_timesteps
-    rows = [
+    return [
         Row(
             f"return of the last ten episodes or updates in training, {steps:,} steps",
             "-",
@@ -201,7 +214,11 @@ def measure(budget: Budget) -> Findings:
             for name in TITLES
         ),
     ]
-    table = Table(
+
+
+def table_of(found: Seen) -> Table:
+    """Return what was seen of the agents along training."""
+    return Table(
         "Along training",
         ["steps", *(f"{t}, {s}" for t in SHORT.values() for s in STACKS.values())],
         [
@@ -216,14 +233,6 @@ def measure(budget: Budget) -> Findings:
             for i, at in enumerate(found["purerl"]["looks"])
         ],
     )
-    figure = budget.save(
-        figure_of(found),
-        "returns",
-        "Returns of the episodes in training of one agent of each stack, the mean of "
-        "five episodes or updates, over environment steps.",
-    )
-    text = [] if budget.quick else [CONCLUSION, budget.sittings()]
-    return Findings(rows, [figure], [table], text)
 
 
 CONCLUSION = (
@@ -248,7 +257,7 @@ NOTES = {
 }
 
 
-def figure_of(found: dict[str, dict[str, list[float]]]) -> Any:
+def figure_of(found: Seen) -> Any:
     """Draw the returns in training of all agents."""
     figure = style.new_figure(width=7.5, height=4.0)
     axes = figure.subplots()

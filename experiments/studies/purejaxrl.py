@@ -7,20 +7,27 @@ import json
 import statistics
 import time
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import learned
 import numpy as np
 from measure import compiled, interval_text, one_torch_thread, smooth, timed
+from purejaxrl_figures import (
+    ENTROPIES,
+    STEPS,
+    WHOLE,
+    Found,
+    entropy_figure,
+    learning_figure,
+    width_figure,
+)
 from study import Budget, Findings, Picture, Row, Study, Table, main
 
 import purerl
 from purerl import presets
 from purerl.config import TrainConfig
 from purerl.hardware import device, estimate
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
 from purerl.train import bind
 
 STUDY = Study(
@@ -40,9 +47,6 @@ STUDY = Study(
 # What `experiments/benchmarks/gpu_day.py` measured on a GPU.
 GPU_DAY = Path(__file__).parents[1] / "results" / "gpu-day"
 SEEDS = 10
-STEPS = 500_000
-WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.
-ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
 # Preset -> a run of the source on a GPU, and what it claims.
 ON_A_GPU = {
     "ppo-minatar": (
@@ -71,17 +75,20 @@ GPU_NOTES = {
 }
 
 
-class Found(NamedTuple):
-    """The results of the parts of the study."""
-
-    ours: dict[str, Any]
-    theirs: list[dict[str, Any]]
-    times: dict[int, dict[str, float]]
-    predicted: dict[int, float]
-    on_gpu: dict[int, float]
-    torch_seconds: float
-    sweep: dict[str, Any]
-    large: dict[str, float]
+TEXT = (
+    f"Up to {WHOLE} agents train for all 500,000 steps, up to 128 for a tenth of "
+    "them, more for a fiftieth; the time is multiplied accordingly. PPO on "
+    "MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
+    "(`ppo-halfcheetah`) are rows of the [learning results](results.md); Hopper "
+    "was not run. The evolved value loss stands there too. Predicted times of an "
+    "H200 are those of `purerl plan --preset NAME --seeds N --device h200 "
+    "--no-compile`; measured ones are of `experiments/benchmarks/gpu_day.py`, with "
+    "the same sizes, on 2026-11-26. The source has 17.5 s for one agent on an A40; "
+    "on the H200 its own program took 5.9 s beside ours "
+    "([performance](performance.md)). The source also has one agent on MinAtar's "
+    "Breakout in about 34 s beside 485 s of CleanRL's; there is no PyTorch agent "
+    "of MinAtar here to put beside ours."
+)
 
 
 def torch_agents(budget: Budget, steps: int, seeds: int) -> list[dict[str, Any]]:
@@ -143,7 +150,10 @@ def predict(config: TrainConfig, agents: int) -> float:
 
 
 def seconds_on_gpu() -> dict[int, float]:
-    """Return what `gpu_day.py` measured on an H200: agents of ours, and seconds."""
+    """Return what `gpu_day.py` measured on an H200: agents of ours, and seconds.
+
+    The first of several runs warms up and does not count, as in its own tables.
+    """
     rows = [
         row
         for file in GPU_DAY.glob("ppo-*.json")
@@ -151,7 +161,10 @@ def seconds_on_gpu() -> dict[int, float]:
         if row["who"] == "purerl" and "seconds" in row
     ]
     rows.sort(key=lambda row: row["agents"])
-    return {row["agents"]: statistics.median(row["seconds"]) for row in rows}
+    return {
+        row["agents"]: statistics.median(row["seconds"][1:] or row["seconds"])
+        for row in rows
+    }
 
 
 def entropy_sweep(steps: int) -> dict[str, Any]:
@@ -211,16 +224,23 @@ def measure(budget: Budget) -> Findings:
     }
     on_gpu = seconds_on_gpu()
     sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
-    figures = [
+    found = Found(ours, theirs, times, predicted, on_gpu, torch_seconds, sweep, large)
+    return findings(budget, found, pictures(budget, found, steps))
+
+
+def pictures(budget: Budget, found: Found, steps: int) -> list[Picture]:
+    """Draw all figures."""
+    return [
         budget.save(
-            learning_figure(ours, theirs, times[1]["train"], torch_seconds, steps),
+            learning_figure(found, steps),
             "learning",
-            f"Episode return in training, mean of {seeds} agents each with the 95% "
-            "interval of the mean, each the average over ten updates: over environment "
-            "steps, and over the seconds that one agent of its kind takes alone.",
+            f"Episode return in training, mean of {len(found.theirs)} agents each with "
+            "the 95% interval of the mean, each the average over ten updates: over "
+            "environment steps, and over the seconds that one agent of its kind takes "
+            "alone.",
         ),
         budget.save(
-            width_figure(times, predicted, on_gpu, torch_seconds),
+            width_figure(found),
             "agents",
             "Seconds of training against the number of agents in one call. On this "
             "CPU filled marks were measured, and hollow ones, from 32 agents on, are "
@@ -228,140 +248,27 @@ def measure(budget: Budget) -> Findings:
             "triangles are what `purerl plan` predicts for one (see Performance).",
         ),
         budget.save(
-            entropy_figure(sweep, steps),
+            entropy_figure(found.sweep, steps),
             "entropy",
             "Seven entropy coefficients by eight seeds, trained in one call: the mean "
             "over seeds of the episodes' return in training, averaged over 20 updates.",
         ),
     ]
-    found = Found(ours, theirs, times, predicted, on_gpu, torch_seconds, sweep, large)
-    return findings(budget, found, figures)
-
-
-def learning_figure(
-    ours: dict, theirs: list[dict], our_seconds: float, torch_seconds: float, steps: int
-) -> Any:
-    """Draw returns over steps and over seconds."""
-    figure = style.new_figure(height=4.2)
-    left, right = figure.subplots(1, 2, sharey=True)
-    torch_returns = np.array([run["episode_return"] for run in theirs], float)
-    for i, (name, x, returns, seconds) in enumerate(
-        (
-            ("purerl", ours["env_steps"], ours["episode_return"], our_seconds),
-            ("PyTorch", theirs[0]["env_steps"], torch_returns, torch_seconds),
-        )
-    ):
-        y = smooth(np.array(returns, float), 10)
-        every = max(1, y.shape[1] // 100)
-        y, x = y[:, ::every], np.asarray(x, float)[::every]
-        intervals = [mean_interval(column) for column in y.T]
-        low, high = ([getattr(v, end) for v in intervals] for end in ("low", "high"))
-        for axes, scale in ((left, 1.0), (right, seconds / steps)):
-            colour = style.COLOURS[i]
-            axes.plot(x * scale, y.mean(0), color=colour, label=name)
-            axes.fill_between(x * scale, low, high, color=colour, alpha=style.FAINT)
-    left.legend(frameon=False)
-    right.set_xscale("log")
-    style.finish(left, "Over environment steps", "environment steps", "episode return")
-    style.step_axis(left)
-    style.finish(right, "Over wall-clock time, one agent", "seconds, without compiling")
-    return figure
-
-
-def width_figure(
-    times: dict, predicted: dict, on_gpu: dict, torch_seconds: float
-) -> Any:
-    """Draw seconds against agents, with the one PyTorch agent as a line."""
-    figure = style.new_figure(width=7.5, height=4.6)
-    axes = figure.subplots()
-    agents = list(times)
-    colour = style.COLOURS[0]
-    axes.plot(agents, [times[n]["train"] for n in agents], color=colour)
-    for chosen, face, words in (
-        ([n for n in agents if n <= WHOLE], colour, "measured"),
-        ([n for n in agents if n > WHOLE], "white", "from a part of the run"),
-    ):
-        axes.plot(
-            chosen,
-            [times[n]["train"] for n in chosen],
-            color=colour,
-            linestyle="none",
-            marker="o",
-            markerfacecolor=face,
-            label=f"purerl on this CPU, {words}",
-        )
-    axes.plot(
-        agents,
-        [predicted[n] for n in agents],
-        color=style.COLOURS[2],
-        marker="^",
-        linestyle="--",
-        label="purerl on an H200, predicted",
-    )
-    shown = [n for n in on_gpu if n in times]
-    axes.plot(
-        shown,
-        [on_gpu[n] for n in shown],
-        color=style.COLOURS[3],
-        marker="s",
-        label="purerl on an H200, measured",
-    )
-    axes.axhline(
-        torch_seconds, color=style.COLOURS[1], label="one PyTorch agent on this CPU"
-    )
-    axes.set_xscale("log", base=2)
-    style.log_axis(axes, "y")
-    axes.set_xticks(agents, [f"{n:,}" for n in agents], rotation=45)
-    axes.legend(frameon=False)
-    style.finish(
-        axes,
-        f"PPO, CartPole-v1, {STEPS:,} steps per agent",
-        "agents in one call",
-        "seconds of training",
-    )
-    return figure
-
-
-def entropy_figure(sweep: dict, steps: int) -> Any:
-    """Draw a curve per entropy coefficient."""
-    figure = style.new_figure(width=7.5, height=4.4)
-    axes = figure.subplots()
-    returns = np.array(sweep["episode_return"], float)
-    x = np.linspace(0, steps, returns.shape[-1])
-    from matplotlib import colormaps
-
-    colours = colormaps[style.COLOUR_MAP](np.linspace(0, 0.92, len(ENTROPIES)))
-    lines = zip(ENTROPIES, returns, colours, style.MARKERS, strict=False)
-    for number, (value, runs, colour, marker) in enumerate(lines):
-        axes.plot(
-            x,
-            smooth(runs, 20).mean(0),
-            color=colour,
-            marker=marker,
-            markevery=(number * len(x) // 64, max(1, len(x) // 8)),
-            markersize=5,
-            label=f"{value:g}",
-        )
-    axes.legend(
-        frameon=False,
-        title="entropy_coef",
-        loc="center left",
-        bbox_to_anchor=(1.0, 0.5),
-    )
-    style.finish(axes, "", "environment steps", "episode return")
-    style.step_axis(axes)
-    return figure
 
 
 def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
     """Put claims beside what was measured."""
-    ours, theirs, times, predicted, on_gpu, torch_seconds, sweep, large = found
-    last = [
-        smooth(np.array(x, float), 50)[:, -1]
-        for x in (ours["episode_return"], [run["episode_return"] for run in theirs])
-    ]
+    rows = [*cartpole_rows(found), *gpu_rows(found.large)]
+    return Findings(rows, figures, [] if budget.quick else [times_table(found)], [TEXT])
+
+
+def cartpole_rows(found: Found) -> list[Row]:
+    """Return the source's claims of CartPole beside what was measured."""
+    times, torch_seconds, sweep = found.times, found.torch_seconds, found.sweep
+    curves = found.ours["episode_return"], [x["episode_return"] for x in found.theirs]
+    last = [smooth(np.array(x, float), 50)[:, -1] for x in curves]
     one, most = times[1]["train"], max(times)
-    rows = [
+    return [
         Row(
             "return of the last 50 updates' episodes, 500,000 steps",
             "the same curve as CleanRL's",
@@ -374,7 +281,7 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             "times as fast",
             f"{one:.1f} s against {torch_seconds:.0f} s on the same CPU: "
             f"{torch_seconds / one:.0f} times as fast (and {times[1]['compile']:.0f} s "
-            f"of compilation); {_on_gpu(on_gpu, 1)} on an H200",
+            f"of compilation); {_on_gpu(found.on_gpu, 1)} on an H200",
             "PyTorch with one thread, purerl with what XLA takes of two cores.",
         ),
         Row(
@@ -384,7 +291,8 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             f"{times[most]['train'] / torch_seconds:.1f} times the one PyTorch agent; "
             "in the time of the one PyTorch agent, "
             f"{most * torch_seconds / times[most]['train']:,.0f} are trained; "
-            f"{_on_gpu(on_gpu, most)} on an H200, {predicted[most]:.0f} s predicted",
+            f"{_on_gpu(found.on_gpu, most)} on an H200, "
+            f"{found.predicted[most]:.0f} s predicted",
             "On a CPU the blocks of `purerl.pmap` keep both cores busy, and more width "
             "gains nothing. The claim is of a GPU, and so is to be met on one.",
         ),
@@ -395,9 +303,12 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
             "Two CPU cores here, and a plain `jax.vmap`, where the table below has "
             "`purerl.pmap`'s blocks on both cores.",
         ),
-        *gpu_rows(large),
     ]
-    table = Table(
+
+
+def times_table(found: Found) -> Table:
+    """Return the table of times against agents."""
+    return Table(
         "Time against agents",
         [
             "agents",
@@ -413,27 +324,12 @@ def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
                 f"{t['train']:,.1f}",
                 f"{n * STEPS / t['train']:,.0f}",
                 f"{t['compile']:.1f} s",
-                f"{predicted[n]:.1f} s",
-                _on_gpu(on_gpu, n),
+                f"{found.predicted[n]:.1f} s",
+                _on_gpu(found.on_gpu, n),
             ]
-            for n, t in times.items()
+            for n, t in found.times.items()
         ],
     )
-    text = [
-        f"Up to {WHOLE} agents train for all 500,000 steps, up to 128 for a tenth of "
-        "them, more for a fiftieth; the time is multiplied accordingly. PPO on "
-        "MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
-        "(`ppo-halfcheetah`) are rows of the [learning results](results.md); Hopper "
-        "was not run. The evolved value loss stands there too. Predicted times of an "
-        "H200 are those of `purerl plan --preset NAME --seeds N --device h200 "
-        "--no-compile`; measured ones are of `experiments/benchmarks/gpu_day.py`, with "
-        "the same sizes, on 2026-11-26. The source has 17.5 s for one agent on an A40; "
-        "on the H200 its own program took 5.9 s beside ours "
-        "([performance](performance.md)). The source also has one agent on MinAtar's "
-        "Breakout in about 34 s beside 485 s of CleanRL's; there is no PyTorch agent "
-        "of MinAtar here to put beside ours."
-    ]
-    return Findings(rows, figures, [] if budget.quick else [table], text)
 
 
 def _on_gpu(seconds: dict[int, float], agents: int) -> str:

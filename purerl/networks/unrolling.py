@@ -5,7 +5,6 @@ inputs. So a sequence's gradient can take all products but one at once: the loop
 the steps back in time is left with the gates and the product that passes the slope on.
 """
 
-import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,12 +13,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.tracing import traced_for_cpu
+from purerl.tracing import steps_of_turn, traced_for_cpu
 from purerl.types import Array, PyTree
-
-# Steps that one turn of a loop makes on an accelerator. A turn costs a kernel for its
-# counter and others that copy what is carried, however many steps it makes.
-STEPS_OF_TURN = 4
 
 
 def forget(memory: PyTree, done: Array) -> PyTree:
@@ -86,13 +81,8 @@ def _unroll(
         memory = cell(params, inputs_t, forget(memory, first_t))
         return memory, memory
 
-    turn = _steps_of_turn(len(first))
+    turn = steps_of_turn(len(first))
     return jax.lax.scan(step, memory, (inputs, first), unroll=turn)[1]
-
-
-def _steps_of_turn(num_steps: int) -> int:
-    """Return how many of so many steps one turn of a loop makes, a divisor of them."""
-    return 1 if traced_for_cpu() else math.gcd(num_steps, STEPS_OF_TURN)
 
 
 # The gradient of a scan keeps what the gates are made of, an array and a kernel each in
@@ -131,7 +121,7 @@ def _backward(cell: Cell, saved: tuple[Any, ...], slopes: PyTree) -> tuple[Any, 
 
     start = jax.tree.map(jnp.zeros_like, memory)
     xs = inputs, products, before, first, slopes
-    turn = _steps_of_turn(len(first))
+    turn = steps_of_turn(len(first))
     slope, slopes = jax.lax.scan(step_back, start, xs, reverse=True, unroll=turn)
 
     def gates(params: PyTree, inputs: Array, products: Array) -> Any:

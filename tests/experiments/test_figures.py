@@ -50,11 +50,14 @@ def test_the_seconds_of_a_gpu_are_drawn_in_the_order_of_the_agents(
     def part(agents, **seconds):
         rows = [{"who": w, "agents": agents, "seconds": s} for w, s in seconds.items()]
         rows.append({"who": "other", "agents": agents, "error": "no memory"})
-        (tmp_path / f"ppo-{agents}.json").write_text(json.dumps({"rows": rows}))
+        (folder / f"ppo-{agents}.json").write_text(json.dumps({"rows": rows}))
+
+    folder = tmp_path / "gpu-day"
+    folder.mkdir()
 
     part(64, purerl=[2.0])
     part(2, purerl=[9.0, 1.0, 1.5, 1.25], peer=[4.0])
-    monkeypatch.setattr(figures, "GPU_DAY", tmp_path)
+    monkeypatch.setattr(figures, "RESULTS", tmp_path)
     monkeypatch.setattr(figures, "_estimated", lambda config, agents: 0.5 * agents)
     (axes,) = figures.gpu_agents({"device": "gpu NVIDIA X"}).axes
     drawn = {line.get_label(): line.get_xydata().tolist() for line in axes.lines}
@@ -66,7 +69,6 @@ def test_the_seconds_of_a_gpu_are_drawn_in_the_order_of_the_agents(
 
 def test_a_figure_without_numbers_is_left_alone(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(figures, "RESULTS", figures.ROOT / "nowhere")
-    monkeypatch.setattr(figures, "GPU_DAY", figures.ROOT / "nowhere")
     monkeypatch.setattr(figures, "IMAGES", tmp_path)
     figures.main()
     assert "is not there" in capsys.readouterr().out
