@@ -1,4 +1,4 @@
-"""What the study of PureJaxRL found, and its figures."""
+"""The results of the study of PureJaxRL, and its figures."""
 
 from typing import Any, NamedTuple
 
