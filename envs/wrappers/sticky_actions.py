@@ -7,10 +7,11 @@ from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
 from ..base import Info, Obs
-from .base import Wrapper, WrapperState
+from .base import MASK, Wrapper, WrapperState
 
 
 @struct.dataclass
@@ -20,10 +21,13 @@ class StickyActionsState(WrapperState):
     Attributes:
         action: Action that was executed last, a pytree where it has several parts.
         is_first: `[]` bool, whether no action has been executed in this episode.
+        mask: The `action_mask` of the last observation, true for the actions that may
+            be repeated; None where observations have none.
     """
 
     action: Any
     is_first: jax.Array
+    mask: jax.Array | None
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -32,7 +36,10 @@ class StickyActions(Wrapper):
 
     Machado et al. (2018), "Revisiting the Arcade Learning Environment", section 5.1,
     with a probability of 0.25. The first action of an episode is always executed,
-    because there is no action without effect that every environment has.
+    because there is no action without effect that every environment has. Where the
+    observations of the environment inside have an `action_mask`, no action is repeated
+    that has become invalid: the new one is executed then. Of a `MultiDiscrete` action
+    all components have to be valid.
 
     The probability is the parameter `sticky_probability`.
 
@@ -69,7 +76,7 @@ class StickyActions(Wrapper):
         """Start an episode; the key is consumed."""
         obs, inner = self.env.reset_env(key, params)
         nothing = _zeros(self.action_space(params))
-        return obs, StickyActionsState(inner, nothing, jnp.asarray(True))
+        return obs, StickyActionsState(inner, nothing, jnp.asarray(True), _mask(obs))
 
     def step_env(
         self, key: jax.Array, state: StickyActionsState, action: jax.Array, params: Any
@@ -85,14 +92,38 @@ class StickyActions(Wrapper):
         key_stick, key_step = jax.random.split(key)
         sticks = jax.random.bernoulli(key_stick, params.sticky_probability)
         sticks = sticks & ~state.is_first
+        if state.mask is not None:
+            space = self.action_space(params)
+            sticks = sticks & is_valid(state.action, state.mask, space)
         action = jax.tree.map(
             lambda old, new: jnp.where(sticks, old, jnp.asarray(new, old.dtype)),
             state.action,
             action,
         )
         obs, inner, *rest = self.env.step_env(key_step, state.inner, action, params)
-        after = StickyActionsState(inner, action, jnp.zeros_like(state.is_first))
+        is_first = jnp.zeros_like(state.is_first)
+        after = StickyActionsState(inner, action, is_first, _mask(obs))
         return obs, after, *rest  # type: ignore[return-value]
+
+
+def _mask(obs: Obs) -> jax.Array | None:
+    """Return the mask of the next action, None where an observation has none."""
+    return obs.get(MASK) if isinstance(obs, dict) else None
+
+
+def is_valid(action: jax.Array, mask: jax.Array, space: Any) -> jax.Array:
+    """Return whether a mask allows an action, all components of a `MultiDiscrete`.
+
+    Args:
+        action: The action, `[]` or of the shape of `nvec`.
+        mask: Values `[A]`; of a `MultiDiscrete`, those of its components side by side.
+        space: The space of the actions.
+    """
+    sizes = np.reshape(getattr(space, "nvec", ()), -1)
+    if not sizes.size:
+        return mask[action] != 0
+    offsets = np.cumsum(sizes) - sizes
+    return jnp.all(mask[offsets + jnp.reshape(action, -1)] != 0)
 
 
 def _zeros(space: Any) -> Any:

@@ -90,7 +90,7 @@ def _holdout(holdout: "Holdout") -> str:
     heading = heading_of(len(holdout.seeds))
 
     def cells(name: str, held: "HeldOutScores") -> list[Any]:
-        ends = text_of(held.low, held.high, heading_of(held.known), 2, heading)
+        ends = text_of(held.low, held.high, heading, 2, heading)
         return [name, held.mean, ends, held.diverged]
 
     rows = [
@@ -99,7 +99,8 @@ def _holdout(holdout: "Holdout") -> str:
         cells("difference, seed by seed", holdout.difference),
     ]
     first, last = holdout.seeds[0], holdout.seeds[-1]
-    body = note_html(f"Seeds {first} to {last}, which no trial was trained with.")
+    words = f"Seeds {first} to {last}, which no trial was trained with. {holdout.note}"
+    body = note_html(words.strip())
     return body + table_html(["", "mean", heading, "diverged"], rows)
 
 

@@ -58,18 +58,18 @@ def _interval(row: Row) -> str:
 def holdout_table(holdout: Holdout) -> Table:
     """Return a table of best and default on fresh seeds."""
     seeds = holdout.seeds
-    table = Table(title=f"on fresh seeds {seeds[0]} to {seeds[-1]}")
+    title = f"on fresh seeds {seeds[0]} to {seeds[-1]}"
+    table = Table(title=title, caption=holdout.note or None)
     table.add_column("")
-    for header in ("mean", heading_of(len(seeds)), "diverged"):
+    heading = heading_of(len(seeds))
+    for header in ("mean", heading, "diverged"):
         table.add_column(header, justify="right")
     for name, scores in (
         (f"trial {holdout.trial}", holdout.best),
         ("default", holdout.default),
         ("difference", holdout.difference),
     ):
-        ends = text_of(
-            scores.low, scores.high, heading_of(scores.known), 2, heading_of(len(seeds))
-        )
+        ends = text_of(scores.low, scores.high, heading, 2, heading)
         table.add_row(name, f"{scores.mean:,.2f}", ends, str(scores.diverged))
     return table
 

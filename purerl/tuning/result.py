@@ -13,6 +13,7 @@ from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval
+from purerl.report.statistics.missing import resolve
 from purerl.runner.best import Best
 
 # The states of finished trials.
@@ -52,7 +53,8 @@ class HeldOutScores(NamedTuple):
 
     Attributes:
         scores: The score of each seed, `[S]`; NaN where it diverged.
-        mean: The mean of the scores that did not diverge.
+        mean: The mean of the scores, a seed that diverged counting as the worst score
+            of the whole comparison.
         low: The lower end of the mean's 95% interval; of fewer than ten scores, the
             lower end of their range.
         high: The upper end of the same interval or range.
@@ -64,11 +66,6 @@ class HeldOutScores(NamedTuple):
     low: float
     high: float
     diverged: int
-
-    @property
-    def known(self) -> int:
-        """The number of seeds that did not diverge."""
-        return len(self.scores) - self.diverged
 
 
 class Holdout(NamedTuple):
@@ -87,6 +84,13 @@ class Holdout(NamedTuple):
     best: HeldOutScores
     default: HeldOutScores
     difference: HeldOutScores
+
+    @property
+    def note(self) -> str:
+        """A sentence to show beside the numbers; empty where no seed diverged."""
+        if not self.difference.diverged:
+            return ""
+        return "A seed that diverged counts as the worst score of both."
 
 
 class TuneResult(NamedTuple):
@@ -130,35 +134,52 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     return max(complete, key=lambda row: (row.score, -row.number), default=None)
 
 
-def held_out_scores(scores: Sequence[float | None]) -> HeldOutScores:
-    """Return statistics of scores; None and NaN are members that diverged."""
-    values = np.array([np.nan if s is None else s for s in scores], float)
-    known = values[np.isfinite(values)]
-    if not known.size:
-        return HeldOutScores(
-            values, float("nan"), float("nan"), float("nan"), len(values)
-        )
-    interval = mean_interval(known)
-    diverged = len(values) - known.size
-    return HeldOutScores(
-        values, float(known.mean()), float(interval.low), float(interval.high), diverged
-    )
+def held_out_scores(scores: np.ndarray, filled: np.ndarray) -> HeldOutScores:
+    """Return statistics of scores.
+
+    Args:
+        scores: The score of each seed, `[S]`; NaN where it diverged.
+        filled: The score of each seed, `[S]`, with what a seed that diverged is worth
+            in its place; NaN where nothing is known.
+    """
+    diverged = int(np.isnan(scores).sum())
+    if np.isnan(filled).any():
+        return HeldOutScores(scores, np.nan, np.nan, np.nan, diverged)
+    interval = mean_interval(filled)
+    low, high = float(interval.low), float(interval.high)
+    return HeldOutScores(scores, float(filled.mean()), low, high, diverged)
 
 
 def compare(
-    trial: int, seeds: Sequence[int], best: Sequence, default: Sequence
+    trial: int,
+    seeds: Sequence[int],
+    best: Sequence[float | None],
+    default: Sequence[float | None],
 ) -> Holdout:
     """Return the comparison of two lists of scores, one per seed each.
+
+    A seed that diverged counts as the worst score of both lists: left out, a config
+    whose bad runs diverge would look better than it is.
 
     Args:
         trial: The number of the best trial.
         seeds: Seeds that both were trained with.
-        best: Scores of the best trial, one per seed.
-        default: Scores of the config's own values, one per seed.
+        best: Scores of the best trial, one per seed; None and NaN where it diverged.
+        default: Scores of the config's own values, one per seed; None and NaN where it
+            diverged.
     """
-    best_scores, default_scores = held_out_scores(best), held_out_scores(default)
-    gap = held_out_scores(list(best_scores.scores - default_scores.scores))
-    return Holdout(trial, tuple(seeds), best_scores, default_scores, gap)
+    raw = [np.array([np.nan if x is None else x for x in s]) for s in (best, default)]
+    raw = [np.where(np.isfinite(scores), scores, np.nan) for scores in raw]
+    filled = raw
+    if np.isfinite(raw).any():
+        filled = [table[:, 0] for table in resolve(*raw, nan="worst")[0]]
+    return Holdout(
+        trial,
+        tuple(seeds),
+        best=held_out_scores(raw[0], filled[0]),
+        default=held_out_scores(raw[1], filled[1]),
+        difference=held_out_scores(raw[0] - raw[1], filled[0] - filled[1]),
+    )
 
 
 def holdout_dict(holdout: Holdout) -> dict[str, Any]:
@@ -171,7 +192,7 @@ def holdout_dict(holdout: Holdout) -> dict[str, Any]:
                 "mean": _plain(part.mean),
                 "low": _plain(part.low),
                 "high": _plain(part.high),
-                "ends": heading_of(part.known),
+                "ends": heading_of(len(part.scores)),
                 "diverged": part.diverged,
                 "scores": [_plain(score) for score in part.scores],
             }

@@ -9,8 +9,9 @@ import envs
 import purerl
 from envs import wrappers
 from envs.cartpole import CartPole
-from envs.spaces import Box, Dict, Discrete
+from envs.spaces import Box, Dict, Discrete, MultiDiscrete
 from envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
+from envs.wrappers.sticky_actions import is_valid
 from tests.helpers import tiny_config
 
 HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}
@@ -164,3 +165,30 @@ def test_masked_agents_train_on_either_side_of_a_wrapper(algorithm, kind, is_out
         flipped = {**obs, "action_mask": 1 - obs["action_mask"]}
         assert int(policy(flipped)) == 1 - action
     assert np.shape(masks) == (9, 2)
+
+
+def test_sticky_actions_repeat_no_action_that_has_become_invalid():
+    """The old action is executed where the mask allows it, the new one elsewhere."""
+    env = wrappers.StickyActions(masked(CartPole()), 1.0)
+    params = env.default_params
+    step = jax.jit(env.step_env)
+    obs, state = env.reset(jax.random.key(0), params)
+    before, repeated, refused = None, 0, 0
+    for i in range(60):
+        asked = int(np.argmax(obs["action_mask"]))
+        may_repeat = before is not None and bool(obs["action_mask"][before])
+        obs, state, *_ = step(jax.random.key(i), state, jnp.int32(asked), params)
+        executed = int(state.action)
+        assert executed == (before if may_repeat else asked)
+        repeated += may_repeat
+        refused += before is not None and not may_repeat
+        before = executed
+    assert repeated > 3 and refused > 3
+
+
+def test_sticky_actions_repeat_parts_of_an_action_that_are_all_valid():
+    space = MultiDiscrete([2, 3])
+    mask = jnp.array([1, 0, 0, 1, 1], jnp.int8)
+    for action, valid in (([0, 1], True), ([0, 2], True), ([0, 0], False)):
+        assert bool(is_valid(jnp.array(action), mask, space)) == valid
+    assert not is_valid(jnp.array([1, 1]), mask, space)
