@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+import jym_bar
 import numpy as np
 from measure import compiled, interval_text, smooth, times
 from study import Budget, Findings, Row, Study, main
@@ -128,6 +129,7 @@ def measure(budget: Budget) -> Findings:
         )
         for mapped in ("pmap", "vmap")
     }
+    bar = budget.part("bar", lambda: jym_bar.times_of(jym(steps)), config=config)
     run = budget.part("course", lambda: course(steps), config=config)
     kinds = {
         name: budget.part(
@@ -167,6 +169,7 @@ def measure(budget: Budget) -> Findings:
             "The article's time is without compilation too.",
         ),
         *(many_row(mapped, found, one, steps) for mapped, found in many.items()),
+        bar_row(bar, steps),
         Row(
             "first episode of more than 100 steps; longest episode",
             "after about 45 episodes; 393 steps, one run",
@@ -180,8 +183,7 @@ def measure(budget: Budget) -> Findings:
         "`(N p)^(+beta)`, the sign of the exponent reversed, and does not apply alpha "
         "when priorities are updated; here both are as published (Schaul et al. 2016). "
         "The progress bar of `purerl train --preset dqn-jym` is drawn by the host "
-        "between compiled segments and is no part of the program; what it costs was "
-        "not measured."
+        "between compiled segments and is no part of the program."
     ]
     return Findings(rows, figures, [], text)
 
@@ -215,6 +217,29 @@ def many_row(
         "-",
         f"{seconds_text(found)}, {MANY * steps / found['train']:,.0f} steps/s in all",
         note,
+    )
+
+
+def bar_row(bar: dict[str, list[float]], steps: int) -> Row:
+    """Return the row on the progress bar.
+
+    Args:
+        bar: Seconds of the runs with the bar, `shown`, and without, `hidden`.
+        steps: Steps of each.
+    """
+    ends = {
+        kind: {"train": statistics.median(x), "low": min(x), "high": max(x)}
+        for kind, x in bar.items()
+    }
+    ratio = ends["shown"]["train"] / ends["hidden"]["train"]
+    return Row(
+        f"{steps:,} steps by `purerl.run`, with its progress bar and without",
+        "-",
+        f"{seconds_text(ends['shown'])} with the bar, {seconds_text(ends['hidden'])} "
+        "without",
+        f"Runs in turns, compiled already; the medians have a ratio of {ratio:.2f}. A "
+        "run is a chain of compiled segments, between which their metrics come to the "
+        "host.",
     )
 
 
