@@ -26,6 +26,13 @@ from .checker_play import (
     rollout_fn,
 )
 
+# What JAX raises where Python looks at a traced value. All are kinds of a TypeError.
+_DECISIONS = (
+    jax.errors.ConcretizationTypeError,
+    jax.errors.TracerArrayConversionError,
+    jax.errors.TracerIntegerConversionError,
+    jax.errors.JAXIndexError,
+)
 # Kinds of dtypes: a larger one takes the numbers of a smaller one. V is bfloat16.
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2}
 
@@ -129,6 +136,7 @@ def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
     _check_pytree(env, "state", state)
     _check_obs(env, "reset returned an observation", obs, params)
     action = env.action_space(params).sample(key_act)
+    _check_one_step(env, key_step, state, action, params)
     outputs: list[Any] = [(obs, state)]
     for i in range(2):
         before = jax.tree.map(_signature, state)
@@ -152,6 +160,52 @@ def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
         "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
     )
     return outputs
+
+
+def _check_one_step(
+    env: Environment, key: jax.Array, state: Any, action: Any, params: Any
+) -> None:
+    """Require the types of a step before the reset that `step` may put in its place.
+
+    Where they differ from those of a reset, `step` itself cannot be traced, with an
+    error that does not say where.
+    """
+    try:
+        result = _traced(env, "step", _shapes_of(env), key, state, action, params)
+    except NotImplementedError:
+        return  # An object whose `step` resets by itself.
+    if not (isinstance(result, tuple) and len(result) == 5):
+        return  # The check of `step` says what is wrong.
+    _check_obs(env, "step_env returned an observation", result[0], params)
+    before, after = (dict(_signatures(one)) for one in (state, result[1]))
+    require(
+        env,
+        before.keys() == after.keys(),
+        f"step_env returned a state with the leaves {', '.join(sorted(after))}, "
+        f"expected those of reset: {', '.join(sorted(before))}.",
+    )
+    for name, signature in after.items():
+        require(
+            env,
+            signature == before[name],
+            f"step_env changed state{name} from {before[name]} to {signature}, "
+            "expected the same: a scan carries the state.",
+        )
+
+
+def _shapes_of(env: Environment) -> Callable[..., Any]:
+    """Return a function that finds the shapes and types of a step without a reset."""
+
+    def shapes(*args: Any) -> Any:
+        return jax.eval_shape(env.step_env, *args)
+
+    return shapes
+
+
+def _signatures(tree: Any) -> list[tuple[str, str]]:
+    """Return the path and the type of every leaf of a tree."""
+    found = jax.tree_util.tree_flatten_with_path(tree)[0]
+    return [(jax.tree_util.keystr(path), _signature(leaf)) for path, leaf in found]
 
 
 def _check_result(env: Environment, result: Any, params: Any) -> None:
@@ -290,11 +344,20 @@ def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> 
         return fn(*args)
     except StepError as error:
         raise EnvCheckError(str(error)) from None
-    except (TypeError, jax.errors.JAXIndexError) as error:
+    except _DECISIONS as error:
         raise EnvCheckError(
-            f"{env.name}: {what} cannot be traced ({str(error).splitlines()[0]}): "
-            "expected pure JAX, without Python decisions on traced values."
+            f"{env.name}: {what} cannot be traced ({_first_line(error)}): expected "
+            "pure JAX, without Python decisions on traced values."
         ) from error
+    except (TypeError, ValueError, AttributeError, KeyError) as error:
+        raise EnvCheckError(
+            f"{env.name}: {what} cannot be traced, it raised {type(error).__name__}: "
+            f"{_first_line(error)}"
+        ) from error
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0]
 
 
 def _is_float(leaf: Any) -> bool:

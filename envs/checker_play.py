@@ -93,11 +93,14 @@ def random_step(
 
 def check_rollout(env: Environment, steps: PlayedStep) -> None:
     """Require finite numbers, exclusive flags, final observations, members."""
-    for name, values in (("observation", steps.final_obs), ("reward", steps.reward)):
+    for name, values in (
+        ("an observation", steps.final_obs),
+        ("a reward", steps.reward),
+    ):
         require(
             env,
             all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(values)),
-            f"a {name} was infinite or NaN, expected finite numbers.",
+            f"{name} was infinite or NaN, expected finite numbers.",
         )
     both = int(jnp.sum(steps.terminated & steps.truncated))
     require(

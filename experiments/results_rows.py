@@ -217,12 +217,13 @@ ROWS = {
         "td3-halfcheetah",
         anchor=Anchor("5,000 ± 300 at 1,200,000 steps, 3 seeds", JAX_4),
         note=OTHER_ENGINE,
-        not_run="twelve million gradient steps are 8.0 hours of two cores, at the "
-        "120.3 ms per 50 that `studies/jax4rl.py` printed, and the environment's steps "
-        "come on top; about 3 hours 22 minutes on an H200 by `purerl plan --preset "
-        "td3-halfcheetah --seeds 10 --device h200 --no-compile`, probably less, as "
-        "kernels are from shapes; `studies/halfcheetah_td3.py` has one agent's first "
-        "100,000 steps, beside PyTorch's",
+        not_run="ten agents of 1,200,000 steps take about 15.7 hours of two cores, at "
+        "the 470 s per 100,000 steps, environment and compilation included, that "
+        "`studies/halfcheetah_td3.py` measured; about 3 hours 22 minutes on an H200 by "
+        "`purerl plan --preset td3-halfcheetah --seeds 10 --device h200 --no-compile`, "
+        "probably less, because kernels are counted from array shapes and not from a "
+        "compiled program, which has fewer; that study has one agent's first 100,000 "
+        "steps, beside PyTorch's",
     ),
     **{
         name: Row(f"{title}, HalfCheetah (brax, spring), a short run", name, note=note)
@@ -245,8 +246,9 @@ ROWS = {
         ),
         not_run="2,048 environments and 50 million steps are for a GPU: about two "
         "minutes for one agent on an H200 by `purerl plan --preset ppo-brax --seeds 1 "
-        "--device h200 --no-compile`, probably less: its kernels are from shapes, and "
-        "`ppo-halfcheetah`'s compiled program has 22% of those",
+        "--device h200 --no-compile`, probably less, because kernels are counted from "
+        "array shapes and not from a compiled program, which has fewer: that of "
+        "`ppo-halfcheetah` has 22% of them",
     ),
 }
 

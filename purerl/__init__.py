@@ -28,6 +28,8 @@ def _homes() -> dict[str, str]:
 
 def __getattr__(name: str) -> Any:
     """Load a public name on first use."""
+    if name == "__all__":  # Of `from purerl import *`.
+        return sorted(_homes())
     home = None if name.startswith("__") else _homes().get(name)
     if home is None:
         raise AttributeError(f"module 'purerl' has no attribute {name!r}")

@@ -3,12 +3,13 @@
 `jax_enable_x64` is one switch for a whole process, which other code may need. All
 numbers of training have 32 bits: networks, replay buffers and environments are written
 for them, and a run has the same bits whatever that switch says. So what this library
-traces and computes, it does as if the switch were off, and only there.
+traces and computes, it does as if the switch were off, and only there. It does so with
+the usual promotion of types too, where `jax_numpy_dtype_promotion` is strict.
 """
 
 import functools
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from contextvars import ContextVar
 from typing import Any, TypeVar, cast
 
@@ -19,6 +20,7 @@ from purerl.types import Algorithm, Hosted, PyTree, Recurrence
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+STANDARD = "standard"  # The promotion of types that JAX has by default.
 NARROW = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32}
 # Whether 64 bits are left on, for derivatives that are compared with differences.
 _keeps_64: ContextVar[bool] = ContextVar("keeps_64", default=False)
@@ -27,6 +29,8 @@ _keeps_64: ContextVar[bool] = ContextVar("keeps_64", default=False)
 def in_32_bits(function: Function) -> Function:
     """Let a function compute in 32 bits, whatever `jax_enable_x64` says.
 
+    Types are promoted as usual in it, whatever `jax_numpy_dtype_promotion` says.
+
     Args:
         function: The function. Arrays of JAX with 64 bits among its arguments, traced
             ones too, are given to it with 32; where the switch is off, nothing changes.
@@ -34,10 +38,14 @@ def in_32_bits(function: Function) -> Function:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if not jax.config.jax_enable_x64 or _keeps_64.get():  # type: ignore[attr-defined]
+        narrows = _is_64() and not _keeps_64.get()
+        if not narrows and _promotion() == STANDARD:
             return function(*args, **kwargs)
-        args, kwargs = _narrowed((args, kwargs))
-        with jax.enable_x64(False):
+        with ExitStack() as stack:
+            stack.enter_context(jax.numpy_dtype_promotion(STANDARD))
+            if narrows:
+                args, kwargs = _narrowed((args, kwargs))
+                stack.enter_context(jax.enable_x64(False))
             return function(*args, **kwargs)
 
     return cast(Function, call)
@@ -75,16 +83,18 @@ def _hosted_in_32_bits(hosted: Hosted) -> Hosted:
 
 
 def as_here(function: Function) -> Function:
-    """Let a function compute in another thread as this one does: with as many bits.
+    """Let a function compute in another thread with as many bits as in this one.
+
+    Types are promoted in it as in this thread.
 
     Args:
         function: The function that the other thread calls.
     """
-    is_wide = jax.config.jax_enable_x64  # type: ignore[attr-defined]
+    is_wide, promotion = _is_64(), _promotion()
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with jax.enable_x64(is_wide):
+        with jax.enable_x64(is_wide), jax.numpy_dtype_promotion(promotion):
             return function(*args, **kwargs)
 
     return cast(Function, call)
@@ -98,6 +108,14 @@ def keeping_64_bits() -> Iterator[None]:
         yield
     finally:
         _keeps_64.reset(before)
+
+
+def _is_64() -> bool:
+    return bool(jax.config.jax_enable_x64)  # type: ignore[attr-defined]
+
+
+def _promotion() -> str:
+    return str(jax.config.jax_numpy_dtype_promotion)  # type: ignore[attr-defined]
 
 
 def _narrowed(tree: PyTree) -> PyTree:

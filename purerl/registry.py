@@ -143,7 +143,18 @@ def class_of(name: Any, kind: str = "") -> type:
         found = registry.find(name)
         if found is not None:
             return found
+    if not kind:
+        every = [known for registry in asked for known in registry.classes]
+        guess = _closest(str(name), every)
+        hint = f" Did you mean {guess!r}?" if guess else ""
+        places = ", ".join(registry.call.rpartition(".")[0] for registry in asked)
+        raise ConfigError(f"there is no part {name!r} in {places}.{hint}")
     return asked[0].class_of(name)
+
+
+def is_known(name: str) -> bool:
+    """Return whether a part of any kind has a name."""
+    return any(one.find(name) is not None for one in _REGISTRIES)
 
 
 def qualified(cls: type) -> str:

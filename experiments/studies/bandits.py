@@ -24,26 +24,26 @@ STUDY = Study(
     question="Ten arms with values of N(0, 1) and rewards of N(value, 1); a run is one "
     "agent with a problem of its own, and all runs of a figure are one compiled call. "
     "The claims are those of the book's text.",
-    headline=2,
+    headlines=(2, 5),
     system="jym",
 )
 RUNS, PULLS = 2_000, 1_000
 # Curve -> what a reader should know of it.
-SEE_FIGURE = "How it begins is in the figure; the row is of the last 100 pulls."
+SEE_FIGURE = "The figure shows how it begins; the row is of the last 100 pulls."
 GRADIENT_NOTE = "Values are of N(4, 1) here, so that rewards are about 4 higher."
 NOTES = {
     "epsilon 0 (greedy)": "It stays with the first arm that looks good.",
-    "epsilon 0.01": "1,000 pulls do not show it: the last row has 2,500.",
-    "epsilon 0.1": "91 % is the limit, 0.9 and a tenth of 0.1, which 1,000 pulls do "
-    "not reach.",
+    "epsilon 0.01": "1,000 pulls are too few to show it; the last row has 2,500.",
+    "epsilon 0.1": "The limit is 91 % (0.9 and a tenth of 0.1), and 1,000 pulls do not "
+    "reach it.",
     "optimistic: first estimate 5, greedy": SEE_FIGURE,
     "realistic: first estimate 0, epsilon 0.1": "Its constant step size of 0.1 makes "
     "it another agent than epsilon 0.1 above.",
     "upper confidence bound, c = 2": SEE_FIGURE,
     "step size 0.1, with baseline": GRADIENT_NOTE,
     "step size 0.4, with baseline": GRADIENT_NOTE,
-    "step size 0.1, without baseline": "To be compared with the same step size above.",
-    "step size 0.4, without baseline": "To be compared with the same step size above.",
+    "step size 0.1, without baseline": "Compare it with the same step size above.",
+    "step size 0.4, without baseline": "Compare it with the same step size above.",
 }
 AVERAGE = {"step_size": "sample_average"}
 GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}
@@ -97,6 +97,22 @@ STUDIES: dict[str, tuple[dict[str, Any], str, range]] = {
         "initial_value",
         range(-2, 3),
     ),
+}
+
+# A method has the same colour in all figures.
+EPSILON, GRADIENT_1, UCB, OPTIMISTIC, *OTHERS = style.COLOURS
+METHOD_COLOURS = dict(zip(STUDIES, (EPSILON, GRADIENT_1, UCB, OPTIMISTIC), strict=True))
+CURVE_COLOURS = {
+    "epsilon 0 (greedy)": OTHERS[3],
+    "epsilon 0.01": OTHERS[1],
+    "epsilon 0.1": EPSILON,
+    "optimistic: first estimate 5, greedy": OPTIMISTIC,
+    "realistic: first estimate 0, epsilon 0.1": OTHERS[0],
+    "upper confidence bound, c = 2": UCB,
+    "step size 0.1, with baseline": GRADIENT_1,
+    "step size 0.4, with baseline": OTHERS[0],
+    "step size 0.1, without baseline": OTHERS[2],
+    "step size 0.4, without baseline": OTHERS[3],
 }
 
 
@@ -214,7 +230,7 @@ def measure(budget: Budget) -> Findings:
             study_figure(swept, pulls),
             "parameters",
             f"The parameter study (figure 2.6): the reward averaged over {pulls:,} "
-            f"pulls, mean over {runs:,} runs, against the one number of each method.",
+            f"pulls, mean over {runs:,} runs, against the parameter of each method.",
         )
     )
     return findings(found, swept, jym, figures, (runs, pulls, jym_runs, jym_pulls))
@@ -224,11 +240,11 @@ def curve_figure(found: dict[str, Any]) -> Any:
     """Draw rewards and the share of best arms over pulls."""
     figure = style.new_figure(height=4.4)
     left, right = figure.subplots(1, 2)
-    for i, (name, curve) in enumerate(found.items()):
+    for name, curve in found.items():
         for axes, key, scale in ((left, "reward", 1.0), (right, "optimal", 100.0)):
             y = scale * np.asarray(curve[key])
             x = np.arange(1, len(y) + 1)
-            axes.plot(x, y, color=style.COLOURS[i], linewidth=1.0, label=name)
+            axes.plot(x, y, color=CURVE_COLOURS[name], linewidth=1.0, label=name)
     style.finish(left, "Average reward", "pull", "reward")
     style.finish(right, "Best arm taken", "pull", "% of runs")
     right.set_ylim(0, 100)
@@ -245,14 +261,14 @@ def curve_figure(found: dict[str, Any]) -> Any:
 
 
 def study_figure(swept: dict[str, Any], pulls: int) -> Any:
-    """Draw the average reward against the number of each method."""
+    """Draw the average reward against the parameter of each method."""
     figure = style.new_figure(width=7.5, height=4.6)
     axes = figure.subplots()
     for i, (name, line) in enumerate(swept.items()):
         axes.plot(
             line["values"],
             line["reward"],
-            color=style.COLOURS[i],
+            color=METHOD_COLOURS[name],
             marker=style.MARKERS[i],
             markersize=4,
             label=name,
@@ -264,7 +280,7 @@ def study_figure(swept: dict[str, Any], pulls: int) -> Any:
     style.finish(
         axes,
         f"Reward averaged over the first {pulls:,} pulls",
-        "number of the method (logarithmic)",
+        "parameter of the method (logarithmic)",
         "average reward",
     )
     figure.legend(
@@ -318,8 +334,8 @@ def findings(
         "optimistic: first estimate 5, greedy": "worse at first, better in the end "
         "(figure 2.3)",
         "realistic: first estimate 0, epsilon 0.1": "worse in the end (figure 2.3)",
-        "upper confidence bound, c = 2": "better than epsilon-greedy but in the first "
-        "pulls (figure 2.4)",
+        "upper confidence bound, c = 2": "better than epsilon-greedy except in the "
+        "first pulls (figure 2.4)",
         "step size 0.1, without baseline": degraded,
         "step size 0.4, without baseline": degraded,
     }
@@ -336,12 +352,12 @@ def findings(
             f"{seconds:.2f} s for all three, "
             f"{3 * jym_runs * jym_pulls / seconds:,.0f} pulls per second; at the end "
             + "; ".join(f"{name}: {last(curve)}" for name, curve in jym.items()),
-            f"Compilation is apart. {later_words(jym)}",
+            f"Compilation is not counted. {later_words(jym)}",
         )
     )
     best = Table(
-        "The best number of each method in the parameter study",
-        ["method: number", "best at", "average reward", "seconds of the call"],
+        "The best parameter of each method in the parameter study",
+        ["method: parameter", "best at", "average reward", "seconds of the call"],
         [
             [
                 name,

@@ -11,8 +11,8 @@ import numpy as np
 from doors_agents import loop
 from doors_agents.config import make_config
 from doors_figures import curves_figure, speed_figure
-from doors_speed import CLAIMED, KINDS, SIZES
-from doors_words import SOURCE, TEXT, TUNED, tuning_pictures, tuning_row
+from doors_speed import CLAIMED, KINDS, SIZES, TIMED
+from doors_words import SOURCE, TEXT, TUNED, busy, tuning_pictures, tuning_row
 from measure import compiled, interval_text, one_torch_thread, timed
 from study import Budget, Findings, Row, Study, Table, main
 
@@ -22,13 +22,14 @@ STUDY = Study(
     name="doors",
     title="Doors: Gymnasium against JAX, and DQN in three stacks",
     source=SOURCE,
-    question="First 512 steps of 1 to 481 environments of Doors-v0: a NumPy "
-    "environment in Gymnasium's sync and async vectors, the JAX environment called "
-    "from Python step by step, and in one scan. Then one DQN with the same settings "
-    "three times: PyTorch and Flax around Gymnasium's vector (in this process, which "
-    "is the faster one), and all of it in JAX. The NumPy environment equals the JAX "
-    "one in every bit of every step, which a test holds.",
-    headline=2,
+    question="First, 512 steps of 1 to 481 environments of Doors-v0 are timed in four "
+    "ways: a NumPy environment in Gymnasium's sync and async vectors, and the JAX "
+    "environment with one call from Python per step, and with all steps in one scan. "
+    "Then one DQN with the same settings is trained in three stacks: in PyTorch and in "
+    "Flax, both around Gymnasium's sync vector (the faster of the two), and with "
+    "everything in JAX. The NumPy environment equals the JAX one bit for bit, as a "
+    "test checks.",
+    headlines=(1, 2),
     system="rlbyexample",
 )
 STACKS = {
@@ -39,11 +40,19 @@ STACKS = {
 SEEDS = 10
 
 
-def speeds(budget: Budget) -> dict[str, dict[int, dict[str, float]]]:
-    """Measure the environment in four ways, a part for each way and size."""
+def speeds(
+    budget: Budget,
+) -> tuple[dict[str, dict[int, dict[str, float]]], dict[str, float]]:
+    """Measure the environment in four ways, a part for each way and all its sizes.
+
+    Returns:
+        The measurements by way and size, and the machine's load average before each
+        way.
+    """
     sizes, repeats, steps = ((8,), 2, 64) if budget.quick else (SIZES, 3, 512)
     found: dict[str, dict[int, dict[str, float]]] = {}
-    for kind in KINDS:
+    loads: dict[str, float] = {}
+    for kind in TIMED:
         measured = budget.part(
             f"speed-{kind}",
             lambda k=kind: doors_speed.in_own_process(k, sizes, repeats, steps),
@@ -52,7 +61,8 @@ def speeds(budget: Budget) -> dict[str, dict[int, dict[str, float]]]:
             steps=steps,
         )
         found[kind] = {int(size): numbers for size, numbers in measured.items()}
-    return found
+        loads[kind] = budget.used[-1].get("load_before", 0.0)
+    return found, loads
 
 
 def host_agent(stack: str, config: purerl.DQNConfig, seed: int) -> dict[str, Any]:
@@ -117,7 +127,8 @@ def jax_agents(config: purerl.DQNConfig, seeds: int) -> list[dict[str, Any]]:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    found = speeds(budget)
+    found, loads = speeds(budget)
+    cpu = str(budget.used[-1]["hardware"])
     config = make_config(budget.quick)
     seeds = 1 if budget.quick else SEEDS
     settings = purerl.serialise.to_dict(config)
@@ -137,26 +148,28 @@ def measure(budget: Budget) -> Findings:
     named = {STACKS[stack]: runs for stack, runs in agents.items()}
     figures = [
         budget.save(
-            speed_figure(found),
+            speed_figure(found, cpu),
             "speed",
-            "Seconds that 512 steps of N environments take, the median of three: "
-            "measured on this CPU (lines), and the source's at 481 environments on an "
-            "RTX 5060 Ti and a Ryzen 5 7600X (hollow marks). Compilation is apart.",
+            "Seconds that 512 steps of N environments take. The lines are the median "
+            f"of three measurements on {cpu}; the hollow marks are the source's, at "
+            "481 environments on an RTX 5060 Ti and a Ryzen 5 7600X. Compilation is "
+            "not counted.",
         ),
         budget.save(
             curves_figure(named),
             "dqn",
-            f"DQN in training, {seeds} agents of each stack, their mean and range: "
-            "return and step-wise reward (mean return over mean length) of the "
-            "episodes that ended, over environment steps, and the return over seconds. "
-            "The dashed lines are the shortest path's, 15.21 and .776.",
+            f"DQN in training on {cpu}: the mean of {seeds} agents of each stack, and "
+            "their range. The return and the step-wise reward (mean return over mean "
+            "length) are those of the episodes that ended, over environment steps, and "
+            "in the right panel over the seconds that one agent takes alone, without "
+            "compilation. The dashed lines are the shortest path's, 15.21 and .776.",
         ),
     ]
     # Those of a quick run lie elsewhere, and have no page above them.
     figures += [] if budget.quick else tuning_pictures(TUNED)
     tables = [speed_table(found), agents_table(agents)]
     rows = [*speed_rows(found), *agent_rows(agents), *tuning_row(TUNED)]
-    return Findings(rows, figures, tables, list(TEXT))
+    return Findings(rows, figures, tables, [*TEXT[:-1], *busy(loads), TEXT[-1]])
 
 
 def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
@@ -166,31 +179,35 @@ def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
     fastest = min(here["sync"], here["async"])
     return [
         Row(
-            f"512 steps of {most} environments, in seconds: sync, async, JAX by steps, "
-            "JAX in one scan",
+            f"512 steps of {most} environments, in seconds: sync, async, JAX with one "
+            "call per step, JAX in one scan",
             "2.758, 5.453, 1.541, 0.0706 (481 environments; RTX 5060 Ti, Ryzen 5 "
             "7600X)",
             f"{here['sync']:.3g}, {here['async']:.3g}, {here['jax-step']:.3g}, "
             f"{here['jax-scan']:.3g}",
-            "Another machine, without a GPU. By steps every call starts one small "
-            "program, which a CPU begins at once and a GPU only after a launch. Here "
-            "observations are used, else the "
-            "compiler of the scan would leave them out. Async has a process for each "
-            f"environment, {most} on this machine's cores.",
+            "Medians of three measurements, on another machine without a GPU. With one "
+            "call per step, every call starts a small program, which a CPU begins at "
+            "once and a GPU only after a launch. Observations are used here, as the "
+            "compiler would otherwise leave them out of the scan. Async has a process "
+            f"for each environment: {most} processes on two cores.",
         ),
         Row(
-            "one scan against the faster Gymnasium vector",
+            f"512 steps of {most} environments of Doors-v0: JAX in one scan against "
+            "the faster Gymnasium vector",
             "39 times as fast",
             f"{fastest / here['jax-scan']:.0f} times as fast",
             "The source's time is the same from 1 to 481 environments, which a GPU "
-            "steps in parallel; a CPU's grows.",
+            "steps in parallel; on a CPU the time grows with their number.",
         ),
     ]
 
 
 def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
     """Put the source's training times and scores beside what was measured."""
-    seconds = {k: float(np.mean([r["train"] for r in v])) for k, v in agents.items()}
+    every = {k: [run["train"] for run in v] for k, v in agents.items()}
+    seconds = {k: float(np.mean(v)) for k, v in every.items()}
+    ranges = {k: f"{min(v):.1f} to {max(v):.1f}" for k, v in every.items()}
+    count = len(agents["jax"])
     stepwise = {
         k: interval_text([run["score"]["stepwise"] for run in v], 3)
         for k, v in agents.items()
@@ -203,30 +220,35 @@ def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
     compile_seconds = agents["jax"][0]["compile"]
     return [
         Row(
-            "training time of one DQN agent: PyTorch, Flax, all JAX",
+            "training time of one DQN agent on Doors-v0: PyTorch, Flax, all JAX",
             "22.5 min, 22.8 min, 2.3 min (RTX 5060 Ti, Ryzen 5 7600X): ten times as "
             "fast",
-            f"{seconds['torch']:.0f} s, {seconds['flax']:.0f} s, {seconds['jax']:.1f} s"
-            f" (and {compile_seconds:.0f} s of compilation): "
-            f"{seconds['torch'] / seconds['jax']:.0f} times as fast as PyTorch",
-            "Here the three do the same work. The source's third has 16 times as many "
-            "environments, hence fewer rounds, and passes through the host. Its first "
-            "two take alike, as both copy their whole buffer on the host in every "
-            "step (our reading of its code); here neither does, and what is left is "
-            "the learning, which Flax compiles as one call.",
+            f"{seconds['torch']:.0f} s ({ranges['torch']} in {count} runs), "
+            f"{seconds['flax']:.0f} s ({ranges['flax']} in {count} runs), "
+            f"{seconds['jax']:.1f} s (one call, without {compile_seconds:.0f} s of "
+            f"compilation): {seconds['torch'] / seconds['jax']:.0f} times as fast as "
+            "PyTorch",
+            "Here the three do the same work. The source's third agent has 16 times as "
+            "many environments, hence fewer rounds, and its data pass through the "
+            "host. Its first two take equally long, as both copy their whole buffer on "
+            "the host in every step (our reading of its code). Here neither does, so "
+            "that most of their time is learning, which Flax compiles as one call.",
         ),
         Row(
             f"return after {steps:,} steps: PyTorch, Flax, all JAX",
             "-",
             "; ".join(returns[stack] for stack in STACKS),
-            "Greedy, over all 225 starts; the shortest path has 15.21.",
+            f"Means of {count} agents each with the 95% interval of the mean. The "
+            "policies are greedy and play from all 225 starts; the shortest path has "
+            "15.21.",
         ),
         Row(
             "step-wise reward: PyTorch, Flax, all JAX",
             ".73, .64, .71",
             "; ".join(stepwise[stack] for stack in STACKS),
-            "Greedy, over all 225 starts, at most .776. The source's numbers are of "
-            "training, with limits of 10 to 17 steps: see below.",
+            f"The same {count} agents each, over the same starts; at most .776 is "
+            "possible. The source's numbers are of training, with limits of 10 to 17 "
+            "steps: see below.",
         ),
     ]
 
@@ -242,8 +264,9 @@ def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
     )
     rows.append(["source, 481", *(f"{CLAIMED[kind]:.3g}" for kind in KINDS)])
     return Table(
-        "Seconds for 512 steps of N environments; before them, at the most "
-        "environments, Gymnasium's start and JAX's compilation",
+        "Seconds for 512 steps of N environments, without what comes before the first "
+        "step (Gymnasium's start of its environments, JAX's compilation), which has a "
+        "row of its own for the most environments",
         ["environments", *KINDS.values()],
         rows,
     )
@@ -271,8 +294,9 @@ def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
     steps = int(agents["jax"][0]["env_steps"][-1])
     rows.append(["shortest path", "-", "15.21", "0.776", "100"])
     return Table(
-        f"One agent of each stack after {steps:,} environment steps, greedy, from all "
-        f"225 starts; {count} in one call of JAX took {together:.1f} s",
+        f"Means of {count} agents of each stack after {steps:,} environment steps; the "
+        "policies are greedy and play from all 225 starts. The time is that of one "
+        f"agent alone; {count} agents in one call of JAX took {together:.1f} s",
         ["stack", "training, s", "return", "step-wise reward", "goals reached, %"],
         rows,
     )

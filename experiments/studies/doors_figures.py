@@ -5,35 +5,45 @@ from typing import Any
 import numpy as np
 from doors_speed import CLAIMED, KINDS
 from measure import smooth
+from palette import STACKS
 
 from purerl.report.plots import style
 
 WINDOW = 3  # Rows that a curve averages: episodes of one row are few at first.
-# PyTorch, Flax, all JAX: purerl is blue and PyTorch orange in every study.
-STACK_COLOURS = (1, 2, 0)
+# PyTorch, Flax, all JAX.
+STACK_COLOURS = (STACKS["PyTorch"], STACKS["Flax"], STACKS["purerl"])
+# JAX is blue as in other pictures, and Gymnasium has a colour of no stack.
+KIND_COLOURS = {
+    "sync": style.COLOURS[7],
+    "async": style.COLOURS[3],
+    "jax-step": style.COLOURS[5],
+    "jax-scan": STACKS["purerl"],
+}
 
 
-def speed_figure(found: dict[str, dict[int, dict[str, float]]]) -> Any:
+def speed_figure(found: dict[str, dict[int, dict[str, float]]], cpu: str) -> Any:
     """Draw seconds against environments, on logarithmic axes.
 
     Args:
         found: Measurements by kind and size.
+        cpu: Name of the CPU.
     """
     figure = style.new_figure(width=8.6, height=4.8)
     axes = figure.subplots()
-    for i, (kind, times) in enumerate(found.items()):
+    for i, kind in enumerate(KINDS):
+        times = found[kind]
         sizes = sorted(times)
         axes.plot(
             sizes,
             [times[size]["seconds"] for size in sizes],
-            color=style.COLOURS[i],
+            color=KIND_COLOURS[kind],
             marker=style.MARKERS[i],
             label=KINDS[kind],
         )
         axes.plot(
             [481],
             [CLAIMED[kind]],
-            color=style.COLOURS[i],
+            color=KIND_COLOURS[kind],
             marker=style.MARKERS[i],
             markerfacecolor="none",
             markersize=10,
@@ -48,7 +58,7 @@ def speed_figure(found: dict[str, dict[int, dict[str, float]]]) -> Any:
         markerfacecolor="none",
         markersize=10,
         linestyle="none",
-        label="the source, at 481",
+        label="the source, at 481, on\nan RTX 5060 Ti and a\nRyzen 5 7600X",
     )
     axes.set_xscale("log", base=2)
     style.log_axis(axes, "y")
@@ -56,7 +66,7 @@ def speed_figure(found: dict[str, dict[int, dict[str, float]]]) -> Any:
     axes.set_xticks(ticks, [str(tick) for tick in ticks])
     axes.minorticks_off()
     axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    style.finish(axes, "Doors-v0, 512 steps", "environments", "seconds")
+    style.finish(axes, f"Doors-v0 on {cpu}", "environments", "seconds for 512 steps")
     return figure
 
 
@@ -78,7 +88,7 @@ def curves_figure(agents: dict[str, list[dict[str, Any]]]) -> Any:
             (middle, steps, returns / lengths),
             (right, seconds, returns),
         ):
-            colour = style.COLOURS[STACK_COLOURS[i]]
+            colour = STACK_COLOURS[i]
             axes.plot(x, y.mean(0), color=colour, label=name)
             axes.fill_between(
                 x, y.min(0), y.max(0), color=colour, alpha=style.FAINT, linewidth=0
@@ -92,7 +102,7 @@ def curves_figure(agents: dict[str, list[dict[str, Any]]]) -> Any:
     figure.legend(lines, names, loc="outside lower center", ncols=4, frameon=False)
     style.finish(left, "Return", "environment steps", "episode return")
     style.finish(middle, "Step-wise reward", "environment steps", "return / length")
-    style.finish(right, "Return over time", "seconds, one agent", "episode return")
+    style.finish(right, "Return over time", "seconds of one agent", "episode return")
     style.step_axis(left)
     style.step_axis(middle)
     return figure

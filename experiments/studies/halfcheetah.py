@@ -4,7 +4,7 @@
 
 At full budget the curves are rows of the learning results, which
 `python experiments/results.py vpg-halfcheetah td3-halfcheetah td3-halfcheetah-cpu`
-trains; it goes on where it was stopped. With `--long` the agents of `td3-halfcheetah`
+trains; it continues where it was stopped. With `--long` the agents of `td3-halfcheetah`
 and `vpg-halfcheetah-wide` that are missing are trained here, an hour or more each of
 the first.
 """
@@ -13,7 +13,7 @@ from typing import Any
 
 import learned
 from halfcheetah_grid import grids
-from measure import interval_text
+from palette import ALGORITHMS
 from study import Budget, Findings, Row, Study, main
 
 from purerl.report.plots import style
@@ -24,15 +24,15 @@ STUDY = Study(
     source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), returns of '
     "three seeds on MuJoCo's HalfCheetah-v2; an i5-10400F and an RTX 3060",
     question="The deterministic policy's return over environment steps on brax's "
-    "HalfCheetah (spring). VPG has the source's best settings: layers of 128-64, "
-    "150 epochs of 5,000 steps (preset `vpg-halfcheetah`), and, where that row "
-    "was run, with 128-128-128, the best cell of the grid here "
-    "(`vpg-halfcheetah-wide`). TD3 has those of the source, 256-256-256, batches "
-    "of 100 and 1,200,000 steps (`td3-halfcheetah`), where that row was run, and "
-    "is shown besides with 128-128, batches of 256, sixteen environments, a "
-    "gradient step per four of their steps, and 320,000 steps "
-    "(`td3-halfcheetah-cpu`). Rows of the [learning results](results.md) are "
-    "drawn.",
+    "HalfCheetah (spring). VPG has the source's best settings: layers of 128-64 and "
+    "150 epochs of 5,000 steps (preset `vpg-halfcheetah`). It is also shown with "
+    "layers of 128-128-128, the best cell of the grid here (`vpg-halfcheetah-wide`), "
+    "where that row was run. TD3 has the source's best settings, layers of "
+    "256-256-256, batches of 100 and 1,200,000 steps (`td3-halfcheetah`), where that "
+    "row was run. It is also shown with layers of 128-128, batches of 256, sixteen "
+    "environments, one gradient step per four of their steps, and 320,000 steps "
+    "(`td3-halfcheetah-cpu`). All curves are rows of the [learning "
+    "results](results.md).",
     system="JAX 4 Deep RL",
 )
 # Row of the learning results -> its name here, the claim.
@@ -42,20 +42,20 @@ SHOWN = {
     "td3-halfcheetah": ("TD3, 1,200,000 steps", "5,000 ± 300 (3 seeds)"),
     "td3-halfcheetah-cpu": ("TD3, a short run of 320,000 steps", "-"),
 }
-# Colour and line of a row: TD3 is blue, as on the swing-up.
+# Algorithm and line of a row.
 LINES = {
-    "td3-halfcheetah": (0, "-"),
-    "td3-halfcheetah-cpu": (5, "--"),
-    "vpg-halfcheetah": (3, "-"),
-    "vpg-halfcheetah-wide": (3, "--"),
+    "td3-halfcheetah": ("TD3", "-"),
+    "td3-halfcheetah-cpu": ("TD3", "--"),
+    "vpg-halfcheetah": ("VPG", "-"),
+    "vpg-halfcheetah-wide": ("VPG", "--"),
 }
 OTHER_PHYSICS = (
-    "Another physics: brax's spring here, MuJoCo there, so that the returns cannot be "
-    "compared."
+    "The physics differs: brax's spring backend here, MuJoCo there, so that the "
+    "returns cannot be compared."
 )
 SMALLER = {
-    "td3-halfcheetah-cpu": "Nor are these the source's sizes, which have 5,000 ± 300 "
-    "after 1,200,000 steps."
+    "td3-halfcheetah-cpu": "The layers, the batches and the number of steps also "
+    "differ from the source's, which reports 5,000 ± 300 after 1,200,000 steps."
 }
 
 
@@ -75,35 +75,29 @@ def measure(budget: Budget) -> Findings:
     figure = budget.save(
         figure_of(known),
         "returns",
-        "Return of the deterministic policy on brax's HalfCheetah (spring), mean of "
-        f"{_numbers_of_agents(known)}, and at the end the 95% interval of the mean, or "
-        "the range of fewer than ten agents. The source's returns are of another "
-        "physics and are not drawn.",
+        "Return of the deterministic policy on brax's HalfCheetah (spring), the mean "
+        f"of {_numbers_of_agents(known)}. The bar beside each curve's last point is "
+        f"{learned.bars(known.values())}. The source's returns are of another physics "
+        "and are not drawn.",
     )
     rows = [
         Row(
             f"{title}: return at the end",
             claim,
-            interval_text(known[name]["per_seed"], 0)
-            if name in known
-            else "not measured",
+            learned.score_text(known[name], 0) if name in known else "not measured",
             note_of(name, known.get(name)),
+            learned.command_of(known.get(name)),
         )
         for name, (title, claim) in SHOWN.items()
     ]
     text = [
-        "The source's TD3 in PyTorch, SpinningUp's, had 6,000 ± 3,500 with these "
-        "settings. The target networks of its TD3 in JAX follow the online ones almost "
-        "at once (its Polyak average is the wrong way round), its smoothing noise is "
-        "never negative, and all 50 updates of a block "
-        "draw the same noise; here the average goes the right way, the noise is "
-        "symmetric, and every update draws its own."
+        "In PyTorch the source reports 6,000 ± 3,500 for SpinningUp's TD3 with these "
+        "settings. Its TD3 in JAX differs from the algorithm in three ways: the target "
+        "networks follow the online ones almost at once, because the weights of the "
+        "Polyak average are swapped; the smoothing noise is never negative; and all 50 "
+        "updates of a block draw the same noise. Here the average has the right "
+        "weights, the noise is symmetric, and every update draws its own."
     ]
-    if "td3-halfcheetah" not in known:
-        text.append(
-            "The source's TD3 was not run here at its sizes: the short run is another, "
-            "smaller agent."
-        )
     return Findings(rows, [figure], [], text, learned.printed(known.values()))
 
 
@@ -145,11 +139,12 @@ def figure_of(found: dict[str, dict[str, Any]]) -> Any:
     figure = style.new_figure(width=7.5, height=4.4)
     axes = figure.subplots()
     for place, (name, row) in enumerate(found.items()):
-        colour, line = LINES.get(name, (place, "-"))
-        learned.draw(axes, row, colour, SHOWN[name][0], line, place)
+        algorithm, line = LINES[name]
+        learned.draw(axes, row, ALGORITHMS[algorithm], SHOWN[name][0], line, place)
     axes.legend(frameon=False, loc="center right")
     style.finish(axes, "", "environment steps", "episode return")
     style.step_axis(axes)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 

@@ -2,11 +2,11 @@
 
     python experiments/studies/halfcheetah_grid.py [--quick | --long]
 
-There is a sweep for each choice of layers, which goes on where it was stopped; what it
-found is kept in the repository, so that the grids can be trained in sittings. VPG's 45
-million environment steps are hours of two CPU cores, and TD3's 43 million gradient
+There is a sweep for each choice of layers, which continues where it was stopped; what
+it found is kept in the repository, so that the grids can be trained in sittings. VPG's
+45 million environment steps are hours of two CPU cores, and TD3's 43 million gradient
 steps are days. So the grids are trained where JAX has an accelerator, and on a CPU with
-`--long`; of a grid that was not begun the row says how long it would take, from a part
+`--long`; for a grid that was not begun the row says how long it would take, from a part
 of the cells that is timed.
 """
 
@@ -18,6 +18,7 @@ from typing import Any
 import jax
 import numpy as np
 from measure import compiled, interval_text, timed
+from palette import STACKS
 from study import Budget, Findings, Row, Study, Table, main
 
 import purerl
@@ -34,41 +35,41 @@ STUDY = Study(
     source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), table 2; '
     "an i5-10400F and an RTX 3060",
     question="Every combination of the source's layer sizes with its steps per epoch "
-    "(VPG) or batch sizes (TD3), three seeds each, one `purerl.sweep` per choice of "
-    "layers, from the presets `vpg-halfcheetah` and `td3-halfcheetah`. The environment "
-    "is brax's HalfCheetah (spring), another physics than the source's MuJoCo, so "
-    "returns do not compare; what may compare is which settings are best.",
+    "(VPG) or batch sizes (TD3) is a cell of a grid, which has three seeds. There is "
+    "one `purerl.sweep` per choice of layers, from the presets `vpg-halfcheetah` and "
+    "`td3-halfcheetah`. The environment is brax's HalfCheetah (spring), whose physics "
+    "differs from the source's MuJoCo, so returns cannot be compared; which settings "
+    "are best perhaps can.",
     system="JAX 4 Deep RL",
 )
 ESTIMATES = (
-    "The hours of an H200 are an estimate and may exceed those of a CPU: "
-    "it counts kernels from shapes, takes 1.5 microseconds for each, and brax's many "
-    "small kernels follow one another step by step; three seeds at a time are few "
-    "agents for such a GPU, and the cells come one by one. The compiled program has "
-    "fewer kernels ([performance](performance.md)). On a CPU a part of the cells was "
-    "timed, on 2026-11-26 with another program beside a part of it; on 2026-11-24 the "
-    "same command printed 140 hours for TD3 on the same processor."
+    "The H200 estimate may be too high: it counts kernels from array shapes, and the "
+    "compiled program has fewer ([performance](performance.md)). It takes 1.5 "
+    "microseconds for each kernel, and brax has many small ones, which run one after "
+    "another. Three agents at a time are few for such a GPU, and the cells are trained "
+    "one by one. The CPU's hours come from timing a part of the cells, on 2026-11-26, "
+    "while another program ran during some of it; on 2026-11-24 the same command "
+    "printed 140 hours for TD3 on the same processor."
 )
 EPOCHS_HERE = (
-    "VPG's epochs are of five environments, each with a fifth of the steps. The "
-    "policy takes one gradient step per epoch, so that short epochs make more of them "
-    "from the same 750,000 steps: 250 with 3,000 steps, 150 with 5,000, 75 with "
-    "10,000. That epochs of 10,000 are the worst for all layers fits that. The "
-    "largest layers have the best cell here, and not the source's 128-64; whether "
-    "that is the physics, the grid cannot tell. The seeds of a cell lie far apart, "
-    "and three do not tell cells beside one another apart. The sittings shared the "
-    "machine with other programs, so that their minutes are more than an idle one "
-    "takes."
+    "VPG's epochs have five environments, each with a fifth of the steps. The policy "
+    "takes one gradient step per epoch, so short epochs give more of them from the "
+    "same 750,000 steps: 250 with 3,000 steps, 150 with 5,000, 75 with 10,000. This "
+    "fits that epochs of 10,000 steps are the worst for all layers. The best cell here "
+    "has the largest layers, and not the source's 128-64; the grid cannot tell whether "
+    "the physics is the reason. The seeds of a cell lie far apart, so three do not "
+    "suffice to tell neighbouring cells apart. Other programs ran on the machine "
+    "during the sittings, so that they took longer than on an idle machine."
 )
 WORDS = {
     "hidden_sizes": "layers",
     "num_steps": "steps per epoch",
-    "batch_size": "batches of",
+    "batch_size": "batch size",
 }
 # The row of the learning results that trains the best cell again.
 AGAIN = {
-    "VPG": ": the row `vpg-halfcheetah-wide` of the [learning results](results.md) is "
-    "for ten agents of it"
+    "VPG": "; the row `vpg-halfcheetah-wide` of the [learning results](results.md) "
+    "will train ten agents of it"
 }
 SEEDS = 3
 NUM_ENVS = 5  # Environments of VPG, whose `num_steps` are those of each.
@@ -168,7 +169,7 @@ def cells_of(budget: Budget, name: str) -> list[dict[str, Any]]:
 
 
 def hours_on_h200(name: str) -> float:
-    """Return the hours that a grid would take on an H200, as `purerl plan` says it.
+    """Return the hours that a grid would take on an H200, as `purerl plan` estimates.
 
     Args:
         name: The algorithm. The seeds of a cell train together, the cells one by one.
@@ -224,11 +225,12 @@ def not_trained(budget: Budget, name: str, claimed: str) -> Row:
         f"{name}: best cell of {cells}",
         claimed,
         "not measured",
-        f"{config.total_timesteps * cells * SEEDS:,} {kind} steps are about "
-        f"{cpu:,.{int(cpu < 10)}f} hours of two cores, from a part of the cells; about "
-        f"{gpu:,.{int(gpu < 10)}f} hours on an H200, by `purerl plan --device h200 "
-        "--no-compile` of every cell, probably less, as kernels are from shapes. "
-        "`python experiments/studies/halfcheetah_grid.py --long` trains it.",
+        f"{config.total_timesteps * cells * SEEDS:,} {kind} steps would take about "
+        f"{cpu:,.{int(cpu < 10)}f} hours on two cores, by the time of a part of the "
+        f"cells, and about {gpu:,.{int(gpu < 10)}f} hours on an H200, by `purerl plan "
+        "--device h200 --no-compile` for every cell; probably less, because kernels "
+        "are counted from array shapes and not from a compiled program, which has "
+        "fewer. `python experiments/studies/halfcheetah_grid.py --long` trains them.",
     )
 
 
@@ -257,11 +259,11 @@ def measure(budget: Budget) -> Findings:
                 f"{name}: best cell of {len(cells)}",
                 words,
                 f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
-                "Another physics; three seeds have a range and no interval. Of "
-                f"{len(cells)} cells the best by mean is partly lucky"
-                f"{AGAIN.get(name, '')}. The best by median is "
-                f"{in_words(by_median['point'])}, "
-                f"{np.median(by_median['scores']):,.0f}."
+                "The physics differs. Three seeds have a range and no interval. The "
+                f"best of {len(cells)} cells by mean owes something to luck"
+                f"{AGAIN.get(name, '')}. The best cell by median, "
+                f"{np.median(by_median['scores']):,.0f}, has "
+                f"{in_words(by_median['point'])}."
                 + f" The other {others} cells are not trained yet."
                 * (others > 0),
             )
@@ -283,10 +285,11 @@ def measure(budget: Budget) -> Findings:
         )
         figures.append(
             budget.save(
-                figure_of(cells),
+                figure_of(cells, name),
                 name.lower(),
-                f"{name}: the evaluation at the end of training; a point per seed, and "
-                "a bar at the mean of each cell.",
+                f"{name}: the return of the deterministic policy at the end of "
+                "training, a panel for each choice of layers, with a point for each "
+                "seed and a bar at the mean of each cell.",
             )
         )
         if name == "VPG" and not budget.quick and not others:
@@ -330,21 +333,40 @@ def in_words(point: dict[str, str]) -> str:
     return ", ".join(f"{WORDS[name]} {text}" for name, text in shown(point).items())
 
 
-def figure_of(cells: list[dict[str, Any]]) -> Any:
-    """Draw every seed's score by cell."""
-    figure = style.new_figure(height=0.32 * len(cells) + 1.2)
-    axes = figure.subplots()
-    for i, cell in enumerate(cells):
-        axes.plot(
-            cell["scores"], [i] * len(cell["scores"]), "o", color=style.COLOURS[0]
-        )
-        axes.plot(np.mean(cell["scores"]), i, "|", color=style.COLOURS[1], ms=14)
-    labels = [", ".join(shown(cell["point"]).values()) for cell in cells]
-    axes.set_yticks(range(len(cells)), labels)
-    axes.invert_yaxis()
-    names = ", ".join(WORDS[name] for name in cells[0]["point"])
-    style.finish(axes, "", "episode return at the end", names)
-    axes.xaxis.set_major_formatter("{x:,.0f}")
+def figure_of(cells: list[dict[str, Any]], name: str) -> Any:
+    """Draw every seed's score by cell, a panel for each choice of layers.
+
+    Args:
+        cells: Cells in the order of the grid's axes.
+        name: The algorithm.
+    """
+    layers, axis = cells[0]["point"]
+    groups = [
+        (sizes, list(some))
+        for sizes, some in itertools.groupby(cells, lambda cell: cell["point"][layers])
+    ]
+    figure = style.new_figure(height=0.27 * len(cells) + 0.42 * len(groups) + 1.3)
+    heights = [len(some) for _, some in groups]
+    panels = figure.subplots(
+        len(groups), sharex=True, height_ratios=heights, squeeze=False
+    )[:, 0]
+    for axes, (sizes, some) in zip(panels, groups, strict=True):
+        for i, cell in enumerate(some):
+            scores = cell["scores"]
+            look = {"color": STACKS["purerl"], "label": "a seed" if not i else None}
+            axes.plot(scores, [i] * len(scores), "o", **look)
+            look = {"color": style.INK, "label": None if i else "mean of the cell"}
+            axes.plot(np.mean(scores), i, "|", ms=13, mew=2, **look)
+        labels = [shown(cell["point"])[axis] for cell in some]
+        axes.set_yticks(range(len(some)), labels)
+        axes.set_ylim(len(some) - 0.4, -0.6)
+        style.finish(axes, f"{WORDS[layers]} {sizes}")
+        axes.xaxis.set_major_formatter("{x:,.0f}")
+    panels[-1].set_xlabel(f"{name}: episode return at the end of training")
+    figure.supylabel(WORDS[axis], fontsize="medium", color=style.INK)
+    handles, words = panels[0].get_legend_handles_labels()
+    look = {"loc": "outside upper right", "ncols": 2, "frameon": False}
+    figure.legend(handles, words, labelcolor=style.INK, **look)
     return figure
 
 

@@ -2,9 +2,10 @@
 
     python experiments/studies/halfcheetah_td3.py [--quick]
 
-It trains one agent of each stack, and one of purerl whose layers begin as PyTorch's do,
-and says how far the policy is saturated, and how far the two critics disagree. What is
-measured is kept in the repository.
+It trains one agent of each stack, and one of purerl with PyTorch's initialisation, and
+says how far the policy is saturated, and how far the two critics disagree. What is
+measured is kept in the repository, so that a checkout only draws it; `--fresh` trains
+it again.
 """
 
 from functools import partial
@@ -13,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+import palette
 from measure import one_torch_thread, smooth
 from study import Budget, Findings, Row, Study, Table, main
 
@@ -28,25 +30,33 @@ STUDY = Study(
     title="TD3 with the source's settings on brax's HalfCheetah, beside PyTorch's",
     source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023): 5,000 ± 300 on '
     "MuJoCo's HalfCheetah-v2 after 1,200,000 steps, three seeds",
-    question="One TD3 agent with the source's settings and TD3's default start here, "
-    "orthogonal with gains of sqrt(2) and a policy near zero; one whose weights begin "
-    "with the standard deviation of PyTorch's (`torso_gain`, `actor_gain` and "
-    "`critic_gain` of 1/sqrt(3); in the first layer, which has few inputs, with a "
-    "quarter of it), as in the preset `td3-halfcheetah`; and the same in "
-    "plain PyTorch (experiments/studies/torch_agents/td3.py). All have the same "
-    "physics, brax's HalfCheetah (spring), which PyTorch's steps as a Gymnasium "
-    "environment. On 1,024 steps of the replay buffer: the mean size of the policy's "
-    "actions, of which 1 is the most, the first critic's value, and how far the two "
-    "critics are apart.",
+    question="Three TD3 agents with the source's settings are compared: one with "
+    "purerl's default initialisation (orthogonal, with gains of sqrt(2) and a policy "
+    "near zero); one whose initial weights have the standard deviation of PyTorch's "
+    "(`torso_gain`, `actor_gain` and `critic_gain` of 1/sqrt(3); in the first layer, "
+    "which has few inputs, a quarter of that standard deviation), as in the preset "
+    "`td3-halfcheetah`; and one in plain PyTorch "
+    "(experiments/studies/torch_agents/td3.py). All have the same physics, brax's "
+    "HalfCheetah (spring), which the PyTorch agent steps as a Gymnasium environment. "
+    "Three numbers are measured on 1,024 steps from the replay buffer: the mean "
+    "absolute action of the policy, which is at most 1; the value that the first "
+    "critic predicts; and the mean distance between the two critics.",
     system="JAX 4 Deep RL",
 )
 STACKS = {
-    "purerl": "purerl's default start",
-    "gains": "PyTorch's start in purerl",
+    "purerl": "purerl (default initialisation)",
+    "gains": "purerl (PyTorch's initialisation)",
     "torch": "PyTorch",
 }
-# PyTorch's layers begin uniformly within 1/sqrt(inputs), whose standard deviation is
-# 1/sqrt(3 inputs).
+LINES = {
+    "purerl": (palette.STACKS["purerl"], "-"),
+    "gains": (palette.STACKS["purerl"], "--"),
+    "torch": (palette.STACKS["PyTorch"], "-"),
+}
+# Environment steps: of the mean in the first row, and of that of a point of the curves.
+LATE, WINDOW = 20_000, 10_000
+# PyTorch's initial weights lie uniformly within 1/sqrt(inputs), whose standard
+# deviation is 1/sqrt(3 inputs).
 GAIN = float(1 / np.sqrt(3))
 STEPS, LOOKS = 100_000, 10
 Seen = dict[str, dict[str, list[float]]]  # By stack and name: numbers along training.
@@ -185,10 +195,12 @@ def measure(budget: Budget) -> Findings:
     figure = budget.save(
         figure_of(found),
         "returns",
-        "Returns of the episodes in training of one agent of each stack, the mean of "
-        "five episodes or updates, over environment steps.",
+        "Returns of the training episodes of one agent of each kind over environment "
+        f"steps. Each point is the mean over the last {WINDOW:,} steps.",
     )
-    text = [] if budget.quick else [CONCLUSION, budget.sittings()]
+    # `--long` changes nothing here.
+    trained = budget.sittings().replace(".py --long`", ".py`")
+    text = [] if budget.quick else [CONCLUSION, trained]
     rows = rows_of(found, config.total_timesteps)
     return Findings(rows, [figure], [table_of(found)], text)
 
@@ -196,17 +208,21 @@ def measure(budget: Budget) -> Findings:
 def rows_of(found: Seen, steps: int) -> list[Row]:
     """Return what was seen of the agents at the end."""
     last = {stack: {n: x[n][-1] for n in TITLES} for stack, x in found.items()}
-    late = {stack: np.nanmean(x["returns"][-10:]) for stack, x in found.items()}
+    late = {
+        stack: np.nanmean(np.array(x["returns"], float)[-len_of(x, LATE) :])
+        for stack, x in found.items()
+    }
     return [
         Row(
-            f"return of the last ten episodes or updates in training, {steps:,} steps",
+            f"mean return of the training episodes of the last {min(LATE, steps):,} of "
+            f"{steps:,} steps",
             "-",
             "; ".join(f"{STACKS[stack]} {late[stack]:,.0f}" for stack in STACKS),
-            "One agent of each, so that they differ by chance too.",
+            "There is one agent of each kind, so that the differences may be chance.",
         ),
         *(
             Row(
-                f"{TITLES[name]}, {steps:,} steps",
+                f"{TITLES[name]} after {steps:,} steps",
                 "-",
                 "; ".join(f"{STACKS[k]} {last[k][name]:.3g}" for k in STACKS),
                 NOTES[name],
@@ -214,6 +230,18 @@ def rows_of(found: Seen, steps: int) -> list[Row]:
             for name in TITLES
         ),
     ]
+
+
+def len_of(x: dict[str, list[float]], steps: int) -> int:
+    """Return how many entries of an agent's returns lie in so many steps.
+
+    Args:
+        x: What was seen of the agent: purerl's has an entry for each update, which may
+            be several episodes, PyTorch's one for each episode.
+        steps: Environment steps.
+    """
+    at = x["env_steps"]
+    return max(1, int(steps / (at[1] - at[0]))) if len(at) > 1 else 1
 
 
 def table_of(found: Seen) -> Table:
@@ -236,24 +264,25 @@ def table_of(found: Seen) -> Table:
 
 
 CONCLUSION = (
-    "With the default start every action lies at its limit for the first 40,000 steps, "
-    "and after 100,000 the agent is where the others are. Another seed of it was still "
-    "at its limit after 700,000 steps, when it was stopped (that run was not kept). "
-    "With PyTorch's start both libraries learn from 20,000 steps on. One agent of each "
-    "is a hint and no proof; the preset begins so."
+    "With purerl's default initialisation the policy is saturated for the first 40,000 "
+    "steps: its mean absolute action is 0.995 or more. After 100,000 steps its return "
+    "has caught up. With PyTorch's initialisation the agents of both libraries improve "
+    "from about 20,000 steps on. One agent of each kind is a hint and no proof; the "
+    "preset therefore uses PyTorch's initialisation."
 )
 TITLES = {
-    "action": "mean size of the policy's actions",
-    "value": "first critic's value",
-    "apart": "distance of the two critics",
+    "action": "mean absolute action of the policy",
+    "value": "value predicted by the first critic",
+    "apart": "mean distance between the two critics",
 }
 SHORT = {"action": "action", "value": "value", "apart": "distance"}
 NOTES = {
-    "action": "At 1 every action lies at its limit, where the derivative of tanh is "
-    "zero and the policy can hardly learn.",
-    "value": "With gamma 0.99 a return of 500 in 1,000 steps is worth about 50.",
-    "apart": "The targets take the lower of the two critics in every step: half of "
-    "this distance is lost about a hundred times over, with gamma 0.99.",
+    "action": "At 1 every action is saturated: the derivative of tanh is zero there, "
+    "so that the policy can hardly learn.",
+    "value": "With a discount of 0.99, a return of 500 in 1,000 steps corresponds to a "
+    "value of about 50.",
+    "apart": "Targets use the lower critic, so half this distance is subtracted at "
+    "every step, which adds up to about a hundred times that with a discount of 0.99.",
 }
 
 
@@ -261,13 +290,14 @@ def figure_of(found: Seen) -> Any:
     """Draw the returns in training of all agents."""
     figure = style.new_figure(width=7.5, height=4.0)
     axes = figure.subplots()
-    for i, (stack, name) in enumerate(STACKS.items()):
-        x = found[stack]
-        y = smooth(np.array(x["returns"], float), 5)
-        axes.plot(x["env_steps"], y, color=style.COLOURS[i], label=name)
+    for stack, name in STACKS.items():
+        x, (colour, line) = found[stack], LINES[stack]
+        y = smooth(np.array(x["returns"], float), len_of(x, WINDOW))
+        axes.plot(x["env_steps"], y, line, color=colour, label=name)
     axes.legend(frameon=False)
-    style.finish(axes, "", "environment steps", "episode return")
+    style.finish(axes, "", "environment steps", "episode return in training")
     style.step_axis(axes)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 

@@ -36,11 +36,11 @@ STUDY = Study(
     "update of VPG and TD3 in JAX, in percent of PyTorch's; an i5-10400F and an RTX "
     "3060",
     question="The update alone, without an environment, at the sizes of HalfCheetah "
-    "(17 numbers observed, 6 actions): VPG with layers of 128-64 on 5,000 samples and "
+    "(17 observed numbers, 6 actions): VPG with layers of 128-64 on 5,000 samples and "
     "80 steps of the critic; TD3 with layers of 256-256-256 on batches of 100, whose "
-    "policy is improved in every second gradient step. The loss, the loss with its "
-    "gradient, and a step of Adam are compiled and timed each by itself, and "
-    "multiplied by how often an update takes them; then the whole update is timed. "
+    "policy takes a step in every second gradient step. The loss, the loss with its "
+    "gradient, and a step of Adam are each compiled and timed on their own, and "
+    "multiplied by how often an update calls them; then the whole update is timed. "
     "Warm-up is excluded and every result is waited for.",
     system="JAX 4 Deep RL",
 )
@@ -280,16 +280,20 @@ def torch_td3() -> dict[str, Callable[[], Any]]:
 PIECES = {"VPG": (our_vpg, torch_vpg), "TD3": (our_td3, torch_td3)}
 
 
-def profile(folder: Path, updates: int) -> None:
+def profile(folder: Path, updates: int) -> dict[str, dict[str, float]]:
     """Write pages that show where Python spends the time of compiled updates.
 
     Args:
         folder: Where `profile-purerl-vpg.html` and three more pages go.
         updates: Number of updates of a profile, after a first one that is not in it.
+
+    Returns:
+        Milliseconds of an update while it was profiled, by algorithm and stack.
     """
     from pyinstrument import Profiler
 
     folder.mkdir(parents=True, exist_ok=True)
+    found: dict[str, dict[str, float]] = {name: {} for name in PIECES}
     for name, (ours, theirs) in PIECES.items():
         function, *args = ours()["whole update"]
         program, _ = compiled(function, *args)
@@ -303,10 +307,31 @@ def profile(folder: Path, updates: int) -> None:
             profiler = Profiler()
             words = f"{updates} updates of {WRITTEN[stack]}'s {name}"
             profiler.start(target_description=words)
+            began = time.perf_counter()
             for _ in range(updates):
                 update()
+            seconds = time.perf_counter() - began
             profiler.stop()
+            found[name][WRITTEN[stack]] = 1e3 * seconds / updates
             profiler.write_html(folder / f"profile-{stack}-{name.lower()}.html")
+    return found
+
+
+def profile_note(profiled: dict[str, float], theirs: float) -> str:
+    """Return the sentence on an update that took less while it was profiled.
+
+    Args:
+        profiled: Milliseconds of an update while it was profiled, by stack.
+        theirs: Milliseconds of PyTorch's update that was timed.
+    """
+    ours, torch = profiled["purerl"], profiled["PyTorch"]
+    if torch >= theirs:
+        return ""
+    return (
+        f" While it was profiled, PyTorch's update took less, {torch:.0f} ms with the "
+        f"profiler's own cost; purerl's profiled update took {ours:.0f} ms, "
+        f"{100 * ours / torch:.0f} % of that."
+    )
 
 
 def screenshots(budget: Budget) -> list[Picture]:
@@ -332,8 +357,9 @@ def screenshots(budget: Budget) -> list[Picture]:
         pictures.append(
             Picture(
                 file,
-                f"The profile of {WRITTEN[stack]}'s TD3, updates after a first one; "
-                "seconds are with the profiler's own share.",
+                f"The profile of updates of {WRITTEN[stack]}'s TD3, after a first one "
+                "that is not in it. The seconds are those of all updates together, and "
+                "include the profiler's own.",
             )
         )
     return pictures
@@ -354,14 +380,16 @@ def measure(budget: Budget) -> Findings:
         for name, (ours, theirs) in PIECES.items()
     }
     updates = 2 if budget.quick else PROFILED
-    budget.part("profiles", lambda: profile(budget.folder, updates), n=updates)
+    profiled = budget.part(
+        "profile-times", lambda: profile(budget.folder, updates), n=updates
+    )
     figures = [
         budget.save(
             figure_of(found),
             "split",
-            "Milliseconds of an update: of each piece, compiled and timed by itself "
-            "and multiplied by how often an update takes it, and of the whole update, "
-            "timed as one.",
+            "Milliseconds of an update. Each piece was compiled and timed on its own, "
+            "and multiplied by how often an update calls it; the whole update was "
+            "timed in one piece.",
         ),
         *screenshots(budget),
     ]
@@ -378,7 +406,8 @@ def measure(budget: Budget) -> Findings:
                 f"{name}: the update ({steps})",
                 "in percent of PyTorch's, only in a figure",
                 f"{ours:.1f} ms against {theirs:.1f} ms: {100 * ours / theirs:.0f} %",
-                "One call of one program, against one call of Python per operation.",
+                "purerl makes one call of a compiled program; PyTorch one Python call "
+                "per operation." + profile_note(profiled[name], theirs),
             )
         )
     table = Table(
@@ -427,19 +456,20 @@ def table_rows(name: str, both: dict[str, dict[str, float]]) -> list[list[str]]:
 
 
 TEXT = (
-    "The gradient's own time cannot be told from these pieces: it comes with the loss "
-    "in one pass, and the loss alone is another program, which keeps nothing for a "
-    "backward pass. The pieces' sum is not the whole update either: that also averages "
-    "TD3's target networks, and purerl's is one program, whose pieces do not go "
-    "through Python one by one.",
+    "The time of the gradient alone cannot be told from these pieces: it is computed "
+    "with the loss in one pass, and the loss alone is another program, which stores "
+    "nothing for a backward pass. The sum of the pieces is not the whole update "
+    "either: the update also averages TD3's target networks, and purerl's is one "
+    "program, whose pieces are not called from Python one by one.",
     "PyTorch has one thread, and XLA may use every core, which matters for VPG's 5,000 "
-    "samples at a time: a part of that factor may be the second core. What PyTorch "
-    "would take with more threads was not measured.",
+    "samples at a time: part of the advantage may come from the second core. How long "
+    "PyTorch takes with more threads was not measured.",
     "The study also writes four profile pages into its folder in runs, "
-    "profile-purerl-vpg.html and so on, of some updates after a first one, so that "
-    "compilation and warm-up are in none. Purerl's show one wait for the compiled "
-    "program, PyTorch's its operations one by one. The source profiled TD3 without "
-    "waiting for results, and its profiler was switched off after about one step.",
+    "profile-purerl-vpg.html and so on. They are of some updates after a first one, so "
+    "that they contain neither compilation nor warm-up. Those of purerl show a single "
+    "wait for the compiled program, those of PyTorch its operations one by one. The "
+    "source profiled TD3 without waiting for results, and its profiler was switched "
+    "off after about one step.",
 )
 
 

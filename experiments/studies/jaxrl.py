@@ -20,6 +20,7 @@ from purerl import presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3
 from purerl.report.plots import style
+from purerl.report.statistics import mean_interval
 from purerl.train import bind, make_train
 
 STUDY = Study(
@@ -32,16 +33,18 @@ STUDY = Study(
     "`td3-jaxrl`, `sac-jaxrl`, `mpo-jaxrl`, and the same in plain PyTorch "
     "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`: "
     "5,000 steps, then one gradient step of the policy and 80 of the critic on all of "
-    "them. The gradient steps alone are timed on a fixed batch, and then the whole "
-    "loop with the environment, and the replay of off-policy algorithms: of each "
-    "algorithm both stacks in turns. Results are waited for, compilation and warm-up "
-    "are apart, medians of three turns. What MPO learns with either temperature is "
-    "that of the preset `mpo-pendulum`, on the same seeds.",
-    headline=1,
+    "them. Two things are timed: the gradient steps alone, on a fixed batch, and the "
+    "whole loop with the environment and, for off-policy algorithms, the replay "
+    "buffer. The two stacks take turns, and the median of three rounds counts. Results "
+    "are waited for, and neither compilation nor warm-up is counted. The returns of "
+    "MPO with either temperature are those of the preset `mpo-pendulum`, on the same "
+    "seeds.",
+    headlines=(1, 2, 3),
     system="jax-rl",
 )
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
 TITLES = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
+CASES = {"mpo": "MPO with exact temperature", "mpo-gradient": "MPO by gradient"}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
 CLAIMED = {
     "vpg": ("-", "-"),
@@ -314,10 +317,24 @@ def learning_row(returns: dict[str, list[float]]) -> Row:
     return Row(
         "MPO's return on Pendulum-v1, temperature exact against by gradient",
         "-",
-        f"{interval_text(exact)} against {interval_text(gradient)}; difference by seed "
-        f"{interval_text(exact - gradient)}; {len(exact)} seeds",
-        "Deterministic policy after 50,000 steps; the source shows no such comparison.",
+        f"exact {interval_text(exact)}, by gradient {interval_text(gradient)}; exact "
+        f"minus gradient by seed {interval_text(exact - gradient)}; {len(exact)} seeds",
+        f"{verdict(exact - gradient)} These are returns of the deterministic policy "
+        "after 50,000 steps; the source shows no such comparison.",
     )
+
+
+def verdict(differences: np.ndarray) -> str:
+    """Return the sentence on whether the seeds tell the two temperatures apart.
+
+    Args:
+        differences: Exact minus gradient, by seed.
+    """
+    found = mean_interval(differences)
+    if found.low <= 0 <= found.high:
+        return "These seeds do not tell the two apart: the interval contains zero."
+    better = "exact" if found.low > 0 else "by gradient"
+    return f"The temperature {better} is better: the interval excludes zero."
 
 
 def measure(budget: Budget) -> Findings:
@@ -392,12 +409,17 @@ def note_of(name: str, ours: float, theirs: float) -> str:
     jax_claim, torch_claim = (claim.split(" ")[0] for claim in CLAIMED[name])
     if jax_claim == "-":
         return ""
-    words = f"purerl takes {ours / float(jax_claim):.1f} times its JAX's time"
+    words = (
+        f"purerl takes {ours / float(jax_claim):.1f} times as long as the source's JAX"
+    )
     if torch_claim != "-":
         factor = float(torch_claim) / float(jax_claim)
-        words += f" and our PyTorch {theirs / float(torch_claim):.1f} times its "
-        words += f"PyTorch's; there JAX is {factor:.1f} times as fast as PyTorch"
-    note = f"Beside the source's, of another machine, {words}."
+        words += (
+            f" and our PyTorch {theirs / float(torch_claim):.1f} times as long as the "
+            f"source's PyTorch. In the source, JAX is {factor:.1f} times as fast as "
+            "PyTorch"
+        )
+    note = f"The machines differ: {words}."
     if name == "td3":
         note = (
             "The source steps its environment on the host and calls compiled updates; "
@@ -407,9 +429,9 @@ def note_of(name: str, ours: float, theirs: float) -> str:
 
 
 CAPTION = (
-    "Seconds per 1,000 training steps: filled marks with environment and replay, "
-    "hollow ones of the gradient steps alone; one agent on one CPU, a logarithmic "
-    "axis. All were measured in turns, medians of three."
+    "Seconds per 1,000 training steps of one agent on a CPU, on a logarithmic axis. "
+    "Filled marks include environment and replay, hollow ones are the gradient steps "
+    "alone. The stacks took turns, and marks are medians of three rounds."
 )
 
 
@@ -420,20 +442,26 @@ def text_of(found: dict[str, dict[str, float]]) -> str:
         found: What `timers` measured, by algorithm.
     """
     above = [
-        f"{stack}'s {TITLES.get(name, name.upper())}"
+        f"{CASES.get(name, name.upper())} of {stack}"
         for name, x in found.items()
         for kind, stack in (("ours", "purerl"), ("torch", "PyTorch"))
         if x[f"{kind}-update"] > x[f"{kind}-loop"]
     ]
     text = (
-        "PyTorch uses one thread, purerl what XLA takes of the machine. PyTorch's MPO "
-        "solves the temperature with SciPy's SLSQP as the source does; purerl's exact "
-        "one is Newton's method inside the program. The gradient steps alone are on a "
-        "batch of another kind, random numbers in a program of their own, and not the "
-        "difference of two runs as the loop is"
+        "PyTorch uses one thread, purerl as many as XLA takes. PyTorch's MPO solves "
+        "for the temperature with SciPy's SLSQP, as the source does; purerl's exact "
+        "temperature comes from Newton's method inside the program. The gradient steps "
+        "alone are timed in a program of their own on random numbers, and the loop is "
+        "the difference of two runs, so that the part can take longer than the whole."
     )
-    ends = f", so that the part may exceed the whole, as here of {'; '.join(above)}."
-    return text + (ends if above else ".")
+    return text + _cases(above)
+
+
+def _cases(above: list[str]) -> str:
+    """Return the sentence on where the part takes longer than the whole."""
+    if len(above) < 2:
+        return "".join(f" {case} is such a case." for case in above)
+    return f" {', '.join(above[:-1])} and {above[-1]} are such cases."
 
 
 def figure_of(found: dict[str, dict[str, float]]) -> Any:
@@ -474,7 +502,8 @@ def figure_of(found: dict[str, dict[str, float]]) -> Any:
     axes.set_xticks(places, [titles.get(name, name.upper()) for name in found])
     axes.set_xlim(-0.6, len(found) - 0.4)
     style.log_axis(axes, "y")
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    look = {"loc": "outside lower center", "ncols": 2, "frameon": False}
+    figure.legend(labelcolor=style.INK, **look)
     style.finish(axes, "", "", "seconds per 1,000 steps")
     return figure
 

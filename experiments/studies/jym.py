@@ -24,11 +24,11 @@ STUDY = Study(
     source='"A Gentle Introduction to Deep Reinforcement Learning in JAX" (Pegoud) and '
     "its repository jym",
     question="DQN with the article's sizes and numbers (preset `dqn-jym`): 20,000 "
-    "steps of one agent in one environment, the first 512 of them random, and a "
-    "gradient step after each from the 512th on: 19,489. First the time of "
-    "the whole run, compiled already; then its episodes, its exploration and its loss; "
-    "then uniform against prioritised replay, with the article's numbers and with the "
-    "settings of `dqn-cartpole-20k`.",
+    "steps of one agent in one environment, of which the first 512 are random, and a "
+    "gradient step after each step from the 512th on, which makes 19,489. The study "
+    "shows the time of the whole run after compilation, its episodes, its exploration "
+    "and its loss, and compares uniform with prioritised replay, with the article's "
+    "numbers and with the settings of `dqn-cartpole-20k`.",
     system="jym",
 )
 STEPS, SEEDS, SOLVED = 20_000, 20, 200
@@ -211,7 +211,7 @@ def many_row(
         "pmap": "Blocks of agents side by side, one on every core, as `purerl.run` "
         "has them.",
     }[mapped]
-    note = f"{words} {share:.2f} of the time of {MANY} agents one after another."
+    note = f"{words} It takes {share:.2f} times as long as {MANY} agents one by one."
     return Row(
         f"{MANY} agents in {name}",
         "-",
@@ -248,14 +248,15 @@ def _replay_row(name: str, found: dict[str, Any]) -> Row:
     gap = ends["prioritised"] - ends["uniform"]
     interval = mean_interval(gap)
     if interval.low <= 0 <= interval.high:
-        verdict = "The interval of the difference holds zero: these seeds do not tell "
-        verdict += "the two apart."
+        verdict = "The interval of the difference includes zero: these seeds do not "
+        verdict += "tell the two apart."
     else:
         word = "worse" if interval.high < 0 else "better"
         verdict = f"Prioritised replay is {word} with these settings: the interval of "
-        verdict += "the difference does not hold zero."
+        verdict += "the difference excludes zero."
     return Row(
-        f"return at the end, uniform against prioritised replay (`{name}`)",
+        f"return at the end, uniform against prioritised replay (`{name}`, "
+        f"{len(gap)} seeds)",
         "-",
         f"{interval_text(ends['uniform'])} against "
         f"{interval_text(ends['prioritised'])}; difference by seed "
@@ -278,7 +279,7 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
     ):
         top.bar(numbers[mask], lengths[mask], 1.0, color=colour, label=name)
     top.legend(frameon=False, loc="upper left")
-    style.finish(top, "", "episode", "steps")
+    style.finish(top, "", "episode", "steps of the episode")
     x = np.array(run["env_steps"])
     config = jym(steps)
     later = config.epsilon_start / (1 + x / config.epsilon_steps)

@@ -8,6 +8,7 @@ from typing import Any
 
 import jax
 import numpy as np
+from measure import interval_text
 from study import STORE, Budget, Printed  # It puts experiments/ on the path.
 
 from purerl import make_train
@@ -59,7 +60,8 @@ def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
     if trained == wanted:
         return ""
     return (
-        f"{trained} of {wanted} agents are trained so far; `{row['command']}` goes on."
+        f"{trained} of {wanted} agents are trained so far; `{row['command']}` trains "
+        "the others."
     )
 
 
@@ -79,6 +81,41 @@ def train(config: TrainConfig) -> dict[str, Any]:
         "curve": returns.mean(0).tolist(),
         "per_seed": returns[:, -1].tolist(),
     }
+
+
+def score_text(row: dict[str, Any], digits: int) -> str:
+    """Return the mean of a row's agents, its interval or range, and their number.
+
+    A range has the number in itself.
+
+    Args:
+        row: The row.
+        digits: Digits after the point.
+    """
+    words, agents = interval_text(row["per_seed"], digits), len(row["per_seed"])
+    return words if "range" in words else f"{words}; {agents} agents"
+
+
+def command_of(row: dict[str, Any] | None) -> str:
+    """Return the command that printed a row; empty where there is none.
+
+    Args:
+        row: The row, from `load` or from `train`.
+    """
+    return row.get("command", "") if row else ""
+
+
+def bars(rows: Iterable[dict[str, Any]]) -> str:
+    """Return what the bars of `draw` are, in words.
+
+    Args:
+        rows: The rows that are drawn.
+    """
+    numbers = {len(row["per_seed"]) for row in rows}
+    kinds = ["the 95% interval of the mean"] * (max(numbers) >= 10)
+    if min(numbers) < 10:
+        kinds.append("the range of the agents where there are fewer than ten")
+    return " or ".join(kinds)
 
 
 def printed(rows: Iterable[dict[str, Any]]) -> list[Printed]:
@@ -103,24 +140,22 @@ def printed(rows: Iterable[dict[str, Any]]) -> list[Printed]:
 def draw(
     axes: Any,
     row: dict[str, Any],
-    index: int,
+    colour: str,
     label: str,
     line: str = "-",
-    place: int | None = None,
+    place: int = 0,
 ) -> None:
     """Draw the mean evaluations of a row, and at the end its interval.
 
     Args:
         axes: Axes to draw on.
         row: The row.
-        index: Number of the colour.
+        colour: The colour.
         label: Name in the legend.
         line: Style of the line.
-        place: Number of the mark, and of the interval among those of other rows; that
-            of the colour where not given.
+        place: Number of the mark, and of the interval among those of other rows.
     """
-    place = index if place is None else place
-    colour, marker = style.COLOURS[index], style.MARKERS[place]
+    marker = style.MARKERS[place]
     steps, curve = row["curve_steps"], row["curve"]
     axes.plot(steps, curve, line, color=colour, marker=marker, label=label)
     scores = np.asarray(row["per_seed"], float)

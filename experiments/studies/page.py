@@ -27,20 +27,24 @@ DOCS = ROOT / "docs" / "studies.md"
 INTRODUCTION = """\
 # Studies
 
-Each study takes a headline of a system that purerl learned from, and measures it here
-with one command. The claims are their authors'; their hardware stands beside them where
-they state it. What was measured here was printed by the command under each heading, on
-the hardware named there.
+Each study takes a headline claim of a system that purerl learned from, and measures it
+here with one command. The claims are their authors'; their hardware stands beside them
+where they state it. What was measured here was printed by the command under each
+heading, on the hardware named there.
 
-`make studies` runs all of them and goes on where it was stopped; with `ONLY=jym` it
-runs those that are named, and `make studies-quick` tries them at a tiny budget. It
-trains the agents of `bandits`, `doors`, `halfcheetah_td3`, `jaxrl`, `jax4rl`, `jym`,
-`purejaxrl` and `tabular`. It only draws `swingup` and `halfcheetah`, whose agents are
-rows of the [learning results](results.md); and of `halfcheetah_grid`, on a CPU, it only
-estimates the time of what is missing. `LONG=1` trains all that is missing, days on two
-cores: rows seed by seed, grids in sittings of some layers each, which are kept in the
-repository as they are done. It also writes all of this as one HTML page with every
-picture inside, `runs/studies.html`.
+* `make studies` runs all studies, and goes on where it was stopped. `make studies
+  ONLY=jym` runs those that are named. It also writes this page as one HTML file with
+  every picture inside, `runs/studies.html`.
+* `make studies-quick` runs all of them at a tiny budget, to see that they work.
+* `make studies LONG=1` also trains what is missing, which takes days on two cores. It
+  trains seed by seed, or some layers of a grid at a time, and keeps in the repository
+  what is done.
+
+Without `LONG=1`, `make studies` trains the agents of `bandits`, `doors`, `jaxrl`,
+`jax4rl`, `jym`, `purejaxrl` and `tabular`. The agents of `swingup` and `halfcheetah`
+are rows of the [learning results](results.md), and those of `halfcheetah_td3` and
+`halfcheetah_grid` are kept in the repository. These studies are only drawn again, but
+for the time of the grid's missing part, which is estimated anew.
 
 What else these systems show stands on other pages: [evolution of losses, drifts and
 optimisers](evolution.md), [opponent shaping](opponent-shaping.md), [adversarial cheap
@@ -107,41 +111,46 @@ def training(printed: dict[str, Any]) -> str:
     return f"{seconds:,.0f} seconds" if seconds else "time not known"
 
 
+CLAIM = ("what", "claimed", "here", "note")
+CLAIM_HEADERS = ["what", "claimed", "measured here", "note"]
 OVERVIEW = ["source", "headline", "claimed", "measured here"]
 OVERVIEW += ["time", "device", "command"]
 
 
 def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row per study: source, headline, time, device and command.
+    """Return a row per headline: source, claim, time, device and command.
 
     Args:
         studies: What the studies' files hold.
     """
     rows = []
     for kept in studies:
-        headline = kept["rows"][kept.get("headline", 0)]
-        command, where, time = f"`{kept['command']}`", kept["hardware"], duration(kept)
-        if kept.get("printed"):
-            runs = kept["printed"]
-            command = "; ".join(f"`{one['command']}`" for one in runs)
-            command += f"; drawn by `{kept['command']}`"
-            where = "; ".join(one["hardware"] for one in runs)
-            time = "; ".join(map(training, runs))
-        claim = [headline[name] for name in ("what", "claimed", "here")]
-        rows.append([kept.get("system") or "-", *claim, time, where, command])
+        for row in (kept["rows"][number] for number in kept["headlines"]):
+            claim = [row[name] for name in ("what", "claimed", "here")]
+            rows.append([kept.get("system") or "-", *claim, *_printed(kept, row)])
     return rows
+
+
+def _printed(kept: dict[str, Any], row: dict[str, Any]) -> list[str]:
+    """Return the time, the device and the command that printed a row of a study."""
+    by_command = {one["command"]: one for one in kept.get("printed", ())}
+    own = by_command.get(row.get("command"))
+    if own:
+        command = f"`{own['command']}`; drawn by `{kept['command']}`"
+        return [training(own), own["hardware"], command]
+    return [duration(kept), kept["hardware"], f"`{kept['command']}`"]
 
 
 def markdown(studies: list[dict[str, Any]]) -> str:
     """Return the page of the documentation."""
     lines = [INTRODUCTION]
-    lines += ["One row of each study; the sections have all of them:", ""]
+    lines += ["The headlines; the sections below have all that was measured:", ""]
     lines += [*_table(OVERVIEW, overview(studies)), ""]
     for kept in studies:
         lines += [f"## {kept['title']}", "", f"*Source: {kept['source']}.*", ""]
         lines += [kept["question"], "", f"{facts(kept)}.", ""]
-        rows = [list(row.values()) for row in kept["rows"]]
-        lines += [*_table(["what", "claimed", "measured here", "note"], rows), ""]
+        rows = [[row[name] for name in CLAIM] for row in kept["rows"]]
+        lines += [*_table(CLAIM_HEADERS, rows), ""]
         for text in kept["text"]:
             lines += [text, ""]
         for figure in kept["figures"]:
@@ -185,8 +194,8 @@ def section(kept: dict[str, Any], images: Path) -> pages.Section:
     body = f"<p>{inline(kept['question'])}</p>"
     body += pages.note_html(f"Source: {kept['source']}.")
     body += pages.note_html(facts(kept).replace("`", "") + ".")
-    rows = [[plain(text) for text in row.values()] for row in kept["rows"]]
-    body += pages.table_html(["what", "claimed", "measured here", "note"], rows)
+    rows = [[plain(row[name]) for name in CLAIM] for row in kept["rows"]]
+    body += pages.table_html(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
         data = base64.b64encode((images / figure["file"]).read_bytes()).decode()

@@ -39,9 +39,9 @@ STUDY = Study(
     "a PPO in plain PyTorch with a Gymnasium vector environment "
     "(experiments/studies/torch_agents/ppo.py). The returns of the episodes in "
     "training over steps and over seconds, then the time of 1, 2, 4 ... 2,048 agents "
-    "in one call, and a sweep of 7 entropy coefficients by 8 seeds. Compilation is "
-    "apart, and results are waited for.",
-    headline=1,
+    "in one call, and a sweep of 7 entropy coefficients by 8 seeds. The seconds of "
+    "training do not include compilation, and end when the results are there.",
+    headlines=(0, 1, 2),
     system="PureJaxRL",
 )
 # What `experiments/benchmarks/gpu_day.py` measured on a GPU.
@@ -63,31 +63,34 @@ ON_A_GPU = {
 
 
 GPU_NOTES = {
-    "ppo-minatar": "Ten agents in one call, and the deterministic policy's returns. "
-    "The prediction for one agent takes kernels from shapes, which are about four "
-    "times those of the compiled program for MinAtar, so that it is too high. Rows of "
-    "the learning results: `ppo-minatar`, `ppo-minatar-spaceinvaders`, "
-    "`ppo-minatar-breakout`.",
-    "ppo-brax": "2,048 environments step side by side there; the row needs a GPU. Its "
-    "prediction, too, takes kernels from shapes, of which the compiled program has a "
-    "quarter or so (docs/performance.md), and is too high. Hopper was not run; "
-    "HalfCheetah is a row of the learning results (`ppo-halfcheetah`).",
+    "ppo-minatar": "Here ten agents were trained in one call, once, and the "
+    "returns are those of the deterministic policy. The prediction for one agent is "
+    "too high: it counts kernels from array shapes, and finds about four times as many "
+    "as the compiled program for MinAtar has. The [learning results](results.md) have "
+    "the rows `ppo-minatar`, `ppo-minatar-spaceinvaders` and `ppo-minatar-breakout`.",
+    "ppo-brax": "Hopper was not run: 2,048 environments step side by side in this "
+    "run, which needs a GPU. Its prediction, too, counts kernels from array shapes, of "
+    "which the compiled program has about a quarter ([performance](performance.md)), "
+    "and is too high. HalfCheetah is a row of the [learning results](results.md) "
+    "(`ppo-halfcheetah`).",
 }
 
 
 TEXT = (
-    f"Up to {WHOLE} agents train for all 500,000 steps, up to 128 for a tenth of "
-    "them, more for a fiftieth; the time is multiplied accordingly. PPO on "
-    "MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
-    "(`ppo-halfcheetah`) are rows of the [learning results](results.md); Hopper "
-    "was not run. The evolved value loss stands there too. Predicted times of an "
-    "H200 are those of `purerl plan --preset NAME --seeds N --device h200 "
-    "--no-compile`; measured ones are of `experiments/benchmarks/gpu_day.py`, with "
-    "the same sizes, on 2026-11-26. The source has 17.5 s for one agent on an A40; "
-    "on the H200 its own program took 5.9 s beside ours "
-    "([performance](performance.md)). The source also has one agent on MinAtar's "
-    "Breakout in about 34 s beside 485 s of CleanRL's; there is no PyTorch agent "
-    "of MinAtar here to put beside ours."
+    f"On the CPU up to {WHOLE} agents train for all 500,000 steps. More than {WHOLE} "
+    "train for a tenth of the steps, and more than 128 for a fiftieth; their times are "
+    "scaled up.",
+    "The seconds of CartPole-v1 on the H200 are one run each, with jax 0.11.2 on "
+    "2026-11-26, printed by `python experiments/benchmarks/gpu_day.py --prepare 4 "
+    "--rounds 1 --purejaxrl PATH/ppo.py` (8 and 2,048 agents were run without the "
+    "other libraries). The predicted seconds are those of `purerl plan --preset NAME "
+    "--seeds N --device h200 --no-compile`. The source has 17.5 s for one agent on an "
+    "A40; its own program took 5.9 s on the H200 ([performance](performance.md)).",
+    "PPO on MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
+    "(`ppo-halfcheetah`) are rows of the [learning results](results.md), which also "
+    "have the evolved value loss. The source trains one agent on MinAtar's Breakout in "
+    "about 34 s, and one of CleanRL's in 485 s; this study has no PyTorch agent of "
+    "MinAtar to compare with.",
 )
 
 
@@ -128,14 +131,6 @@ def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
     began = timed(call, first)
     compile_seconds = began - timed(call, first)
     return {"compile": compile_seconds, "train": timed(call, keys, repeats=repeats)}
-
-
-def time_torch(steps: int) -> float:
-    """Time one PyTorch agent: seconds, its environments included."""
-    from torch_agents import ppo
-
-    one_torch_thread()
-    return ppo.train(ppo.Settings(total_timesteps=steps), 0)["seconds"]
 
 
 def predict(config: TrainConfig, agents: int) -> float:
@@ -192,9 +187,6 @@ def measure(budget: Budget) -> Findings:
     widths = [2**i for i in range(4 if budget.quick else 12)]
     theirs = torch_agents(budget, steps, seeds)
     ours = budget.part("ours", lambda: our_agents(steps, seeds), steps=steps)
-    torch_seconds = budget.part(
-        "torch-time", lambda: time_torch(steps // 5) * 5, steps=steps
-    )
     times = {}
     for agents in widths:
         share = 1 if budget.quick or agents <= WHOLE else 10 if agents <= 128 else 50
@@ -224,34 +216,50 @@ def measure(budget: Budget) -> Findings:
     }
     on_gpu = seconds_on_gpu()
     sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
-    found = Found(ours, theirs, times, predicted, on_gpu, torch_seconds, sweep, large)
-    return findings(budget, found, pictures(budget, found, steps))
+    found = Found(ours, theirs, times, predicted, on_gpu, sweep, large)
+    cpu = str(budget.used[-1]["hardware"])
+    return findings(budget, found, pictures(budget, found, steps, cpu))
 
 
-def pictures(budget: Budget, found: Found, steps: int) -> list[Picture]:
-    """Draw all figures."""
+def pictures(budget: Budget, found: Found, steps: int, cpu: str) -> list[Picture]:
+    """Draw all figures.
+
+    Args:
+        budget: The budget of the study.
+        found: The results of its parts.
+        steps: Environment steps of an agent.
+        cpu: Name of the CPU that the agents were trained on.
+    """
+    agents = len(found.theirs)
     return [
         budget.save(
             learning_figure(found, steps),
             "learning",
-            f"Episode return in training, mean of {len(found.theirs)} agents each with "
-            "the 95% interval of the mean, each the average over ten updates: over "
-            "environment steps, and over the seconds that one agent of its kind takes "
-            "alone.",
+            f"Episode return in training: the mean of {agents} agents of each kind "
+            "with the 95% interval of the mean, where each agent's return is averaged "
+            "over ten updates. Left over environment steps; right over the seconds "
+            "that one agent takes alone, for purerl the median of three calls and for "
+            f"PyTorch the mean of {agents} runs.",
         ),
         budget.save(
-            width_figure(found),
+            width_figure(found, cpu),
             "agents",
-            "Seconds of training against the number of agents in one call. On this "
-            "CPU filled marks were measured, and hollow ones, from 32 agents on, are "
-            "extrapolated from a part of the run. Squares were measured on an H200, "
-            "triangles are what `purerl plan` predicts for one (see Performance).",
+            f"Seconds of training against the number of agents in one call. On {cpu} "
+            "filled circles were measured, and hollow ones, from 32 agents on, are "
+            "extrapolated from a part of the run; the horizontal line is one PyTorch "
+            f"agent there, the mean of {agents} runs. Squares were measured on an "
+            "H200, one run each; triangles are what `purerl plan` predicts for one "
+            "(see Performance).",
         ),
         budget.save(
             entropy_figure(found.sweep, steps),
             "entropy",
-            "Seven entropy coefficients by eight seeds, trained in one call: the mean "
-            "over seeds of the episodes' return in training, averaged over 20 updates.",
+            "Seven entropy coefficients by eight seeds, trained in one call. Each "
+            "panel has the episode return in training of one coefficient, the mean of "
+            "its eight seeds with the 95% interval of the mean, where each seed's "
+            "return is averaged over 20 updates; the means of the other coefficients "
+            "are grey. The last panel has the mean return over all updates for each "
+            "coefficient, with its 95% interval.",
         ),
     ]
 
@@ -259,57 +267,79 @@ def pictures(budget: Budget, found: Found, steps: int) -> list[Picture]:
 def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
     """Put claims beside what was measured."""
     rows = [*cartpole_rows(found), *gpu_rows(found.large)]
-    return Findings(rows, figures, [] if budget.quick else [times_table(found)], [TEXT])
+    tables = [] if budget.quick else [times_table(found)]
+    return Findings(rows, figures, tables, list(TEXT))
 
 
 def cartpole_rows(found: Found) -> list[Row]:
     """Return the source's claims of CartPole beside what was measured."""
-    times, torch_seconds, sweep = found.times, found.torch_seconds, found.sweep
+    times, sweep = found.times, found.sweep
     curves = found.ours["episode_return"], [x["episode_return"] for x in found.theirs]
     last = [smooth(np.array(x, float), 50)[:, -1] for x in curves]
+    runs = found.torch_runs()
+    torch = statistics.mean(runs)
     one, most = times[1]["train"], max(times)
     return [
         Row(
-            "return of the last 50 updates' episodes, 500,000 steps",
+            "PPO on CartPole-v1, 500,000 steps: return in the last 50 updates",
             "the same curve as CleanRL's",
-            f"purerl {interval_text(last[0])}, PyTorch {interval_text(last[1])}",
-            "The same settings, and truncation is not termination in both.",
+            f"purerl {interval_text(last[0])}, PyTorch {interval_text(last[1])}; "
+            f"{len(runs)} agents each",
+            "The settings are the same, and both treat truncation as different from "
+            "termination.",
         ),
         Row(
-            "one agent, 500,000 steps",
+            "one PPO agent on CartPole-v1, 500,000 steps",
             "about 17.5 s against 186 s for CleanRL's, on a GPU (A40): more than ten "
             "times as fast",
-            f"{one:.1f} s against {torch_seconds:.0f} s on the same CPU: "
-            f"{torch_seconds / one:.0f} times as fast (and {times[1]['compile']:.0f} s "
-            f"of compilation); {_on_gpu(found.on_gpu, 1)} on an H200",
-            "PyTorch with one thread, purerl with what XLA takes of two cores.",
+            f"{one:.1f} s against {torch:.0f} s ({min(runs):.0f} to {max(runs):.0f} "
+            f"in {len(runs)} runs) on the same CPU: {torch / one:.0f} times as fast, "
+            f"without purerl's {times[1]['compile']:.0f} s of compilation; "
+            f"{_on_gpu(found.on_gpu, 1)} on an H200",
+            "PyTorch uses one thread, and purerl what XLA takes of two cores. purerl's "
+            "time on the CPU is the median of three calls, of which only the median "
+            "was kept.",
         ),
         Row(
-            f"{most:,} agents in one call",
+            f"{most:,} PPO agents on CartPole-v1 in one call, 500,000 steps each",
             "about 98 s, half the time of one CleanRL agent (188 s), on an A100",
-            f"{times[most]['train']:,.0f} s on this CPU (timed on a part of it), "
-            f"{times[most]['train'] / torch_seconds:.1f} times the one PyTorch agent; "
-            "in the time of the one PyTorch agent, "
-            f"{most * torch_seconds / times[most]['train']:,.0f} are trained; "
-            f"{_on_gpu(found.on_gpu, most)} on an H200, "
-            f"{found.predicted[most]:.0f} s predicted",
-            "On a CPU the blocks of `purerl.pmap` keep both cores busy, and more width "
-            "gains nothing. The claim is of a GPU, and so is to be met on one.",
+            f"{times[most]['train']:,.0f} s on this CPU (scaled up from a part of the "
+            f"run), {times[most]['train'] / torch:.1f} times as long as one PyTorch "
+            f"agent takes there, so that {most * torch / times[most]['train']:,.0f} "
+            "agents are trained in the time of one; " + _most_on_gpu(found, torch),
+            "On a CPU the blocks of `purerl.pmap` keep both cores busy, and more "
+            "agents in one call gain nothing. The claim is of a GPU; no PyTorch agent "
+            "was run on the H200.",
         ),
         Row(
             "7 entropy coefficients by 8 seeds in one call",
             "26.80 s with compilation, on Colab's GPU",
-            f"{sweep['train']:.0f} s and {sweep['compile']:.0f} s of compilation",
-            "Two CPU cores here, and a plain `jax.vmap`, where the table below has "
-            "`purerl.pmap`'s blocks on both cores.",
+            f"{sweep['train']:.0f} s, and {sweep['compile']:.0f} s of compilation",
+            "This is one call on two CPU cores, by a plain `jax.vmap`; in the table "
+            "below the blocks of `purerl.pmap` use both cores.",
         ),
     ]
+
+
+def _most_on_gpu(found: Found, torch: float) -> str:
+    """Return the seconds of the most agents on a GPU, beside one PyTorch agent here.
+
+    Args:
+        found: The results of the study's parts.
+        torch: Seconds of one PyTorch agent on this CPU.
+    """
+    most = max(found.times)
+    words = f"{_on_gpu(found.on_gpu, most)} on an H200"
+    if most in found.on_gpu:
+        words += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
+    return f"{words} ({found.predicted[most]:.1f} s predicted)"
 
 
 def times_table(found: Found) -> Table:
     """Return the table of times against agents."""
     return Table(
-        "Time against agents",
+        "Seconds of training against the number of agents; from 32 agents on, the "
+        "seconds on the CPU are scaled up from a part of the run",
         [
             "agents",
             "seconds",
@@ -368,12 +398,12 @@ def as_measured(name: str) -> str:
         words = "not measured; on a CPU a shorter run gave "
     if row is None:
         return "not measured"
-    seconds = row["train_seconds"]
+    seconds, compiling = row["train_seconds"] or 0.0, row["compile_seconds"] or 0.0
     return (
         f"{words}{interval_text(row['per_seed'])} after {row['steps']:,} steps, "
         f"{row['seeds']} agents"
-        + (f" in {seconds:,.0f} s" if seconds else "")
-        + f" ({row['hardware']})"
+        + (f" in {seconds:,.0f} s and {compiling:.0f} s of compilation" * bool(seconds))
+        + f" ({row['hardware']}, jax {row['jax']})"
     )
 
 

@@ -53,7 +53,7 @@ class Study(NamedTuple):
         title: Heading on the page.
         source: The system whose headline it is, and where that is claimed.
         question: What is measured and how, in a few sentences.
-        headline: Number of the row, from 0, that stands for the study in the table of
+        headlines: Numbers of the rows, from 0, that stand for the study in the table of
             all studies.
         system: Short name of the system, by which the page sorts the studies.
     """
@@ -62,7 +62,7 @@ class Study(NamedTuple):
     title: str
     source: str
     question: str
-    headline: int = 0
+    headlines: tuple[int, ...] = (0,)
     system: str = ""
 
 
@@ -74,12 +74,15 @@ class Row(NamedTuple):
         claimed: The source's number and its hardware; "-" where it gives none.
         here: What was measured here, with seeds and an interval where there are any.
         note: Why the two differ, or what the reader should know, in a sentence.
+        command: The command that printed it, one of the study's `printed`; empty where
+            that was the study's own.
     """
 
     what: str
     claimed: str
     here: str
     note: str = ""
+    command: str = ""
 
 
 class Table(NamedTuple):
@@ -335,8 +338,8 @@ def show(kept: dict[str, Any]) -> None:
     from rich.table import Table as Printed
 
     console = Console(width=160, highlight=False)
-    claims = [list(row.values()) for row in kept["rows"]]
     headers = ["what", "claimed", "here", "note"]
+    claims = [[row[name] for name in headers] for row in kept["rows"]]
     for title, head, rows in (
         (kept["title"], headers, claims),
         *((t["title"], t["headers"], t["rows"]) for t in kept["tables"]),

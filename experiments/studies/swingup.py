@@ -4,15 +4,15 @@
 
 At full budget the curves are those of the learning results, ten seeds each, which
 `python experiments/results.py td3-swingup sac-swingup mpo-swingup` trains (two hours of
-two cores, and it goes on where it was stopped). The rows `td3-jaxrl`, `sac-jaxrl` and
-`mpo-jaxrl`, which have the source's own sizes, are drawn too where they were run; with
+two cores, and it continues where it was stopped). The rows `td3-jaxrl`, `sac-jaxrl` and
+`mpo-jaxrl`, which have the source's own sizes, are also drawn where they were run; with
 `--long` those of their agents that are missing are trained, which takes days.
 """
 
 from typing import Any
 
 import learned
-from measure import interval_text
+from palette import ALGORITHMS
 from study import Budget, Findings, Row, Study, main
 
 from purerl import presets
@@ -23,13 +23,14 @@ STUDY = Study(
     title="TD3, SAC and MPO on the cart-pole swing-up",
     source="jax-rl (Prior): the README's plot of returns over 250,000 steps; the "
     "hardware of its plot is not stated, that of its times is a 2019 MacBook Pro",
-    question="The deterministic policy's return over environment steps, of ten agents "
-    "of each algorithm, on a cart-pole swing-up with the physics and rewards of the DM "
-    "Control suite's: with settings tuned here (presets `td3-swingup`, `sac-swingup`, "
-    "`mpo-swingup`). The source's sizes (`td3-jaxrl`, `sac-jaxrl`, `mpo-jaxrl`) are "
-    "drawn besides where they were run; `--long` trains those that are missing. Rows "
-    "of the [learning results](results.md) are drawn, which say how long they were "
-    "trained.",
+    question="The deterministic policy's return over environment steps on a cart-pole "
+    "swing-up with the physics and rewards of the DM Control suite's. Ten agents of "
+    "each algorithm have settings tuned here (presets `td3-swingup`, `sac-swingup`, "
+    "`mpo-swingup`). Agents with the source's network sizes and batches (`td3-jaxrl`, "
+    "`sac-jaxrl`, `mpo-jaxrl`) are also drawn where they were run; `--long` trains "
+    "those that are missing. All curves are rows of the [learning "
+    "results](results.md), which say how long the training took.",
+    headlines=(0, 1, 2),
     system="jax-rl",
 )
 # Read off the source's plot at 250,000 steps.
@@ -37,26 +38,28 @@ CLAIMED = {"td3": 470, "sac": 770, "mpo": 740}
 WORDS = {"td3": ", in a band of 260 to 670"}
 # Why the source's numbers and ours differ.
 NOTES = {
-    "td3": "Not the source's sizes: eight environments, a gradient step per two of "
-    "their steps, layers of 128-128, batches of 128 (there one environment, a gradient "
-    "step per step, 256-256, batches of 256). The source's targets follow the online "
-    "networks almost at once (its Polyak average is the wrong way round), and it acts "
-    "without exploration after its warm-up.",
-    "sac": "Not the source's sizes: eight environments, a gradient step per four of "
-    "their steps, layers of 128-128, batches of 256 (there one environment, a gradient "
-    "step per step, policy of 200-200, critics of 500-500). The source has the same "
-    "Polyak average and acts with the mean of its policy after its warm-up.",
-    "mpo": "Not the source's sizes: eight environments, a gradient step per four of "
-    "their steps, layers of 64-64, batches of 256 (there one environment, a gradient "
-    "step per step, policy of 200-200, critics of 500-500). The source passes standard "
-    "deviations where its divergence takes variances. The claim lies within our "
-    "interval.",
+    "td3": "The sizes are not the source's. Here there are eight environments, one "
+    "gradient step per two of their steps, layers of 128-128 and batches of 128; there "
+    "one environment, one gradient step per step, layers of 256-256 and batches of "
+    "256. The source's target networks follow the online ones almost at once, because "
+    "the weights of its Polyak average are swapped, and it acts without exploration "
+    "after its warm-up.",
+    "sac": "The sizes are not the source's. Here there are eight environments, one "
+    "gradient step per four of their steps, layers of 128-128 and batches of 256; "
+    "there one environment, one gradient step per step, a policy of 200-200 and "
+    "critics of 500-500. The source's Polyak average has the same error as in TD3, and "
+    "it acts with the mean of its policy after its warm-up.",
+    "mpo": "The sizes are not the source's. Here there are eight environments, one "
+    "gradient step per four of their steps, layers of 64-64 and batches of 256; there "
+    "one environment, one gradient step per step, a policy of 200-200 and critics of "
+    "500-500. The source passes standard deviations to a divergence that takes "
+    "variances. The claim lies within our interval.",
 }
 NOT_RUN = (
-    " They were not run here for want of time, so that nothing on this page compares "
+    " They were not run here for lack of time, so that nothing on this page compares "
     "agents of the same sizes."
 )
-AT_END = "the source's, at 250,000 steps"
+AT_END = "the source's return at 250,000 steps"
 QUICK = {"num_evaluations": 2, "total_timesteps": 4_000, "eval_share": 1.0}
 
 
@@ -79,33 +82,37 @@ def measure(budget: Budget) -> Findings:
         theirs = {name: learned.load(f"{name}-jaxrl") for name in CLAIMED}
     ours = {name: row for name, row in ours.items() if row}
     same_sizes = {name: row for name, row in theirs.items() if row}
-    seeds = len(ours["td3"]["per_seed"])
+    seeds, drawn = len(ours["td3"]["per_seed"]), [*ours.values(), *same_sizes.values()]
     figure = budget.save(
         figure_of(ours, same_sizes),
         "returns",
-        f"Return of the deterministic policy, mean of {seeds} agents each, and at the "
-        "end the 95% interval of the mean; the dotted lines are what was read off the "
-        "source's plot at 250,000 steps."
-        + " Broken lines have the source's sizes, of as many agents as the table says; "
-        "of fewer than ten the range of the agents is drawn." * bool(same_sizes),
+        f"Return of the deterministic policy, the mean of {seeds} agents each. The bar "
+        f"beside each curve's last point is {learned.bars(drawn)}. The dotted lines, "
+        "in the colours of the algorithms, were read off the source's plot at 250,000 "
+        "steps."
+        + " Broken lines are agents with the source's sizes; the table says how many "
+        "there are." * bool(same_sizes),
     )
     rows = [
         Row(
             f"{name.upper()}: return at the end",
             f"about {CLAIMED[name]}{WORDS.get(name, '')}",
-            interval_text(row["per_seed"]),
+            learned.score_text(row, 1),
             NOTES[name],
+            learned.command_of(row),
         )
         for name, row in ours.items()
     ]
     rows += [same_sizes_row(name, theirs[name]) for name in CLAIMED]
     text = [
         "The presets `td3-jaxrl`, `sac-jaxrl` and `mpo-jaxrl` have the source's own "
-        "sizes, with a gradient step after every environment step, and not its errors: "
-        "the Polyak average goes the right way, acting explores, and a time limit is "
-        "no end." + NOT_RUN * (not same_sizes)
+        "sizes, with one gradient step after every environment step. They do not have "
+        "its errors: the Polyak average has the right weights, the agent explores "
+        "while it acts, and a time limit does not count as termination."
+        + NOT_RUN
+        * (not same_sizes)
     ]
-    printed = learned.printed([*ours.values(), *same_sizes.values()])
+    printed = learned.printed(drawn)
     return Findings(rows, [figure], [], text, printed)
 
 
@@ -119,8 +126,9 @@ def same_sizes_row(name: str, row: dict[str, Any] | None) -> Row:
     return Row(
         f"{name.upper()} with the source's sizes: return at the end",
         f"about {CLAIMED[name]}{WORDS.get(name, '')}",
-        interval_text(row["per_seed"]) if row else "not measured",
+        learned.score_text(row, 1) if row else "not measured",
         learned.what_is_missing(f"{name}-jaxrl", row),
+        learned.command_of(row),
     )
 
 
@@ -134,17 +142,18 @@ def figure_of(ours: dict[str, Any], same_sizes: dict[str, Any]) -> Any:
     figure = style.new_figure(width=7.5, height=4.4)
     axes = figure.subplots()
     for i, name in enumerate(CLAIMED):
-        learned.draw(axes, ours[name], i, name.upper())
+        colour = ALGORITHMS[name.upper()]
+        learned.draw(axes, ours[name], colour, name.upper(), place=i)
         if name in same_sizes:
             label = f"{name.upper()}, the source's sizes"
-            learned.draw(axes, same_sizes[name], i, label, "--", place=i + 3)
-        colour = style.COLOURS[i]
+            learned.draw(axes, same_sizes[name], colour, label, "--", place=i + 3)
         axes.axhline(CLAIMED[name], color=colour, linestyle=":", linewidth=1)
     axes.plot([], [], color=style.INK, linestyle=":", linewidth=1, label=AT_END)
-    axes.set_ylim(0, 1_000)
+    axes.set_ylim(-20, 1_000)  # Marks at zero are whole.
     axes.legend(frameon=False, loc="lower right")
     style.finish(axes, "", "environment steps", "episode return, at most 1,000")
     style.step_axis(axes)
+    axes.yaxis.set_major_formatter("{x:,.0f}")
     return figure
 
 

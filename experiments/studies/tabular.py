@@ -26,7 +26,7 @@ STUDY = Study(
     "one call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
     "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
     "compiled call, whose results are waited for.",
-    headline=1,
+    headlines=(1,),
     system="jym",
 )
 METHODS = {
@@ -222,7 +222,7 @@ def measure(budget: Budget) -> Findings:
             f"action, both of the mean table of {agents} agents after {steps:,} steps, "
             "which need not be the action of any one of them; below, how often a "
             "cell was visited by an agent, on a logarithmic scale. S is beside the "
-            "start, G in the goal; a cell without an arrow has several actions of one "
+            "start, G on the goal; a cell without an arrow has several actions of one "
             "largest value.",
         )
         for task, name in zip(TASKS, ("gridworld", "cliff"), strict=True)
@@ -243,7 +243,8 @@ def measure(budget: Budget) -> Findings:
             "episodes",
             f"The book's cliff (example 6.6) at step size 0.5: return of each episode "
             f"in training, mean over {runs} runs with its 95% interval, averaged over "
-            f"ten episodes. A run has {book_steps:,} steps.",
+            f"ten episodes. A run has {book_steps:,} steps. The picture is cut "
+            "at -100; the first episodes lie below.",
         ),
         budget.save(
             rate_figure({METHODS[m]: book[m] for m in methods}, RATES),
@@ -251,7 +252,8 @@ def measure(budget: Budget) -> Findings:
             "The book's cliff (figure 6.3): return in training against the step size, "
             f"over the first 100 episodes and over the last 100 of {book_steps:,} "
             f"steps, means of {runs} runs with their 95% intervals. The run with the "
-            f"fewest episodes has {min(one['fewest'] for one in book.values()):,}.",
+            f"fewest episodes has {min(one['fewest'] for one in book.values()):,}. The "
+            "picture is cut at -150.",
         ),
     ]
     return findings(grids, book, speeds, ends, figures)
@@ -316,7 +318,8 @@ def findings(
                 "100 of 500 episodes",
                 claimed.get(method, "-") + " (example 6.6)" * (method in claimed),
                 interval_text(online),
-                "Step size 0.5, epsilon 0.1; the book does not tell its step size.",
+                "Step size 0.5, epsilon 0.1; the book does not state its step size, "
+                "on which the return depends (see the picture of step sizes).",
             )
         )
     table = Table(
@@ -396,8 +399,8 @@ def ends_text(method: str, task: str, counts: dict[str, int]) -> str:
     }
     found = [f"{counts.get(end, 0)} {said}" for end, said in words.items()]
     said = (
-        f"{method} on {task}, the greedy policies of {sum(counts.values())} agents: "
-        f"{', '.join(found)}."
+        f"Of the greedy policies of {sum(counts.values())} agents, trained with "
+        f"{method} on {task}, {', '.join(found)}."
     )
     if task != "CliffWalking-v0":
         return said

@@ -12,6 +12,7 @@ from purerl.acting.environment import (
     keeps_last_state,
     step_without_reset,
 )
+from purerl.config import ConfigError
 from purerl.learning.collectives import vary_like
 from purerl.types import Array, Evaluation, PyTree
 
@@ -92,6 +93,8 @@ def evaluate_recurrent(
     Returns:
         Undiscounted returns and lengths, `[E]` each.
     """
+    if num_episodes < 1:
+        raise ConfigError(f"num_episodes must be at least 1, got {num_episodes}.")
     keys = jax.random.split(key, 1 + num_episodes)
     start = _start(env, params, memory, keys[1:])
 

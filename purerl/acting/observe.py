@@ -151,12 +151,17 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
     """
     parts = getattr(space, "spaces", None)
     if parts is not None:
-        is_like = isinstance(obs, Mapping if isinstance(parts, Mapping) else tuple)
-        if is_like:
-            known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
-            for key, part in _items(space):
-                if key in known:
-                    check_shape(f"{what} at {key!r}", part, known[key])
+        by_key = isinstance(parts, Mapping)
+        if not isinstance(obs, Mapping if by_key else tuple):
+            expected = f"dict with {', '.join(parts)}" if by_key else "tuple"
+            raise ConfigError(
+                f"{what} must be a {expected}, got {type(obs).__name__}. Give what the "
+                "environment's reset and step return."
+            )
+        known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
+        for key, part in _items(space):
+            if key in known:
+                check_shape(f"{what} at {key!r}", part, known[key])
         return
     shape = tuple(space.shape)
     try:

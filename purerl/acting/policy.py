@@ -3,7 +3,9 @@
 import dataclasses
 from typing import Any
 
+import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.acting.observe import as_arrays
 from purerl.config import ConfigError
@@ -29,9 +31,14 @@ class RecurrentPolicy:
     recurrence: Recurrence
     state: PyTree
 
-    def init(self, shape: tuple[int, ...] = ()) -> PyTree:
-        """Return the memory of `[*shape]` episodes that are about to begin."""
-        return self.recurrence.init(shape)
+    def init(self, shape: int | tuple[int, ...] = ()) -> PyTree:
+        """Return the memory of `[*shape]` episodes that are about to begin.
+
+        Args:
+            shape: Shape of the batch of episodes, or their number; `()` for one.
+        """
+        is_number = isinstance(shape, int | np.integer)
+        return self.recurrence.init((int(shape),) if is_number else tuple(shape))
 
     def __call__(
         self, obs: Array, memory: PyTree = None, key: Array | None = None
@@ -47,12 +54,13 @@ class RecurrentPolicy:
             The action, and the memory with `obs` in it.
 
         Raises:
-            ConfigError: without a memory.
+            ConfigError: without a memory, or with a key in its place.
         """
-        if memory is None:
+        if memory is None or _is_key(memory):
             raise ConfigError(
                 "this policy remembers the episode so far: begin with memory = "
-                "policy.init(), and call action, memory = policy(obs, memory)."
+                "policy.init(), and call action, memory = policy(obs, memory), or "
+                "policy(obs, memory, key) to draw actions."
             )
         return self.recurrence.act(self.state, as_arrays(obs), memory, key)
 
@@ -63,6 +71,14 @@ class RecurrentPolicy:
         that ended an episode and the next episode's first observation.
         """
         return forget(memory, jnp.asarray(done))
+
+
+def _is_key(value: Any) -> bool:
+    """Return whether a value is a random key, new or old, which no memory is."""
+    if not isinstance(value, jax.Array):
+        return False
+    is_new = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
+    return is_new or (value.dtype == jnp.uint32 and value.shape == (2,))
 
 
 def recurrence_of(algorithm: Algorithm) -> Recurrence:

@@ -7,6 +7,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 
 class ConfigError(ValueError):
@@ -112,6 +113,8 @@ def shown(value: Any, most: int = 200) -> str:
 
     Fractions of NumPy and JAX are written as Python's are.
     """
+    if isinstance(value, Tracer):
+        return f"a traced value of shape {value.shape}"
     is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
     if is_array and value.shape == () and jnp.issubdtype(value.dtype, jnp.floating):
         value = shortest(value)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
+import numpy as np
 from flax import struct
 from flax.core import FrozenDict
 
@@ -88,6 +89,26 @@ def _field(default: Any, help: str, check: Check | None, **more: bool) -> Any:
     return dataclasses.field(default=default, metadata=metadata)
 
 
+def _equal(config: Any, other: Any) -> bool:
+    """Return whether two configs are of one class and have equal fields.
+
+    What dataclasses compare with raises an error where a part holds arrays.
+    """
+    if type(config) is not type(other):
+        return NotImplemented
+    names = field_names(config)
+    return all(_same(getattr(config, name), getattr(other, name)) for name in names)
+
+
+def _same(value: Any, other: Any) -> bool:
+    """Return whether two values of a field are equal, in every number of an array."""
+    if value is other:
+        return True
+    leaves, structure = jax.tree.flatten(value)
+    others, of_other = jax.tree.flatten(other)
+    return structure == of_other and all(map(np.array_equal, leaves, others))
+
+
 ConfigT = TypeVar("ConfigT")
 
 
@@ -101,6 +122,7 @@ def config_dataclass(cls: type[ConfigT]) -> type[ConfigT]:
     replace = cls.replace  # type: ignore[attr-defined]
     cls = struct.dataclass(cls)
     cls.replace = replace  # type: ignore[attr-defined]
+    cls.__eq__ = _equal  # The hash stays that of the fields.
     make = cls.__init__
 
     @functools.wraps(make)

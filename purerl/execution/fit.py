@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from purerl.config import ConfigError
 from purerl.execution.cache import ProgramCache, current_cache
+from purerl.execution.format import format_bytes, with_noun
 from purerl.execution.liveness import traced_memory
 from purerl.execution.members import Members
 from purerl.execution.memory import SHARE, BlockMemory, free_memory
@@ -78,8 +79,8 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, is_fixed: bool) -> i
     if model.block(width) > limit or (is_fixed and width != lanes):
         need = model.block(lanes if is_fixed else 1)
         raise ConfigError(
-            f"memory: a block of {lanes if is_fixed else 1} lanes needs "
-            f"{need / 2**20:,.0f} MiB, and a worker has {limit / 2**20:,.0f} MiB; use "
+            f"memory: a block of {with_noun(lanes if is_fixed else 1, 'lane')} needs "
+            f"{format_bytes(need)}, and a worker has {format_bytes(limit)}; use "
             "fewer lanes, a smaller replay buffer or network, or a higher "
             "memory_limit."
         )

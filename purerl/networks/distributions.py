@@ -254,6 +254,11 @@ def make_head(space: Any, policy: str) -> Head:
             "MultiDiscrete, MultiBinary or Box in a wrapper."
         )
     discrete = is_discrete(space)
+    if not discrete and not hasattr(space, "low"):
+        raise ValueError(
+            f"actions must be members of a space of envs.spaces, got {space!r}; return "
+            "one from the environment's action_space, such as Discrete(3)."
+        )
     if policy == "auto":
         policy = "categorical" if discrete else "gaussian"
     if discrete != (policy == "categorical"):

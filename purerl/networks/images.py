@@ -3,6 +3,7 @@
 They take floats: bytes have been divided by 255 before (`acting.observe.to_features`).
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -56,7 +57,7 @@ class Nature(nn.Module):
                 kernel_init=orthogonal(self.gain),
             )(x)
             x = finish(x)
-        x = x.reshape(*lead, -1)
+        x = x.reshape(*lead, math.prod(x.shape[len(lead) :]))
         x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
         return finish(x).astype(jnp.float32)
 
@@ -107,7 +108,8 @@ class Impala(nn.Module):
             for _ in range(self.blocks):
                 y = conv(features)(finish(x))
                 x = x + conv(features)(finish(y))
-        x = finish(x).reshape(*lead, -1)
+        x = finish(x)
+        x = x.reshape(*lead, math.prod(x.shape[len(lead) :]))
         x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
         return finish(x).astype(jnp.float32)
 

@@ -1,5 +1,6 @@
 """Torsos: from observations, vectors or images, to features."""
 
+import math
 from collections.abc import Callable
 from typing import Any, TypedDict, Unpack
 
@@ -58,7 +59,7 @@ class MLP(nn.Module):
     def __call__(self, obs: Array) -> Array:
         """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
         lead = obs.shape[: obs.ndim - self.obs_ndim]
-        x = obs.reshape(*lead, -1)
+        x = obs.reshape(*lead, math.prod(obs.shape[len(lead) :]))
         if self.batch_norm:
             x = BatchRenorm()(x)
         for number, size in enumerate(self.hidden_sizes):
@@ -93,7 +94,7 @@ class CNN(nn.Module):
         if self.layer_norm:
             x = layer_norm(self.dtype)(x)
         x = ACTIVATIONS[self.activation](x)
-        x = x.reshape(*lead, -1)
+        x = x.reshape(*lead, math.prod(x.shape[len(lead) :]))
         mlp = MLP(
             self.hidden_sizes,
             self.activation,

@@ -68,7 +68,8 @@ def halving(
         axes: Distributions by (dotted) name of the dynamic field, such as
             `purerl.loguniform`, or lists of values.
         num_points: The number of members that start in the first bracket; `eta^s` for
-            `s` rungs before the end where not given.
+            `s` rungs before the end where not given. Of several brackets, as in
+            `hyperband`, the later ones have further members.
         eta: The reduction factor: of a rung's members the best `1/eta` go on.
         min_updates: Updates up to the first rung; `U / eta^3`, about, where not given.
         brackets: The kind of plan: `hyperband`, or `one` for successive halving.

@@ -147,6 +147,11 @@ def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
             f"the axis {name!r} must be a list of values, got {axis!r}; for example "
             f"[{axis!r}]."
         )
+    if isinstance(axis, set | frozenset):
+        raise ConfigError(
+            f"the axis {name!r} must be a list of values, got a set, whose order may "
+            "differ from process to process."
+        )
     values = [plain(value) for value in axis]
     if not values:
         raise ConfigError(f"the axis {name!r} has no values.")

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from purerl import registry
 from purerl.config import ConfigError
 from purerl.space.axes import choice, loguniform, uniform
 from purerl.space.labels import plain
@@ -20,6 +21,15 @@ def _geomspace(low: float, high: float, count: int) -> list[float]:
     return np.geomspace(low, high, count).tolist()
 
 
+# What a function of an axis is given, for the message where it was given otherwise.
+ARGUMENTS = {
+    "linspace": "low, high, count",
+    "geomspace": "low, high, count",
+    "range": "stop, or start, stop, or start, stop, step",
+    "uniform": "low, high",
+    "loguniform": "low, high",
+    "choice": "the values",
+}
 FUNCTIONS = {
     "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
     "geomspace": _geomspace,
@@ -47,13 +57,25 @@ def parse(text: str) -> tuple[str, Any]:
             "learning_rate=1e-4,3e-4 or learning_rate=geomspace(1e-4,1e-2,8)."
         )
     function, bracket, inside = values.partition("(")
-    if bracket and function.strip() in FUNCTIONS and values.endswith(")"):
+    function = function.strip()
+    if not (bracket and function.isidentifier() and values.endswith(")")):
+        return name, _literals(values)
+    if function in FUNCTIONS:
         try:
-            return name, FUNCTIONS[function.strip()](*_literals(inside[:-1]))
-        except (TypeError, ValueError) as error:
-            if isinstance(error, ConfigError):
-                raise
-            raise ConfigError(f"cannot read the axis {text!r}: {error}.") from None
+            return name, FUNCTIONS[function](*_literals(inside[:-1]))
+        except ConfigError:
+            raise
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"cannot read the axis {text!r}: {function} takes "
+                f"({ARGUMENTS[function]})."
+            ) from None
+    if function.islower() and not registry.is_known(function):
+        raise ConfigError(
+            f"cannot read the axis {text!r}: {function!r} is neither a function of an "
+            f"axis ({', '.join(FUNCTIONS)}) nor a loss, an optimiser, a rule or a "
+            "schedule."
+        )
     return name, _literals(values)
 
 

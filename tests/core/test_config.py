@@ -1,5 +1,6 @@
 """Configs: every refusal in one table, and the ways in and out."""
 
+import copy
 import dataclasses
 import json
 
@@ -16,7 +17,7 @@ from purerl.acting.environment import bind_params
 from purerl.config import ConfigError, apply_overrides, static_fields
 from purerl.randomisation import Uniform
 from purerl.train import bind
-from tests.helpers import slow_but
+from tests.helpers import slow_but, tiny_config
 
 PPO = purerl.PPOConfig
 CONTINUOUS = "probe/continuous"
@@ -719,3 +720,31 @@ def test_an_environment_that_returns_something_else_is_named(changes, words):
 def test_what_training_can_take_is_no_error(changes):
     config = PPO(env=Returning(changes), total_timesteps=64, num_envs=2, num_steps=8)
     jax.eval_shape(purerl.make_train(config), jax.random.key(0))
+
+
+def test_configs_with_arrays_inside_can_be_compared():
+    learned = purerl.losses.MLPValueLoss.make((4,))
+    config = tiny_config(value_loss=learned)
+    assert config == copy.deepcopy(config)
+    other = jax.tree.map(lambda x: x + 1, learned)
+    assert config != config.replace(value_loss=other)
+    assert config != tiny_config() and config != "a config"
+    assert tiny_config() == tiny_config() != tiny_config(gamma=0.5)
+    assert hash(tiny_config()) == hash(tiny_config())
+
+
+def test_a_traced_number_in_the_place_of_overrides_gets_the_sentence():
+    train = jax.jit(purerl.make_train(tiny_config()))
+    with pytest.raises(ConfigError, match="overrides must map names of fields"):
+        train(jax.random.key(0), 1e-3)
+
+
+def test_every_public_name_comes_with_a_star():
+    names: dict = {}
+    exec("from purerl import *", names)
+    assert {"PPOConfig", "make_train", "losses", "run"} <= names.keys()
+
+
+def test_an_unknown_part_gets_a_guess_among_all_kinds():
+    with pytest.raises(ConfigError, match=r"no part 'squared'.*'SquaredError'"):
+        purerl.serialise.parse_part("squared")

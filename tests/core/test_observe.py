@@ -5,11 +5,16 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import envs
 import purerl
 from envs.spaces import Box, Dict, Discrete, Tuple
-from purerl.acting.observe import completed, to_features
+from purerl.acting.observe import check_shape, completed, to_features
+from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError
+from tests.contracts.test_algorithms import small
 from tests.helpers import tiny_config
+
+KEY = jax.random.key(0)
 
 BYTES = jnp.array([0, 51, 255], jnp.uint8).reshape(1, 1, 3)
 
@@ -80,3 +85,27 @@ def test_a_policy_names_the_shape_that_it_expects():
         with pytest.raises(ConfigError, match=r"shape \(4,\), .* got \(3,\)"):
             policy(obs)
     assert policy([0.0] * 4).shape == () and policy(np.zeros((2, 4))).shape == (2,)
+
+
+def test_an_array_in_the_place_of_a_dict_gets_a_sentence():
+    space = envs.spaces.Dict({"cart": envs.spaces.Box(-1.0, 1.0, (2,))})
+    with pytest.raises(ConfigError, match="must be a dict with cart, got ndarray"):
+        check_shape("the observation", space, np.zeros(2))
+
+
+def test_a_batch_of_no_observation_has_no_action():
+    config = tiny_config()
+    policy = purerl.make_policy(config, jax.jit(purerl.make_train(config))(KEY).state)
+    assert policy(np.zeros((0, 4))).shape == (0,)
+
+
+def test_a_policy_with_a_memory_takes_a_number_of_episodes_and_refuses_a_key():
+    config = small("recurrent_ppo")
+    state = jax.jit(purerl.make_train(config))(KEY).state
+    policy = purerl.make_policy(config, state)
+    assert isinstance(policy, RecurrentPolicy)
+    alike = zip(*(map(jax.tree.leaves, map(policy.init, (3, (3,))))), strict=True)
+    assert all(a.shape == b.shape for a, b in alike)
+    for key in (KEY, jax.random.PRNGKey(0)):
+        with pytest.raises(ConfigError, match="begin with memory = policy"):
+            policy(np.zeros(4), key)

@@ -186,3 +186,15 @@ def test_64_bits_can_be_kept(in_64_bits):
 def test_where_the_switch_is_off_arguments_are_those_that_were_given():
     given = object()
     assert precision.in_32_bits(lambda x: x)(given) is given
+
+
+def test_strict_promotion_of_types_changes_nothing():
+    """The switch of a process that has strict types of its own: same program."""
+    config = small("ppo")
+    usual = program(config, {})
+    with jax.numpy_dtype_promotion("strict"):
+        assert program(config, {}) == usual
+        policy = purerl.make_policy(
+            config, jax.jit(purerl.make_train(config))(KEY).state
+        )
+        assert policy(np.zeros((3, 4))).shape == (3,)

@@ -10,8 +10,11 @@ import pytest
 from flax import struct
 
 import envs
+import purerl
 from envs.base import Environment, EnvParams, EnvState
+from envs.cartpole import CartPole
 from envs.spaces import Box, Discrete
+from tests.helpers import tiny_config
 
 
 @struct.dataclass
@@ -409,3 +412,57 @@ def test_observations_may_be_truth_values():
     envs.check(SeesASide())
     with pytest.raises(envs.EnvCheckError, match="final_observation"):
         envs.check(ForgetsTheLastSide())
+
+
+class _IntegerPosition(CartPole):
+    """The position becomes a whole number in a step."""
+
+    def step_env(self, key, state, action, params):
+        obs, state, *rest = super().step_env(key, state, action, params)
+        return obs, state.replace(x=jnp.int32(1)), *rest
+
+
+class _LongObservation(CartPole):
+    """A step's observation has a number more than the space says."""
+
+    def step_env(self, key, state, action, params):
+        obs, *rest = super().step_env(key, state, action, params)
+        return jnp.append(obs, 0.0), *rest
+
+
+class _DictState(CartPole):
+    """The state is a dict, which the physics does not expect."""
+
+    def reset_env(self, key, params):
+        obs, state = super().reset_env(key, params)
+        return obs, dict(vars(state))
+
+
+class _Decides(CartPole):
+    """Python looks at a number that is traced."""
+
+    def step_env(self, key, state, action, params):
+        return super().step_env(key, state, 1 if action > 0 else 0, params)
+
+
+@pytest.mark.parametrize(
+    ("env", "words"),
+    [
+        (_IntegerPosition(), r"state\.x from float32\[\] to int32\[\]"),
+        (_LongObservation(), r"step_env returned an observation of shape \(5,\)"),
+        (_DictState(), "AttributeError: 'dict' object has no attribute"),
+        (_Decides(), "without Python decisions"),
+    ],
+)
+def test_what_breaks_a_step_is_named(env, words):
+    with pytest.raises(envs.EnvCheckError, match=words):
+        envs.check(env)
+
+
+def test_an_action_space_that_is_none_gets_a_sentence():
+    class Plain(CartPole):
+        def action_space(self, params=None):
+            return 3
+
+    with pytest.raises(purerl.ConfigError, match="actions must be members of a space"):
+        purerl.make_train(tiny_config(env=Plain()))

@@ -2,6 +2,8 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.config import ConfigError
+from purerl.space.axes import read_values
 from purerl.space.parse import parse
 
 
@@ -53,3 +55,20 @@ def test_geomspace_needs_ends_of_one_sign_and_says_so_without_a_warning(ends):
 def test_what_cannot_be_read_gets_a_sentence(call, words):
     with pytest.raises(purerl.ConfigError, match=words):
         call()
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("geomspace(1e-4)", r"geomspace takes \(low, high, count\)"),
+        ("logspace(1e-4,1,3)", "'logspace' is neither a function of an axis"),
+    ],
+)
+def test_a_function_that_cannot_be_read_is_named(text, words):
+    with pytest.raises(ConfigError, match=words):
+        parse(f"learning_rate={text}")
+
+
+def test_a_set_has_no_order_and_is_no_axis():
+    with pytest.raises(ConfigError, match="must be a list of values, got a set"):
+        read_values("activation", {"tanh", "relu"})
