@@ -26,7 +26,7 @@ from purerl.cli.options import (
     read_trackers,
 )
 from purerl.cli.pbt import best_table, write_summary
-from purerl.cli.sweep import read_axes
+from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
 from purerl.population.brackets import make_plan
@@ -91,13 +91,13 @@ def main(argv: Sequence[str]) -> int:
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
-        space = Space(config, read_axes(parsed.axis))
+        space = Space(config, search_axes(parsed.axis))
         part = _cost(space.bound, parsed)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(
         config,
-        read_axes(parsed.axis),
+        search_axes(parsed.axis),
         num_points=parsed.points,
         eta=parsed.eta,
         min_updates=parsed.min_updates,

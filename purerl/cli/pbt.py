@@ -27,7 +27,7 @@ from purerl.cli.options import (
     option,
     read_trackers,
 )
-from purerl.cli.sweep import read_axes
+from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
 from purerl.execution import dry_run
@@ -99,13 +99,13 @@ def main(argv: Sequence[str]) -> int:
     if parsed.dry_run:
         folders.check_out(parsed.out, "pbt")
         agents = parsed.population * len(check_seeds(parsed.searches, "--searches"))
-        space = Space(config, read_axes(parsed.axis))
+        space = Space(config, search_axes(parsed.axis))
         parts = [dry_run.whole_runs(space.bound, agents)]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0
     result = pbt(
         config,
-        read_axes(parsed.axis),
+        search_axes(parsed.axis),
         population=parsed.population,
         num_rounds=parsed.rounds,
         ready_updates=parsed.ready_updates,

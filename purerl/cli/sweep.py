@@ -139,6 +139,20 @@ def read_axes(texts: Sequence[str]) -> dict[str, Any]:
     return axes
 
 
+def search_axes(texts: Sequence[str]) -> dict[str, Any]:
+    """Read the axes of a search by name, of which there is at least one.
+
+    Raises:
+        ConfigError: none, one that cannot be read, or given twice.
+    """
+    if not texts:
+        raise ConfigError(
+            "a search needs at least one axis, got none; for example "
+            '--axis "learning_rate=loguniform(1e-4,1e-2)".'
+        )
+    return read_axes(texts)
+
+
 def read_lanes(text: str | None) -> int | str | None:
     """Read a number, `auto`, or None.
 

@@ -20,7 +20,7 @@ from purerl.cli.options import (
     option,
     read_trackers,
 )
-from purerl.cli.sweep import read_axes
+from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
 from purerl.execution.format import quoted
@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         folders.check_out(parsed.out, "tune")
-        Space(config, read_axes(parsed.axis))  # refuses axes that do not fit
+        Space(config, search_axes(parsed.axis))  # refuses axes that do not fit
         seeds = len(check_seeds(parsed.seeds))
         agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
         study = dry_run.whole_runs(bind(config), agents)
@@ -117,7 +117,7 @@ def main(argv: Sequence[str]) -> int:
         return 0
     result = tune(
         config,
-        read_axes(parsed.axis),
+        search_axes(parsed.axis),
         trials=parsed.trials,
         seeds=seeds_from(parsed.first_seed, parsed.seeds),
         sampler=parsed.sampler,

@@ -54,7 +54,8 @@ def test_a_dry_run_refuses_the_axes_that_training_refuses(command, capsys):
     assert main([*args, "--axis", "learning_rat=1e-3,1e-2"]) == 2
     assert "no field 'learning_rat'. Did you mean" in capsys.readouterr().err
     assert main(args) == 2
-    assert "needs at least one axis, got none" in capsys.readouterr().err
+    told = capsys.readouterr().err
+    assert "needs at least one axis, got none" in told and '--axis "' in told
     if command != ["tune"]:
         assert main([*args, "--axis", "optimiser=Adam,SGD"]) == 2
         assert "a population shares one" in capsys.readouterr().err
