@@ -5,11 +5,12 @@ from functools import partial
 from typing import Any
 
 import jax
+import numpy as np
 
 from purerl import warm_start
 from purerl.acting.observe import as_arrays, completed
 from purerl.acting.policy import RecurrentPolicy
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, shown
 from purerl.hooks import NO_HOOKS, OBSERVED, Hooks, check_hooks
 from purerl.precision import (
     algorithm_in_32_bits,
@@ -114,6 +115,30 @@ def check_key(key: Array) -> None:
         )
 
 
+def _check_draw(key: Any) -> None:
+    """Refuse anything but one key to draw actions with, or none.
+
+    Raises:
+        ConfigError: with what to call instead.
+    """
+    if key is None:
+        return
+    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
+    if dtype is not None:
+        is_new = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
+        if (is_new and shape == ()) or (dtype == np.uint32 and shape == (2,)):
+            return
+        if is_new:
+            raise ConfigError(
+                f"a policy takes one key for all observations, got {shape} of them; "
+                "use jax.vmap(policy)(obs, keys)."
+            )
+    raise ConfigError(
+        f"key of a policy must be a random key, such as jax.random.key(0), got "
+        f"{shown(key)}."
+    )
+
+
 @in_32_bits
 def make_algorithm(config: TrainConfig) -> Algorithm:
     """Make the three pure functions of a config: `init(key)`, `step(state)`, `act`.
@@ -156,14 +181,18 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     recurrence = algorithm.recurrence
     if recurrence is not None:
 
-        def act(state: PyTree, obs: Any, *given: Any) -> tuple[Array, PyTree]:
-            return recurrence.act(state, complete(obs), *given)
+        def act(
+            state: PyTree, obs: Any, memory: PyTree, key: Array | None = None
+        ) -> tuple[Array, PyTree]:
+            _check_draw(key)
+            return recurrence.act(state, complete(obs), memory, key)
 
         whole = recurrence_in_32_bits(recurrence._replace(act=act))
         return RecurrentPolicy(whole, state)
 
     @in_32_bits
     def policy(obs: Array, key: Array | None = None) -> Array:
+        _check_draw(key)
         return algorithm.act(state, complete(as_arrays(obs)), key)
 
     return policy

@@ -97,6 +97,11 @@ def test_a_batch_of_no_observation_has_no_action():
     config = tiny_config()
     policy = purerl.make_policy(config, jax.jit(purerl.make_train(config))(KEY).state)
     assert policy(np.zeros((0, 4))).shape == (0,)
+    assert policy(np.zeros((2, 4)), jax.random.PRNGKey(0)).shape == (2,)
+    with pytest.raises(ConfigError, match="key of a policy must be a random key"):
+        policy(np.zeros(4), 1)
+    with pytest.raises(ConfigError, match="one key for all observations"):
+        policy(np.zeros((2, 4)), jax.random.split(KEY))
 
 
 def test_a_policy_with_a_memory_takes_a_number_of_episodes_and_refuses_a_key():
