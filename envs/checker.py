@@ -26,7 +26,7 @@ from .checker_play import (
     rollout_fn,
 )
 
-# What JAX raises where Python looks at a traced value. All are kinds of a TypeError.
+# What JAX raises where Python looks at a traced value.
 _DECISIONS = (
     jax.errors.ConcretizationTypeError,
     jax.errors.TracerArrayConversionError,
@@ -170,10 +170,9 @@ def _check_one_step(
     Where they differ from those of a reset, `step` itself cannot be traced, with an
     error that does not say where.
     """
-    try:
-        result = _traced(env, "step", _shapes_of(env), key, state, action, params)
-    except NotImplementedError:
-        return  # An object whose `step` resets by itself.
+    if not env.steps_without_reset:
+        return
+    result = _traced(env, "step", _shapes_of(env), key, state, action, params)
     if not (isinstance(result, tuple) and len(result) == 5):
         return  # The check of `step` says what is wrong.
     _check_obs(env, "step_env returned an observation", result[0], params)
@@ -349,7 +348,7 @@ def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> 
             f"{env.name}: {what} cannot be traced ({_first_line(error)}): expected "
             "pure JAX, without Python decisions on traced values."
         ) from error
-    except (TypeError, ValueError, AttributeError, KeyError) as error:
+    except (TypeError, ValueError, AttributeError, LookupError) as error:
         raise EnvCheckError(
             f"{env.name}: {what} cannot be traced, it raised {type(error).__name__}: "
             f"{_first_line(error)}"

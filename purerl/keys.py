@@ -13,8 +13,11 @@ keys `split(k, n)`. No two streams of one experiment meet, but such an agent and
 population are not independent of one another: give them two keys.
 """
 
+from typing import Any
+
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.types import AgentState, Array
 
@@ -24,6 +27,23 @@ _INIT = 2**32 - _EACH
 _EVALUATIONS = 2**31
 # The evaluation after one more would draw what initialisation has drawn.
 MAX_UPDATES = _EVALUATIONS // _EACH - 2
+
+
+def shape_of_keys(value: Any) -> tuple[int, ...] | None:
+    """Return the shape of random keys, typed or old ones; None of what is no key.
+
+    Args:
+        value: Anything. Old keys are uint32 arrays with one more axis.
+    """
+    if not isinstance(value, jax.Array | np.ndarray):
+        return None
+    if jnp.issubdtype(value.dtype, jax.dtypes.prng_key):
+        return value.shape
+    if value.dtype != np.uint32:
+        return None
+    # Its length depends on `jax_default_prng_impl`.
+    data = jax.eval_shape(lambda: jax.random.key_data(jax.random.key(0)))
+    return value.shape[:-1] if value.shape[-1:] == data.shape else None
 
 
 def init_key(key: Array) -> Array:

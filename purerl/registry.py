@@ -143,13 +143,17 @@ def class_of(name: Any, kind: str = "") -> type:
         found = registry.find(name)
         if found is not None:
             return found
-    if not kind:
-        every = [known for registry in asked for known in registry.classes]
-        guess = _closest(str(name), every)
-        hint = f" Did you mean {guess!r}?" if guess else ""
-        places = ", ".join(registry.call.rpartition(".")[0] for registry in asked)
-        raise ConfigError(f"there is no part {name!r} in {places}.{hint}")
-    return asked[0].class_of(name)
+    if len(asked) == 1 or not isinstance(name, str):
+        return asked[0].class_of(name)
+    calls = ", ".join(registry.call for registry in asked)
+    if name.startswith("<"):
+        raise ConfigError(
+            f"the part {name} was not registered when it was written. Call the "
+            f"function of its kind with a name and its class before reading: {calls}."
+        )
+    guess = _closest(name, [known for one in asked for known in one.classes])
+    hint = f" Did you mean {guess!r}?" if guess else ""
+    raise ConfigError(f"there is no part {name!r}.{hint} These add one: {calls}.")
 
 
 def is_known(name: str) -> bool:

@@ -76,7 +76,9 @@ class StickyActions(Wrapper):
         """Start an episode; the key is consumed."""
         obs, inner = self.env.reset_env(key, params)
         nothing = _zeros(self.action_space(params))
-        return obs, StickyActionsState(inner, nothing, jnp.asarray(True), _mask(obs))
+        return obs, StickyActionsState(
+            inner, nothing, jnp.asarray(True), self._mask(obs, params)
+        )
 
     def step_env(
         self, key: jax.Array, state: StickyActionsState, action: jax.Array, params: Any
@@ -102,13 +104,17 @@ class StickyActions(Wrapper):
         )
         obs, inner, *rest = self.env.step_env(key_step, state.inner, action, params)
         is_first = jnp.zeros_like(state.is_first)
-        after = StickyActionsState(inner, action, is_first, _mask(obs))
+        after = StickyActionsState(inner, action, is_first, self._mask(obs, params))
         return obs, after, *rest  # type: ignore[return-value]
 
+    def _mask(self, obs: Obs, params: Any) -> jax.Array | None:
+        """Return the mask of the next action, None where an observation has none.
 
-def _mask(obs: Obs) -> jax.Array | None:
-    """Return the mask of the next action, None where an observation has none."""
-    return obs.get(MASK) if isinstance(obs, dict) else None
+        Only `Discrete` and `MultiDiscrete` actions have masks.
+        """
+        space = self.action_space(params)
+        can_have = hasattr(space, "n") or hasattr(space, "nvec")
+        return obs.get(MASK) if can_have and isinstance(obs, dict) else None
 
 
 def is_valid(action: jax.Array, mask: jax.Array, space: Any) -> jax.Array:

@@ -267,8 +267,8 @@ CONCLUSION = (
     "With purerl's default initialisation the policy is saturated for the first 40,000 "
     "steps: its mean absolute action is 0.995 or more. After 100,000 steps its return "
     "has caught up. With PyTorch's initialisation the agents of both libraries improve "
-    "from about 20,000 steps on. One agent of each kind is a hint and no proof; the "
-    "preset therefore uses PyTorch's initialisation."
+    "from about 20,000 steps on; because of these steps the preset uses PyTorch's "
+    "initialisation. One agent of each kind is a hint and no proof."
 )
 TITLES = {
     "action": "mean absolute action of the policy",

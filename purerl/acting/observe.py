@@ -155,7 +155,7 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
         if not isinstance(obs, Mapping if by_key else tuple):
             expected = f"dict with {', '.join(parts)}" if by_key else "tuple"
             raise ConfigError(
-                f"{what} must be a {expected}, got {type(obs).__name__}. Give what the "
+                f"{what} must be a {expected}, got {_kind(obs)}. Give what the "
                 "environment's reset and step return."
             )
         known = obs if isinstance(obs, Mapping) else dict(enumerate(obs))
@@ -174,6 +174,13 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
             f"{what} must have the shape {shape}, or axes of a batch before it, got "
             f"{got}. Give what the environment's reset and step return."
         )
+
+
+def _kind(obs: Any) -> str:
+    """Say what an observation is, for a message."""
+    if isinstance(obs, jax.Array | np.ndarray):
+        return f"an array of shape {obs.shape}"
+    return f"a {type(obs).__name__}"
 
 
 def _shapes_of(space: Any) -> PyTree:

@@ -3,12 +3,12 @@
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting.observe import as_arrays
 from purerl.config import ConfigError
+from purerl.keys import shape_of_keys
 from purerl.networks.recurrent import forget
 from purerl.types import Algorithm, Array, PyTree, Recurrence
 
@@ -56,7 +56,7 @@ class RecurrentPolicy:
         Raises:
             ConfigError: without a memory, or with a key in its place.
         """
-        if memory is None or _is_key(memory):
+        if memory is None or shape_of_keys(memory) is not None:
             raise ConfigError(
                 "this policy remembers the episode so far: begin with memory = "
                 "policy.init(), and call action, memory = policy(obs, memory), or "
@@ -71,14 +71,6 @@ class RecurrentPolicy:
         that ended an episode and the next episode's first observation.
         """
         return forget(memory, jnp.asarray(done))
-
-
-def _is_key(value: Any) -> bool:
-    """Return whether a value is a random key, new or old, which no memory is."""
-    if not isinstance(value, jax.Array):
-        return False
-    is_new = jnp.issubdtype(value.dtype, jax.dtypes.prng_key)
-    return is_new or (value.dtype == jnp.uint32 and value.shape == (2,))
 
 
 def recurrence_of(algorithm: Algorithm) -> Recurrence:

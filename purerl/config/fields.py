@@ -106,7 +106,17 @@ def _same(value: Any, other: Any) -> bool:
         return True
     leaves, structure = jax.tree.flatten(value)
     others, of_other = jax.tree.flatten(other)
-    return structure == of_other and all(map(np.array_equal, leaves, others))
+    return structure == of_other and all(map(_same_leaf, leaves, others))
+
+
+def _same_leaf(value: Any, other: Any) -> bool:
+    """Return whether two leaves are equal: arrays in shape and in every number."""
+    if value is other:
+        return True
+    arrays = (jax.Array, np.ndarray, np.generic)
+    if isinstance(value, arrays) or isinstance(other, arrays):
+        return np.shape(value) == np.shape(other) and bool((value == other).all())
+    return bool(value == other)
 
 
 ConfigT = TypeVar("ConfigT")

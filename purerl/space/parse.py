@@ -1,6 +1,7 @@
 """Axes as the command line writes them."""
 
 import ast
+import difflib
 import math
 from typing import Any
 
@@ -21,14 +22,12 @@ def _geomspace(low: float, high: float, count: int) -> list[float]:
     return np.geomspace(low, high, count).tolist()
 
 
-# What a function of an axis is given, for the message where it was given otherwise.
+# Functions of an axis that take so many values, and what these are.
 ARGUMENTS = {
     "linspace": "low, high, count",
     "geomspace": "low, high, count",
-    "range": "stop, or start, stop, or start, stop, step",
     "uniform": "low, high",
     "loguniform": "low, high",
-    "choice": "the values",
 }
 FUNCTIONS = {
     "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
@@ -61,22 +60,30 @@ def parse(text: str) -> tuple[str, Any]:
     if not (bracket and function.isidentifier() and values.endswith(")")):
         return name, _literals(values)
     if function in FUNCTIONS:
-        try:
-            return name, FUNCTIONS[function](*_literals(inside[:-1]))
-        except ConfigError:
-            raise
-        except (TypeError, ValueError):
-            raise ConfigError(
-                f"cannot read the axis {text!r}: {function} takes "
-                f"({ARGUMENTS[function]})."
-            ) from None
-    if function.islower() and not registry.is_known(function):
+        return name, _called(function, _literals(inside[:-1]), text)
+    close = difflib.get_close_matches(function.lower(), FUNCTIONS, n=1)
+    if close and not registry.is_known(function):
         raise ConfigError(
-            f"cannot read the axis {text!r}: {function!r} is neither a function of an "
-            f"axis ({', '.join(FUNCTIONS)}) nor a loss, an optimiser, a rule or a "
-            "schedule."
+            f"cannot read the axis {text!r}: there is no function {function!r}. Did "
+            f"you mean {close[0]!r}? Functions: {', '.join(FUNCTIONS)}."
         )
     return name, _literals(values)
+
+
+def _called(function: str, values: list[Any], text: str) -> Any:
+    """Return what a function of an axis makes of its values."""
+    wanted = ARGUMENTS.get(function, "")
+    if wanted and len(values) != wanted.count(",") + 1:
+        raise ConfigError(
+            f"cannot read the axis {text!r}: {function} takes ({wanted}), got "
+            f"{len(values)} of them."
+        )
+    try:
+        return FUNCTIONS[function](*values)
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"cannot read the axis {text!r}: {error}.") from None
 
 
 def _literals(text: str) -> list[Any]:

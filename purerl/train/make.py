@@ -5,13 +5,13 @@ from functools import partial
 from typing import Any
 
 import jax
-import numpy as np
 
 from purerl import warm_start
 from purerl.acting.observe import as_arrays, completed
 from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError, TrainConfig, shown
 from purerl.hooks import NO_HOOKS, OBSERVED, Hooks, check_hooks
+from purerl.keys import shape_of_keys
 from purerl.precision import (
     algorithm_in_32_bits,
     in_32_bits,
@@ -123,20 +123,17 @@ def _check_draw(key: Any) -> None:
     """
     if key is None:
         return
-    dtype, shape = getattr(key, "dtype", None), getattr(key, "shape", None)
-    if dtype is not None:
-        is_new = jax.dtypes.issubdtype(dtype, jax.dtypes.prng_key)
-        if (is_new and shape == ()) or (dtype == np.uint32 and shape == (2,)):
-            return
-        if is_new:
-            raise ConfigError(
-                f"a policy takes one key for all observations, got {shape} of them; "
-                "use jax.vmap(policy)(obs, keys)."
-            )
-    raise ConfigError(
-        f"key of a policy must be a random key, such as jax.random.key(0), got "
-        f"{shown(key)}."
-    )
+    shape = shape_of_keys(key)
+    if shape is None:
+        raise ConfigError(
+            f"key of a policy must be a random key, got {shown(key)}; give "
+            "jax.random.key(0), or no key for the deterministic action."
+        )
+    if shape:
+        raise ConfigError(
+            f"a policy takes one key for all observations, got {shape} of them; use "
+            "jax.vmap(policy)(obs, keys)."
+        )
 
 
 @in_32_bits

@@ -87,8 +87,8 @@ class Holdout(NamedTuple):
 
     @property
     def note(self) -> str:
-        """A sentence to show beside the numbers; empty where no seed diverged."""
-        if not self.difference.diverged:
+        """A sentence to show beside the means; empty where none has such a seed."""
+        if not self.difference.diverged or np.isnan(self.difference.mean):
             return ""
         return "A seed that diverged counts as the worst score of both."
 
@@ -143,7 +143,7 @@ def held_out_scores(scores: np.ndarray, filled: np.ndarray) -> HeldOutScores:
             in its place; NaN where nothing is known.
     """
     diverged = int(np.isnan(scores).sum())
-    if np.isnan(filled).any():
+    if not filled.size or np.isnan(filled).any():
         return HeldOutScores(scores, np.nan, np.nan, np.nan, diverged)
     interval = mean_interval(filled)
     low, high = float(interval.low), float(interval.high)

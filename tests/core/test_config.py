@@ -731,6 +731,13 @@ def test_configs_with_arrays_inside_can_be_compared():
     assert config != tiny_config() and config != "a config"
     assert tiny_config() == tiny_config() != tiny_config(gamma=0.5)
     assert hash(tiny_config()) == hash(tiny_config())
+    rate = tiny_config(learning_rate=1e-3)
+    assert rate == rate.replace(learning_rate=np.float32(1e-3))
+    assert rate == rate.replace(learning_rate=jnp.float32(1e-3))
+    with pytest.raises(jax.errors.TracerBoolConversionError):
+        jax.jit(lambda x: rate == rate.replace(learning_rate=x))(1e-3)
+    alike = (tiny_config(env=envs.CartPole()) for _ in range(2))
+    assert next(alike) == next(alike)
 
 
 def test_a_traced_number_in_the_place_of_overrides_gets_the_sentence():
@@ -748,3 +755,6 @@ def test_every_public_name_comes_with_a_star():
 def test_an_unknown_part_gets_a_guess_among_all_kinds():
     with pytest.raises(ConfigError, match=r"no part 'squared'.*'SquaredError'"):
         purerl.serialise.parse_part("squared")
+    inside = {"type": "WarmUp", "fraction": {"type": "<here.Mine>"}}
+    with pytest.raises(ConfigError, match="Mine> was not registered"):
+        purerl.serialise.parse_part(inside)

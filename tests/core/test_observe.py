@@ -89,7 +89,7 @@ def test_a_policy_names_the_shape_that_it_expects():
 
 def test_an_array_in_the_place_of_a_dict_gets_a_sentence():
     space = envs.spaces.Dict({"cart": envs.spaces.Box(-1.0, 1.0, (2,))})
-    with pytest.raises(ConfigError, match="must be a dict with cart, got ndarray"):
+    with pytest.raises(ConfigError, match="must be a dict with cart, got an array of"):
         check_shape("the observation", space, np.zeros(2))
 
 
@@ -97,7 +97,12 @@ def test_a_batch_of_no_observation_has_no_action():
     config = tiny_config()
     policy = purerl.make_policy(config, jax.jit(purerl.make_train(config))(KEY).state)
     assert policy(np.zeros((0, 4))).shape == (0,)
-    assert policy(np.zeros((2, 4)), jax.random.PRNGKey(0)).shape == (2,)
+    for name in ("threefry2x32", "rbg"):
+        with jax.default_prng_impl(name):
+            key = jax.random.PRNGKey(0)
+            assert policy(np.zeros((2, 4)), key).shape == (2,)
+            with pytest.raises(ConfigError, match="one key for all observations"):
+                policy(np.zeros((2, 4)), jnp.stack([key, key]))
     with pytest.raises(ConfigError, match="key of a policy must be a random key"):
         policy(np.zeros(4), 1)
     with pytest.raises(ConfigError, match="one key for all observations"):

@@ -60,8 +60,9 @@ def test_what_cannot_be_read_gets_a_sentence(call, words):
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("geomspace(1e-4)", r"geomspace takes \(low, high, count\)"),
-        ("logspace(1e-4,1,3)", "'logspace' is neither a function of an axis"),
+        ("geomspace(1e-4)", r"geomspace takes \(low, high, count\), got 1 of them"),
+        ("linspace(0,1,-3)", "must be non-negative"),
+        ("logspace(1e-4,1,3)", "no function 'logspace'. Did you mean 'linspace'"),
     ],
 )
 def test_a_function_that_cannot_be_read_is_named(text, words):
