@@ -237,6 +237,8 @@ def _seconds(numbers: dict[str, Any]) -> str:
 
 def _evaluation(numbers: dict[str, Any]) -> str:
     digits = _digits(numbers)
+    if len(numbers["per_seed"]) == 1:
+        return f"{numbers['mean']:,.{digits}f} (one seed)"
     found = mean_interval(np.array(numbers["per_seed"]))
     return f"{numbers['mean']:,.{digits}f} ({found.text(digits)})"
 

@@ -33,6 +33,7 @@ STUDY = Study(
     "environments, one gradient step per four of their steps, and 320,000 steps "
     "(`td3-halfcheetah-cpu`). All curves are rows of the [learning "
     "results](results.md).",
+    headlines=(0, 2),
     system="JAX 4 Deep RL",
 )
 # Row of the learning results -> its name here, the claim.

@@ -60,8 +60,8 @@ def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
     if trained == wanted:
         return ""
     return (
-        f"{trained} of {wanted} agents are trained so far; `{row['command']}` trains "
-        "the others."
+        f"{trained} of {wanted} agents {'is' if trained == 1 else 'are'} trained so "
+        f"far; `{row['command']}` trains the others."
     )
 
 
@@ -93,6 +93,8 @@ def score_text(row: dict[str, Any], digits: int) -> str:
         digits: Digits after the point.
     """
     words, agents = interval_text(row["per_seed"], digits), len(row["per_seed"])
+    if agents == 1:
+        return f"{row['per_seed'][0]:,.{digits}f} (one agent)"
     return words if "range" in words else f"{words}; {agents} agents"
 
 
