@@ -75,7 +75,7 @@ def test_lanes_are_halved_until_a_block_fits():
     assert fit.fit_lanes(model, 8, 1_199.0, is_fixed=False) == 4
     with pytest.raises(purerl.ConfigError, match="a block of 8 lanes needs"):
         fit.fit_lanes(model, 8, 1_199.0, is_fixed=True)
-    with pytest.raises(purerl.ConfigError, match="a block of 1 lanes needs"):
+    with pytest.raises(purerl.ConfigError, match="a block of 1 lane needs"):
         fit.fit_lanes(model, 8, 100.0, is_fixed=False)
 
 
