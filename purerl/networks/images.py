@@ -57,7 +57,7 @@ class Nature(nn.Module):
                 kernel_init=orthogonal(self.gain),
             )(x)
             x = finish(x)
-        x = x.reshape(*lead, math.prod(x.shape[len(lead) :]))
+        x = x.reshape(*lead, math.prod(x.shape[-3:]))
         x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
         return finish(x).astype(jnp.float32)
 
@@ -109,7 +109,7 @@ class Impala(nn.Module):
                 y = conv(features)(finish(x))
                 x = x + conv(features)(finish(y))
         x = finish(x)
-        x = x.reshape(*lead, math.prod(x.shape[len(lead) :]))
+        x = x.reshape(*lead, math.prod(x.shape[-3:]))
         x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
         return finish(x).astype(jnp.float32)
 

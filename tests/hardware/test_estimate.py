@@ -92,7 +92,7 @@ def test_lanes_follow_the_memory_of_the_device():
     narrow = estimate.estimate(bound, 2_048, 2, tight)
     assert narrow.lanes < 1_024 and narrow.needs <= narrow.limit
     assert narrow.kernel_seconds == pytest.approx(narrow.blocks * found.kernel_seconds)
-    with pytest.raises(ConfigError, match="a block of 2048 lanes needs"):
+    with pytest.raises(ConfigError, match="a block of 2,048 lanes needs"):
         estimate.estimate(bound, 2_048, 2, tight, lanes=2_048)
     with pytest.raises(ConfigError, match="may take 600 B of round"):
         estimate.estimate(bound, 1, 2, ROUND._replace(memory=1e3))
