@@ -93,7 +93,7 @@ class Registry:
                 f"{self.call} with a name and its class before reading, or pass "
                 f"the config as an object. {listed}"
             )
-        guess = _closest(str(name), list(self.classes))
+        guess = closest(str(name), list(self.classes))
         hint = f" Did you mean {guess!r}?" if guess else ""
         raise ConfigError(
             f"there is no {self.kind} {name!r}.{hint} {listed} "
@@ -151,7 +151,7 @@ def class_of(name: Any, kind: str = "") -> type:
             f"the part {name} was not registered when it was written. Call the "
             f"function of its kind with a name and its class before reading: {calls}."
         )
-    guess = _closest(name, [known for one in asked for known in one.classes])
+    guess = closest(name, [known for one in asked for known in one.classes])
     hint = f" Did you mean {guess!r}?" if guess else ""
     raise ConfigError(f"there is no part {name!r}.{hint} These add one: {calls}.")
 
@@ -166,8 +166,8 @@ def qualified(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _closest(name: str, known: list[str]) -> str | None:
-    """The name that was probably meant; capitals do not count."""
+def closest(name: str, known: list[str]) -> str | None:
+    """Return the name that was probably meant, whatever its capitals; None for none."""
     by_small = {other.lower(): other for other in known}
     guess = difflib.get_close_matches(name.lower(), list(by_small), n=1)
     return by_small[guess[0]] if guess else None

@@ -100,8 +100,8 @@ STUDIES: dict[str, tuple[dict[str, Any], str, range]] = {
 }
 
 # A method has the same colour in all figures.
-EPSILON, GRADIENT_1, UCB, OPTIMISTIC, *OTHERS = style.COLOURS
-METHOD_COLOURS = dict(zip(STUDIES, (EPSILON, GRADIENT_1, UCB, OPTIMISTIC), strict=True))
+EPSILON, BASELINE, UCB, OPTIMISTIC, *OTHERS = style.COLOURS
+METHOD_COLOURS = dict(zip(STUDIES, (EPSILON, BASELINE, UCB, OPTIMISTIC), strict=True))
 CURVE_COLOURS = {
     "epsilon 0 (greedy)": OTHERS[3],
     "epsilon 0.01": OTHERS[1],
@@ -109,7 +109,7 @@ CURVE_COLOURS = {
     "optimistic: first estimate 5, greedy": OPTIMISTIC,
     "realistic: first estimate 0, epsilon 0.1": OTHERS[0],
     "upper confidence bound, c = 2": UCB,
-    "step size 0.1, with baseline": GRADIENT_1,
+    "step size 0.1, with baseline": BASELINE,
     "step size 0.4, with baseline": OTHERS[0],
     "step size 0.1, without baseline": OTHERS[2],
     "step size 0.4, without baseline": OTHERS[3],

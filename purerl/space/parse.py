@@ -1,7 +1,6 @@
 """Axes as the command line writes them."""
 
 import ast
-import difflib
 import math
 from typing import Any
 
@@ -61,11 +60,11 @@ def parse(text: str) -> tuple[str, Any]:
         return name, _literals(values)
     if function in FUNCTIONS:
         return name, _called(function, _literals(inside[:-1]), text)
-    close = difflib.get_close_matches(function.lower(), FUNCTIONS, n=1)
+    close = registry.closest(function, list(FUNCTIONS))
     if close and not registry.is_known(function):
         raise ConfigError(
             f"cannot read the axis {text!r}: there is no function {function!r}. Did "
-            f"you mean {close[0]!r}? Functions: {', '.join(FUNCTIONS)}."
+            f"you mean {close!r}? Functions: {', '.join(FUNCTIONS)}."
         )
     return name, _literals(values)
 

@@ -38,6 +38,8 @@ def program(config, overrides):
 def test_the_program_of_a_run_is_the_same(name, request):
     config, overrides = small(name), {"gamma": np.float32(0.5)}
     usual = program(config, overrides)
+    with jax.numpy_dtype_promotion("strict"):
+        assert program(config, overrides) == usual
     request.getfixturevalue("in_64_bits")
     assert jnp.zeros(1).dtype == jnp.float64
     assert program(config, overrides) == usual
@@ -188,12 +190,9 @@ def test_where_the_switch_is_off_arguments_are_those_that_were_given():
     assert precision.in_32_bits(lambda x: x)(given) is given
 
 
-def test_strict_promotion_of_types_changes_nothing():
-    """The switch of a process that has strict types of its own: same program."""
+def test_a_policy_acts_where_types_are_strict():
     config = small("ppo")
-    usual = program(config, {})
     with jax.numpy_dtype_promotion("strict"):
-        assert program(config, {}) == usual
         policy = purerl.make_policy(
             config, jax.jit(purerl.make_train(config))(KEY).state
         )
