@@ -315,7 +315,24 @@ LEARNERS = [
     for algorithm in SMALL
     if "optimiser" in field_names(config_class(algorithm.partition("/")[0]))
 ]
-PAIRS = [(algorithm, name) for algorithm in LEARNERS for name in CASES]
+# It sees all layers of a network, which here lie side by side or have statistics.
+REFUSED = [
+    (algorithm, "OpenOptimiser")
+    for algorithm in ("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble")
+]
+PAIRS = [
+    (algorithm, name)
+    for algorithm in LEARNERS
+    for name in CASES
+    if (algorithm, name) not in REFUSED
+]
+
+
+@pytest.mark.parametrize(("algorithm", "name"), REFUSED)
+def test_an_optimiser_that_cannot_see_the_layers_is_refused(algorithm, name):
+    config = small(algorithm, optimiser=CASES[name].ours, num_evaluations=0)
+    with pytest.raises(ConfigError, match=f"must not be {name}"):
+        purerl.make_train(config)
 
 
 @pytest.mark.parametrize(
