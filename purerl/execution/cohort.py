@@ -83,6 +83,8 @@ class Cohort:
         self._members = members
         self._blocks = cut(members.size, program.lanes, workers)
         self._states: list[PyTree] = []
+        # Hyperparameters on the devices by number of the block, once they were needed.
+        self._placed_overrides: dict[int, Overrides] = {}
         # Numbers of the members that go on: the lanes of others only fill a block.
         self._living = np.arange(members.size)
         self.update = self.block_calls = 0
@@ -134,6 +136,7 @@ class Cohort:
         self._members = self.members if members is None else members
         self._living = np.arange(self._members.size)
         self._blocks = cut(self._members.size, self.program.lanes, self.workers)
+        self._placed_overrides.clear()
         self._states = []  # Their memory is needed for the new ones.
         self._states = [self._placed(block, states) for block in self._blocks]
         self.update = update
@@ -164,18 +167,20 @@ class Cohort:
         position = np.zeros(self._members.size, int)
         position[self._living] = np.arange(self.size)
 
-        def play(worker: Worker, item: tuple[Block, PyTree]) -> list[np.ndarray]:
+        def play(worker: Worker, number: int) -> list[np.ndarray]:
             del worker
-            block, state = item
+            block = self._blocks[number]
             index = fill(block.rows, self.program.lanes)
-            overrides = self._members.lanes(block.rows, self.program.lanes).overrides
             results = self.program.evaluate(
-                block.worker.device, state, overrides, keys[position[index]]
+                block.worker.device,
+                self._states[number],
+                self._overrides(number),
+                keys[position[index]],
             )
             return [x[: block.size] for x in results]
 
-        items = list(zip(self._blocks, self._states, strict=True))
-        parts = zip(*run_blocks(self.workers, items, play), strict=True)
+        played = run_blocks(self.workers, range(self.num_blocks), play)
+        parts = zip(*played, strict=True)
         evaluation = Evaluation(*(self._joined(list(part)) for part in parts))
         self.compile_seconds += self.program.compile_seconds - before
         return evaluation
@@ -186,6 +191,7 @@ class Cohort:
         position[self._living] = np.arange(self.size)
         everyone = jax.tree.map(lambda x: x[position], overrides)
         self._members = Members(self._members.keys, everyone)
+        self._placed_overrides.clear()
 
     def copy(
         self, parents: np.ndarray, keys: Array, is_copy: np.ndarray | None = None
@@ -218,6 +224,7 @@ class Cohort:
                 ascending.
         """
         living = self._living[survivors]
+        self._placed_overrides.clear()
         if not len(living):
             self._living, self._blocks, self._states = living, [], []
             return
@@ -269,12 +276,20 @@ class Cohort:
 
     def _dispatch(self, number: int, first: int) -> Any:
         """Begin a block's segment; its records are on the device."""
-        block, program = self._blocks[number], self.program
-        overrides = self._members.lanes(block.rows, program.lanes).overrides
-        self._states[number], records = program.dispatch(
-            block.worker.device, self._states[number], overrides, first
+        device = self._blocks[number].worker.device
+        self._states[number], records = self.program.dispatch(
+            device, self._states[number], self._overrides(number), first
         )
         return records
+
+    def _overrides(self, number: int) -> Overrides:
+        """Return the hyperparameters of a block's lanes, on its device."""
+        if number not in self._placed_overrides:
+            block, lanes = self._blocks[number], self.program.lanes
+            overrides = self._members.lanes(block.rows, lanes).overrides
+            placed = jax.device_put(overrides, block.worker.device)
+            self._placed_overrides[number] = placed
+        return self._placed_overrides[number]
 
     def _segment(self, first: int, records: Sequence[Any]) -> Segment:
         """Return the records of all blocks as one segment of the members that go on."""

@@ -147,7 +147,7 @@ class Program:
             first_update: Number of the first update of the call.
         """
         overrides = jax.device_put(overrides, device)
-        first = jnp.int32(first_update)
+        first = np.int32(first_update)
         state, *records = self._advance[device](state, overrides, first)
         return state, records
 

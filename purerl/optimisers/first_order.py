@@ -11,6 +11,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from flax import struct
 
@@ -125,7 +126,10 @@ class RAdam(Adam):
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
-        return optax.radam(learning_rate, b1=self.b1, b2=self.b2, eps=self.eps)  # type: ignore[arg-type]
+        return optax.chain(
+            scale_by_radam(self.b1, self.b2, self.eps),
+            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
+        )
 
 
 @struct.dataclass
@@ -181,6 +185,47 @@ def scale_by_adam(
             # After the power, which would lose too much in fewer bits.
             first, second = bias.astype(mean.dtype)
             return mean / first / (jnp.sqrt(square / second) + eps)
+
+        return jax.tree.map(move, state.mu, state.nu), state
+
+    return optax.GradientTransformation(plain.init, update)
+
+
+def scale_by_radam(
+    b1: Array | float, b2: Array | float, eps: Array | float
+) -> optax.GradientTransformation:
+    """Return `optax.scale_by_radam`, written for the platform that is traced for.
+
+    Args:
+        b1: Decay of the mean of gradients.
+        b2: Decay of the mean of squared gradients.
+        eps: Number that is added to the root of the second mean.
+    """
+    plain = optax.scale_by_radam(b1, b2, eps)
+    if traced_for_cpu():
+        return plain
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        _, state = plain.update(updates, state, params)
+        # What all parameters share, element by element as one vector, which is one
+        # kernel. Names are the paper's.
+        beta = jnp.stack([jnp.asarray(x) for x in (b1, b2, b2, b2)])
+        power = beta**state.count
+        rho_max = 2 / (1 - beta) - 1
+        rho = rho_max - 2 * state.count * power / (1 - power)
+        is_settled = rho >= 5
+        known = jnp.where(is_settled, rho, rho_max)  # else the root of less than 0
+        ratio = (known - 4) * (known - 2) * rho_max
+        ratio /= (rho_max - 4) * (rho_max - 2) * known
+        rectified = jnp.where(is_settled, jnp.sqrt(ratio), 0)
+        lane = np.arange(4)
+        factors = jnp.where(lane == 2, rectified, 1.0 - is_settled)
+        shared = jnp.where(lane < 2, 1 - power, factors)
+
+        def move(mean: Array, square: Array) -> Array:
+            first, second, adapted, plain = shared.astype(mean.dtype)
+            scale = adapted / (jnp.sqrt(square / second) + eps) + plain
+            return mean / first * scale
 
         return jax.tree.map(move, state.mu, state.nu), state
 

@@ -13,6 +13,7 @@ from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.losses import HuberError
 from purerl.optimisers import Adam, RAdam
+from purerl.tracing import traced_for
 from purerl.types import Transition
 from tests.algorithms.q_probes import Q_PROBES
 from tests.algorithms.short_runs import assert_close, lane
@@ -102,12 +103,14 @@ def test_the_loss_is_that_of_the_chosen_actions_value(delta):
     np.testing.assert_allclose(metrics["q_value"], chosen.mean(), rtol=1e-4)
 
 
-def test_radam_is_the_papers_algorithm():
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_radam_is_the_papers_algorithm(platform):
     # Algorithm 2 of Liu et al. (2020), after clipping to norm 1, in a plain loop.
     rng = np.random.default_rng(2)
     gradients = rng.normal(size=(12, 3)).astype(np.float32)
     rate, b1, b2, eps = 0.1, 0.9, 0.999, 1e-3
-    optim = optimiser.make(RAdam(b1, b2, eps), rate, max_grad_norm=1.0)
+    with traced_for(platform):
+        optim = optimiser.make(RAdam(b1, b2, eps), rate, max_grad_norm=1.0)
     params = jnp.zeros(3)
     opt_state = optim.init(params)
     m = v = expected = np.zeros(3)

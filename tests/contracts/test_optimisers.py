@@ -145,7 +145,7 @@ def test_an_optimiser_is_optaxs_and_its_numbers_vmap(name, platform):
     assert float(jnp.abs(first["kernel"] - second["kernel"]).max()) > 1e-5
 
 
-@pytest.mark.parametrize("name", ["Adam", "AdamW"])
+@pytest.mark.parametrize("name", ["Adam", "AdamW", "RAdam"])
 def test_a_state_moves_from_an_accelerator_to_a_cpu(name):
     states = []
     for platform in ("cpu", "cuda"):
