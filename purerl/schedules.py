@@ -64,7 +64,8 @@ class _FromTo(Schedule):
 class Linear(_FromTo):
     """A straight line from one number to another, which then stays.
 
-    `anneal_learning_rate=True` is `Linear(learning_rate, 0.0)`.
+    `anneal_learning_rate=True` is `Linear(learning_rate, 0.0)`, except for DQN, whose
+    flag counts gradient steps.
 
     Attributes:
         start: Number at the beginning of the run.

@@ -115,10 +115,9 @@ class MPOConfig(ActorCriticConfig):
         10.0,
         "First multiplier of the mean's constraint, or of the probabilities'.",
         POSITIVE,
-        moves=False,
     )
     multiplier_std: float = dynamic(
-        1_000.0, "First multiplier of the std's constraint.", POSITIVE, moves=False
+        1_000.0, "First multiplier of the std's constraint.", POSITIVE
     )
     temperature: str = static(
         "exact",
@@ -127,10 +126,7 @@ class MPOConfig(ActorCriticConfig):
         one_of("exact", "gradient"),
     )
     temperature_init: float = dynamic(
-        10.0,
-        "First temperature, where it is learned by gradient.",
-        POSITIVE,
-        moves=False,
+        10.0, "First temperature, where it is learned by gradient.", POSITIVE
     )
     dual_learning_rate: float = dynamic(
         1e-2, "Step size of the multipliers (and temperature).", POSITIVE
@@ -147,6 +143,11 @@ class MPOConfig(ActorCriticConfig):
     max_grad_norm: float = dynamic(40.0, "Largest norm of each gradient.", POSITIVE)
     log_std_min: float = static(-5.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
+
+    @property
+    def start_only(self) -> tuple[str, ...]:
+        """Names of the numbers that are read when an agent is made, and never again."""
+        return ("multiplier_mean", "multiplier_std", "temperature_init")
 
 
 class Parts(NamedTuple):

@@ -82,10 +82,7 @@ class SACConfig(EnsembleConfig):
     """Soft actor-critic, for continuous and for discrete actions."""
 
     temperature_init: float = dynamic(
-        1.0,
-        "Initial temperature alpha, the weight of the entropy.",
-        POSITIVE,
-        moves=False,
+        1.0, "Initial temperature alpha, the weight of the entropy.", POSITIVE
     )
     learn_temperature: bool = static(
         True, "Learn the temperature, or keep it at temperature_init."
@@ -120,6 +117,11 @@ class SACConfig(EnsembleConfig):
     )
     log_std_min: float = static(-20.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
+
+    @property
+    def start_only(self) -> tuple[str, ...]:
+        """Names of the numbers that are read when an agent is made, and never again."""
+        return ("temperature_init",) if self.learn_temperature else ()
 
 
 class Parts(NamedTuple):
@@ -354,6 +356,18 @@ def choices(
     return Choices(value, log_prob, jnp.ones_like(log_prob))
 
 
+def temperature_of(parts: Parts, learner: Learner) -> Array:
+    """Return the weight of the entropy, `[]`: what was learned, or the config's number.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        learner: Learner of one agent.
+    """
+    if parts.config.learn_temperature:
+        return jnp.exp(learner.params["log_temperature"])
+    return jnp.asarray(parts.config.temperature_init, jnp.float32)
+
+
 def soft_value(found: Choices, temperature: Array) -> Array:
     """Return `E_a[min_i Q_i(s, a) - alpha log pi(a|s)]`, `[N]` or `[K, N]`."""
     return (found.weight * (found.value - temperature * found.log_prob)).sum(-1)
@@ -397,7 +411,7 @@ def learn(
             jnp.where(due, config.tau, 0.0),
         )
         learner = learner._replace(target_params={"critics": critics})
-    temperature = jnp.exp(learner.params["log_temperature"])
+    temperature = temperature_of(parts, learner)
     return learner, td_error, {**metrics, **more, "temperature": temperature}
 
 
@@ -421,7 +435,7 @@ def make_judge(
     outputs: Any = parts.actor.apply(learner.params["actor"], batch.next_obs)
     action, _ = continuous.squash(outputs, noise)
     estimate = partial(ensembles.pessimistic, parts.config)
-    temperature = jnp.exp(learner.params["log_temperature"])
+    temperature = temperature_of(parts, learner)
 
     def evaluate_critics(critics: PyTree) -> CriticOutputs:
         now, later, new = crossq.evaluate_critics(parts.critics, batch, action, critics)
@@ -458,7 +472,7 @@ def td_target(
     estimate = partial(ensembles.pessimistic, parts.config)
     outputs = parts.actor.apply(learner.params["actor"], batch.next_obs)
     found = choices(parts, outputs, critics, estimate, batch.next_obs, noise)
-    temperature = jnp.exp(learner.params["log_temperature"])
+    temperature = temperature_of(parts, learner)
     return ensembles.bootstrapped(batch, soft_value(found, temperature))
 
 
@@ -511,8 +525,7 @@ def improve(
         noise: `[N, A]` standard normal; None for discrete actions.
         learner: Learner before the step.
     """
-    log_temperature = learner.params["log_temperature"]
-
+    temperature = temperature_of(parts, learner)
     critics = partial(parts.critics.apply, learner.params["critics"])
     estimate = partial(ensembles.policy_objective, parts.config)
 
@@ -523,7 +536,7 @@ def improve(
             outputs, new = parts.actor.apply(actor, obs), ()
         found = choices(parts, outputs, critics, estimate, obs, noise)
         entropy = -(found.weight * found.log_prob).sum(-1).mean()
-        value = soft_value(found, jnp.exp(log_temperature))
+        value = soft_value(found, temperature)
         return -value.mean(), (entropy, new)
 
     minimise = jax.value_and_grad(loss, has_aux=True)

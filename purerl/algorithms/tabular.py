@@ -83,7 +83,12 @@ class TabularConfig(TrainConfig):
     epsilon: float = dynamic(
         0.1, "Share of random actions; a schedule lets it decay.", FRACTION
     )
-    initial_value: float = dynamic(0.0, "Value of every action at first.", moves=False)
+    initial_value: float = dynamic(0.0, "Value of every action at first.")
+
+    @property
+    def start_only(self) -> tuple[str, ...]:
+        """Names of the numbers that are read when an agent is made, and never again."""
+        return ("initial_value",)
 
     @property
     def steps_per_update(self) -> int:

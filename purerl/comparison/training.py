@@ -20,6 +20,7 @@ from purerl.meta.population import Stopped
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
 from purerl.scale.devices import Worker, default_lanes
+from purerl.storage import prng
 
 TRAINED = "trained"  # the folder of scores, a file per setting and environment
 Known = dict[tuple[str, str], held_out.Scores]  # by environment and setting
@@ -122,6 +123,7 @@ def _identity(contestant: Contestant, options: Options, task: Task) -> str:
         "seed": options.seed,
         "lanes": options.lanes,
         "segment_updates": options.segment_updates,
+        **prng.unusual(),
     }
     if contestant.identity:
         rest["pieces"] = contestant.identity

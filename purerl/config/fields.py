@@ -76,8 +76,9 @@ def dynamic(
         default: Value where none is given.
         help: Sentence for command lines and documentation.
         check: Constraint on the value, if there is one.
-        moves: Whether the number is read in every update, so that it may be a schedule;
-            False for one that is read at the start only, or is itself about time.
+        moves: Whether the number may be a schedule; False for one that says itself how
+            something moves. Those that are read at the start only are
+            `TrainConfig.start_only`.
     """
     return _field(default, help, check, pytree_node=True, moves=moves)
 

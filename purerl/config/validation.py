@@ -33,11 +33,33 @@ def validate_fields(config: TrainConfig) -> None:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     for field in dataclasses.fields(config):
-        validate_field(field, getattr(config, field.name))
+        value = getattr(config, field.name)
+        validate_field(field, value)
+        if isinstance(value, Schedule):
+            check_goes_on(config, field.name, f"got {value!r}")
     if config.total_timesteps > MAX_ENV_STEPS:
         raise ConfigError(
             f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
             f"{config.total_timesteps}. Split the run in several."
+        )
+
+
+def check_goes_on(config: TrainConfig, name: str, asked: str) -> None:
+    """Refuse to move a number that a run reads at its start only.
+
+    Args:
+        config: The config of the run.
+        name: Name of the number, with dots where it is inside another.
+        asked: What was to move it, for the message.
+
+    Raises:
+        ConfigError: naming the number, and why it would not move.
+    """
+    if name.split(".")[0] in config.start_only:
+        raise ConfigError(
+            f"{name} cannot move within a run, {asked}: it is read at the start of a "
+            "run only. Give it one number for the whole run; purerl.sweep, "
+            "purerl.halving and purerl.tune search it."
         )
 
 
@@ -97,8 +119,8 @@ def _validate_course(field: dataclasses.Field, schedule: Schedule, name: str) ->
     """Check what a schedule makes of a field, at many moments of the run."""
     if not field.metadata.get("moves", True):
         raise ConfigError(
-            f"{name} cannot follow a schedule, got {schedule!r}: it is read at the "
-            "start of a run only, or says itself how something moves. Give a number."
+            f"{name} cannot follow a schedule, got {schedule!r}: it says itself how "
+            "something moves. Give a number."
         )
     if not all(map(is_concrete, jax.tree.leaves(schedule))):
         return

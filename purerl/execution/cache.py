@@ -164,7 +164,10 @@ def _name(
         length,
         data_parallel,
         tuple(devices),
+        # Options of JAX with which the same arguments would make another program.
         jax.config.read("jax_disable_most_optimizations"),
+        jax.config.jax_default_matmul_precision,  # type: ignore[attr-defined]
+        jax.config.jax_threefry_partitionable,  # type: ignore[attr-defined]
     )
     try:
         hash(name)

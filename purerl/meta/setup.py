@@ -7,7 +7,13 @@ from typing import Any, NamedTuple
 
 from purerl import serialise
 from purerl.acting.environment import resolve_env
-from purerl.config import ConfigError, TrainConfig, nearest_divisors, part_kind
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    check_goes_on,
+    nearest_divisors,
+    part_kind,
+)
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.catalogue import COMPARING, TRUNCATED
@@ -127,10 +133,7 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
     if len(changes) == 1:
         config = config.replace(**changes[0])  # What is learned is for this one.
     truncated = _truncated(strategy, settings, bounds)
-    genome = Genome(config, resolve_env(config), settings.evolve)
-    if len(changes) > 1:
-        for bound in bounds:
-            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+    genome = _genome(config, settings, bounds)
     optimiser = Optimiser(truncated, genome, settings.population)
     compares = strategy.name in COMPARING or not optimiser.is_distribution
     if settings.truncation is not None and compares:
@@ -159,6 +162,25 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
         settings=plain,
         truncation=settings.truncation,
     )
+
+
+def _genome(
+    config: TrainConfig, settings: EvolutionSettings, bounds: Sequence[Bound]
+) -> Genome:
+    """The numbers that are evolved, which all environments must have.
+
+    Raises:
+        ConfigError: they are not to be had, or move while agents train and cannot.
+    """
+    genome = Genome(config, resolve_env(config), settings.evolve)
+    if settings.truncation is not None:
+        for name in genome.scales:
+            asked = "and truncation changes numbers while agents train"
+            check_goes_on(config, name, asked)
+    if len(bounds) > 1:
+        for bound in bounds:
+            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+    return genome
 
 
 def _nearest(updates: Sequence[int], cut: int) -> str:

@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, check_goes_on
 from purerl.execution.memory import require_number
 from purerl.population.describe import stored_options, with_stored_values
 from purerl.population.fitness import KINDS
@@ -112,6 +112,8 @@ def pbt(
     if extend:
         config = with_stored_values(folder, "pbt", config, axes)
     space = Space(config, axes)
+    for name in space.axes:
+        check_goes_on(space.config, name, "and a population changes its numbers")
     population = required("population", population)
     num_rounds = as_count("num_rounds", num_rounds)
     ready_updates = as_count("ready_updates", ready_updates)

@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, check_goes_on
 from purerl.sweeps.groups import Group, group_points
 from purerl.types import Overrides
 
@@ -108,6 +108,13 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
             "a schedule can change numbers only, and keeps every loss's structure: "
             "static fields fix shapes or the program. Set them in the config."
         )
+    for schedule in schedules:
+        for name in schedule.values[0]:
+            first = schedule.values[0][name]
+            for later in schedule.values[1:]:
+                if later[name] != first:
+                    asked = f"and a schedule gives it {first} and then {later[name]}"
+                    check_goes_on(config, name, asked)
     return Pieces(tuple(schedules), starts, groups[0])
 
 

@@ -206,6 +206,7 @@ def _open_folder(
         manifest.create(folder, description)
         return options
     stored = manifest.load_run(folder)
+    manifest.finish_extension(folder, stored)
     manifest.check_not_edited(folder, stored)
     manifest.check_same(stored, config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)

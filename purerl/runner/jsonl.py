@@ -119,15 +119,17 @@ def read_rows(path: Path) -> list[Row]:
     rows, lines = [], path.read_text(errors="replace").splitlines()
     for number, line in enumerate(lines, start=1):
         try:
-            rows.append(json.loads(line))
+            row = json.loads(line)
         except json.JSONDecodeError:
-            if number == len(lines):
-                break
+            row = None
+        if isinstance(row, dict) and isinstance(row.get("update"), int):
+            rows.append(row)
+        elif number < len(lines):
             raise ConfigError(
                 f"{path} is damaged in line {number} of {len(lines)}; put back a copy "
                 "of the file, or take the line out together with that of the same "
                 "update in the files of all other seeds."
-            ) from None
+            )
     return rows
 
 
@@ -201,14 +203,26 @@ def read_members(
 
 
 def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
-    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN."""
+    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN.
+
+    So is what a row lacks: another version of purerl may have written it.
+    """
     if not rows or not rows[0]:
         return {}
-    names = rows[0][0].keys()
-    return {
-        name: np.asarray([[_nan(row[name]) for row in member] for member in rows])
-        for name in names
+    known = {
+        name: value for member in rows for row in member for name, value in row.items()
     }
+    return {
+        name: np.asarray(
+            [[_nan(row.get(name, _absent(like))) for row in member] for member in rows]
+        )
+        for name, like in known.items()
+    }
+
+
+def _absent(like: Any) -> Any:
+    """Return null in the place of each number of a value."""
+    return list(map(_absent, like)) if isinstance(like, list) else None
 
 
 def _nan(value: Any) -> Any:

@@ -23,6 +23,7 @@ from purerl.runner.divergence import DIVERGED
 from purerl.storage import kinds, prng
 from purerl.storage.differences import differences, refuse
 from purerl.storage.folders import (
+    CONFIG,
     MANIFEST,
     kind_of,
     load,
@@ -30,6 +31,7 @@ from purerl.storage.folders import (
     refuse_remains,
     require,
     write,
+    write_config,
     written_by,
 )
 
@@ -188,6 +190,28 @@ def is_rebuildable(config: TrainConfig) -> bool:
     return ours and is_built_in(config)
 
 
+def finish_extension(folder: Path, stored: dict[str, Any]) -> None:
+    """Write config.yaml where a kill came between it and the manifest of `extend`.
+
+    Args:
+        folder: The folder of the run.
+        stored: The manifest of the run.
+    """
+    values = serialise.read_mapping(folder / CONFIG)
+    earlier = stored.get("extended_from", [])
+    if values is None or values.get("total_timesteps") not in earlier:
+        return
+    as_before = {**stored["config"], "total_timesteps": values["total_timesteps"]}
+    if not _differs(as_before, values):
+        write_config(folder, stored)
+
+
+def _differs(begun: dict[str, Any], values: dict[str, Any]) -> list[str]:
+    """Return what a file's values change of a config, which YAML wrote and read too."""
+    plain = serialise.mapping_of(serialise.yaml_text(begun))
+    return differences({"config": plain}, {"config": serialise.completed(values)})
+
+
 def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
     """Refuse to go on with a run whose config.yaml somebody has changed.
 
@@ -200,12 +224,10 @@ def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
     Raises:
         ConfigError: naming what differs.
     """
-    values = serialise.read_mapping(folder / "config.yaml")
+    values = serialise.read_mapping(folder / CONFIG)
     if values is None:
         return
-    # As YAML writes and reads it, too.
-    begun = serialise.mapping_of(serialise.yaml_text(stored["config"]))
-    found = differences({"config": begun}, {"config": serialise.completed(values)})
+    found = _differs(stored["config"], values)
     if found:
         raise ConfigError(
             f"{folder / 'config.yaml'} was changed after the run began ("

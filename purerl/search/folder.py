@@ -91,8 +91,8 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
     """
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})
-    if longer != stored:
-        folders.write(folder, longer)
+    # Also where the manifest says so already: a kill may have kept config.yaml back.
+    folders.write(folder, longer)
     if restored.is_longer:
         number = len(restored.steps) - 1
         save_step(folder, number, restored.steps[number], has_ended=False)

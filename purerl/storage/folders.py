@@ -24,7 +24,7 @@ from purerl.config import ConfigError
 from purerl.scale.host import impl_here
 from purerl.storage import kinds
 from purerl.storage.differences import REMEDY, refuse
-from purerl.storage.prng import ENTRY, check_keys
+from purerl.storage.prng import ENTRY, check_keys, unusual
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST, CONFIG = "manifest.json", "config.yaml"
@@ -63,13 +63,14 @@ def versions() -> dict[str, str]:
 def made_with() -> dict[str, Any]:
     """Return what this process computes with, as a manifest has it.
 
-    That is its device, versions, and the implementation of its random keys.
+    That is its device, versions, and the way in which it makes random numbers.
     """
     device = jax.local_devices()[0]
     return {
         "device": f"{device.platform} {device.device_kind}",
         "versions": versions(),
         ENTRY: impl_here(),
+        **unusual(),
     }
 
 
@@ -215,9 +216,16 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """
     make(folder, subfolders)
     try:
-        text = serialise.yaml_text(spec["config"])
         write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
-        write_atomic(folder / CONFIG, text)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    write_config(folder, spec)
+
+
+def write_config(folder: Path, spec: Spec) -> None:
+    """Write config.yaml of a specification, see `write`."""
+    try:
+        write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
     except OSError as error:
         raise cannot_write(folder, error) from None
 

@@ -1,6 +1,9 @@
-"""The implementation of random keys: results of two of them do not fit together.
+"""The way random numbers are made: results of two ways do not fit together.
 
-A folder's manifest has it under `prng_impl`. One without that entry has the default.
+A folder's manifest has the implementation of its keys under `prng_impl`, and where
+Threefry's numbers follow the size of an array (JAX before 0.5, or
+`JAX_THREEFRY_PARTITIONABLE=0`), `threefry_partitionable` as well. One without these
+entries has the defaults.
 """
 
 import contextlib
@@ -12,7 +15,23 @@ import jax
 from purerl.config import ConfigError
 from purerl.scale.host import DEFAULT_IMPL, impl_here
 
-ENTRY = "prng_impl"  # Of a manifest.
+# Entries of a manifest.
+ENTRY = "prng_impl"
+PARTITIONABLE = "threefry_partitionable"
+
+
+def unusual() -> dict[str, Any]:
+    """Return what this process makes random numbers with, where it is no default."""
+    found: dict[str, Any] = {}
+    if impl_here() != DEFAULT_IMPL:
+        found[ENTRY] = impl_here()
+    if not _is_partitionable():
+        found[PARTITIONABLE] = False
+    return found
+
+
+def _is_partitionable() -> bool:
+    return bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
 
 
 def refuse_other_keys(where: str, theirs: str, here: str) -> None:
@@ -36,7 +55,7 @@ def refuse_other_keys(where: str, theirs: str, here: str) -> None:
 
 
 def check_keys(where: str, stored: Mapping[str, Any]) -> None:
-    """Refuse to go on with a folder where keys of another implementation are made.
+    """Refuse to go on with a folder where random numbers are made in another way.
 
     Args:
         where: What is gone on with, as the sentence begins.
@@ -46,6 +65,13 @@ def check_keys(where: str, stored: Mapping[str, Any]) -> None:
         ConfigError: naming both.
     """
     refuse_other_keys(where, stored.get(ENTRY, DEFAULT_IMPL), impl_here())
+    theirs, here = stored.get(PARTITIONABLE, True), _is_partitionable()
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
+            f"this process makes those of {here}, with which nothing goes on as it "
+            f"began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go on with it."
+        )
 
 
 @contextlib.contextmanager

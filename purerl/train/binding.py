@@ -14,11 +14,17 @@ from purerl.acting.environment import (
 )
 from purerl.algorithms import entry_of
 from purerl.algorithms.scheduled import check_environment_stays, follow_schedules
-from purerl.config import ConfigError, TrainConfig, apply_overrides, validate_fields
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    apply_overrides,
+    check_goes_on,
+    validate_fields,
+)
 from purerl.keys import MAX_UPDATES
 from purerl.learning.parts import check_frozen
 from purerl.precision import in_32_bits
-from purerl.types import Algorithm, Overrides
+from purerl.types import Algorithm, Overrides, Schedule
 
 
 class Plan(NamedTuple):
@@ -63,6 +69,9 @@ class Bound(NamedTuple):
                 `TrainConfig.check_numbers`.
         """
         changed = apply_overrides(self.asked, overrides)
+        for name, value in (overrides or {}).items():
+            if isinstance(value, Schedule):
+                check_goes_on(changed, name, f"got {value!r}")
         auto.check_overrides(self.asked, overrides)
         config = auto.resolve(changed, self.env)
         config.check_numbers()

@@ -454,6 +454,31 @@ def test_discrete_sac_finds_the_best_actions(env, observations, best):
     assert result.evaluation["episode_return"].mean() == 1.0
 
 
+def test_a_fixed_temperature_is_the_configs_whatever_came_before():
+    config = purerl.SACConfig(**{**PROBE, "total_timesteps": 2_000})
+    learned = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    fixed = config.replace(learn_temperature=False, temperature_init=0.05)
+    train = jax.jit(purerl.make_train(fixed))
+
+    def temperatures(*given):
+        return train(jax.random.key(1), *given).metrics["temperature"][-1]
+
+    fresh = purerl.networks_of(learned.state)
+    assert learned.metrics["temperature"][-1] > 0.2
+    np.testing.assert_allclose(temperatures(None, fresh), 0.05, rtol=1e-6)
+    np.testing.assert_allclose(temperatures(None), 0.05, rtol=1e-6)
+    # So it may be searched, and moved, within a run.
+    moved = {"temperature_init": jnp.float32(0.2)}
+    np.testing.assert_allclose(temperatures(moved, fresh), 0.2, rtol=1e-6)
+    moving = fixed.replace(temperature_init=purerl.schedules.Linear(1.0, 0.0))
+    course = jax.jit(purerl.make_train(moving))(jax.random.key(1)).metrics
+    shares = np.arange(len(course["temperature"])) / len(course["temperature"])
+    was_learning = ~np.isnan(course["temperature"])
+    np.testing.assert_allclose(
+        course["temperature"][was_learning], (1 - shares)[was_learning], rtol=1e-5
+    )
+
+
 # Configs.
 
 

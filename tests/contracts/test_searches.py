@@ -266,7 +266,14 @@ def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
         patch.setitem(globals(), "CONFIG", longer)
         with pytest.raises(purerl.ConfigError, match="total_timesteps is 384 there"):
             _pbt(out=tmp_path)
+        path = tmp_path / "config.yaml"
+        short = path.read_text()
         extended = _pbt(out=tmp_path, extend=True)
+        long = path.read_text()
+        assert short != long
+        path.write_text(short)  # as a kill between the two files leaves it
+        _pbt(out=tmp_path, extend=True)
+        assert path.read_text() == long
         whole = _pbt()
     assert extended.summary["trained_requests"] == 3
     assert_same_bits(outcome(extended), outcome(whole))

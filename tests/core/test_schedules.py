@@ -188,9 +188,50 @@ def test_a_bad_schedule_gets_a_sentence(case):
     assert fragment in str(error.value)
 
 
-def test_what_is_read_once_cannot_move():
-    with pytest.raises(ConfigError, match="temperature_init cannot follow a schedule"):
-        purerl.make_train(purerl.SACConfig(temperature_init=Linear(1.0, 0.5)))
+START_ONLY = [
+    (purerl.SACConfig(), "temperature_init"),
+    (purerl.MPOConfig(), "temperature_init"),
+    (purerl.MPOConfig(), "multiplier_mean"),
+    (purerl.MPOConfig(), "multiplier_std"),
+    (purerl.TabularConfig(), "initial_value"),
+    (purerl.BanditConfig(), "initial_value"),
+]
+
+
+def name_of_case(case):
+    return case if isinstance(case, str) else type(case).__name__
+
+
+@pytest.mark.parametrize(("config", "name"), START_ONLY, ids=name_of_case)
+def test_what_is_read_once_cannot_move(config, name):
+    words = f"{name} cannot move within a run, .*: it is read at the start of a run"
+    moving = Linear(1.0, 0.5)
+    calls = {
+        "a schedule": lambda: purerl.make_train(config.replace(**{name: moving})),
+        "an override": lambda: jax.eval_shape(
+            purerl.make_train(config), jax.random.key(0), {name: moving}
+        ),
+        "a population": lambda: purerl.pbt(config, {name: purerl.uniform(0.5, 1.0)}),
+        "pieces": lambda: purerl.train_schedules(
+            config, purerl.Schedule((0, 1), ({name: 1.0}, {name: 0.5}))
+        ),
+        "generations within a run": lambda: purerl.evolve(
+            config,
+            evolve=[name],
+            strategy="persistent-es",
+            truncation=1,
+            fitness="training_curve",
+        ),
+    }
+    for case, call in calls.items():
+        with pytest.raises(ConfigError, match=words):
+            call()
+            pytest.fail(case)
+
+
+def test_what_is_about_time_itself_cannot_follow_a_schedule():
+    with pytest.raises(ConfigError, match="epsilon_fraction cannot follow a schedule"):
+        purerl.make_train(purerl.DQNConfig(epsilon_fraction=Linear(0.5, 0.1)))
 
 
 def test_numbers_and_changes_of_a_piecewise_schedule_fit():

@@ -205,6 +205,13 @@ def test_a_program_is_known_by_all_that_it_is_compiled_from(
     found = [cache.get(*other, workers) for other in others]
     assert len({id(program) for program in [first, *found]}) == 1 + len(others)
     assert len(cache) == len(built) == 1 + len(others)
+    for option in (
+        jax.default_matmul_precision("float32"),
+        jax.threefry_partitionable(False),
+    ):
+        with option:
+            assert cache.get(bound, block, SEGMENT, workers) is not first
+    assert cache.get(bound, block, SEGMENT, workers) is first
 
 
 @pytest.mark.slow

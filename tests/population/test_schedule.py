@@ -63,6 +63,15 @@ def test_it_is_judged_by_episodes_on_which_no_search_selected(tiny):
         assert (jax.random.key_data(keys) != judged).any(-1).all()
 
 
+def test_a_number_that_is_read_once_may_be_the_same_in_all_pieces():
+    config = purerl.TabularConfig(total_timesteps=32, num_steps=8, num_evaluations=0)
+    values = ({"initial_value": 3.0, "epsilon": e} for e in (0.1, 0.5))
+    trained = purerl.train_schedules(
+        config, Schedule((0, 2), tuple(values)), progress=False
+    )
+    assert np.asarray(trained.state.params["q"]).max() == 3.0
+
+
 def test_at_says_what_an_update_is_made_with():
     schedule = Schedule((0, 8), (HIGH, LOW))
     assert [schedule.at(u) for u in (0, 7, 8, 100)] == [HIGH, HIGH, LOW, LOW]

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+import purerl
 from purerl.report.tables import last_known
 from purerl.runner.jsonl import (
     JsonlFiles,
@@ -52,6 +53,25 @@ def test_rows_survive_the_file_exactly(tmp_path):
     stacked = stack_rows([[row]])
     assert stacked["loss"].tolist() == [[value]]
     assert np.isnan(stacked["episode_return"]).all()
+
+
+@pytest.mark.parametrize("line", ["[1]", "3", '{"loss": 1.0}', '{"update": null}'])
+def test_a_line_that_is_no_row_is_named(tmp_path, line):
+    path = tmp_path / "seed=0.jsonl"
+    path.write_text(f'{line}\n{{"update": 2}}\n')
+    with pytest.raises(purerl.ConfigError, match="is damaged in line 1 of 2"):
+        read_rows(path)
+
+
+def test_what_a_row_lacks_is_nan():
+    evaluation = {"update": 2, "loss": 1.0, "episode_return": [1.0, None]}
+    rows = [[{"update": 1, "entropy": 3.0}, evaluation]]
+    stacked = stack_rows(rows)
+    np.testing.assert_array_equal(stacked["update"], [[1, 2]])
+    np.testing.assert_array_equal(stacked["entropy"], [[3.0, np.nan]])
+    np.testing.assert_array_equal(stacked["loss"], [[np.nan, 1.0]])
+    nan = np.nan
+    np.testing.assert_array_equal(stacked["episode_return"], [[[nan, nan], [1.0, nan]]])
 
 
 def test_evaluations_keep_every_episode():

@@ -86,6 +86,51 @@ def test_a_run_with_other_keys_is_read_and_goes_on_only_with_them(tmp_path):
     assert_same_bits(resumed.state, whole.state)
 
 
+@contextlib.contextmanager
+def numbers_by_size():
+    """Random numbers that follow the size of an array, as JAX had them before 0.5."""
+    before = jax.config.jax_threefry_partitionable
+    jax.config.update("jax_threefry_partitionable", False)
+    try:
+        yield
+    finally:
+        jax.config.update("jax_threefry_partitionable", before)
+
+
+def test_a_run_goes_on_only_with_random_numbers_that_are_made_alike(tmp_path):
+    calls = {"out": tmp_path, "checkpoint_seconds": 0, **SMALL}
+    purerl.run(CONFIG, seeds=2, trackers=[StopAfter(4)], **calls)
+    assert "threefry_partitionable" not in folders.load(tmp_path)
+    resume = {"resume": True, "trackers": [], **calls}
+    words = "partitionable=True, and this .* Set JAX_THREEFRY_PARTITIONABLE=1 to go on"
+    with numbers_by_size(), pytest.raises(ConfigError, match=words):
+        purerl.run(CONFIG, seeds=2, **resume)
+    with numbers_by_size():
+        assert folders.made_with()["threefry_partitionable"] is False
+        stored = {**folders.load(tmp_path), **folders.made_with()}
+    folders.write(tmp_path, stored)
+    words = "partitionable=False, and this .* Set JAX_THREEFRY_PARTITIONABLE=0 to go on"
+    with pytest.raises(ConfigError, match=words):
+        purerl.run(CONFIG, seeds=2, **resume)
+
+
+def test_a_comparison_trains_again_with_other_random_numbers(tmp_path):
+    def scores(settings, out):
+        kwargs = {"measures": ["training_curve"], "progress": False, "lanes": 2}
+        result = purerl.compare(CONFIG, settings, seeds=2, out=out, **kwargs)
+        return result.scores["training_curve"][0]  # of each setting and seed
+
+    first, both = {"a": {}}, {"a": {}, "same": {"learning_rate": 2.5e-4}}
+    before = scores(first, tmp_path)
+    with keys_of("rbg"):
+        compared, same = scores(both, tmp_path)
+    np.testing.assert_array_equal(compared, same)
+    assert (compared != before[0]).any()
+    with numbers_by_size():
+        assert (scores(first, tmp_path) != before).any()
+    np.testing.assert_array_equal(scores(first, tmp_path), before)
+
+
 CALLS = {
     "sweep": lambda out: purerl.sweep(
         CONFIG, AXES, seeds=1, keep_states=True, out=out, **SMALL
