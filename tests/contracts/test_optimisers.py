@@ -315,10 +315,12 @@ LEARNERS = [
     for algorithm in SMALL
     if "optimiser" in field_names(config_class(algorithm.partition("/")[0]))
 ]
-# It sees all layers of a network, which here lie side by side or have statistics.
+# They see the layers of a network, which here lie side by side or have statistics.
+STACKED = ("sac/redq", "sac/tqc", "td3/ensemble")
 REFUSED = [
-    (algorithm, "OpenOptimiser")
-    for algorithm in ("sac/redq", "sac/tqc", "sac/crossq", "td3/ensemble")
+    *((algorithm, "Muon") for algorithm in STACKED),
+    *((algorithm, "LearnedOptimiser") for algorithm in (*STACKED, "sac/crossq")),
+    *((algorithm, "OpenOptimiser") for algorithm in (*STACKED, "sac/crossq")),
 ]
 PAIRS = [
     (algorithm, name)
