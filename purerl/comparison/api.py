@@ -119,7 +119,7 @@ def compare(
     _check_baseline(baseline, [entry.name for entry in entries])
     folder = _folder(out)
     with locked(folder):
-        known, parts = make_parts(entries, tasks, options, folder)
+        known, parts = make_parts(entries, tasks, options, folder, _notify)
         tracking = Tracking(
             serialise.to_dict(tasks[0].config),
             [task.name for task in tasks],

@@ -25,12 +25,13 @@ from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, ReturnCurve
 from purerl.meta.population import Stopped
 from purerl.scale.devices import Worker, run_blocks
-from purerl.storage import arrays
+from purerl.storage import arrays, folders
 from purerl.train import Plan
 from purerl.types import Array
 
 # What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
 _HELD_OUT = 3
+_MADE_WITH = "made_with"  # The name of versions and device in a file of scores.
 POINTS = 100  # The number of points of a stored curve.
 
 
@@ -216,15 +217,27 @@ def save(path: Path, scores: Scores) -> None:
     """Write scores, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
     named = {f"measure_{name}": x for name, x in scores.measures.items()}
-    arrays.save(path, {"curve": scores.curve, "steps": scores.steps, **named})
+    made_with = {_MADE_WITH: np.array(json.dumps(folders.made_with()))}
+    arrays.save(
+        path, {"curve": scores.curve, "steps": scores.steps, **named, **made_with}
+    )
 
 
-def load(path: Path) -> Scores | None:
-    """Return what `save` wrote; None where there is nothing or it is damaged."""
+def load(path: Path) -> tuple[Scores, str | None] | None:
+    """Return what `save` wrote; None where there is nothing or it is damaged.
+
+    Returns:
+        The scores, and a sentence where they were made with other versions or on
+        another device than this process has.
+    """
     try:
         stored = arrays.load(path)
         curve, steps = stored.pop("curve"), stored.pop("steps")
+        made_with = stored.pop(_MADE_WITH, None)  # not in files of earlier versions
+        note = None
+        if made_with is not None:
+            note = folders.differences_of_versions(json.loads(str(made_with)))
     except arrays.DAMAGE:
         return None
     measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
-    return Scores(measures, curve, steps)
+    return Scores(measures, curve, steps), note

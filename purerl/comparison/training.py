@@ -78,6 +78,7 @@ def make_parts(
     tasks: Sequence[Task],
     options: Options,
     folder: Path | None = None,
+    notify: Callable[[str], None] = lambda sentence: None,
 ) -> tuple[Known, list[Part]]:
     """Return what is known from the folder and what is to be trained, all checked.
 
@@ -86,11 +87,14 @@ def make_parts(
         tasks: Environments with their configs.
         options: Options with which the settings are trained.
         folder: The folder in which scores are kept; None without one.
+        notify: A function that is told where kept scores were made with other versions
+            or on another device.
 
     Raises:
         ConfigError: a setting that cannot be trained in one of the environments.
     """
     known: Known = {}
+    notes: dict[str, None] = {}
     parts = []
     for task in tasks:
         evaluations = 1 if "evaluation" in options.measures else 0
@@ -103,7 +107,8 @@ def make_parts(
                 files.append(path)
                 stored = held_out.load(path)
                 if stored is not None:
-                    known[task.name, settings[number].name] = stored
+                    known[task.name, settings[number].name], note = stored
+                    notes |= {note: None} if note else {}
                     continue
             missing.append(number)
         for group in make_groups([entered[number] for number in missing]):
@@ -113,6 +118,8 @@ def make_parts(
             names = tuple(settings[number].name for number in numbers)
             kept = tuple(files[number] for number in numbers if files)
             parts.append(Part(task.name, group, names, kept))
+    for note in notes:
+        notify(note)
     return known, parts
 
 

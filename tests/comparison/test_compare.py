@@ -17,7 +17,7 @@ from purerl.execution.fit import BlockCompiler
 from purerl.meta.population import Stopped
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
-from purerl.storage import arrays
+from purerl.storage import arrays, folders
 from purerl.storage.lock import locked
 from tests.helpers import tiny_config
 
@@ -169,6 +169,21 @@ def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
     for place, steps in found.steps.items():
         np.testing.assert_array_equal(loaded.steps[place], steps)
         np.testing.assert_array_equal(loaded.curves[place], found.curves[place])
+
+
+def test_scores_of_other_versions_are_taken_with_a_note(
+    result, folder, monkeypatch, capsys
+):
+    found = purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
+    assert "other versions" not in capsys.readouterr().err
+    versions = folders.versions()
+    monkeypatch.setattr(folders, "versions", lambda: {**versions, "jax": "9.9.9"})
+    again = purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
+    said = capsys.readouterr().err
+    note = f"so bits may differ: jax {versions['jax']} -> 9.9.9\n"
+    assert said.count("resumed with other versions") == 1 and note in said
+    for measure, values in found.scores.items():
+        np.testing.assert_array_equal(again.scores[measure], values)
 
 
 def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
