@@ -99,11 +99,6 @@ class BanditConfig(TrainConfig):
     )
 
     @property
-    def start_only(self) -> tuple[str, ...]:
-        """Names of the numbers that are read when an agent is made, and never again."""
-        return ("initial_value",)
-
-    @property
     def steps_per_update(self) -> int:
         """Pulls of one update."""
         return self.num_envs * self.num_steps

@@ -12,7 +12,13 @@ from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
 from purerl.comparison.environments import Task
 from purerl.comparison.settings import Piece, Setting
-from purerl.config import ConfigError, TrainConfig, apply_overrides, is_auto
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    apply_overrides,
+    check_pieces_may_move,
+    is_auto,
+)
 from purerl.space.points import resolve_point
 from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import canonical
@@ -87,6 +93,7 @@ def enter(setting: Setting, task: Task) -> Contestant:
                 "a schedule can change numbers only, and keeps every loss's "
                 "structure: static fields fix shapes or the program."
             )
+        check_pieces_may_move(start, points)
     except ConfigError as error:
         raise ConfigError(f"settings: {setting.name}: {error}") from None
     return Contestant(start, pieces, checked[0])

@@ -77,8 +77,8 @@ def dynamic(
         help: Sentence for command lines and documentation.
         check: Constraint on the value, if there is one.
         moves: Whether the number may be a schedule; False for one that says itself how
-            something moves. Those that are read at the start only are
-            `TrainConfig.start_only`.
+            something moves, or without which what was learned means something else.
+            Numbers that are read at the start only are `TrainConfig.start_only`.
     """
     return _field(default, help, check, pytree_node=True, moves=moves)
 

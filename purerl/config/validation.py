@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -36,7 +37,7 @@ def validate_fields(config: TrainConfig) -> None:
         value = getattr(config, field.name)
         validate_field(field, value)
         if isinstance(value, Schedule):
-            check_goes_on(config, field.name, f"got {value!r}")
+            check_may_move(config, field.name, f"got {value!r}")
     if config.total_timesteps > MAX_ENV_STEPS:
         raise ConfigError(
             f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
@@ -44,7 +45,7 @@ def validate_fields(config: TrainConfig) -> None:
         )
 
 
-def check_goes_on(config: TrainConfig, name: str, asked: str) -> None:
+def check_may_move(config: TrainConfig, name: str, asked: str) -> None:
     """Refuse to move a number that a run reads at its start only.
 
     Args:
@@ -61,6 +62,27 @@ def check_goes_on(config: TrainConfig, name: str, asked: str) -> None:
             "run only. Give it one number for the whole run; purerl.sweep, "
             "purerl.halving and purerl.tune search it."
         )
+
+
+def check_pieces_may_move(
+    config: TrainConfig, pieces: Sequence[Mapping[str, Any]]
+) -> None:
+    """Refuse pieces of a run that change a number that is read at its start only.
+
+    Args:
+        config: The config of the run.
+        pieces: Values of each piece, by the same names in all.
+
+    Raises:
+        ConfigError: see `check_may_move`.
+    """
+    for name, first in pieces[0].items():
+        if name.split(".")[0] not in config.start_only:
+            continue
+        for later in pieces[1:]:
+            if later[name] != first:
+                asked = f"and a schedule gives it {first} and then {later[name]}"
+                check_may_move(config, name, asked)
 
 
 def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None:
@@ -120,7 +142,8 @@ def _validate_course(field: dataclasses.Field, schedule: Schedule, name: str) ->
     if not field.metadata.get("moves", True):
         raise ConfigError(
             f"{name} cannot follow a schedule, got {schedule!r}: it says itself how "
-            "something moves. Give a number."
+            "something moves, or what was learned means something else without it. "
+            "Give a number."
         )
     if not all(map(is_concrete, jax.tree.leaves(schedule))):
         return

@@ -10,7 +10,7 @@ from purerl.acting.environment import resolve_env
 from purerl.config import (
     ConfigError,
     TrainConfig,
-    check_goes_on,
+    check_may_move,
     nearest_divisors,
     part_kind,
 )
@@ -167,19 +167,21 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
 def _genome(
     config: TrainConfig, settings: EvolutionSettings, bounds: Sequence[Bound]
 ) -> Genome:
-    """The numbers that are evolved, which all environments must have.
+    """Return the numbers that are evolved, which the config of every environment has.
 
     Raises:
-        ConfigError: they are not to be had, or move while agents train and cannot.
+        ConfigError: a config does not have them, or they would have to change while
+            agents train and cannot.
     """
     genome = Genome(config, resolve_env(config), settings.evolve)
-    if settings.truncation is not None:
+    for bound in bounds:
+        if len(bounds) > 1:
+            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+        if settings.truncation in (None, bound.plan.num_updates):
+            continue
         for name in genome.scales:
             asked = "and truncation changes numbers while agents train"
-            check_goes_on(config, name, asked)
-    if len(bounds) > 1:
-        for bound in bounds:
-            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+            check_may_move(bound.asked, name, asked)
     return genome
 
 

@@ -223,8 +223,8 @@ def scale_by_radam(
         shared = jnp.where(lane < 2, 1 - power, factors)
 
         def move(mean: Array, square: Array) -> Array:
-            first, second, adapted, plain = shared.astype(mean.dtype)
-            scale = adapted / (jnp.sqrt(square / second) + eps) + plain
+            first, second, factor, unscaled = shared.astype(mean.dtype)
+            scale = factor / (jnp.sqrt(square / second) + eps) + unscaled
             return mean / first * scale
 
         return jax.tree.map(move, state.mu, state.nu), state

@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from purerl.config import ConfigError, TrainConfig, check_goes_on
+from purerl.config import ConfigError, TrainConfig, check_may_move
 from purerl.execution.memory import require_number
 from purerl.population.describe import stored_options, with_stored_values
 from purerl.population.fitness import KINDS
@@ -25,6 +25,7 @@ from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
+from purerl.storage.folders import MANIFEST
 
 DEFAULT_ROUNDS = 20
 
@@ -112,8 +113,10 @@ def pbt(
     if extend:
         config = with_stored_values(folder, "pbt", config, axes)
     space = Space(config, axes)
-    for name in space.axes:
-        check_goes_on(space.config, name, "and a population changes its numbers")
+    # A folder of before this was checked goes on, and can be read, as it began.
+    if folder is None or not (folder / MANIFEST).exists():
+        for name in space.axes:
+            check_may_move(space.config, name, "and a population changes its numbers")
     population = required("population", population)
     num_rounds = as_count("num_rounds", num_rounds)
     ready_updates = as_count("ready_updates", ready_updates)

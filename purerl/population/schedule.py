@@ -8,7 +8,7 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig, check_goes_on
+from purerl.config import ConfigError, TrainConfig, check_pieces_may_move
 from purerl.sweeps.groups import Group, group_points
 from purerl.types import Overrides
 
@@ -109,12 +109,7 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
             "static fields fix shapes or the program. Set them in the config."
         )
     for schedule in schedules:
-        for name in schedule.values[0]:
-            first = schedule.values[0][name]
-            for later in schedule.values[1:]:
-                if later[name] != first:
-                    asked = f"and a schedule gives it {first} and then {later[name]}"
-                    check_goes_on(config, name, asked)
+        check_pieces_may_move(config, schedule.values)
     return Pieces(tuple(schedules), starts, groups[0])
 
 

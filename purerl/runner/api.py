@@ -206,11 +206,11 @@ def _open_folder(
         manifest.create(folder, description)
         return options
     stored = manifest.load_run(folder)
-    manifest.finish_extension(folder, stored)
     manifest.check_not_edited(folder, stored)
     manifest.check_same(stored, config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)
     folders.require_writable(folder)
+    manifest.finish_extension(folder, stored)
     if extend:
         manifest.extend(folder, stored, config)
     for path in (folder, *folder.glob("metrics/*")):

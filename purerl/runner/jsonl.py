@@ -209,15 +209,22 @@ def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
     """
     if not rows or not rows[0]:
         return {}
-    known = {
-        name: value for member in rows for row in member for name, value in row.items()
-    }
-    return {
-        name: np.asarray(
-            [[_nan(row.get(name, _absent(like))) for row in member] for member in rows]
-        )
-        for name, like in known.items()
-    }
+    names = dict.fromkeys(name for member in rows for row in member for name in row)
+    return {name: _column(rows, name) for name in names}
+
+
+def _column(rows: Sequence[Sequence[Row]], name: str) -> np.ndarray:
+    """Return one number of all rows, `[S, R, ...]`."""
+    given = [
+        row[name] for member in rows for row in member if row.get(name) is not None
+    ]
+    absent = _absent(given[0]) if given else None
+    return np.asarray(
+        [
+            [_nan(absent if row.get(name) is None else row[name]) for row in member]
+            for member in rows
+        ]
+    )
 
 
 def _absent(like: Any) -> Any:

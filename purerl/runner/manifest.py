@@ -190,32 +190,12 @@ def is_rebuildable(config: TrainConfig) -> bool:
     return ours and is_built_in(config)
 
 
-def finish_extension(folder: Path, stored: dict[str, Any]) -> None:
-    """Write config.yaml where a kill came between it and the manifest of `extend`.
-
-    Args:
-        folder: The folder of the run.
-        stored: The manifest of the run.
-    """
-    values = serialise.read_mapping(folder / CONFIG)
-    earlier = stored.get("extended_from", [])
-    if values is None or values.get("total_timesteps") not in earlier:
-        return
-    as_before = {**stored["config"], "total_timesteps": values["total_timesteps"]}
-    if not _differs(as_before, values):
-        write_config(folder, stored)
-
-
-def _differs(begun: dict[str, Any], values: dict[str, Any]) -> list[str]:
-    """Return what a file's values change of a config, which YAML wrote and read too."""
-    plain = serialise.mapping_of(serialise.yaml_text(begun))
-    return differences({"config": plain}, {"config": serialise.completed(values)})
-
-
 def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
     """Refuse to go on with a run whose config.yaml somebody has changed.
 
-    A run goes on as it began, by its manifest: the change would have no effect.
+    A run goes on as it began, by its manifest: the change would have no effect. An
+    earlier length of a run that was extended is no change: a kill may have come between
+    the two files, and `finish_extension` brings them together.
 
     Args:
         folder: The folder of the run.
@@ -225,16 +205,43 @@ def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
         ConfigError: naming what differs.
     """
     values = serialise.read_mapping(folder / CONFIG)
-    if values is None:
+    if values is None or _is_of_before(values, stored):
         return
-    found = _differs(stored["config"], values)
+    found = _changes(values, stored["config"])
     if found:
         raise ConfigError(
-            f"{folder / 'config.yaml'} was changed after the run began ("
+            f"{folder / CONFIG} was changed after the run began ("
             f"{'; '.join(found)}), and a run goes on as it began; take the change "
             "back, or start another run with --config (purerl.serialise.from_yaml), "
             "which --from (start=) lets begin with these agents."
         )
+
+
+def finish_extension(folder: Path, stored: dict[str, Any]) -> None:
+    """Do what `extend` does after it has written the manifest, if a kill kept it off.
+
+    Args:
+        folder: The folder of the run.
+        stored: The manifest of the run.
+    """
+    values = serialise.read_mapping(folder / CONFIG)
+    if values is not None and _is_of_before(values, stored):
+        write_config(folder, stored)
+
+
+def _is_of_before(values: dict[str, Any], stored: dict[str, Any]) -> bool:
+    """Return whether config.yaml is that of the run before it was extended."""
+    length = values.get("total_timesteps")
+    if length not in stored.get("extended_from", []):
+        return False
+    return not _changes(values, {**stored["config"], "total_timesteps": length})
+
+
+def _changes(values: dict[str, Any], config: dict[str, Any]) -> list[str]:
+    """Return in words what the values of config.yaml change of a config."""
+    # As YAML writes and reads it, too.
+    begun = serialise.mapping_of(serialise.yaml_text(config))
+    return differences({"config": begun}, {"config": serialise.completed(values)})
 
 
 def check_same(
@@ -309,8 +316,9 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
             f"{(updates + 1) * each:,}."
         )
     described = {"config": serialise.to_dict(config), "extended_from": lengths}
+    # It is of the shorter run, and must not outlive a kill.
+    (folder / "summary.json").unlink(missing_ok=True)
     write(folder, {**stored, **described})
-    (folder / "summary.json").unlink(missing_ok=True)  # It is of the shorter run.
 
 
 def _renamed(value: Any) -> Any:

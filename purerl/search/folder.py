@@ -91,7 +91,7 @@ def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
     """
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})
-    # Also where the manifest says so already: a kill may have kept config.yaml back.
+    # Also where the manifest says so already: a kill may have come before config.yaml.
     folders.write(folder, longer)
     if restored.is_longer:
         number = len(restored.steps) - 1

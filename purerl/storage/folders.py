@@ -21,10 +21,8 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.scale.host import impl_here
-from purerl.storage import kinds
+from purerl.storage import kinds, prng
 from purerl.storage.differences import REMEDY, refuse
-from purerl.storage.prng import ENTRY, check_keys, unusual
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST, CONFIG = "manifest.json", "config.yaml"
@@ -69,8 +67,7 @@ def made_with() -> dict[str, Any]:
     return {
         "device": f"{device.platform} {device.device_kind}",
         "versions": versions(),
-        ENTRY: impl_here(),
-        **unusual(),
+        **prng.made_with(),
     }
 
 
@@ -124,7 +121,7 @@ def open_folder(
         return new
     refuse_other(folder, layout.kind)
     stored = load_kind(folder, layout.kind, layout.version)
-    check_keys(f"out: {folder}", stored)
+    prng.check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
         refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
@@ -215,19 +212,21 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
         ConfigError: the folder cannot be written.
     """
     make(folder, subfolders)
-    try:
-        write_atomic(folder / MANIFEST, json.dumps(spec, indent=1))
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    write_config(folder, spec)
+    manifest, config = json.dumps(spec, indent=1), serialise.yaml_text(spec["config"])
+    _write_text(folder / MANIFEST, manifest)
+    _write_text(folder / CONFIG, config)
 
 
 def write_config(folder: Path, spec: Spec) -> None:
     """Write config.yaml of a specification, see `write`."""
+    _write_text(folder / CONFIG, serialise.yaml_text(spec["config"]))
+
+
+def _write_text(path: Path, text: str) -> None:
     try:
-        write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
+        write_atomic(path, text)
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise cannot_write(path.parent, error) from None
 
 
 def update(folder: Path, changes: Mapping[str, Any]) -> None:

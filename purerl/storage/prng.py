@@ -1,9 +1,9 @@
 """The way random numbers are made: results of two ways do not fit together.
 
-A folder's manifest has the implementation of its keys under `prng_impl`, and where
-Threefry's numbers follow the size of an array (JAX before 0.5, or
-`JAX_THREEFRY_PARTITIONABLE=0`), `threefry_partitionable` as well. One without these
-entries has the defaults.
+A folder's manifest has the implementation of its keys under `prng_impl`; one without
+that entry has the default. Whether Threefry's numbers follow the size of an array
+(`JAX_THREEFRY_PARTITIONABLE=0`) is under `threefry_partitionable`; of a folder without
+that entry nobody knows it.
 """
 
 import contextlib
@@ -20,14 +20,15 @@ ENTRY = "prng_impl"
 PARTITIONABLE = "threefry_partitionable"
 
 
+def made_with() -> dict[str, Any]:
+    """Return the way in which this process makes random numbers, for a manifest."""
+    return {ENTRY: impl_here(), PARTITIONABLE: _is_partitionable()}
+
+
 def unusual() -> dict[str, Any]:
-    """Return what this process makes random numbers with, where it is no default."""
-    found: dict[str, Any] = {}
-    if impl_here() != DEFAULT_IMPL:
-        found[ENTRY] = impl_here()
-    if not _is_partitionable():
-        found[PARTITIONABLE] = False
-    return found
+    """Return what of `made_with` is not JAX's default."""
+    usual = {ENTRY: DEFAULT_IMPL, PARTITIONABLE: True}
+    return {name: x for name, x in made_with().items() if x != usual[name]}
 
 
 def _is_partitionable() -> bool:
@@ -65,7 +66,8 @@ def check_keys(where: str, stored: Mapping[str, Any]) -> None:
         ConfigError: naming both.
     """
     refuse_other_keys(where, stored.get(ENTRY, DEFAULT_IMPL), impl_here())
-    theirs, here = stored.get(PARTITIONABLE, True), _is_partitionable()
+    here = _is_partitionable()
+    theirs = stored.get(PARTITIONABLE, here)
     if theirs != here:
         raise ConfigError(
             f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "

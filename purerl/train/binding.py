@@ -18,7 +18,7 @@ from purerl.config import (
     ConfigError,
     TrainConfig,
     apply_overrides,
-    check_goes_on,
+    check_may_move,
     validate_fields,
 )
 from purerl.keys import MAX_UPDATES
@@ -71,7 +71,7 @@ class Bound(NamedTuple):
         changed = apply_overrides(self.asked, overrides)
         for name, value in (overrides or {}).items():
             if isinstance(value, Schedule):
-                check_goes_on(changed, name, f"got {value!r}")
+                check_may_move(changed, name, f"got {value!r}")
         auto.check_overrides(self.asked, overrides)
         config = auto.resolve(changed, self.env)
         config.check_numbers()

@@ -1,5 +1,6 @@
 """Schedules: their curves in closed form, where they stand, and what an update sees."""
 
+import shutil
 from typing import NamedTuple
 
 import jax
@@ -194,7 +195,6 @@ START_ONLY = [
     (purerl.MPOConfig(), "multiplier_mean"),
     (purerl.MPOConfig(), "multiplier_std"),
     (purerl.TabularConfig(), "initial_value"),
-    (purerl.BanditConfig(), "initial_value"),
 ]
 
 
@@ -215,6 +215,11 @@ def test_what_is_read_once_cannot_move(config, name):
         "pieces": lambda: purerl.train_schedules(
             config, purerl.Schedule((0, 1), ({name: 1.0}, {name: 0.5}))
         ),
+        "a compared schedule": lambda: purerl.compare(
+            config,
+            {"moves": purerl.Schedule((0, 1), ({name: 1.0}, {name: 0.5}))},
+            seeds=2,
+        ),
         "generations within a run": lambda: purerl.evolve(
             config,
             evolve=[name],
@@ -227,6 +232,38 @@ def test_what_is_read_once_cannot_move(config, name):
         with pytest.raises(ConfigError, match=words):
             call()
             pytest.fail(case)
+
+
+@pytest.mark.parametrize("is_learned", [(False, True), (True, False), (True, True)])
+def test_a_temperature_moves_only_where_no_environment_learns_it(is_learned):
+    changes = [{"learn_temperature": learned} for learned in is_learned]
+    with pytest.raises(ConfigError, match="temperature_init cannot move within a run"):
+        purerl.evolve(
+            purerl.SACConfig(learn_temperature=False),
+            evolve=["temperature_init"],
+            environments=changes,
+            strategy="persistent-es",
+            truncation=1,
+            fitness="training_curve",
+        )
+
+
+def test_a_population_that_was_begun_before_goes_on(tmp_path, monkeypatch):
+    config = purerl.TabularConfig(total_timesteps=32, num_steps=8, num_evaluations=0)
+    axes = {"initial_value": purerl.uniform(0.5, 1.0)}
+
+    def search():
+        return purerl.pbt(
+            config, axes, population=2, num_rounds=2, out=tmp_path / "out"
+        )
+
+    with monkeypatch.context() as patch:
+        patch.setattr(purerl.TabularConfig, "start_only", ())
+        began = search()
+    assert repr(search().summary) == repr(began.summary)
+    shutil.rmtree(tmp_path / "out")
+    with pytest.raises(ConfigError, match="initial_value cannot move within a run"):
+        search()
 
 
 def test_what_is_about_time_itself_cannot_follow_a_schedule():

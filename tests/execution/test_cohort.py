@@ -65,6 +65,14 @@ def test_where_packing_saves_nothing_no_state_moves(cohort, whole, monkeypatch):
     assert_same_bits(cohort.gather(), take(whole[0], [0, 2, 3]))
 
 
+def test_blocks_that_are_left_keep_their_own_numbers(cohort, whole):
+    list(cohort.segments(SEGMENT))
+    cohort.keep(np.array([2, 3, 4]))  # of blocks 1 and 2, which are 0 and 1 from now on
+    found = [s.metrics for s in cohort.segments(UPDATES)]
+    for mine, segment in zip(found, whole[1][1:], strict=True):
+        assert_same_bits(mine, take(segment.metrics, [2, 3, 4]))
+
+
 def test_nobody_is_left(cohort):
     cohort.keep(np.array([], int))
     assert (cohort.size, cohort.num_blocks) == (0, 0)

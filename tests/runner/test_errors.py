@@ -143,15 +143,19 @@ def test_a_config_that_was_edited_is_not_gone_on_with(tiny, copy):
 @pytest.mark.parametrize("extend", [False, True])
 def test_an_extension_that_was_killed_before_the_config_goes_on(tiny, copy, extend):
     longer = purerl.resolve(tiny.replace(total_timesteps=1_280))
-    path = copy / "config.yaml"
+    path, summary = copy / "config.yaml", copy / "summary.json"
     before = path.read_text()
+    summary.write_text("{}")
     manifest.extend(copy, folders.load(copy), longer)
     after = path.read_text()
-    assert "total_timesteps: 1280" in after
+    assert "total_timesteps: 1280" in after and not summary.exists()
     path.write_text(before.replace("total_timesteps: 640", "total_timesteps: 960"))
     with pytest.raises(ConfigError, match="total_timesteps is 1280 there and 960"):
         run_tiny(longer, seeds=2, out=copy, resume=True, extend=extend)
     path.write_text(before)
+    with pytest.raises(ConfigError, match="seeds"):
+        run_tiny(longer, seeds=3, out=copy, resume=True, extend=extend)
+    assert path.read_text() == before
     result = run_tiny(longer, seeds=2, out=copy, resume=True, extend=extend)
     assert result.finished and int(result.metrics["env_steps"][0, -1]) == 1_280
     assert path.read_text() == after

@@ -100,18 +100,19 @@ def numbers_by_size():
 def test_a_run_goes_on_only_with_random_numbers_that_are_made_alike(tmp_path):
     calls = {"out": tmp_path, "checkpoint_seconds": 0, **SMALL}
     purerl.run(CONFIG, seeds=2, trackers=[StopAfter(4)], **calls)
-    assert "threefry_partitionable" not in folders.load(tmp_path)
+    begun = folders.load(tmp_path)
+    assert begun["threefry_partitionable"] is True
     resume = {"resume": True, "trackers": [], **calls}
     words = "partitionable=True, and this .* Set JAX_THREEFRY_PARTITIONABLE=1 to go on"
     with numbers_by_size(), pytest.raises(ConfigError, match=words):
         purerl.run(CONFIG, seeds=2, **resume)
-    with numbers_by_size():
-        assert folders.made_with()["threefry_partitionable"] is False
-        stored = {**folders.load(tmp_path), **folders.made_with()}
-    folders.write(tmp_path, stored)
+    folders.write(tmp_path, {**begun, "threefry_partitionable": False})
     words = "partitionable=False, and this .* Set JAX_THREEFRY_PARTITIONABLE=0 to go on"
     with pytest.raises(ConfigError, match=words):
         purerl.run(CONFIG, seeds=2, **resume)
+    del begun["threefry_partitionable"]  # As a folder of before that was written.
+    folders.write(tmp_path, begun)
+    assert purerl.run(CONFIG, seeds=2, **resume).finished
 
 
 def test_a_comparison_trains_again_with_other_random_numbers(tmp_path):
