@@ -399,13 +399,14 @@ def loss(
 
     # Ratios are counted outside the drift's own interval, or the usual one if it has
     # none.
-    clip_eps = getattr(config.policy_loss, "clip_eps", 0.2)
+    low, high = getattr(config.policy_loss, "trust", (0.2, 0.2))
+    step = jnp.expm1(log_ratio)
     samples = {
         "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
         "value_loss": config.value_loss(value, batch.target, batch.value),
         "entropy": head.entropy(outputs),
         "approx_kl": diagnostics.approx_kl(log_ratio),
-        "clip_fraction": jnp.abs(jnp.expm1(log_ratio)) > clip_eps,
+        "clip_fraction": (step < -low) | (step > high),
     }
     metrics = diagnostics.means(samples)
     if activity is not None:

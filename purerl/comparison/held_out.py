@@ -42,7 +42,7 @@ class Scores(NamedTuple):
         measures: Values by name of the measure, `[S]` float32, NaN where a run met a
             number that was not finite.
         curve: The mean return of the episodes that ended in each piece of the run,
-            `[S, T]`.
+            `[S, T]`; the last one before where none did, and at first the first one.
         steps: Environment steps at the end of the pieces, `[T]`.
     """
 

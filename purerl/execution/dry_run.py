@@ -93,7 +93,8 @@ def _measured(
     # The same number of blocks side by side as in the real run.
     speed = rate(program, block, workers[:busy], SECONDS)
     # Lanes beyond the last agent are copies: their steps do not count.
-    speed *= min(1.0, part.agents / (busy * width))
+    turns = -(-part.agents // (busy * width))
+    speed *= part.agents / (turns * busy * width)
     states = part.agents * least_bytes(program.member_shapes())
     return speed, (
         f"{with_noun(part.agents, 'agent')}, {bound.env.name}: "

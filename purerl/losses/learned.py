@@ -189,6 +189,12 @@ class MLPDrift:
             return cls.create(key, int(hidden_size), base_clip=base_clip)
         return cls.zeros(int(hidden_size), base_clip)
 
+    @property
+    def trust(self) -> tuple[float, float]:
+        """Distances below and above 1 of the clip that it starts from, or of PPO's."""
+        width = 0.2 if self.base_clip is None else self.base_clip
+        return width, width
+
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""
         kernel_in, kernel_out = self.params

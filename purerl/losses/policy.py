@@ -33,6 +33,11 @@ class ClipDrift:
         0.2, "Half-width of the trust interval around ratio 1.", POSITIVE
     )
 
+    @property
+    def trust(self) -> tuple[Array | float, Array | float]:
+        """Distances below and above 1 up to which the ratio earns something."""
+        return self.clip_eps, self.clip_eps
+
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""
         ratio = jnp.exp(log_ratio)
@@ -55,6 +60,11 @@ class AsymmetricClipDrift:
 
     low: float = dynamic(0.2, "How far below 1 the ratio earns something.", FRACTION)
     high: float = dynamic(0.2, "How far above 1 the ratio earns something.", POSITIVE)
+
+    @property
+    def trust(self) -> tuple[Array | float, Array | float]:
+        """Distances below and above 1 up to which the ratio earns something."""
+        return self.low, self.high
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""

@@ -87,7 +87,7 @@ def estimate(
         seconds += generations * steps / worker_rate
     total = setup.steps * generations
     return Estimate(
-        setup.runs * generations,
+        setup.runs * -(-generations // setup.per_run),
         total,
         total / seconds,
         seconds / 3600.0,

@@ -251,7 +251,7 @@ class EvolutionLoop:
 
     def _summary(self, state: State, first: int, seconds: float) -> dict[str, Any]:
         ran = int(state.done) - first
-        agents = ran * self.setup.runs
+        agents = -(-ran // self.setup.per_run) * self.setup.runs
         return {
             "generations_run": ran,
             "agents": agents,

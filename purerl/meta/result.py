@@ -20,6 +20,7 @@ from purerl.report import plots
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
+from purerl.search.fitness import NEGATIVE
 from purerl.types import HostMetrics, Overrides
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class EvolutionResult:
         Also `fitness` `[done, P]`, `returns` `[done, E]`, `sigma` and `seconds`. A
         generation in which every member failed has NaN.
         """
-        return history_of(self._state)
+        return history_of(self._state, str(self.settings["fitness"]))
 
     @cached_property
     def solution(self) -> Overrides:
@@ -207,8 +208,14 @@ class EvolutionResult:
         return plots.loss_figure(self.loss)
 
 
-def history_of(state: State) -> HostMetrics:
-    """Return numbers by generation, see `EvolutionResult.history`."""
+def history_of(state: State, fitness_kind: str) -> HostMetrics:
+    """Return numbers by generation, see `EvolutionResult.history`.
+
+    Args:
+        state: The state of an evolution.
+        fitness_kind: The kind of its fitness, which may be a negative one.
+    """
+    sign = -1.0 if fitness_kind.startswith(NEGATIVE) else 1.0
     rows = slice(0, int(state.done))
     fitness = state.fitness[rows].astype(float)
     known = np.isfinite(fitness)
@@ -225,7 +232,7 @@ def history_of(state: State) -> HostMetrics:
         "best_so_far": np.where(np.isfinite(so_far), so_far, np.nan),
         "failed": (~known).sum(1),
         "fitness": fitness,
-        "returns": state.returns[rows],
+        "returns": sign * state.returns[rows],
         "sigma": state.sigma[rows],
         "seconds": state.seconds[rows],
     }

@@ -39,7 +39,8 @@ class State(NamedTuple):
         anchors: The returns of each environment that count 0 and 1, `[E, 2]`.
         fitness: The worth of the members, `[G, P]`; NaN where a member failed, and from
             `done` on.
-        returns: The mean return over members and rollouts that did not fail, `[G, E]`.
+        returns: The mean return over members and rollouts that did not fail, `[G, E]`;
+            negated where the fitness is.
         sigma: The strategy's sigma when it asked, `[G]`.
         seconds: Seconds that each generation took, `[G]`.
     """

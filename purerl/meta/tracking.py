@@ -209,7 +209,7 @@ def rows(setup: EvolutionSetup, state: State, first: int = 0) -> list[dict[str, 
     """
     from purerl.meta.result import history_of
 
-    history = history_of(state)
+    history = history_of(state, setup.fitness)
     names = ["best", "mean", "std", "best_so_far", "failed", "seconds"]
     if np.isfinite(history["sigma"]).any():
         names.append("sigma")

@@ -67,7 +67,9 @@ def comparison_page(
 def curves_html(result: "Comparison") -> str:
     """Return the learning curves as HTML."""
     ends = heading_of(len(result.seeds))
-    words = f"Mean return of the episodes that ended; bands: {ends}."
+    words = "Mean return of the episodes that ended in a piece of the run; where none "
+    words += "did it is the last one before, and at first the first one. "
+    words += f"Bands: {ends}."
     return figure_html(result.plot(), words)
 
 
@@ -169,7 +171,7 @@ def _note(result: "Comparison") -> str:
 
 def _clear_words(row: "Row", differences: int) -> str:
     """Return words for a difference that is clear of zero, or not; none of few runs."""
-    if heading_of(row.seeds) != INTERVAL:
+    if heading_of(row.seeds) != INTERVAL or row.difference_low != row.difference_low:
         return ""
     together = f", {differences} differences taken together" if differences > 1 else ""
     return f", {'' if row.is_clear else 'not '}clear of zero at 5%{together}"

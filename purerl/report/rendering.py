@@ -30,7 +30,7 @@ from purerl.runner.result import RunResult, SavedRun, load_run
 from purerl.runner.seeds import as_seed, split_seed
 from purerl.scale.host import to_device, to_host
 from purerl.train import Bound, bind, make_algorithm
-from purerl.types import Array, PyTree
+from purerl.types import Array, HostMetrics, PyTree
 
 EPISODE_SEED = 12345  # As in `purerl evaluate`, which plays the same episodes.
 
@@ -243,7 +243,7 @@ def _read(
             )
         seeds = seed if seed is not None else seeds
         saved = load_run(out)
-        scores = last_returns(read_result(out).evaluation)
+        scores = last_returns(_evaluations_of(saved, read_result(out).evaluation))
     if scores is not None:
         scores = np.where(saved.diverged_at < 0, scores, np.nan)
     chosen = chosen_seeds(saved.seeds, scores, seeds)
@@ -254,6 +254,15 @@ def _read(
         seeds=named, state=state, diverged_at=saved.diverged_at[members]
     )
     return _Cast(shown, tags, out)
+
+
+def _evaluations_of(saved: SavedRun, evaluation: HostMetrics) -> HostMetrics:
+    """Return the evaluations up to the agents' update: there may be later rows."""
+    if "env_steps" not in evaluation:
+        return evaluation
+    last = saved.update * bind(saved.config, on_host=True).plan.steps_per_update
+    seen = evaluation["env_steps"][0] <= last
+    return {name: values[:, seen] for name, values in evaluation.items()}
 
 
 def _where(

@@ -125,8 +125,8 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     Args:
         dataset: Dataset of a sweep.
         metric: Name of the variable. Evaluations are averaged over their episodes; of
-            either kind the last known row counts. Without evaluations,
-            `evaluation_return` falls back to the training return.
+            either kind the last known row counts. `evaluation_return` falls back to the
+            training return of members that were never evaluated.
 
     Raises:
         ConfigError: no such variable, or no dataset of a sweep.
@@ -138,13 +138,23 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     diverged = np.zeros(values.shape[:2], bool)
     if "diverged_at" in dataset:
         diverged = np.isfinite(_members(dataset, "diverged_at"))
-    known = np.isfinite(values)
-    last = values.shape[2] - 1 - np.argmax(known[:, :, ::-1], axis=2)
-    final = np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
+    final = _last_known(values)
+    if metric == SCORE and "evaluation_env_steps" in dataset:
+        # An axis over `num_evaluations` may hold a zero.
+        made = np.isfinite(_members(dataset, "evaluation_env_steps")).any(2)
+        trained_return = _last_known(rows(dataset, "episode_return")[0])
+        final = np.where(made, final, trained_return)
     final = np.where(diverged, np.nan, final)
     points, grid = _points(dataset, names)
     trained = np.any(np.isfinite(steps), axis=2)
     return Scores(names, points, final.astype(np.float64), diverged, trained, grid)
+
+
+def _last_known(values: np.ndarray) -> np.ndarray:
+    """Return the last finite value of every member, `[P, S]` of `[P, S, T]`."""
+    known = np.isfinite(values)
+    last = values.shape[2] - 1 - np.argmax(known[:, :, ::-1], axis=2)
+    return np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
 
 
 def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:

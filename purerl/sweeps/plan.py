@@ -93,7 +93,9 @@ class GroupPlan(GroupOutline):
 
     def seconds(self) -> float:
         """Return the estimated seconds of training, without those of compilation."""
-        return self.steps / self.steps_per_second
+        # The lanes that only fill a block take their time, too.
+        lanes = -(-self.num_members // self.lanes) * self.lanes
+        return lanes * self.group.steps_each / self.steps_per_second
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,8 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from purerl.runner.seeds import NUM_SEEDS
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool
@@ -41,4 +43,5 @@ def compare_on_fresh_seeds(
     for report in range(1, pool.settings.reports + 1):
         batch.advance(report)
     scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
-    return compare(trial, seeds, *scores)
+    unknown = [np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)]
+    return compare(trial, seeds, *scores, unknown=unknown)

@@ -247,7 +247,8 @@ class StudyLoop:
         stored = study.study.user_attrs.get(HOLDOUT)
         if stored and (stored["trial"], stored["seeds"]) == (best.number, list(seeds)):
             scores = [stored[name]["scores"] for name in ("best", "default")]
-            return results.compare(best.number, seeds, *scores)
+            unknown = stored.get("unknown")
+            return results.compare(best.number, seeds, *scores, unknown=unknown)
         self.reporter.info(
             f"training trial {best.number} and the default with {len(seeds)} fresh "
             "seeds"

@@ -32,7 +32,9 @@ class Row(NamedTuple):
         params: Values of the axes; what is no number by its label.
         seed_scores: Scores, one per seed, None where there is none.
         env_steps: Environment steps trained, over all seeds.
-        curve: The mean score over the seeds, by environment steps of one agent.
+        curve: The mean score over the seeds, by environment steps of one agent: those
+            of the reports, which all trials have in common. At each of them the last
+            score that was known counts.
         is_default: Whether the trial has the config's own values.
         note: More about the trial's state.
     """
@@ -77,6 +79,8 @@ class Holdout(NamedTuple):
         best: Scores of the best trial.
         default: Scores of the config's own values.
         difference: The best minus the default, seed by seed.
+        unknown: Whether each seed, of best and of default, has ended no episode. Then
+            no mean is known.
     """
 
     trial: int
@@ -84,10 +88,16 @@ class Holdout(NamedTuple):
     best: HeldOutScores
     default: HeldOutScores
     difference: HeldOutScores
+    unknown: tuple[tuple[bool, ...], ...] = ()
 
     @property
     def note(self) -> str:
         """A sentence to show beside the means; empty where none has such a seed."""
+        if np.any(self.unknown):
+            return (
+                "A seed ended no episode, so nothing is known of the mean; train "
+                "longer, or set num_evaluations."
+            )
         if not self.difference.diverged or np.isnan(self.difference.mean):
             return ""
         return "A seed that diverged counts as the worst score of both."
@@ -134,20 +144,23 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     return max(complete, key=lambda row: (row.score, -row.number), default=None)
 
 
-def held_out_scores(scores: np.ndarray, filled: np.ndarray) -> HeldOutScores:
+def held_out_scores(
+    scores: np.ndarray, filled: np.ndarray, diverged: np.ndarray
+) -> HeldOutScores:
     """Return statistics of scores.
 
     Args:
-        scores: The score of each seed, `[S]`; NaN where it diverged.
+        scores: The score of each seed, `[S]`; NaN where it has none.
         filled: The score of each seed, `[S]`, with what a seed that diverged is worth
             in its place; NaN where nothing is known.
+        diverged: Whether each seed diverged, `[S]`.
     """
-    diverged = int(np.isnan(scores).sum())
+    count = int(diverged.sum())
     if not filled.size or np.isnan(filled).any():
-        return HeldOutScores(scores, np.nan, np.nan, np.nan, diverged)
+        return HeldOutScores(scores, np.nan, np.nan, np.nan, count)
     interval = mean_interval(filled)
     low, high = float(interval.low), float(interval.high)
-    return HeldOutScores(scores, float(filled.mean()), low, high, diverged)
+    return HeldOutScores(scores, float(filled.mean()), low, high, count)
 
 
 def compare(
@@ -155,30 +168,43 @@ def compare(
     seeds: Sequence[int],
     best: Sequence[float | None],
     default: Sequence[float | None],
+    unknown: Sequence[Sequence[bool]] | None = None,
 ) -> Holdout:
     """Return the comparison of two lists of scores, one per seed each.
 
     A seed that diverged counts as the worst score of both lists: left out, a config
-    whose bad runs diverge would look better than it is.
+    whose bad runs diverge would look better than it is. Where a seed has ended no
+    episode, nothing is known of the mean.
 
     Args:
         trial: The number of the best trial.
         seeds: Seeds that both were trained with.
-        best: Scores of the best trial, one per seed; None and NaN where it diverged.
-        default: Scores of the config's own values, one per seed; None and NaN where it
-            diverged.
+        best: Scores of the best trial, one per seed; None and NaN where there is none.
+        default: Scores of the config's own values, one per seed; None and NaN where
+            there is none.
+        unknown: Whether each seed without a score, of best and of default, has only
+            ended no episode; all diverged where not given.
     """
     raw = [np.array([np.nan if x is None else x for x in s]) for s in (best, default)]
     raw = [np.where(np.isfinite(scores), scores, np.nan) for scores in raw]
+    is_unknown = [
+        np.zeros(len(scores), bool) if unknown is None else np.asarray(unknown[i], bool)
+        for i, scores in enumerate(raw)
+    ]
     filled = raw
     if np.isfinite(raw).any():
         filled = [table[:, 0] for table in resolve(*raw, nan="worst")[0]]
+    filled = [np.where(u, np.nan, x) for u, x in zip(is_unknown, filled, strict=True)]
+    lost = [np.isnan(x) & ~u for u, x in zip(is_unknown, raw, strict=True)]
     return Holdout(
         trial,
         tuple(seeds),
-        best=held_out_scores(raw[0], filled[0]),
-        default=held_out_scores(raw[1], filled[1]),
-        difference=held_out_scores(raw[0] - raw[1], filled[0] - filled[1]),
+        best=held_out_scores(raw[0], filled[0], lost[0]),
+        default=held_out_scores(raw[1], filled[1], lost[1]),
+        difference=held_out_scores(
+            raw[0] - raw[1], filled[0] - filled[1], lost[0] | lost[1]
+        ),
+        unknown=tuple(tuple(u.tolist()) for u in is_unknown),
     )
 
 
@@ -187,6 +213,7 @@ def holdout_dict(holdout: Holdout) -> dict[str, Any]:
     return {
         "trial": holdout.trial,
         "seeds": list(holdout.seeds),
+        "unknown": [list(seeds) for seeds in holdout.unknown] or None,
         **{
             name: {
                 "mean": _plain(part.mean),

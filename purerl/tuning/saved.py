@@ -127,4 +127,6 @@ def _holdout(stored: Mapping[str, Any] | None) -> Holdout | None:
     if not stored:
         return None
     scores = [stored[name]["scores"] for name in ("best", "default")]
-    return results.compare(stored["trial"], stored["seeds"], *scores)
+    return results.compare(
+        stored["trial"], stored["seeds"], *scores, unknown=stored.get("unknown")
+    )

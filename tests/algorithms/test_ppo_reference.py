@@ -334,3 +334,27 @@ def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
     expected = [1 + next_value[0] / 2 - value[0], 2 - value[1]]
     np.testing.assert_allclose(batch.advantage, expected, rtol=1e-5)
     np.testing.assert_allclose(batch.target, batch.advantage + value, rtol=1e-6)
+
+
+def test_ratios_are_counted_outside_of_the_drifts_own_interval():
+    name = next(iter(CASES))
+    config, parts, params, batch = case(name)
+    given = float32(params), float32(batch)
+    counted = {}
+    drifts = {
+        "both": losses.AsymmetricClipDrift(0.05, 0.4),
+        "below": losses.AsymmetricClipDrift(0.05, 100.0),
+        "above": losses.AsymmetricClipDrift(1.0, 0.4),
+        "equal": losses.AsymmetricClipDrift(0.2, 0.2),
+        "clip": losses.ClipDrift(0.2),
+        "learned": losses.MLPDrift.zeros(4, base_clip=0.05),
+        "narrow": losses.ClipDrift(0.05),
+        "without": losses.DPODrift(),
+    }
+    for name, drift in drifts.items():
+        changed = parts._replace(config=config.replace(policy_loss=drift))
+        counted[name] = float(ppo.loss(changed, *given)[1]["clip_fraction"])
+    assert 0 < counted["below"] < counted["both"]
+    assert counted["both"] == pytest.approx(counted["below"] + counted["above"])
+    assert counted["equal"] == counted["clip"] == counted["without"] > 0
+    assert counted["learned"] == counted["narrow"] > counted["clip"]

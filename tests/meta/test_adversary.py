@@ -40,6 +40,8 @@ def test_an_adversary_goes_where_an_ally_comes_from(helped, harmed):
     ally, adversary = helped.history["fitness"][0], harmed.history["fitness"][0]
     assert len(set(ally)) == len(ally)  # Ties would be ranked by their places.
     np.testing.assert_array_equal(adversary, -ally)
+    same = [evolution.history["returns"] for evolution in (helped, harmed)]
+    np.testing.assert_array_equal(*same)
     assert np.abs(helped.vector).max() > 0.1  # It starts silent: all zeros.
     np.testing.assert_allclose(harmed.vector, -helped.vector, rtol=1e-4, atol=1e-6)
 

@@ -51,6 +51,8 @@ def test_parts_of_runs_are_the_whole_runs(truncated):
     )
     harm = evolve(**changes, fitness="negative_training_curve")
     np.testing.assert_array_equal(harm.history["fitness"], -fitness)
+    returns = parts.history["returns"]
+    np.testing.assert_array_equal(harm.history["returns"], returns)
 
 
 def test_the_second_run_has_other_random_numbers(truncated):
@@ -64,6 +66,7 @@ def test_steps_are_those_of_the_parts(truncated):
     runs = truncated.history["fitness"].shape[1] * 2
     steps = CUT * config.steps_per_update * runs
     assert truncated.summary["env_steps"] == 2 * PER_RUN * steps
+    assert truncated.summary["agents"] == 2 * runs
 
 
 @pytest.mark.parametrize("stopped_after", [PER_RUN, PER_RUN + 1])

@@ -4,11 +4,13 @@ import io
 
 import numpy as np
 import pytest
+import xarray as xr
 
 from purerl.config import ConfigError
 from purerl.report import comparison, page, page_sweep, plots, statistics, sweep_tables
 from purerl.report.plots import axes as axes_plots
 from purerl.report.plots import curves, style
+from purerl.report.plots.comparison import comparison_figure
 from purerl.report.sweep_data import read_scores
 from tests.report import synthetic
 
@@ -84,6 +86,46 @@ def test_lines_with_other_steps_are_put_on_one_grid():
     assert np.isnan(table[0, 1][~known]).all()
     alone, _ = curves._on_one_grid(values, steps, (1,))
     assert alone.tolist() == [0.0, 50.0]
+
+
+def test_a_line_begins_where_its_run_was_first_measured():
+    values = np.array([[[0.0, 10.0]], [[5.0, 10.0]]])  # [P, S, T]
+    steps = np.array([[[0.0, 100.0]], [[50.0, 100.0]]])
+    grid, table = curves._on_one_grid(values, steps, (0, 1))
+    assert np.isnan(table[0, 1][grid < 50]).all()
+    late = grid >= 50
+    np.testing.assert_allclose(table[0, 1][late], 5 + (grid[late] - 50) / 10)
+
+
+def test_only_the_points_after_the_end_of_a_run_are_missing_for_good():
+    nan = np.nan
+    values = np.array([[nan, 1.0, nan, 2.0, nan], [nan] * 5])
+    followed = [[True, True, True, True, False], [False] * 5]
+    np.testing.assert_array_equal(curves.is_followed(values), followed)
+
+
+def test_a_run_that_failed_is_in_the_curve_of_a_comparison():
+    nan = np.nan
+    runs = ("environment", "setting", "seed")
+    data = xr.Dataset(
+        {
+            "curve": (
+                (*runs, "piece"),
+                [[[[1.0, 3.0], [2.0, nan]], [[nan, 5.0], [7.0, 9.0]]]],
+            ),
+            "env_steps": (("environment", "setting", "piece"), [[[8, 16], [8, 16]]]),
+            "final_return": (runs, [[[3.0, nan], [5.0, 9.0]]]),
+        },
+        {"environment": ["CartPole-v1"], "setting": ["a", "b"], "seed": [0, 1]},
+    ).astype(float)
+    figure = comparison_figure(data)
+    drawn = [line.get_ydata() for line in figure.axes[0].lines]
+    # Worth 1, the worst of all, from its end on; without an episode it is no failure.
+    np.testing.assert_allclose(drawn, [[1.5, 2.0], [7.0, 7.0]])
+    title = figure.legends[0].get_title().get_text()
+    assert title.endswith("; 1 run failed, the worst from its end on")
+    whole = comparison_figure(data.fillna(4.0))
+    assert "failed" not in whole.legends[0].get_title().get_text()
 
 
 def test_few_lines_are_chosen_evenly_with_the_best():

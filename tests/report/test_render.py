@@ -24,7 +24,7 @@ from purerl.cli import main, plot
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
 from purerl.randomisation import Uniform
-from purerl.report import page, plots
+from purerl.report import page, plots, rendering
 from purerl.report.drawing import Drawing, canvas, film
 from purerl.report.drawing.registry import Moment
 from purerl.report.ranking import chosen_seeds
@@ -128,6 +128,18 @@ def test_mp4_has_the_frames_and_pace_that_are_asked_for(run, tmp_path, monkeypat
 def test_what_cannot_be_shown_is_refused(run, args, fragment, capsys):
     assert main(["render", str(run.out), *args]) == 2
     assert fragment in " ".join(capsys.readouterr().err.split())
+
+
+def test_agents_are_ranked_by_what_they_had_been_evaluated_at(run):
+    saved, evaluation = load_run(run.out), run.evaluation
+    assert rendering._evaluations_of(saved, {}) == {}
+    seen = rendering._evaluations_of(saved, evaluation)
+    np.testing.assert_array_equal(seen["env_steps"], evaluation["env_steps"])
+    first = int(evaluation["env_steps"][0, 0])
+    earlier = saved._replace(update=first // saved.config.steps_per_update)
+    seen = rendering._evaluations_of(earlier, evaluation)
+    for name, values in evaluation.items():
+        np.testing.assert_array_equal(seen[name], values[:, :1])
 
 
 def test_a_seed_is_named_once(run):

@@ -80,6 +80,25 @@ def test_dotted_names_and_training_scores_without_evaluations():
     assert scores.name(0) == "length=0.5"
 
 
+def test_members_without_evaluations_have_their_training_return():
+    nan = np.nan
+    axes = ("num_evaluations", "seed")
+    data = xr.Dataset(
+        {
+            "episode_return": ((*axes, "segment"), [[[1.0, 2.0]], [[3.0, nan]]]),
+            "env_steps": ((*axes, "segment"), [[[8.0, 16.0]], [[8.0, 16.0]]]),
+            "evaluation_return": (
+                (*axes, "evaluation", "episode"),
+                [[[[nan, nan]]], [[[7.0, 9.0]]]],
+            ),
+            "evaluation_env_steps": ((*axes, "evaluation"), [[[nan]], [[16.0]]]),
+        },
+        {"num_evaluations": [0, 1], "seed": [3]},
+        {"axes": json.dumps(["num_evaluations"]), "design": "grid"},
+    )
+    assert sweep_data.read_scores(data).scores.tolist() == [[2.0], [8.0]]
+
+
 def test_values_are_in_their_natural_order():
     points = tuple({"a": value} for value in ("256-256", "64-64", "8", "64-64"))
     zeros = np.zeros((4, 1))

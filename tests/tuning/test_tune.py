@@ -453,3 +453,19 @@ def test_a_batch_that_does_not_fit_is_refused_with_sizes(chain, monkeypatch):
     with pytest.raises(purerl.ConfigError, match="are free; ask for smaller") as no:
         tune(chain)
     assert "smaller batches (batch) or fewer seeds" in str(no.value)
+
+
+def test_a_seed_without_an_episode_has_not_diverged():
+    nan = float("nan")
+    unknown = [[False, False], [True, False]]
+    found = results.compare(3, (7, 8), [1.0, 2.0], [None, nan], unknown=unknown)
+    assert (found.best.diverged, found.default.diverged) == (0, 1)
+    assert found.difference.diverged == 1
+    assert found.best.mean == 1.5 and np.isnan(found.default.mean)
+    assert np.isnan(found.difference.mean)
+    assert found.note.startswith("A seed ended no episode")
+    stored = json.loads(json.dumps(results.holdout_dict(found)))
+    assert stored["unknown"] == unknown
+    lost = results.compare(3, (7, 8), [1.0, 2.0], [4.0, None])
+    assert (lost.default.diverged, lost.default.mean) == (1, 2.5)
+    assert lost.note == "A seed that diverged counts as the worst score of both."

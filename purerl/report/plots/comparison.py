@@ -6,6 +6,7 @@ import numpy as np
 
 from purerl.report import statistics
 from purerl.report.plots import style
+from purerl.report.plots.curves import is_followed
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -18,7 +19,8 @@ DASHES = ("-", "--", "-.", ":")
 def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     """Draw the mean return along training, a line per setting.
 
-    Bands are 95% intervals; of fewer than ten seeds, their range.
+    Bands are 95% intervals; of fewer than ten seeds, their range. From its end on a run
+    that failed counts as the worst return that is drawn in its environment.
 
     Args:
         dataset: Dataset of a `Comparison`: `curve` by environment, setting, seed and
@@ -35,13 +37,19 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
         spare.set_visible(False)
     # Many bands over one another hide the lines.
     faint = 0.15 if len(settings) <= 4 else 0.08
-    words = set()
+    words, num_failed = set(), 0
     for place, (axes, name) in enumerate(zip(panels, names, strict=False)):
+        is_failed = failed_runs(dataset)[place]
+        num_failed += int(is_failed.sum())
+        curves = dataset["curve"].values[place]
+        worst = np.nanmin(curves, initial=np.inf)
         for number, setting in enumerate(settings):
             steps = dataset["env_steps"].values[place, number]
             is_piece = np.isfinite(steps)
             steps = steps[is_piece]
-            values = dataset["curve"].values[place, number][:, is_piece]
+            values = curves[number][:, is_piece]
+            has_ended = is_failed[number][:, None] & ~is_followed(values)
+            values = np.where(has_ended & np.isfinite(worst), worst, values)
             found = statistics.curve(values, "mean")
             words.add(found.words)
             _draw_curve(axes, steps, found, number, setting, faint)
@@ -55,13 +63,29 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
         ncols=min(4, len(labels)),
         frameon=False,
         fontsize=10,
-        title=f"mean of the seeds, and in the band {' or '.join(sorted(words))}",
+        title=_title(words, num_failed),
         title_fontsize=9,
     )
     legend.get_title().set_color(style.INK)
     for text in legend.get_texts():
         text.set_color(style.INK)
     return figure
+
+
+def failed_runs(dataset: "xr.Dataset") -> np.ndarray:
+    """Return which runs have no score by some measure: they failed. `[E, N, S]`."""
+    of_runs = ("environment", "setting", "seed")
+    scores = [x.values for x in dataset.data_vars.values() if x.dims == of_runs]
+    return np.any(np.isnan(scores), axis=0)
+
+
+def _title(words: set[str], num_failed: int) -> str:
+    """Return what the lines and bands of the legend are."""
+    title = f"mean of the seeds, and in the band {' or '.join(sorted(words))}"
+    if not num_failed:
+        return title
+    runs = "1 run" if num_failed == 1 else f"{num_failed} runs"
+    return f"{title}; {runs} failed, the worst from its end on"
 
 
 def _draw_curve(

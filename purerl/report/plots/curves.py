@@ -150,7 +150,7 @@ def _draw_panel(
     ends, words = [], []
     for number, (line, (grid, table)) in enumerate(zip(lines, tables, strict=True)):
         dead = scores.diverged[list(line.indices)].T[:, :, None]
-        filled = np.where(dead & np.isnan(table), floor, table)
+        filled = np.where(dead & ~is_followed(table), floor, table)
         if not np.isfinite(filled).any():
             continue
         found = statistics.curve(filled, confidence=confidence)
@@ -184,6 +184,18 @@ def _draw_band(
         markersize=4.5,
     )
     return float(found.value[known][-1]), colour
+
+
+def is_followed(values: np.ndarray) -> np.ndarray:
+    """Return whether a point is known or followed by one that is, along the last axis.
+
+    The points of a diverged run for which this is False come after its end.
+
+    Args:
+        values: Curves `[..., T]`.
+    """
+    known = np.isfinite(values)
+    return np.maximum.accumulate(known[..., ::-1], axis=-1)[..., ::-1]
 
 
 def choose_lines(
@@ -276,7 +288,7 @@ def _on_one_grid(
         known = np.isfinite(values[index]) & np.isfinite(at[index])
         if known.any():
             found[index] = np.interp(
-                grid, at[index][known], values[index][known], right=np.nan
+                grid, at[index][known], values[index][known], np.nan, np.nan
             )
     return grid, np.moveaxis(found, 0, 1)
 
