@@ -51,13 +51,14 @@ def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
 
     Args:
         name: Name of the row in `experiments/results_rows.py`.
-        row: The row, from `load`.
+        row: The row, from `load`, or from `train` in a quick run, which is no part of
+            the learning results.
     """
     if row is None:
         why = ROWS[name].not_run
         return f"Not run: {why}." if why else "Not run yet."
     trained, wanted = len(row["per_seed"]), ROWS[name].seeds
-    if trained == wanted:
+    if trained == wanted or "command" not in row:
         return ""
     return (
         f"{trained} of {wanted} agents {'is' if trained == 1 else 'are'} trained so "

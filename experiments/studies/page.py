@@ -125,7 +125,8 @@ def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
     """
     rows = []
     for kept in studies:
-        for row in (kept["rows"][number] for number in kept["headlines"]):
+        rows_there = dict(enumerate(kept["rows"]))  # A quick run may have fewer.
+        for row in (rows_there[n] for n in kept["headlines"] if n in rows_there):
             claim = [row[name] for name in ("what", "claimed", "here")]
             rows.append([kept.get("system") or "-", *claim, *_printed(kept, row)])
     return rows

@@ -293,7 +293,9 @@ def test_the_html_page_of_quick_studies_has_everything_inside(tmp_path, monkeypa
         links = ["See [Results](results.md) and [a site](https://example.org/x.png)."]
         return study.Findings(rows, [budget.save(figure, "one", "One.")], tables, links)
 
-    for toy in (TOY, TOY._replace(name="other", title="Another", system="Others")):
+    other = TOY._replace(name="other", title="Another", system="Others")
+    # A quick run may have fewer rows than the study has headlines.
+    for toy in (TOY._replace(headlines=(0, 1)), other):
         folder = tmp_path / toy.name
         words = ["toy.py", "--quick", "--out", str(folder)]
         monkeypatch.setattr(sys, "argv", words)
@@ -322,6 +324,13 @@ def test_a_row_that_was_not_run_is_said_so(tmp_path, monkeypatch):
     assert vpg.here.startswith("2 (1 to 3") and vpg.note == halfcheetah.OTHER_PHYSICS
     assert td3.here == "not measured" and "hours of two cores" in td3.note
     assert (tmp_path / found.figures[0].file).exists()
+
+
+def test_a_quick_run_is_no_part_of_the_learning_results():
+    import learned
+
+    row = {"curve_steps": [5], "curve": [1.0], "per_seed": [1.0]}
+    assert learned.what_is_missing("td3-halfcheetah", row) == ""
 
 
 def test_a_row_of_which_some_agents_are_trained_says_how_many():
