@@ -125,8 +125,9 @@ def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
     """
     rows = []
     for kept in studies:
-        rows_there = dict(enumerate(kept["rows"]))  # A quick run may have fewer.
-        for row in (rows_there[n] for n in kept["headlines"] if n in rows_there):
+        shown = kept["rows"]
+        # A quick run may have fewer rows than the study has headlines.
+        for row in (shown[n] for n in kept["headlines"] if n < len(shown)):
             claim = [row[name] for name in ("what", "claimed", "here")]
             rows.append([kept.get("system") or "-", *claim, *_printed(kept, row)])
     return rows

@@ -7,6 +7,7 @@ carried between updates is its state, whose structure the numbers do not change.
 Clipping the gradient's norm is not theirs: that is `max_grad_norm` of the config.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -171,24 +172,17 @@ def scale_by_adam(
         b2: Decay of the mean of squared gradients.
         eps: Number that is added to the root of the second mean.
     """
-    plain = optax.scale_by_adam(b1, b2, eps)
-    if traced_for_cpu():
-        return plain
 
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
-        _, state = plain.update(updates, state, params)
+    def shared(count: Array) -> Array:
         # Optax corrects the bias of each mean for itself, by a power that an
         # accelerator computes in a kernel of its own. Here one kernel has both.
-        bias = 1 - jnp.stack([jnp.asarray(b1), jnp.asarray(b2)]) ** state.count
+        return 1 - jnp.stack([jnp.asarray(b1), jnp.asarray(b2)]) ** count
 
-        def move(mean: Array, square: Array) -> Array:
-            # After the power, which would lose too much in fewer bits.
-            first, second = bias.astype(mean.dtype)
-            return mean / first / (jnp.sqrt(square / second) + eps)
+    def move(numbers: Array, mean: Array, square: Array) -> Array:
+        first, second = numbers
+        return mean / first / (jnp.sqrt(square / second) + eps)
 
-        return jax.tree.map(move, state.mu, state.nu), state
-
-    return optax.GradientTransformation(plain.init, update)
+    return _in_few_kernels(optax.scale_by_adam(b1, b2, eps), shared, move)
 
 
 def scale_by_radam(
@@ -201,33 +195,56 @@ def scale_by_radam(
         b2: Decay of the mean of squared gradients.
         eps: Number that is added to the root of the second mean.
     """
-    plain = optax.scale_by_radam(b1, b2, eps)
-    if traced_for_cpu():
-        return plain
 
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
-        _, state = plain.update(updates, state, params)
-        # What all parameters share, element by element as one vector, which is one
-        # kernel. Names are the paper's.
+    def shared(count: Array) -> Array:
+        # Element by element as one vector. Names are the paper's.
         beta = jnp.stack([jnp.asarray(x) for x in (b1, b2, b2, b2)])
-        power = beta**state.count
+        power = beta**count
         rho_max = 2 / (1 - beta) - 1
-        rho = rho_max - 2 * state.count * power / (1 - power)
+        rho = rho_max - 2 * count * power / (1 - power)
         is_settled = rho >= 5
         known = jnp.where(is_settled, rho, rho_max)  # else the root of less than 0
         ratio = (known - 4) * (known - 2) * rho_max
         ratio /= (rho_max - 4) * (rho_max - 2) * known
         rectified = jnp.where(is_settled, jnp.sqrt(ratio), 0)
-        lane = np.arange(4)
-        factors = jnp.where(lane == 2, rectified, 1.0 - is_settled)
-        shared = jnp.where(lane < 2, 1 - power, factors)
+        place = np.arange(4)
+        factors = jnp.where(place == 2, rectified, 1.0 - is_settled)
+        return jnp.where(place < 2, 1 - power, factors)
 
-        def move(mean: Array, square: Array) -> Array:
-            first, second, factor, unscaled = shared.astype(mean.dtype)
-            scale = factor / (jnp.sqrt(square / second) + eps) + unscaled
-            return mean / first * scale
+    def move(numbers: Array, mean: Array, square: Array) -> Array:
+        first, second, factor, unscaled = numbers
+        scale = factor / (jnp.sqrt(square / second) + eps) + unscaled
+        return mean / first * scale
 
-        return jax.tree.map(move, state.mu, state.nu), state
+    return _in_few_kernels(optax.scale_by_radam(b1, b2, eps), shared, move)
+
+
+def _in_few_kernels(
+    plain: optax.GradientTransformation,
+    shared: Callable[[Array], Array],
+    move: Callable[[Array, Array, Array], Array],
+) -> optax.GradientTransformation:
+    """Return a transformation of Adam's kind, written for the platform of the trace.
+
+    Args:
+        plain: Optax's own, which a CPU takes, and whose state it is.
+        shared: Function from the number of steps to what all parameters share, a short
+            vector, which an accelerator computes in one kernel.
+        move: Function from that vector, the mean and the mean square of a leaf's
+            gradients to the leaf's move.
+    """
+    if traced_for_cpu():
+        return plain
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        _, state = plain.update(updates, state, params)
+        numbers = shared(state.count)
+
+        def of_leaf(mean: Array, square: Array) -> Array:
+            # After the powers, which would lose too much in fewer bits.
+            return move(numbers.astype(mean.dtype), mean, square)
+
+        return jax.tree.map(of_leaf, state.mu, state.nu), state
 
     return optax.GradientTransformation(plain.init, update)
 

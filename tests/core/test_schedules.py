@@ -11,8 +11,9 @@ from flax import struct
 
 import purerl
 from purerl import schedules, serialise
+from purerl.algorithms import ALGORITHMS
 from purerl.algorithms.scheduled import follow_schedules
-from purerl.config import ConfigError, apply_overrides
+from purerl.config import ConfigError, apply_overrides, field_names, static_fields
 from purerl.learning import optimiser
 from purerl.schedules import Constant, Cosine, Linear, Piecewise, WarmUp
 from purerl.sweeps.groups import group_points
@@ -196,6 +197,15 @@ START_ONLY = [
     (purerl.MPOConfig(), "multiplier_std"),
     (purerl.TabularConfig(), "initial_value"),
 ]
+
+
+def test_numbers_that_are_read_once_are_numbers_of_every_algorithms_config():
+    named = {type(config) for config, _ in START_ONLY}
+    for entry in ALGORITHMS.values():
+        config = entry.config()
+        moving = set(field_names(config)) - {f.name for f in static_fields(config)}
+        assert set(config.start_only) <= moving, entry.config
+        assert bool(config.start_only) == (entry.config in named)
 
 
 def name_of_case(case):

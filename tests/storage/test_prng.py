@@ -20,14 +20,24 @@ BOTH = "of rbg, and this process makes those of threefry2x32, .* JAX_DEFAULT_PRN
 
 
 @contextlib.contextmanager
-def keys_of(impl):
-    """Random keys of another implementation, in every thread."""
-    before = jax.config.jax_default_prng_impl
-    jax.config.update("jax_default_prng_impl", impl)
+def option(name, value):
+    """Another value of an option of JAX, in every thread."""
+    before = getattr(jax.config, name)
+    jax.config.update(name, value)
     try:
         yield
     finally:
-        jax.config.update("jax_default_prng_impl", before)
+        jax.config.update(name, before)
+
+
+def keys_of(impl):
+    """Random keys of another implementation."""
+    return option("jax_default_prng_impl", impl)
+
+
+def numbers_by_size():
+    """Random numbers that follow the size of an array, as JAX had them before 0.5."""
+    return option("jax_threefry_partitionable", False)
 
 
 @pytest.mark.parametrize(
@@ -84,17 +94,6 @@ def test_a_run_with_other_keys_is_read_and_goes_on_only_with_them(tmp_path):
     with keys_of("rbg"):
         resumed = purerl.run(CONFIG, seeds=2, **resume)
     assert_same_bits(resumed.state, whole.state)
-
-
-@contextlib.contextmanager
-def numbers_by_size():
-    """Random numbers that follow the size of an array, as JAX had them before 0.5."""
-    before = jax.config.jax_threefry_partitionable
-    jax.config.update("jax_threefry_partitionable", False)
-    try:
-        yield
-    finally:
-        jax.config.update("jax_threefry_partitionable", before)
 
 
 def test_a_run_goes_on_only_with_random_numbers_that_are_made_alike(tmp_path):
