@@ -144,11 +144,6 @@ class MPOConfig(ActorCriticConfig):
     log_std_min: float = static(-5.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 
-    @property
-    def start_only(self) -> tuple[str, ...]:
-        """Names of the numbers that are read when an agent is made, and never again."""
-        return ("multiplier_mean", "multiplier_std", "temperature_init")
-
 
 class Parts(NamedTuple):
     """The parts of MPO, bound once in Python: structure, and the config's numbers.

@@ -118,11 +118,6 @@ class SACConfig(EnsembleConfig):
     log_std_min: float = static(-20.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 
-    @property
-    def start_only(self) -> tuple[str, ...]:
-        """Names of the numbers that are read when an agent is made, and never again."""
-        return ("temperature_init",) if self.learn_temperature else ()
-
 
 class Parts(NamedTuple):
     """The parts of SAC, bound once in Python: structure, and the config's numbers.

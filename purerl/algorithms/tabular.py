@@ -86,11 +86,6 @@ class TabularConfig(TrainConfig):
     initial_value: float = dynamic(0.0, "Value of every action at first.")
 
     @property
-    def start_only(self) -> tuple[str, ...]:
-        """Names of the numbers that are read when an agent is made, and never again."""
-        return ("initial_value",)
-
-    @property
     def steps_per_update(self) -> int:
         """Environment steps of one update, `T * B`."""
         return self.num_envs * self.num_steps

@@ -37,6 +37,7 @@ from purerl.population.space import Space
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders
+from purerl.sweeps.effects import check_axes
 from purerl.train import Bound
 
 
@@ -92,6 +93,7 @@ def main(argv: Sequence[str]) -> int:
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
         space = Space(config, search_axes(parsed.axis))
+        check_axes([space.group], space.axes)
         part = _cost(space.bound, parsed)
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0

@@ -33,7 +33,7 @@ from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.metrics import decimals
 from purerl.population.fitness import KINDS
-from purerl.population.pbt import pbt
+from purerl.population.pbt import check_moving, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
@@ -100,6 +100,7 @@ def main(argv: Sequence[str]) -> int:
         folders.check_out(parsed.out, "pbt")
         agents = parsed.population * len(check_seeds(parsed.searches, "--searches"))
         space = Space(config, search_axes(parsed.axis))
+        check_moving(space)
         parts = [dry_run.whole_runs(space.bound, agents)]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0

@@ -107,7 +107,7 @@ def main(argv: Sequence[str]) -> int:
     config = flags.read_config(parsed, base)
     if parsed.dry_run:
         folders.check_out(parsed.out, "tune")
-        Space(config, search_axes(parsed.axis))  # refuses axes that do not fit
+        Space(config, search_axes(parsed.axis)).check_effects()
         seeds = len(check_seeds(parsed.seeds))
         agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
         study = dry_run.whole_runs(bind(config), agents)

@@ -16,10 +16,10 @@ from purerl.config import (
     ConfigError,
     TrainConfig,
     apply_overrides,
-    check_pieces_may_move,
     is_auto,
 )
 from purerl.space.points import resolve_point
+from purerl.sweeps.effects import check_pieces
 from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import canonical
 from purerl.train import Bound, bind, check_time_limit
@@ -88,12 +88,14 @@ def enter(setting: Setting, task: Task) -> Contestant:
     try:
         checked = [_checked(start, piece) for piece in pieces]
         points = [piece.values for piece in pieces]
-        if len(pieces) > 1 and len(group_points(start, points)) > 1:
+        groups = group_points(start, points) if len(pieces) > 1 else []
+        if len(groups) > 1:
             raise ConfigError(
                 "a schedule can change numbers only, and keeps every loss's "
                 "structure: static fields fix shapes or the program."
             )
-        check_pieces_may_move(start, points)
+        for group in groups:
+            check_pieces(group.bound, points)
     except ConfigError as error:
         raise ConfigError(f"settings: {setting.name}: {error}") from None
     return Contestant(start, pieces, checked[0])

@@ -37,7 +37,5 @@ from purerl.config.fields import static as static
 from purerl.config.fields import static_fields as static_fields
 from purerl.config.overrides import apply_overrides as apply_overrides
 from purerl.config.validation import MAX_ENV_STEPS as MAX_ENV_STEPS
-from purerl.config.validation import check_may_move as check_may_move
-from purerl.config.validation import check_pieces_may_move as check_pieces_may_move
 from purerl.config.validation import validate_field as validate_field
 from purerl.config.validation import validate_fields as validate_fields

@@ -117,15 +117,6 @@ class TrainConfig:
             "self.num_steps + self.num_epochs * self.num_minibatches."
         )
 
-    @property
-    def start_only(self) -> tuple[str, ...]:
-        """Names of the numbers that are read when an agent is made, and never again.
-
-        They cannot be schedules, nor move in a search that changes numbers while agents
-        train.
-        """
-        return ()
-
     def automatic(self, env: Any) -> dict[str, Any]:
         """Return what the fields whose default is `AUTO` stand for, by name.
 

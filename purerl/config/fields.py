@@ -78,7 +78,7 @@ def dynamic(
         check: Constraint on the value, if there is one.
         moves: Whether the number may be a schedule; False for one that says itself how
             something moves, or without which what was learned means something else.
-            Numbers that are read at the start only are `TrainConfig.start_only`.
+            Numbers that no update reads are found by tracing: `train.reads`.
     """
     return _field(default, help, check, pytree_node=True, moves=moves)
 

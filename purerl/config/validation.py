@@ -2,7 +2,6 @@
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 import jax
@@ -34,55 +33,12 @@ def validate_fields(config: TrainConfig) -> None:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     for field in dataclasses.fields(config):
-        value = getattr(config, field.name)
-        validate_field(field, value)
-        if isinstance(value, Schedule):
-            check_may_move(config, field.name, f"got {value!r}")
+        validate_field(field, getattr(config, field.name))
     if config.total_timesteps > MAX_ENV_STEPS:
         raise ConfigError(
             f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
             f"{config.total_timesteps}. Split the run in several."
         )
-
-
-def check_may_move(config: TrainConfig, name: str, asked: str) -> None:
-    """Refuse to move a number that a run reads at its start only.
-
-    Args:
-        config: The config of the run.
-        name: Name of the number, with dots where it is inside another.
-        asked: What was to move it, for the message.
-
-    Raises:
-        ConfigError: naming the number, and why it would not move.
-    """
-    if name.split(".")[0] in config.start_only:
-        raise ConfigError(
-            f"{name} cannot move within a run, {asked}: it is read at the start of a "
-            "run only. Give it one number for the whole run; purerl.sweep, "
-            "purerl.halving and purerl.tune search it."
-        )
-
-
-def check_pieces_may_move(
-    config: TrainConfig, pieces: Sequence[Mapping[str, Any]]
-) -> None:
-    """Refuse pieces of a run that change a number that is read at its start only.
-
-    Args:
-        config: The config of the run.
-        pieces: Values of each piece, by the same names in all.
-
-    Raises:
-        ConfigError: see `check_may_move`.
-    """
-    for name, first in pieces[0].items():
-        if name.split(".")[0] not in config.start_only:
-            continue
-        for later in pieces[1:]:
-            if later[name] != first:
-                asked = f"and a schedule gives it {first} and then {later[name]}"
-                check_may_move(config, name, asked)
 
 
 def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None:

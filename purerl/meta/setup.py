@@ -10,7 +10,6 @@ from purerl.acting.environment import resolve_env
 from purerl.config import (
     ConfigError,
     TrainConfig,
-    check_may_move,
     nearest_divisors,
     part_kind,
 )
@@ -25,7 +24,8 @@ from purerl.runner.seeds import as_seed
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
 from purerl.storage import folders
-from purerl.train import Bound, bind
+from purerl.sweeps.effects import check_effects
+from purerl.train import Bound, bind, check_may_move
 
 Environments = Sequence[str | Mapping[str, Any]]
 
@@ -170,8 +170,8 @@ def _genome(
     """Return the numbers that are evolved, which the config of every environment has.
 
     Raises:
-        ConfigError: a config does not have them, or they would have to change while
-            agents train and cannot.
+        ConfigError: a config does not have them, nothing reads them, or they would have
+            to change while agents train and cannot.
     """
     genome = Genome(config, resolve_env(config), settings.evolve)
     for bound in bounds:
@@ -179,9 +179,10 @@ def _genome(
             Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
         if settings.truncation in (None, bound.plan.num_updates):
             continue
-        for name in genome.scales:
-            asked = "and truncation changes numbers while agents train"
-            check_may_move(bound.asked, name, asked)
+        asked = "and truncation changes numbers while agents train"
+        check_may_move(bound, genome.values, asked)
+    runs = ((bound, genome.values) for bound in bounds)
+    check_effects(runs, genome.scales, "in an evolution")
     return genome
 
 

@@ -16,7 +16,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.meta.genome import Genome
 from purerl.meta.names import Names
-from purerl.train import Bound
+from purerl.train import Bound, check_may_move
 from purerl.types import Array, Overrides
 
 Values = dict[str, Array]
@@ -34,14 +34,15 @@ class Coordinates:
         word: Name in messages of the argument that names the fields: `wrt` or `tune`.
 
     Raises:
-        ConfigError: the field is unknown, static or has no float leaves, or it starts
-            where its scale ends.
+        ConfigError: the field is unknown, static or has no float leaves, no update
+            reads it, or it starts where its scale ends.
     """
 
     def __init__(self, bound: Bound, names: Names, word: str = "wrt") -> None:
         self._genome = Genome(bound.asked, bound.env, names, word)
         self._word = word
         self.fields = tuple(self._genome.values)
+        check_may_move(bound, self._genome.values, f"and {word} is about updates")
 
     def start(self) -> Values:
         """Return the coordinates of the config's own values, float32."""

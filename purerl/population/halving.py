@@ -25,6 +25,8 @@ from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count, make_workers
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
+from purerl.storage.folders import MANIFEST
+from purerl.sweeps.effects import check_axes
 
 DEFAULT_ETA = 3
 # Rungs before the end where `min_updates` is not given.
@@ -100,6 +102,10 @@ def halving(
     min_updates = as_count("min_updates", min_updates)
     segment_updates = as_count("segment_updates", segment_updates)
     kind = check_fitness(fitness, KINDS)
+    folder = as_folder("out", out)
+    # A folder of before this was checked goes on, and can be read, as it began.
+    if folder is None or not (folder / MANIFEST).exists():
+        check_axes([space.group], space.axes)
     agents = (num_points or 1) * num_seeds(searches)
     require_number(space.bound, agents, make_workers())
     seeds_of = check_seeds(searches, "searches")
@@ -122,14 +128,13 @@ def halving(
     search = HalvingSearch(space, seeds_of, options)
     finished = drive(
         search.search(),
-        out=out,
+        out=folder,
         lanes=lanes,
         segment_updates=segment_updates,
         checkpoint_seconds=checkpoint_seconds,
         trackers=trackers,
         progress=progress,
     )
-    folder = as_folder("out", out)
     return HalvingResult(space, seeds_of, options, search.plan, finished, folder)
 
 

@@ -11,7 +11,7 @@ from numbers import Real
 from pathlib import Path
 from typing import Any
 
-from purerl.config import ConfigError, TrainConfig, check_may_move
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
 from purerl.population.describe import stored_options, with_stored_values
 from purerl.population.fitness import KINDS
@@ -26,6 +26,8 @@ from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
 from purerl.storage.folders import MANIFEST
+from purerl.sweeps.effects import check_axes, first_values
+from purerl.train import check_may_move
 
 DEFAULT_ROUNDS = 20
 
@@ -115,8 +117,7 @@ def pbt(
     space = Space(config, axes)
     # A folder of before this was checked goes on, and can be read, as it began.
     if folder is None or not (folder / MANIFEST).exists():
-        for name in space.axes:
-            check_may_move(space.config, name, "and a population changes its numbers")
+        check_moving(space)
     population = required("population", population)
     num_rounds = as_count("num_rounds", num_rounds)
     ready_updates = as_count("ready_updates", ready_updates)
@@ -174,6 +175,17 @@ def _check_length(ready_updates: int, segment_updates: int | None) -> None:
             f"segment_updates must divide ready_updates = {ready_updates}, so that a "
             f"round is whole segments, got {segment_updates}."
         )
+
+
+def check_moving(space: Space) -> None:
+    """Refuse axes that have no effect, or that are read before a population moves them.
+
+    Raises:
+        ConfigError: naming the axis, and why.
+    """
+    check_axes([space.group], space.axes)
+    values = first_values(space.group, space.axes)
+    check_may_move(space.bound, values, "and a population changes its numbers")
 
 
 def _fraction(name: str, value: float, most: float = 1.0) -> float:

@@ -8,7 +8,8 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError, TrainConfig, check_pieces_may_move
+from purerl.config import ConfigError, TrainConfig
+from purerl.sweeps.effects import check_pieces
 from purerl.sweeps.groups import Group, group_points
 from purerl.types import Overrides
 
@@ -109,7 +110,7 @@ def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
             "static fields fix shapes or the program. Set them in the config."
         )
     for schedule in schedules:
-        check_pieces_may_move(config, schedule.values)
+        check_pieces(groups[0].bound, schedule.values)
     return Pieces(tuple(schedules), starts, groups[0])
 
 

@@ -34,6 +34,7 @@ class Space(FieldAxes):
 
     Attributes:
         bound: The environment and plan that all members share.
+        group: The program of all members, with the point at the low ends of the axes.
     """
 
     def __init__(self, config: TrainConfig, axes: Mapping[str, Any]) -> None:
@@ -58,7 +59,8 @@ class Space(FieldAxes):
         """Try every end and every choice: nothing between them can be worse."""
         low = {name: ends(axis)[0] for name, axis in self.axes.items()}
         self._stacked: dict[str, Any] = {}
-        bounds = [self._group([low]).bound]
+        self.group = self._group([low])
+        bounds = [self.group.bound]
         for name, axis in self.axes.items():
             values = [{**low, name: value} for value in ends(axis)]
             group = self._group(values, name)

@@ -10,9 +10,10 @@ from purerl.runner.arguments import as_folder, check_call, check_extend
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
+from purerl.storage.folders import MANIFEST
 from purerl.sweeps.loop import SweepLoop, broadcast_outline
 from purerl.sweeps.options import Options
-from purerl.sweeps.plan import list_points, make_outline
+from purerl.sweeps.plan import check_groups, list_points, make_outline
 from purerl.sweeps.planner import worker_limit
 from purerl.sweeps.result import SweepResult
 
@@ -107,6 +108,9 @@ def sweep(
     outline = make_outline(
         config, points, seeds, segment_updates, lanes, workers, limit
     )
+    # A folder of before this was checked goes on, and can be read, as it began.
+    if folder is None or not (folder / MANIFEST).exists():
+        check_groups(outline.groups)
     options = Options(
         folder,
         lanes,

@@ -32,6 +32,7 @@ from purerl.space.design import Design, expand, size_of
 from purerl.space.fields import for_fields
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import planner
+from purerl.sweeps.effects import check_axes, differing
 from purerl.sweeps.groups import Group, group_points
 from purerl.sweeps.identity import MemberIds
 
@@ -239,6 +240,7 @@ def plan(
     outline = make_outline(
         config, points, seeds, segment_updates, lanes, workers, limit
     )
+    check_groups(outline.groups)
     groups = tuple(
         _plan_group(group, workers, limit, isinstance(lanes, int), chunk_blocks)
         for group in outline.groups
@@ -313,6 +315,19 @@ def list_points(
     agents = size_of(axes, design, num_points) * num_seeds(seeds)
     require_listing(agents, config.total_timesteps)
     return expand(for_fields(config, axes), design, num_points, design_seed)
+
+
+def check_groups(groups: Sequence[GroupOutline]) -> None:
+    """Refuse axes of a sweep that change nothing.
+
+    Args:
+        groups: All groups of the sweep.
+
+    Raises:
+        ConfigError: see `check_axes`.
+    """
+    found = [group.group for group in groups]
+    check_axes(found, differing(found))
 
 
 def make_outline(

@@ -1,5 +1,6 @@
 """A config with its environment and its plan: what is known before tracing."""
 
+import dataclasses
 import math
 from typing import Any, NamedTuple
 
@@ -18,12 +19,12 @@ from purerl.config import (
     ConfigError,
     TrainConfig,
     apply_overrides,
-    check_may_move,
     validate_fields,
 )
 from purerl.keys import MAX_UPDATES
 from purerl.learning.parts import check_frozen
 from purerl.precision import in_32_bits
+from purerl.train.reads import check_may_move
 from purerl.types import Algorithm, Overrides, Schedule
 
 
@@ -69,12 +70,12 @@ class Bound(NamedTuple):
                 `TrainConfig.check_numbers`.
         """
         changed = apply_overrides(self.asked, overrides)
-        for name, value in (overrides or {}).items():
-            if isinstance(value, Schedule):
-                check_may_move(changed, name, f"got {value!r}")
         auto.check_overrides(self.asked, overrides)
         config = auto.resolve(changed, self.env)
         config.check_numbers()
+        for name, value in (overrides or {}).items():
+            if isinstance(value, Schedule):
+                _check_schedule(self, name, value)
         return config
 
     @property
@@ -124,10 +125,19 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     resolved.check_numbers()
     check_contract(resolved, env)
     bound = Bound(resolved, env, make_plan(resolved, env), config)
+    for field in dataclasses.fields(config):
+        value = getattr(config, field.name)
+        if isinstance(value, Schedule):
+            _check_schedule(bound, field.name, value)
     if resolved.frozen:
         init = bound.algorithm(resolved).init
         check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
     return bound
+
+
+def _check_schedule(bound: Bound, name: str, schedule: Schedule) -> None:
+    """Refuse a schedule of a number that no update reads."""
+    check_may_move(bound, {name: 0.0}, f"got {schedule!r}")
 
 
 @in_32_bits

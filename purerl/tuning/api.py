@@ -12,6 +12,7 @@ from purerl.runner.seeds import as_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.fitness import check_fitness
+from purerl.storage import folders
 from purerl.tuning.loop import Options, StudyLoop
 from purerl.tuning.pool import KINDS, TrialSettings, choose_lanes
 from purerl.tuning.result import TuneResult
@@ -107,6 +108,9 @@ def tune(
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
     settings = TrialSettings(config, numbers, kind, reports, width)
     folder = as_folder("out", out)
+    # A folder of before this was checked goes on, and can be read, as it began.
+    if folder is None or not (folder / folders.MANIFEST).exists():
+        space.check_effects()
     options = Options(
         trials,
         sampler,

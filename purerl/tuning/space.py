@@ -3,6 +3,7 @@
 Nothing here knows Optuna: `purerl.tuning.samplers` makes its distributions of these.
 """
 
+import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,11 @@ from purerl.report.plots import tuning as plots
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
 from purerl.space.fields import FieldAxes, value_at
 from purerl.space.labels import distinct_labels, plain
+from purerl.sweeps.effects import check_axes
 from purerl.sweeps.groups import group_points
 
+# Most combinations of choices under which axes are tried that nothing seems to read.
+COMBINATIONS = 64
 # Fields that set the task or the budget: scores under several of them say nothing.
 FIXED = ("env", "total_timesteps")
 
@@ -56,6 +60,24 @@ class Space(FieldAxes):
                 if name != "algorithm":
                     points = [{**base, name: value} for value in ends(axis)]
                     group_points(self.config, points)
+
+    def check_effects(self) -> None:
+        """Refuse axes that no trial reads, under none of the choices beside them.
+
+        Raises:
+            ConfigError: naming the axis, and why it has no effect.
+        """
+        chosen = [name for name, axis in self.axes.items() if isinstance(axis, Choice)]
+        combinations = itertools.product(*(ends(self.axes[name]) for name in chosen))
+        low = {name: ends(axis)[0] for name, axis in self.axes.items()}
+        tried = list(itertools.islice(combinations, COMBINATIONS + 1))
+        if len(tried) > COMBINATIONS:
+            return
+        groups = (
+            group_points(self.config, [low | dict(zip(chosen, values, strict=True))])[0]
+            for values in tried
+        )
+        check_axes(groups, self.axes)
 
     def drawn(self) -> dict[str, plots.Axis]:
         """Return how pictures show the axes, by name."""

@@ -1,0 +1,206 @@
+"""The numbers that a run reads, found in its traced program.
+
+Nobody has to say which numbers an option leaves idle, or which are read when an agent
+is made and never again: a program's outputs depend on them, or they do not.
+"""
+
+import dataclasses
+import functools
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, Protocol
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.core import Tracer
+from jax.interpreters import partial_eval
+
+from purerl.acting.environment import Environment
+from purerl.config import ConfigError, TrainConfig
+from purerl.types import Algorithm, Overrides, PyTree
+
+# Answers that are kept: a search asks again for what a sweep has asked.
+_KEPT = 256
+
+
+class Run(Protocol):
+    """What is traced: a `purerl.train.Bound`."""
+
+    @property
+    def config(self) -> TrainConfig:
+        """Config with a value in every field that was `auto`."""
+        ...
+
+    @property
+    def env(self) -> Environment:
+        """The environment."""
+        ...
+
+    @property
+    def asked(self) -> TrainConfig:
+        """The config as it was given."""
+        ...
+
+    def at(self, overrides: Overrides | None) -> TrainConfig:
+        """Return the config that trains under overrides."""
+        ...
+
+    def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
+        """Make the algorithm of a config."""
+        ...
+
+
+def read_by(
+    function: Callable[..., PyTree], named: Mapping[str, PyTree], *inputs: PyTree
+) -> frozenset[str]:
+    """Return the names of the inputs that some output of a function depends on.
+
+    The function is traced and not run. What cannot be looked into, such as a call of
+    the host, counts as reading all of its inputs.
+
+    Args:
+        function: Function of a mapping and other inputs, which JAX can trace.
+        named: Inputs by name, of which shapes and types are looked at.
+        *inputs: The other inputs, arrays or their shapes.
+    """
+    shapes = shapes_of(named)
+    program = jax.make_jaxpr(function)(shapes, *inputs)
+    _, is_read = partial_eval.dce_jaxpr(
+        program.jaxpr, [True] * len(program.jaxpr.outvars)
+    )
+    names = [path[0].key for path, _ in jax.tree.leaves_with_path(shapes)]
+    # The inputs by name come first.
+    return frozenset(name for name, read in zip(names, is_read, strict=False) if read)
+
+
+def read_by_start(run: Run, values: Overrides) -> frozenset[str]:
+    """Return the names of the numbers that are read when an agent is made.
+
+    Args:
+        run: Config and environment.
+        values: Numbers by (dotted) name, of which shapes and types are looked at.
+    """
+    return _kept(_start, run, values)
+
+
+def read_by_updates(run: Run, values: Overrides) -> frozenset[str]:
+    """Return the names of the numbers that updates read.
+
+    Args:
+        run: Config and environment.
+        values: Numbers by (dotted) name, of which shapes and types are looked at.
+    """
+    return _kept(_updates, run, values)
+
+
+def check_may_move(run: Run, values: Overrides, asked: str) -> None:
+    """Refuse to move numbers that no update of a run reads.
+
+    Args:
+        run: Config and environment.
+        values: A value of each number by (dotted) name.
+        asked: What was to move them, for the message.
+
+    Raises:
+        ConfigError: naming the number, and why it would not move.
+    """
+    if run.env.on_host:
+        return
+    still = [name for name in values if name not in read_by_updates(run, values)]
+    if not still:
+        return
+    name = still[0]
+    if name not in read_by_start(run, values):
+        raise ConfigError(nothing_reads(name, run, f"within a run, {asked}"))
+    raise ConfigError(
+        f"{name} cannot move within a run, {asked}: it is read at the start of a "
+        "run only. Give it one number for the whole run; purerl.sweep, "
+        "purerl.halving and purerl.tune search it."
+    )
+
+
+def nothing_reads(name: str, run: Run, where: str) -> str:
+    """Return the sentence that says that nothing reads a number.
+
+    Args:
+        name: Name of the number.
+        run: Config and environment.
+        where: Where it was to have an effect.
+    """
+    return (
+        f"{name} has no effect {where}: with the other settings of this "
+        f"{type(run.config).__name__}, in {run.env.name}, nothing in a run reads "
+        "it. Turn on the option that reads it, or leave it out."
+    )
+
+
+def shapes_of(values: Mapping[str, PyTree]) -> dict[str, PyTree]:
+    """Return numbers by name as the shapes and types that they have in a program."""
+    return {name: jax.tree.map(_shape, value) for name, value in values.items()}
+
+
+def _start(run: Run, values: Overrides) -> frozenset[str]:
+    def init(values: Overrides, key: Any) -> PyTree:
+        return run.algorithm(run.at(values)).init(key)
+
+    return read_by(init, values, jax.random.key(0))
+
+
+def _updates(run: Run, values: Overrides) -> frozenset[str]:
+    def init(values: Overrides, key: Any) -> PyTree:
+        return run.algorithm(run.at(values)).init(key)
+
+    def step(values: Overrides, state: PyTree) -> PyTree:
+        return run.algorithm(run.at(values)).step(state)
+
+    state = jax.eval_shape(init, shapes_of(values), jax.random.key(0))
+    return read_by(step, values, state)
+
+
+@dataclasses.dataclass(frozen=True)
+class _Question:
+    """What is asked of a run; equal questions have one answer.
+
+    Attributes:
+        kind: Function that finds the answer.
+        identity: The config, and the structure of the numbers asked about.
+        run: Config and environment.
+        values: Shapes and types of the numbers asked about.
+    """
+
+    kind: Callable[[Run, Overrides], frozenset[str]]
+    identity: Hashable
+    run: Run = dataclasses.field(compare=False)
+    values: Overrides = dataclasses.field(compare=False)
+
+
+def _kept(
+    kind: Callable[[Run, Overrides], frozenset[str]],
+    run: Run,
+    values: Overrides,
+) -> frozenset[str]:
+    """Return the answer to a question, from memory where it was asked before."""
+    leaves, structure = jax.tree.flatten(run.asked)
+    asked, form = jax.tree.flatten(values)
+    if any(isinstance(leaf, Tracer) for leaf in leaves):
+        return kind(run, values)
+    try:
+        numbers = tuple((np.shape(x), np.asarray(x).tobytes()) for x in leaves)
+        shapes = tuple((_shape(x).shape, str(_shape(x).dtype)) for x in asked)
+        question = _Question(
+            kind, (structure, numbers, form, shapes), run, shapes_of(values)
+        )
+        hash(question)
+    except TypeError:  # A part of the user's own that cannot be hashed.
+        return kind(run, values)
+    return _answer(question)
+
+
+@functools.lru_cache(maxsize=_KEPT)
+def _answer(question: _Question) -> frozenset[str]:
+    return question.kind(question.run, question.values)
+
+
+def _shape(value: Any) -> jax.ShapeDtypeStruct:
+    """Return the shape and type that a number has in a program."""
+    return jax.ShapeDtypeStruct(np.shape(value), jnp.result_type(value))
