@@ -61,8 +61,11 @@ class ActionRepeat(Wrapper):
             obs, state, more, terminated, info = self.env.step_env(
                 key_of(number), state, action, params
             )
-            new = (obs, state, reward + more, terminated, info)
+            paid = reward + jnp.asarray(more, jnp.float32)
+            new = (obs, state, paid, terminated, info)
             return select_tree(is_over, last, new), None
 
-        first = self.env.step_env(key_of(0), state, action, params)
+        obs, state, reward, *rest = self.env.step_env(key_of(0), state, action, params)
+        # Truth values would not add up, and bytes would begin anew after 255.
+        first = (obs, state, jnp.asarray(reward, jnp.float32), *rest)
         return jax.lax.scan(again, first, jnp.arange(1, self.n))[0]

@@ -491,6 +491,19 @@ def test_whole_rewards_are_changed_as_floats(make, paid):
     assert reward.dtype == jnp.float32 and reward == np.float32(paid)
 
 
+@pytest.mark.parametrize("reward", [jnp.bool_(True), jnp.uint8(100), 1])
+def test_repeated_rewards_add_up_as_floats(reward):
+    class Paying(WholeReward):
+        def step_env(self, key, state, action, params):
+            obs, state, _, *rest = super().step_env(key, state, action, params)
+            return obs, state, reward, *rest
+
+    env = wrappers.ActionRepeat(Paying(), 3)
+    _, state = env.reset(jax.random.key(0))
+    total = env.step(jax.random.key(1), state, jnp.array([0, 2]))[2]
+    assert total.dtype == jnp.float32 and total == 3.0 * float(reward)
+
+
 def test_the_previous_of_several_choices_is_a_single_one_for_each():
     env = wrappers.PreviousActionReward(WholeReward())
     first, state = env.reset(jax.random.key(0))
