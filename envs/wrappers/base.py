@@ -310,6 +310,30 @@ def check_count(who: str, name: str, value: Any) -> None:
         )
 
 
+def check_number(who: str, name: str, value: Any, *, finite: bool = True) -> float:
+    """Return a number of a wrapper as a float; refuse anything else, and NaN.
+
+    Args:
+        who: Name of the wrapper.
+        name: Name of its field.
+        value: Value of the field.
+        finite: Whether it may not be infinite.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    try:
+        number = float("nan" if isinstance(value, str) else value)
+    except (TypeError, ValueError):
+        number = np.nan
+    if np.isnan(number) or (finite and np.isinf(number)):
+        raise ValueError(
+            f"{who}: {name} must be a {'finite ' if finite else ''}number, got "
+            f"{value!r}; for example {who}({name}=0.5)."
+        )
+    return number
+
+
 def _check_steps(wrapper: Wrapper) -> None:
     env = wrapper.env
     if not env.steps_without_reset or type(env).step is not Environment.step:

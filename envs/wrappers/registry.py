@@ -115,6 +115,8 @@ def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
         node = ast.parse(text.strip(), mode="eval").body
         call = ast.Call(node, [], []) if isinstance(node, ast.Name) else node
         assert isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+        given = [each.arg for each in call.keywords]
+        assert None not in given and len(set(given)) == len(given)
         places = [_literal(value) for value in call.args]
         names = {str(each.arg): _literal(each.value) for each in call.keywords}
     except (AttributeError, AssertionError, SyntaxError, ValueError):
@@ -135,6 +137,9 @@ def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
 
 
 def _literal(node: ast.expr) -> Any:
+    """The value of an argument: a literal, an infinite number, or a bare word."""
+    if ast.unparse(node) in ("inf", "-inf"):
+        return float(ast.unparse(node))
     return node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
 
 

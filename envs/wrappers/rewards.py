@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..base import Info, Obs
-from .base import Wrapper
+from .base import Wrapper, check_number
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -66,7 +66,9 @@ class ClipReward(RewardWrapper):
 
     def numbers(self) -> dict[str, float]:
         """Return `reward_low` and `reward_high`."""
-        return {"reward_low": float(self.low), "reward_high": float(self.high)}
+        low = check_number("ClipReward", "low", self.low, finite=False)
+        high = check_number("ClipReward", "high", self.high, finite=False)
+        return {"reward_low": low, "reward_high": high}
 
     def pay(self, reward: jax.Array, params: Any) -> jax.Array:
         """Return the reward within the bounds."""
@@ -86,7 +88,7 @@ class ScaleReward(RewardWrapper):
 
     def numbers(self) -> dict[str, float]:
         """Return `reward_factor`."""
-        return {"reward_factor": float(self.factor)}
+        return {"reward_factor": check_number("ScaleReward", "factor", self.factor)}
 
     def pay(self, reward: jax.Array, params: Any) -> jax.Array:
         """Return the reward times the number."""

@@ -11,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from ..base import Info, Obs
-from .base import MASK, Wrapper, WrapperState
+from .base import MASK, Wrapper, WrapperState, check_number
 
 
 @struct.dataclass
@@ -65,7 +65,8 @@ class StickyActions(Wrapper):
 
     def numbers(self) -> dict[str, float]:
         """Return `sticky_probability`."""
-        return {"sticky_probability": float(self.probability)}
+        probability = check_number("StickyActions", "probability", self.probability)
+        return {"sticky_probability": probability}
 
     @property
     def stochastic_transitions(self) -> bool:  # type: ignore[override]

@@ -420,11 +420,26 @@ def test_pictures_names_and_time_are_those_of_the_environment_inside():
         (Ladder(), ("StickyActions(1.5)",), "between 0 and 1, got 1.5"),
         (Ladder(), ("ClipReward(1, -1)",), "low must be less than high"),
         (Ladder(), ("ScaleReward", "ScaleReward"), "parameter reward_factor already"),
+        (Ladder(), ("ScaleReward(nan)",), "factor must be a finite number, got 'nan'"),
+        (Ladder(), ("ScaleReward(inf)",), "factor must be a finite number, got inf"),
+        (Ladder(), ("ScaleReward((1, 2))",), "a finite number, got .1, 2."),
+        (Ladder(), ("ClipReward(low=a)",), "low must be a number, got 'a'"),
+        (Ladder(), ("StickyActions(None)",), "probability must be a finite number"),
+        (Ladder(), ("FrameStack(n=2, n=3)",), "cannot read the wrapper"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(env, texts, words):
     with pytest.raises(ValueError, match=words):
         envs.wrap(env, texts)
+
+
+def test_rewards_may_be_clipped_on_one_side():
+    env = envs.wrap(Ladder(), ("ClipReward(-inf, 2)",))
+    assert env.default_params.reward_low == -np.inf
+    _, state = env.reset(jax.random.key(0))
+    assert float(env.step(jax.random.key(1), state, jnp.int32(0))[2]) == 2.0
+    with pytest.raises(ValueError, match="low must be less than high, got inf and 1"):
+        envs.wrap(Ladder(), ("ClipReward(inf, 1)",))
 
 
 def test_a_name_or_a_class_in_place_of_an_environment_is_refused():
