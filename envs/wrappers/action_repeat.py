@@ -65,7 +65,10 @@ class ActionRepeat(Wrapper):
             new = (obs, state, paid, terminated, info)
             return select_tree(is_over, last, new), None
 
-        obs, state, reward, *rest = self.env.step_env(key_of(0), state, action, params)
+        obs, state, reward, terminated, info = self.env.step_env(
+            key_of(0), state, action, params
+        )
         # Truth values would not add up, and bytes would begin anew after 255.
-        first = (obs, state, jnp.asarray(reward, jnp.float32), *rest)
+        reward = jnp.asarray(reward, jnp.float32)
+        first = (obs, state, reward, terminated, info)
         return jax.lax.scan(again, first, jnp.arange(1, self.n))[0]
