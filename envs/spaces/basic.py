@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from ..options import whole_number
+
 
 class Space:
     """A set of values with a `shape`, a `dtype`, `sample` and `contains`.
@@ -43,11 +45,9 @@ class Discrete(Space):
         """Make the space of `n` integers.
 
         Raises:
-            ValueError: `n` is not positive.
+            ValueError: `n` is no whole number, or not positive.
         """
-        if n < 1:
-            raise ValueError(f"n must be at least 1, got {n}: give it a member.")
-        self.n = int(n)
+        self.n = whole_number("n", n, least=1)
         self.shape = ()
         self.dtype = np.dtype(np.int32)
 
@@ -93,12 +93,14 @@ class Box(Space):
             dtype: Dtype of a member.
 
         Raises:
-            ValueError: a bound has another shape than `shape`.
+            ValueError: a bound has another shape than `shape`, is NaN, or cannot be
+                kept in the dtype, or a lower one is above the upper one.
         """
         self.shape = tuple(shape) if shape is not None else np.shape(low)
         self.dtype = np.dtype(dtype)
         self.low = _bound("low", low, self.shape, self.dtype)
         self.high = _bound("high", high, self.shape, self.dtype)
+        _check_order(self.low, self.high)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw uniformly, or from a clipped normal where a bound is infinite.
@@ -153,7 +155,34 @@ def _bound(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> An
         )
     if isinstance(value, Tracer):
         return jnp.broadcast_to(value, shape).astype(dtype)
-    return np.broadcast_to(np.asarray(value, dtype), shape)
+    return np.broadcast_to(_numbers(name, value, dtype), shape)
+
+
+def _numbers(name: str, value: Any, dtype: np.dtype) -> np.ndarray:
+    """A bound as an array of the space's dtype, which must hold it."""
+    given = np.asarray(value)
+    try:
+        with np.errstate(all="ignore"):
+            kept = given.astype(dtype)
+    except (TypeError, ValueError):
+        kept = np.asarray(np.nan)
+    is_whole = dtype.kind in "iub"
+    if np.isnan(kept).any() or (is_whole and not np.array_equal(kept, given)):
+        raise ValueError(
+            f"{name} is {value!r}, expected a number that {dtype.name} holds: change "
+            "the bound, or the space's dtype."
+        )
+    return kept
+
+
+def _check_order(low: Any, high: Any) -> None:
+    """Refuse a space without members, as far as its bounds are known."""
+    if isinstance(low, Tracer) or isinstance(high, Tracer) or np.all(low <= high):
+        return
+    raise ValueError(
+        f"low must not be greater than high, got {_brief(low)} and {_brief(high)}: "
+        "exchange the two."
+    )
 
 
 def _brief(bound: Any) -> str:
