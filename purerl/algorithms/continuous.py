@@ -19,6 +19,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.networks.distributions import (
     Gaussian,
     GaussianHead,
+    check_real,
     is_discrete,
     log_tanh_slope,
     make_head,
@@ -58,6 +59,10 @@ def check_bounded_actions(config: TrainConfig, env: Environment) -> None:
             f"{type(config).__name__} needs actions of one box of numbers, got {space} "
             f"of {env.name}; use PPOConfig, or make them one box in a wrapper."
         )
+    try:
+        check_real(space)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
     if not (np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high))):
         raise ConfigError(
             f"{type(config).__name__} needs bounded actions, because it scales them "

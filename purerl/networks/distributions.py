@@ -235,6 +235,22 @@ def is_discrete(space: Any) -> bool:
     return any(hasattr(space, name) for name in ("n", "nvec", "bits"))
 
 
+def check_real(space: Any) -> None:
+    """Refuse a box of whole numbers as actions: a policy would give it fractions.
+
+    Args:
+        space: Action space.
+
+    Raises:
+        ValueError: naming the space and the remedy.
+    """
+    if hasattr(space, "low") and np.dtype(space.dtype).kind in "iub":
+        raise ValueError(
+            f"actions must be real numbers or choices, got {space}, a box of whole "
+            "numbers; make it a MultiDiscrete in a wrapper."
+        )
+
+
 def make_head(space: Any, policy: str) -> Head:
     """Make the head for an action space.
 
@@ -253,6 +269,7 @@ def make_head(space: Any, policy: str) -> Head:
             f"VPGConfig, got {space}; use one of these, or make them one "
             "MultiDiscrete, MultiBinary or Box in a wrapper."
         )
+    check_real(space)
     discrete = is_discrete(space)
     if not discrete and not hasattr(space, "low"):
         raise ValueError(
