@@ -49,7 +49,7 @@ ParamsT = TypeVar("ParamsT", bound=EnvParams)
 
 
 class StepError(ValueError):
-    """An environment's `step_env` returns something else than five values."""
+    """An environment's functions return something else than the contract says."""
 
 
 def five_values(env: Any, found: Any) -> tuple[Any, Any, Any, Any, Any]:
@@ -69,6 +69,24 @@ def five_values(env: Any, found: Any) -> tuple[Any, Any, Any, Any, Any]:
         f"{env.name}: step_env returns {what}, expected five: obs, state, reward, "
         "terminated, info; the time limit is is_truncated's."
     )
+
+
+def two_values(env: Any, found: Any) -> tuple[Any, Any]:
+    """Return what a reset returned, which must be two values.
+
+    Args:
+        env: The environment, for the sentence.
+        found: What its `reset` returned.
+
+    Raises:
+        StepError: it is something else.
+    """
+    is_several = isinstance(found, tuple | list)
+    if is_several and len(found) == 2:
+        return found[0], found[1]
+    alone = "one array" if hasattr(found, "dtype") else f"a {type(found).__name__}"
+    what = f"{len(found)} values" if is_several else alone
+    raise StepError(f"{env.name}: reset returns {what}, expected two: obs, state.")
 
 
 class Environment(Generic[StateT, ParamsT]):

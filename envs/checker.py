@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .adapters.adapt import adapt
-from .base import Environment, StepError
+from .base import Environment, StepError, two_values
 from .checker_play import (
     TIME_LIMIT,
     EnvCheckError,
@@ -131,7 +131,8 @@ def _check_single_step(env: Environment, params: Any, key: jax.Array) -> None:
 def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
     """Reset, take two steps, each a compiled program; return what came out."""
     key_reset, key_act, key_step = jax.random.split(key, 3)
-    reset, step = _Counted(env.reset), _Counted(env.step)
+    reset = _Counted(lambda *args: two_values(env, env.reset(*args)))
+    step = _Counted(env.step)
     obs, state = _traced(env, "reset", reset, key_reset, params)
     _check_pytree(env, "state", state)
     _check_obs(env, "reset returned an observation", obs, params)
@@ -176,7 +177,7 @@ def _check_one_step(
     if not (isinstance(result, tuple) and len(result) == 5):
         return  # The check of `step` says what is wrong.
     _check_obs(env, "step_env returned an observation", result[0], params)
-    before, after = (dict(_signatures(one)) for one in (state, result[1]))
+    before, after = (dict(signatures(one)) for one in (state, result[1]))
     require(
         env,
         before.keys() == after.keys(),
@@ -201,8 +202,12 @@ def _shapes_of(env: Environment) -> Callable[..., Any]:
     return shapes
 
 
-def _signatures(tree: Any) -> list[tuple[str, str]]:
-    """Return the path and the type of every leaf of a tree."""
+def signatures(tree: Any) -> list[tuple[str, str]]:
+    """Return the path and the type of every leaf of a tree.
+
+    Args:
+        tree: Pytree of arrays, or of their shapes.
+    """
     found = jax.tree_util.tree_flatten_with_path(tree)[0]
     return [(jax.tree_util.keystr(path), _signature(leaf)) for path, leaf in found]
 

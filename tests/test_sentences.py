@@ -65,6 +65,38 @@ class Odd(CartPole):
         return (self.change[1](obs), *rest)
 
 
+class OddState(CartPole):
+    """CartPole whose state is another one after a step."""
+
+    def __init__(self, change=None):
+        self.change = change
+
+    def step_env(self, key, state, action, params):
+        obs, state, *rest = super().step_env(key, state, action, params)
+        new = state.replace(x=jnp.int32(state.x))
+        return (obs, self.change(vars(new)) if self.change else new, *rest)
+
+    def is_truncated(self, state, params):
+        return jnp.bool_(False)
+
+
+class Stateless(CartPole):
+    """CartPole that forgets to return a state."""
+
+    def reset_env(self, key, params):
+        return super().reset_env(key, params)[0]
+
+
+class Whole(CartPole):
+    """CartPole whose actions are a box of whole numbers."""
+
+    def action_space(self, params=None):
+        return Box(0, 1, (1,), np.int32)
+
+    def step_env(self, key, state, action, params):
+        return super().step_env(key, state, action[0], params)
+
+
 def odd(*args, **fields):
     return lambda: purerl.make_train(purerl.PPOConfig(env=Odd(*args), **fields))
 
@@ -92,8 +124,31 @@ CASES = {
     ),
     "a type that changes": (
         odd(lambda obs: obs.astype(jnp.int32), lambda obs: obs),
-        "reset returns an observation of dtype int32, and step one of float32",
+        r"reset returns an observation of int32\[4\], and step one of float32\[4\]",
     ),
+    "a type that a step alone has": (
+        odd(None, lambda obs: obs.astype(jnp.int32)),
+        r"reset returns an observation of float32\[4\], and step one of int32\[4\]",
+    ),
+    "a state that changes its type": (
+        lambda: purerl.make_train(purerl.PPOConfig(env=OddState())),
+        r"reset returns a state whose x is float32\[\], and step one whose x is int32",
+    ),
+    "a state that changes its leaves": (
+        lambda: purerl.make_train(purerl.PPOConfig(env=OddState(dict))),
+        r"reset returns a state with the leaves .*time, .* and step one with .*'x'\]",
+    ),
+    "a reset without a state": (
+        lambda: purerl.make_train(purerl.PPOConfig(env=Stateless())),
+        "CartPole-v1: reset returns one array, expected two: obs, state",
+    ),
+    **{
+        f"whole numbers as actions of {kind.__name__}": (
+            lambda kind=kind: purerl.make_train(kind(env=Whole())),
+            "CartPole-v1: actions must be real numbers or choices.*MultiDiscrete",
+        )
+        for kind in (purerl.PPOConfig, purerl.SACConfig, purerl.TD3Config)
+    },
     "the class of an environment": (
         lambda: purerl.make_train(purerl.PPOConfig(env=CartPole)),
         r"env is the class CartPole; call it to make one: CartPole\(\)",

@@ -13,8 +13,8 @@ from jax.core import Tracer
 
 import envs
 import purerl.acting.own_envs  # noqa: F401  (before the imports from envs)
-from envs.base import StepError, five_values
-from envs.checker import EnvCheckError, check_member
+from envs.base import StepError, five_values, two_values
+from envs.checker import EnvCheckError, check_member, signatures
 from envs.wrappers import Randomised, RandomisedOnce, distributions
 from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
 from purerl.randomisation import (
@@ -148,8 +148,9 @@ def check_contract(config: TrainConfig, env: Environment) -> None:
 
     Raises:
         ConfigError: an observation that is not what the environment's own space says,
-            a reward that is not one number, a flag that is not one truth value, or a
-            step of other than five values.
+            a reward that is not one number, a flag that is not one truth value, a step
+            of other than five values, a reset of other than two, or an observation or a
+            state of other types after a step than after a reset.
     """
     if env.on_host or is_built_in(config):
         return
@@ -158,16 +159,17 @@ def check_contract(config: TrainConfig, env: Environment) -> None:
 
     def step(key: jax.Array, state: PyTree) -> PyTree:
         action = env.action_space(params).sample(key)
-        obs, _, reward, *flags = _outcome(env, params, key, state, action)
+        obs, state, reward, *flags = _outcome(env, params, key, state, action)
         _check_reward(env, reward)
         for name, flag in zip(("terminated", "truncated"), flags, strict=True):
             _check_flag(env, name, flag)
-        return obs
+        return obs, state
 
     try:
-        first, state = jax.eval_shape(lambda key: env.reset(key, params), key)
+        found = jax.eval_shape(lambda key: env.reset(key, params), key)
+        first, state = two_values(env, found)
         check_member(env, "reset returns an observation", first, space, exact=False)
-        later = jax.eval_shape(step, key, state)
+        later, after = jax.eval_shape(step, key, state)
         check_member(env, "step returns an observation", later, space, exact=False)
     except ConfigError:
         raise
@@ -179,13 +181,26 @@ def check_contract(config: TrainConfig, env: Environment) -> None:
         ) from None
     except Exception:
         return  # Training in the environment will show its own error.
-    pairs = zip(jax.tree.leaves(first), jax.tree.leaves(later), strict=True)
-    for one, other in pairs:
-        if jnp.promote_types(one.dtype, other.dtype) != one.dtype:
+    _check_same(env, "an observation", first, later)
+    _check_same(env, "a state", state, after)
+
+
+def _check_same(env: Environment, what: str, first: PyTree, later: PyTree) -> None:
+    """Refuse what has other types after a step than after a reset."""
+    before, now = dict(signatures(first)), dict(signatures(later))
+    rest = "which a loop cannot carry. {} envs.check(env) tests the rest."
+    if before.keys() != now.keys():
+        raise ConfigError(
+            f"env: {env.name}: reset returns {what} with the leaves "
+            f"{', '.join(before)}, and step one with {', '.join(now)}, "
+            f"{rest.format('Give both the same;')}"
+        )
+    for name, signature in before.items():
+        if now[name] != signature:
+            where = f" whose {name.removeprefix('.')} is" if name else " of"
             raise ConfigError(
-                f"env: {env.name}: reset returns an observation of dtype {one.dtype}, "
-                f"and step one of {other.dtype}, which a loop cannot carry as the "
-                "former. Cast one of the two; envs.check(env) tests the rest."
+                f"env: {env.name}: reset returns {what}{where} {signature}, and step "
+                f"one{where} {now[name]}, {rest.format('Cast one of the two;')}"
             )
 
 

@@ -438,6 +438,13 @@ class _DictState(CartPole):
         return obs, dict(vars(state))
 
 
+class _Stateless(CartPole):
+    """A reset returns no state."""
+
+    def reset_env(self, key, params):
+        return super().reset_env(key, params)[0]
+
+
 class _Decides(CartPole):
     """Python looks at a number that is traced."""
 
@@ -451,6 +458,7 @@ class _Decides(CartPole):
         (_IntegerPosition(), r"state\.x from float32\[\] to int32\[\]"),
         (_LongObservation(), r"step_env returned an observation of shape \(5,\)"),
         (_DictState(), "AttributeError: 'dict' object has no attribute"),
+        (_Stateless(), "reset returns one array, expected two: obs, state"),
         (_Decides(), "without Python decisions"),
     ],
 )
