@@ -47,7 +47,8 @@ def check(
     arrays; everything is finite; the flags are bool and never both true; the time
     limit is kept to the step; `final_observation` is the one before the reset; the
     spaces contain what comes out; the same key gives the same episode; `vmap` works
-    over keys and over the float leaves of the parameters.
+    over keys and over the float leaves of the parameters; a step that is said to draw
+    nothing does not.
 
     Compiles about five small programs.
 
@@ -59,10 +60,19 @@ def check(
 
     Raises:
         EnvCheckError: a rule is broken.
-        TypeError: `env` lacks a part of the contract.
+        TypeError: `env` lacks a part of the contract, or `params` are not its own.
+        ValueError: no step is to be played.
     """
     env = adapt(env)
-    params = env.default_params if params is None else params
+    if num_steps < 1:
+        raise ValueError(f"num_steps must be at least 1, got {num_steps}.")
+    own = env.default_params
+    params = own if params is None else params
+    if not isinstance(params, type(own)):
+        raise TypeError(
+            f"params of {env.name} must be a {type(own).__name__}, got a "
+            f"{type(params).__name__}; env.default_params.replace(...) makes one."
+        )
     key_once, key_play, key_vmap = jax.random.split(
         jax.random.key(0) if key is None else key, 3
     )
@@ -97,7 +107,14 @@ def _check_pytree(env: Environment, what: str, tree: Any) -> None:
 
 def _check_spaces(env: Environment, params: Any) -> None:
     for name in ("action_space", "observation_space"):
-        space = getattr(env, name)(params)
+        try:
+            space = getattr(env, name)(params)
+        except (TypeError, AttributeError) as error:
+            raise EnvCheckError(
+                f"{env.name}: {name}(params) raised {type(error).__name__}: "
+                f"{_first_line(error)}; expected a method that takes the parameters "
+                "and returns one of envs.spaces."
+            ) from error
         for part in ("sample", "contains", "shape", "dtype"):
             require(
                 env,
@@ -220,6 +237,13 @@ def _check_result(env: Environment, result: Any, params: Any) -> None:
         "terminated, truncated, info.",
     )
     obs, state, reward, terminated, truncated, info = result
+    values = {"reward": reward, "terminated": terminated, "truncated": truncated}
+    for name, value in values.items():
+        require(
+            env,
+            hasattr(value, "dtype"),
+            f"{name} is a {type(value).__name__}, expected one number or truth value.",
+        )
     _check_pytree(env, "state", state)
     _check_obs(env, "step returned an observation", obs, params)
     require(
@@ -294,11 +318,15 @@ def check_member(
     if not exact:
         kind, most = (_KINDS.get(np.dtype(x).kind, 0) for _, x in (seen, expected))
         fits = tuple(seen[0]) == tuple(expected[0]) and kind <= most
+    kept = jax.dtypes.canonicalize_dtype(space.dtype)
+    is_narrowed = seen == (space.shape, kept) and kept != space.dtype
+    remedy = f" JAX keeps such numbers as {kept}: give the space that."
     require(
         env,
         fits,
         f"{what} of shape {seen[0]} and dtype {seen[1]}, expected those of the "
-        f"observation space: {expected[0]} and {expected[1]}.",
+        f"observation space: {expected[0]} and {expected[1]}."
+        f"{remedy if is_narrowed else ''}",
     )
 
 

@@ -28,6 +28,7 @@ class PlayedStep(NamedTuple):
     truncated: jax.Array
     final_obs: Any
     expected_obs: Any  # From `step_env`, the observation before any reset.
+    other: Any  # From `step_env` with another key: observation, reward, terminated.
     in_space: jax.Array
 
 
@@ -81,12 +82,15 @@ def random_step(
         key_step, state, action, params
     )
     final_obs = expected_obs = info["final_observation"]
+    other = (final_obs, reward, terminated)
     if env.steps_without_reset and not env.stochastic_transitions:
         expected_obs = env.step_env(key_step, state, action, params)[0]
+        seen, _, *rest = env.step_env(key_act, state, action, params)
+        other = (seen, *rest[:2])
     space = env.observation_space(params)
     in_space = space.contains(obs) & space.contains(final_obs)
     step = PlayedStep(
-        obs, reward, terminated, truncated, final_obs, expected_obs, in_space
+        obs, reward, terminated, truncated, final_obs, expected_obs, other, in_space
     )
     return next_state, step
 
@@ -110,6 +114,14 @@ def check_rollout(env: Environment, steps: PlayedStep) -> None:
         "an episode that ends by itself terminated.",
     )
     _check_final_observation(env, steps)
+    mine = _rows((steps.final_obs, steps.reward, steps.terminated))
+    require(
+        env,
+        np.allclose(mine, _rows(steps.other), atol=1e-5),
+        "step_env gave another outcome with another key, expected the same: with "
+        "stochastic_transitions = False a reset gets the key of the step before; set "
+        "it to True where a step draws.",
+    )
     require(
         env,
         jnp.all(steps.in_space),

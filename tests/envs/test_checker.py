@@ -445,6 +445,31 @@ class _Stateless(CartPole):
         return super().reset_env(key, params)[0]
 
 
+class _SaysNothingOfWind(Walk):
+    """Draws in a step, and says that it does not."""
+
+    def step_env(self, key, state, action, params):
+        wind = 0.2 * jax.random.uniform(key)
+        return super().step_env(
+            key, state.replace(place=state.place - wind), action, params
+        )
+
+
+class _SpaceIsNoMethod(Walk):
+    action_space = Discrete(2)
+
+
+class _PaysNothing(Walk):
+    def step_env(self, key, state, action, params):
+        obs, state, _, *rest = super().step_env(key, state, action, params)
+        return obs, state, None, *rest
+
+
+class _LongNumbers(Walk):
+    def observation_space(self, params=None):
+        return Box(-5.0, 5.0, (1,), np.float64)
+
+
 class _Decides(CartPole):
     """Python looks at a number that is traced."""
 
@@ -460,11 +485,22 @@ class _Decides(CartPole):
         (_DictState(), "AttributeError: 'dict' object has no attribute"),
         (_Stateless(), "reset returns one array, expected two: obs, state"),
         (_Decides(), "without Python decisions"),
+        (_SaysNothingOfWind(), "another outcome with another key, .* set it to True"),
+        (_SpaceIsNoMethod(), r"action_space\(params\) raised TypeError: .* a method"),
+        (_PaysNothing(), "reward is a NoneType, expected one number"),
+        (_LongNumbers(), "float64. JAX keeps such numbers as float32: give the space"),
     ],
 )
 def test_what_breaks_a_step_is_named(env, words):
     with pytest.raises(envs.EnvCheckError, match=words):
         envs.check(env)
+
+
+def test_arguments_of_the_check_that_cannot_be():
+    with pytest.raises(TypeError, match="params of Walk must be a WalkParams, got a d"):
+        envs.check(Walk(), params={"stride": 0.5})
+    with pytest.raises(ValueError, match="num_steps must be at least 1, got 0"):
+        envs.check(Walk(), num_steps=0)
 
 
 def test_an_action_space_that_is_none_gets_a_sentence():
