@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from ..base import StepError
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 
@@ -82,11 +83,30 @@ def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
     return np.asarray(bound).reshape(()) if np.size(bound) == 1 else bound
 
 
-def as_members(space: Any, obs: Any) -> Any:
-    """Return observations with the dtypes of their space, part by part."""
+def as_members(space: Any, obs: Any, owner: str = "") -> Any:
+    """Return observations with the dtypes of their space, part by part.
+
+    Args:
+        space: Space of the observations.
+        obs: Observation of another package's environment.
+        owner: Name of an environment whose fractions must not be cut to whole numbers;
+            empty for those of whose numbers it is known that they are whole.
+
+    Raises:
+        StepError: a space of whole numbers, and observations with fractions.
+    """
     parts = getattr(space, "spaces", None)
-    if parts is None:
-        return jnp.asarray(obs, space.dtype)
     if isinstance(parts, dict):
-        return {key: as_members(part, obs[key]) for key, part in parts.items()}
-    return tuple(as_members(*pair) for pair in zip(parts, obs, strict=True))
+        return {key: as_members(part, obs[key], owner) for key, part in parts.items()}
+    if parts is not None:
+        pairs = zip(parts, obs, strict=True)
+        return tuple(as_members(part, one, owner) for part, one in pairs)
+    given = jnp.asarray(obs).dtype
+    is_cut = jnp.issubdtype(given, jnp.floating) and space.dtype.kind in "iub"
+    if owner and is_cut:
+        raise StepError(
+            f"{owner}: an observation of {given}, expected {space.dtype} as its "
+            f"observation space {space} says, which would cut fractions: give the "
+            "space the dtype of the observations."
+        )
+    return jnp.asarray(obs, space.dtype)

@@ -162,7 +162,7 @@ class FiveValueEnvironment(Environment[Any, Any]):
         return jnp.asarray(done, bool).reshape(())
 
     def _typed(self, obs: Any, params: Any) -> Any:
-        return as_members(self.observation_space(params), obs)
+        return as_members(self.observation_space(params), obs, self.name)
 
 
 def returns_five_values(env: Any) -> bool:

@@ -100,7 +100,10 @@ class GymnaxEnvironment(Environment[Any, Any]):
         return as_space(self.wrapped.observation_space(params), "observation_space")
 
     def _typed(self, obs: Any, params: Any) -> Any:
-        return as_members(self.observation_space(params), obs)
+        # Catch-bsuite has whole numbers that are floats; its space says int32.
+        is_gymnaxs = type(self.wrapped).__module__.partition(".")[0] == "gymnax"
+        owner = "" if is_gymnaxs else self.name
+        return as_members(self.observation_space(params), obs, owner)
 
 
 def is_plain_gymnax(env: Any) -> bool:

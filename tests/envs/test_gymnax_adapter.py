@@ -9,6 +9,7 @@ from gymnax import wrappers
 from gymnax.environments import environment as gymnax_environment
 
 import envs
+import purerl
 from envs.adapters.arrays import as_space
 from envs.adapters.contract import ContractEnvironment
 from envs.adapters.gymnax import GymnaxEnvironment
@@ -235,6 +236,20 @@ def test_a_users_own_gymnax_environment_can_be_passed():
     np.testing.assert_array_equal(steps[3], [False, True, False, True])
     np.testing.assert_array_equal(steps[4][:, 0], [1, 2, 1, 2])
     envs.check(env)
+
+
+def test_fractions_are_not_cut_to_the_whole_numbers_of_a_space():
+    class Whole(gymnax.environments.classic_control.CartPole):
+        def observation_space(self, params):
+            return gymnax.environments.spaces.Box(-9, 9, (4,), jnp.int32)
+
+    words = r"an observation of float32, expected int32 .* Box\(-9, 9, \(4,\), int32\)"
+    with pytest.raises(envs.EnvCheckError, match=words):
+        envs.check(Whole())
+    with pytest.raises(purerl.ConfigError, match=words):
+        purerl.make_train(purerl.PPOConfig(env=Whole()))
+    catch = envs.adapt(gymnax.make("Catch-bsuite")[0])
+    assert catch.reset(KEY)[0].dtype == jnp.int32
 
 
 def test_spaces_of_several_parts_are_taken():
