@@ -26,7 +26,7 @@ from purerl.config import (
     FRACTION,
     POSITIVE,
     POSITIVE_OR_NONE,
-    ConfigError,
+    SIZES,
     config_dataclass,
     dynamic,
     one_of,
@@ -76,9 +76,13 @@ class ActorCriticConfig(OffPolicyConfig):
     critic_optimiser: Any = dynamic(
         None, "Optimiser of the critics; None takes optimiser."
     )
-    hidden_sizes: tuple[int, ...] = static((256, 256), "Units of each hidden layer.")
+    hidden_sizes: tuple[int, ...] = static(
+        (256, 256), "Units of each hidden layer.", SIZES
+    )
     critic_hidden_sizes: tuple[int, ...] = static(
-        (), "Units of each hidden layer of the critics; () takes hidden_sizes."
+        (),
+        "Units of each hidden layer of the critics; () takes hidden_sizes.",
+        SIZES,
     )
     activation: str = static(
         "relu",
@@ -137,13 +141,6 @@ def validate(config: ActorCriticConfig) -> None:
     off_policy.validate(config)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
     check_optimisers(config)
-    for name in ("hidden_sizes", "critic_hidden_sizes"):
-        sizes = getattr(config, name)
-        if not all(type(n) is int and n > 0 for n in sizes):
-            raise ConfigError(
-                f"{name} must be positive whole numbers, got {sizes!r}; for example "
-                "(256, 256)."
-            )
 
 
 def init(

@@ -63,17 +63,16 @@ def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> No
             )
 
 
-def check_hidden_sizes(sizes: Any) -> None:
-    """Refuse what are no sizes of hidden layers.
+def check_hidden_sizes(sizes: tuple[int, ...]) -> None:
+    """Refuse an agent without hidden layers.
 
     Raises:
         ConfigError: with an example.
     """
-    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
-    if not is_sizes or not sizes or min(sizes) < 1:
+    if not sizes:
         raise ConfigError(
-            f"hidden_sizes must be at least one positive whole number, got {sizes!r}; "
-            "for example (64, 64)."
+            "hidden_sizes must be at least one positive whole number, got (); for "
+            "example (64, 64)."
         )
 
 

@@ -15,6 +15,7 @@ from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
+    SIZES,
     Check,
     ConfigError,
     config_dataclass,
@@ -93,7 +94,7 @@ class DiscoConfig(NetworkConfig):
         POSITIVE_OR_NONE,
     )
     hidden_sizes: tuple[int, ...] = static(
-        (512, 512), "Units of each hidden layer; the last is linear."
+        (512, 512), "Units of each hidden layer; the last is linear.", SIZES
     )
     activation: str = static(
         "relu",
@@ -105,7 +106,9 @@ class DiscoConfig(NetworkConfig):
     )
     model_size: int = static(128, "Units of the recurrent model.", POSITIVE)
     head_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer between the model and its predictions."
+        (128,),
+        "Units of each hidden layer between the model and its predictions.",
+        SIZES,
     )
 
     @property
@@ -146,13 +149,6 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_hidden_sizes(config.hidden_sizes)
-    sizes = config.head_sizes
-    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
-    if not is_sizes or min(sizes, default=1) < 1:
-        raise ConfigError(
-            f"head_sizes must be positive whole numbers, got {sizes!r}; for example "
-            "(128,), or () for none."
-        )
     check_optimisers(config)
     check_disco_rule(config.rule, config.prediction_size)
     space = env.action_space(env.default_params)

@@ -30,6 +30,7 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    SIZES,
     Check,
     ConfigError,
     config_dataclass,
@@ -148,7 +149,9 @@ class DQNConfig(OffPolicyConfig):
     munchausen_clip: float = dynamic(
         -1.0, "Lowest value of temperature times log-probability.", NON_POSITIVE
     )
-    hidden_sizes: tuple[int, ...] = static((120, 84), "Units of each hidden layer.")
+    hidden_sizes: tuple[int, ...] = static(
+        (120, 84), "Units of each hidden layer.", SIZES
+    )
     activation: str = static(
         "relu",
         "Activation function after each hidden layer.",

@@ -122,21 +122,6 @@ def check_sequences(config: Any) -> None:
         )
 
 
-def check_head_sizes(config: Any) -> None:
-    """Refuse what are no sizes of layers between a memory and what is made of it.
-
-    Raises:
-        ConfigError: with an example.
-    """
-    sizes = config.head_sizes
-    is_sizes = isinstance(sizes, tuple) and all(type(n) is int for n in sizes)
-    if not is_sizes or min(sizes, default=1) < 1:
-        raise ConfigError(
-            f"head_sizes must be positive whole numbers, got {sizes!r}; "
-            "for example (128,), or () for none."
-        )
-
-
 def check_values(config: Any, env: Environment, num_actions: int) -> None:
     """Refuse networks that do not map observations to values of a memory.
 

@@ -18,6 +18,7 @@ from purerl.acting.observe import obs_shape
 from purerl.algorithms.observed import check_keys, check_mask
 from purerl.config import (
     POSITIVE,
+    SIZES,
     Check,
     ConfigError,
     TrainConfig,
@@ -53,7 +54,9 @@ class NetworkConfig(TrainConfig):
         "network.",
         NETWORK,
     )
-    hidden_sizes: tuple[int, ...] = static((64, 64), "Units of each hidden layer.")
+    hidden_sizes: tuple[int, ...] = static(
+        (64, 64), "Units of each hidden layer.", SIZES
+    )
     activation: str = static(
         "tanh",
         "Activation function after each hidden layer.",

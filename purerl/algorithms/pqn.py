@@ -38,6 +38,7 @@ from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     FRACTION,
     POSITIVE,
+    SIZES,
     config_dataclass,
     dynamic,
     one_of,
@@ -86,7 +87,9 @@ class PQNConfig(NetworkConfig):
     clip_observations: float = dynamic(
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
-    hidden_sizes: tuple[int, ...] = static((128, 128), "Units of each hidden layer.")
+    hidden_sizes: tuple[int, ...] = static(
+        (128, 128), "Units of each hidden layer.", SIZES
+    )
     activation: str = static(
         "relu",
         "Activation function after each hidden layer.",

@@ -22,6 +22,7 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    SIZES,
     ConfigError,
     config_dataclass,
     dynamic,
@@ -113,12 +114,14 @@ class RecurrentDQNConfig(NetworkConfig):
         10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
     hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory."
+        (128,), "Units of each hidden layer before the memory.", SIZES
     )
     memory: Any = memory_config.memory_field("gru")
     memory_size: int = memory_config.size_field()
     head_sizes: tuple[int, ...] = static(
-        (), "Units of each hidden layer between the memory and the values."
+        (),
+        "Units of each hidden layer between the memory and the values.",
+        SIZES,
     )
     activation: str = static(
         "relu",
@@ -178,7 +181,6 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     _check_buffer(config)
-    memory_config.check_head_sizes(config)
     exploration.check_share(config)
     num_actions = checks.check_discrete(config, env)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")

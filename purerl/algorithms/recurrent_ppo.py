@@ -50,7 +50,7 @@ from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.on_policy_networks import CRITIC_CORE, make_actor, make_critic
 from purerl.algorithms.ppo import PPOConfig
 from purerl.algorithms.recurrent_critic import Memories
-from purerl.config import POSITIVE, ConfigError, config_dataclass, one_of, static
+from purerl.config import POSITIVE, SIZES, ConfigError, config_dataclass, one_of, static
 from purerl.keys import init_keys, update_keys
 from purerl.learning import normalise, optimiser, sequences
 from purerl.learning.minibatches import minimise, pass_means
@@ -79,7 +79,7 @@ class RecurrentPPOConfig(PPOConfig):
         4, "Gradient steps per pass; each takes whole environments.", POSITIVE
     )
     hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory."
+        (128,), "Units of each hidden layer before the memory.", SIZES
     )
     memory: Any = memory_config.memory_field("gru")
     memory_size: int = memory_config.size_field()
@@ -91,7 +91,9 @@ class RecurrentPPOConfig(PPOConfig):
         "they are others than the actor's, the critic has a memory of its own.",
     )
     head_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer between the memory and actor or critic."
+        (128,),
+        "Units of each hidden layer between the memory and actor or critic.",
+        SIZES,
     )
     activation: str = static(
         "relu",
@@ -167,7 +169,6 @@ def validate(config: RecurrentPPOConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     memory_config.check_sequences(config)
-    memory_config.check_head_sizes(config)
     size = memory_config.checked_size(config, env)
     check_heads(config, size)
     ppo.validate(config, env, (size,))

@@ -6,7 +6,7 @@ from purerl.acting import exploration
 from purerl.acting.environment import Environment
 from purerl.algorithms import checks, memory_config
 from purerl.algorithms.pqn import PQNConfig
-from purerl.config import config_dataclass, static
+from purerl.config import SIZES, config_dataclass, static
 from purerl.losses.check import check_loss
 from purerl.optimisers.check import check_optimisers
 
@@ -16,12 +16,14 @@ class RecurrentPQNConfig(PQNConfig):
     """Parallel Q-learning with a memory."""
 
     hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory."
+        (128,), "Units of each hidden layer before the memory.", SIZES
     )
     memory: Any = memory_config.memory_field("gru")
     memory_size: int = memory_config.size_field()
     head_sizes: tuple[int, ...] = static(
-        (), "Units of each hidden layer between the memory and the values."
+        (),
+        "Units of each hidden layer between the memory and the values.",
+        SIZES,
     )
     sequence_length: int = memory_config.length_field()
     burn_in: int = memory_config.burn_in_field()
@@ -49,7 +51,6 @@ def validate(config: RecurrentPQNConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     memory_config.check_sequences(config)
-    memory_config.check_head_sizes(config)
     exploration.check_share(config)
     num_actions = checks.check_discrete(config, env)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")

@@ -21,6 +21,7 @@ from purerl.config.fields import NAMES as NAMES
 from purerl.config.fields import NON_NEGATIVE as NON_NEGATIVE
 from purerl.config.fields import POSITIVE as POSITIVE
 from purerl.config.fields import POSITIVE_OR_NONE as POSITIVE_OR_NONE
+from purerl.config.fields import SIZES as SIZES
 from purerl.config.fields import Auto as Auto
 from purerl.config.fields import Check as Check
 from purerl.config.fields import as_tuples as as_tuples

@@ -3,7 +3,6 @@
 import dataclasses
 from typing import Any, Self
 
-import numpy as np
 from flax.core import FrozenDict
 
 from purerl.config.errors import ConfigError, check_known
@@ -14,6 +13,7 @@ from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
     Auto,
+    as_python,
     as_tuples,
     config_dataclass,
     dynamic,
@@ -141,20 +141,18 @@ class TrainConfig:
         """
 
     def __post_init__(self) -> None:
-        # Normalise what people write: 5e5 for an integer, lists, plain dicts, "auto".
+        # Normalise what people write: 5e5 or NumPy's 4 for an integer, lists, "auto".
         for field in dataclasses.fields(self):
             if isinstance(field.default, Auto) and is_auto(getattr(self, field.name)):
                 object.__setattr__(self, field.name, AUTO)
         for field in static_fields(self):
-            value = getattr(self, field.name)
-            is_whole = isinstance(value, np.integer) or (
-                isinstance(value, float) and value.is_integer()
-            )
+            value = as_python(getattr(self, field.name), field)
+            is_whole = isinstance(value, float) and value.is_integer()
             if field.type in (int, "int") and is_whole:
-                object.__setattr__(self, field.name, int(value))
+                value = int(value)
             elif isinstance(value, list | tuple | dict | FrozenDict):
-                # Lists, as files have them, could not be hashed.
-                object.__setattr__(self, field.name, as_tuples(value))
+                value = as_tuples(value)  # Lists, as files have them, have no hash.
+            object.__setattr__(self, field.name, value)
 
     def replace(self, **changes: Any) -> Self:
         """Return a copy with `changes`; an unknown name is refused with a guess."""

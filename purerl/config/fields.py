@@ -10,11 +10,13 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeVar, dataclass_transform
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from flax.core import FrozenDict
+from jax.core import Tracer
 
-from purerl.config.errors import check_known
+from purerl.config.errors import check_known, shortest
 
 
 @jax.tree_util.register_static
@@ -49,11 +51,18 @@ NAMES = Check(
     'must be names, such as ("torso",)',
 )
 POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
+SIZES = Check(
+    lambda x: isinstance(x, tuple) and all(type(n) is int and n > 0 for n in x),
+    "must be positive whole numbers, such as (64, 64)",
+)
 
 
 def one_of(*choices: str) -> Check:
     """Make a check that the value is one of `choices`."""
-    return Check(lambda x: x in choices, f"must be one of {', '.join(choices)}")
+    return Check(
+        lambda x: isinstance(x, str) and x in choices,
+        f"must be one of {', '.join(choices)}",
+    )
 
 
 def static(default: Any, help: str, check: Check | None = None) -> Any:
@@ -187,6 +196,42 @@ def is_part(value: Any) -> bool:
     """Return whether a value is a callable dataclass: loss, optimiser or schedule."""
     is_instance = dataclasses.is_dataclass(value) and not isinstance(value, type)
     return is_instance and callable(value)
+
+
+_SINGLE = (int, float, bool, "int", "float", "bool")
+_SEVERAL = (tuple[int, ...], "tuple[int, ...]")
+
+
+def as_python(value: Any, field: dataclasses.Field) -> Any:
+    """Return what a field of plain numbers was given by NumPy or JAX as Python has it.
+
+    Structure is hashed, compared and written to files, which arrays cannot be.
+
+    Args:
+        value: Anything; what is no number, or no whole numbers where a field holds
+            several, stays.
+        field: Field that is structure.
+    """
+    if field.type in _SINGLE and is_real(value) and np.shape(value) == ():
+        is_fraction = jnp.issubdtype(value.dtype, jnp.floating)
+        return shortest(value) if is_fraction else np.asarray(value).item()
+    if field.type not in _SEVERAL:
+        return value
+    if is_real(value) and np.ndim(value) == 1:
+        return tuple(np.asarray(value).tolist())
+    if isinstance(value, list | tuple):
+        return tuple(int(n) if isinstance(n, np.integer) else n for n in value)
+    return value
+
+
+def is_real(value: Any) -> bool:
+    """Return whether a value holds real numbers, or truth values, of NumPy or JAX."""
+    if isinstance(value, Tracer) or not isinstance(
+        value, np.generic | np.ndarray | jax.Array
+    ):
+        return False
+    kinds = (np.bool_, jnp.integer, jnp.floating)
+    return any(jnp.issubdtype(value.dtype, kind) for kind in kinds)
 
 
 def as_tuples(value: Any) -> Any:

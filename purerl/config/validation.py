@@ -17,6 +17,7 @@ from purerl.config.fields import (
     Auto,
     is_number,
     is_part,
+    is_real,
     may_be_none,
 )
 from purerl.types import Schedule
@@ -56,16 +57,17 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     name = name or field.name
     if isinstance(value, Auto) and isinstance(field.default, Auto):
         return
-    if is_part(value):
+    if is_part(value) and (
+        field.metadata.get("pytree_node", True) or field.type in _PLAIN
+    ):
         _validate_part(field, value, name)
         return
     if is_number(field) or field.type in (int, bool, "int", "bool"):
         _validate_number(field, value, name)
     check = field.metadata.get("check")
     # While something is traced, comparing an array of JAX would be traced too.
-    is_known = is_concrete(value)
-    known = np.asarray(value) if is_known and isinstance(value, jax.Array) else value
-    if check is not None and is_known and not check.holds(known):
+    known = np.asarray(value) if is_real(value) else value
+    if check is not None and is_concrete(value) and not check.holds(known):
         raise ConfigError(
             f"{name} {check.words}, got {shown(value)}.{_default(field)} "
             f"{field.metadata['help']}"
@@ -138,12 +140,13 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
     if is_number(field):
-        if isinstance(value, bool) or not isinstance(
-            value, int | float | np.number | np.ndarray | jax.Array
-        ):
-            hint = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
+        if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
-            moves = hint if callable(value) or is_text else ""
+            moves = ""
+            if callable(value) or is_text:
+                moves = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
+                if not field.metadata.get("pytree_node", True):
+                    moves = ", for it is structure and can be no schedule"
             got = repr(value)
             if isinstance(value, type):
                 call = f"call it to make one: {value.__name__}(...)"
@@ -156,10 +159,25 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
                 "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
                 f'{{"{name}": values}}).'
             )
-        if not math.isfinite(float(value)):
+        if not _is_finite(value):
             raise ConfigError(
                 f"{name} must be finite, got {shown(value)}.{_default(field)}"
             )
+
+
+def _is_number(value: Any) -> bool:
+    """Return whether a value is a real number, or an array of such."""
+    if isinstance(value, int | float) or not is_real(value):
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return not jnp.issubdtype(value.dtype, np.bool_)
+
+
+def _is_finite(value: Any) -> bool:
+    """Return whether a number is finite, and not too large for a fraction."""
+    try:
+        return math.isfinite(float(value))
+    except OverflowError:
+        return False
 
 
 def _default(field: dataclasses.Field) -> str:

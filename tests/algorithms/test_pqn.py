@@ -328,7 +328,7 @@ def test_an_agent_spread_over_devices_is_the_agent_on_one():
         ({"env": "Pendulum-v1"}, "PQNConfig needs discrete actions, got"),
         ({"num_minibatches": 5}, r"4 \* 16 = 64.*got 5; nearest: 4 or 8"),
         ({"num_minibatches": 65}, "nearest: 64 or 64"),
-        ({"hidden_sizes": (8, 0)}, "hidden_sizes must be at least one positive"),
+        ({"hidden_sizes": (8, 0)}, "hidden_sizes must be positive whole numbers"),
         ({"hidden_sizes": ()}, "hidden_sizes must be at least one positive"),
         ({"torso": "cnn"}, "torso 'cnn' needs observations"),
         ({"optimiser": "sgd"}, "optimiser must be an optimiser, such as .*, got 'sgd'"),

@@ -12,7 +12,7 @@ from flax import struct
 
 import envs
 import purerl
-from purerl import losses, serialise
+from purerl import losses, schedules, serialise
 from purerl.acting.environment import bind_params
 from purerl.config import ConfigError, apply_overrides, static_fields
 from purerl.randomisation import Uniform
@@ -244,6 +244,30 @@ BAD_INPUT = {
         lambda _: make(env=unbounded(), policy="tanh_gaussian"),
         ["'tanh_gaussian'", "bounded action space", "use gaussian"],
     ),
+    "a part for the name of a torso": (
+        lambda _: make(torso=losses.ClipDrift(0.2)),
+        ["torso must be one of auto, mlp, cnn", "ClipDrift(clip_eps=0.2)"],
+    ),
+    "a part for the names of frozen parts": (
+        lambda _: make(frozen=losses.ClipDrift(0.2)),
+        ["frozen must be names", "ClipDrift(clip_eps=0.2)"],
+    ),
+    "a schedule for a number that is structure": (
+        lambda _: make(torso_gain=schedules.Linear(0.5, 0.1)),
+        ["torso_gain must be a number", "can be no schedule", "Linear(start=0.5"],
+    ),
+    "an array for a word": (
+        lambda _: make(activation=np.arange(3)),
+        ["activation must be one of", "array([0, 1, 2])"],
+    ),
+    "a random key for a number": (
+        lambda _: make(gamma=jax.random.key(0)),
+        ["gamma must be a number", "key<fry>"],
+    ),
+    "a number that no fraction can hold": (
+        lambda _: make(max_grad_norm=10**400),
+        ["max_grad_norm must be finite"],
+    ),
     "unknown torso": (
         lambda _: make(torso="rnn"),
         ["torso must be one of auto, mlp, cnn", "'rnn'"],
@@ -404,6 +428,35 @@ def test_whole_floats_are_taken_for_integers():
     assert isinstance(config.total_timesteps, int)
     assert isinstance(config.num_envs, int)
     assert isinstance(PPO().replace(total_timesteps=1e6).total_timesteps, int)
+
+
+@pytest.mark.parametrize(
+    "cls", [PPO, purerl.DQNConfig, purerl.PQNConfig, purerl.SACConfig]
+)
+@pytest.mark.parametrize("sizes", [64, None, "abc", (0,), (-1,), (1.5,)])
+def test_sizes_of_layers_are_positive_whole_numbers(cls, sizes):
+    with pytest.raises(ConfigError, match="hidden_sizes must be positive whole"):
+        purerl.make_train(cls(hidden_sizes=sizes))
+
+
+def test_numbers_of_numpy_and_jax_are_taken_for_structure():
+    sizes = [np.array([8, 16]), (np.int64(8), np.int32(16)), [8, 16]]
+    for given in sizes:
+        config = PPO(
+            hidden_sizes=given,
+            num_envs=jnp.int32(8),
+            num_steps=np.array(16),
+            layer_norm=np.bool_(True),
+            torso_gain=np.float32(0.1),
+            eval_share=jnp.float32(0.3),
+        )
+        values = (config.hidden_sizes, config.num_envs, config.num_steps)
+        assert values == ((8, 16), 8, 16)
+        assert all(type(size) is int for size in config.hidden_sizes)
+        assert (config.layer_norm, config.torso_gain) == (True, 0.1)
+        assert (type(config.torso_gain), config.eval_share) == (float, 0.3)
+        purerl.make_train(config)
+        assert serialise.from_dict(serialise.to_dict(config)) == config
 
 
 def test_lists_are_taken_for_tuples():
