@@ -10,7 +10,12 @@ from purerl.execution.memory import require_number
 from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.precision import in_32_bits
 from purerl.runner import manifest
-from purerl.runner.arguments import as_folder, check_call, check_seconds
+from purerl.runner.arguments import (
+    as_folder,
+    check_call,
+    check_seconds,
+    check_switch,
+)
 from purerl.runner.loop import Options, RunLoop
 from purerl.runner.result import RunResult
 from purerl.runner.seeds import check_seeds, num_seeds
@@ -105,6 +110,7 @@ def run(
     segment_updates = as_count("segment_updates", segment_updates)
     keep_checkpoints = as_count("keep_checkpoints", keep_checkpoints)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
+    _check_switches(resume, extend, data_parallel)
     folder, source = as_folder("out", out), as_start(start)
     if resume and folder is not None:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
@@ -139,6 +145,21 @@ def run(
             begun = _begun_with(folder, source, bound, members)
         loop = RunLoop(bound, members, folder, options, chosen, progress, begun)
         return loop.run(resume)
+
+
+def _check_switches(resume: bool, extend: bool, data_parallel: bool) -> None:
+    """Refuse switches that are given a folder or a number.
+
+    Raises:
+        ConfigError: naming the switch, and where the folder or the number belongs.
+    """
+    check_switch("resume", resume, "The folder of the run goes to out.")
+    check_switch(
+        "extend", extend, "The number of steps in all is total_timesteps of the config."
+    )
+    check_switch(
+        "data_parallel", data_parallel, "An agent is spread over all devices there are."
+    )
 
 
 def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None:

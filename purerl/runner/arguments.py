@@ -4,6 +4,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from purerl.algorithms import entry_of
 from purerl.config import ConfigError, shown
 from purerl.tracing import refuse_traced
@@ -23,6 +25,23 @@ def check_call(who: str, config: Any) -> None:
     refuse_traced(who, config)
 
 
+def check_switch(name: str, value: object, instead: str) -> None:
+    """Refuse what is neither True nor False, such as a number of steps.
+
+    Args:
+        name: The name of the argument, for the sentence.
+        value: The value that was given.
+        instead: A sentence about where a number or a folder belongs.
+
+    Raises:
+        ConfigError: with what was given.
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise ConfigError(
+            f"{name} must be True or False, got {shown(value)}. {instead}"
+        )
+
+
 def check_extend(extend: bool, out: object) -> None:
     """Refuse to go on with a folder where none is given.
 
@@ -33,6 +52,11 @@ def check_extend(extend: bool, out: object) -> None:
     Raises:
         ConfigError: with what to give.
     """
+    check_switch(
+        "extend",
+        extend,
+        "How much there is to be in all is said by the other arguments.",
+    )
     if extend and out is None:
         raise ConfigError(
             "extend=True goes on with what a folder holds: give out=, its folder."

@@ -1,5 +1,6 @@
 """Seeds as an argument: a number of them, or which."""
 
+import contextlib
 import operator
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,11 +17,15 @@ def num_seeds(seeds: int | Sequence[int]) -> int:
     number = _as_number(seeds)
     if number is not None:
         return number
-    return len(seeds) if hasattr(seeds, "__len__") else 0  # type: ignore[arg-type]
+    with contextlib.suppress(TypeError):  # An array without axes has no length.
+        return len(seeds)  # type: ignore[arg-type]
+    return 0
 
 
 def _as_number(seeds: Any) -> int | None:
     """A whole number of Python, NumPy or JAX as an int; None of anything else."""
+    if isinstance(seeds, bool):
+        return None
     try:
         return operator.index(seeds)
     except TypeError:
@@ -77,7 +82,7 @@ def as_seed(name: str, seed: int) -> int:
     Raises:
         ConfigError: naming the value.
     """
-    number = None if isinstance(seed, bool) else _as_number(seed)
+    number = _as_number(seed)
     if number is None or not 0 <= number < NUM_SEEDS:
         raise ConfigError(
             f"{name} must be a whole number from 0 to 2^32 - 1, got {seed!r}."

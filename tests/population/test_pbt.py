@@ -362,6 +362,7 @@ def test_replay_is_copied_too_and_goes_on(tmp_path):
         ),
         ({"num_rounds": 3}, "num_rounds or ready_updates, not both"),
         ({"segment_updates": 3}, "segment_updates must divide ready_updates = 4"),
+        ({"extend": 4096}, "extend must be True or False, got 4096"),
     ],
 )
 def test_options_out_of_range_are_refused_in_a_sentence(tiny, axes, changes, words):

@@ -1,6 +1,7 @@
 import json
 import shutil
 
+import jax
 import pytest
 
 import purerl
@@ -208,9 +209,14 @@ def test_a_folder_that_cannot_be_written_is_refused_before_compiling(tiny, tmp_p
         ({"seeds": [-1]}, "seeds must be"),
         ({"seeds": [0.5, 0.7]}, "seeds must be"),
         ({"seeds": [2**32]}, "seeds must be"),
+        ({"seeds": True}, "seeds must be a positive number.* got True"),
+        ({"seeds": jax.random.key(0)}, "seeds must be"),
         ({"lanes": 0}, "lanes must be a positive whole number"),
         ({"segment_updates": -2}, "segment_updates must be a positive whole number"),
         ({"resume": True, "out": None}, "resume needs out"),
+        ({"resume": "runs/first"}, "resume must be True or False.* goes to out"),
+        ({"extend": 4096}, "extend must be True or False, got 4096.* total_timesteps"),
+        ({"data_parallel": 2}, "data_parallel must be True or False, got 2"),
     ],
 )
 def test_bad_options_are_refused(tiny, options, fragment):

@@ -334,6 +334,7 @@ def test_scores_are_the_last_evaluation(whole):
         ({"chunk_blocks": 0}, "chunk_blocks must be a positive"),
         ({"segment_updates": 0}, "segment_updates must be a positive"),
         ({"seeds": 0}, "seeds must be a positive number"),
+        ({"extend": 8}, "extend must be True or False, got 8"),
         ({"memory_limit": "plenty"}, "memory_limit must be a positive number of bytes"),
         ({"memory_limit": "10kB"}, "a block of 2 lanes needs .* use fewer lanes"),
     ],
