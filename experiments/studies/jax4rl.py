@@ -235,10 +235,12 @@ def torch_times(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, 
 def torch_vpg() -> dict[str, Callable[[], Any]]:
     """Return the pieces of PyTorch's VPG, in an order in which gradients are there."""
     import torch
+    from torch_agents.common import differentiate
     from torch_agents.vpg import VPG
 
     one_torch_thread()
     agent = VPG(OBS, ACTIONS)
+    actor, critic = agent.adam_actor, agent.adam_critic
     number = torch.randn(SAMPLES)
     batch = {
         "obs": torch.randn(SAMPLES, OBS),
@@ -248,30 +250,39 @@ def torch_vpg() -> dict[str, Callable[[], Any]]:
     }
     return {
         "policy: loss": lambda: agent.policy_loss(batch),
-        "policy: loss and gradient": lambda: agent.policy_loss(batch).backward(),
-        "policy: Adam": agent.adam_actor.step,
+        "policy: loss and gradient": lambda: differentiate(
+            agent.policy_loss(batch), actor
+        ),
+        "policy: Adam": actor.step,
         "value: loss": lambda: agent.value_loss(batch),
-        "value: loss and gradient": lambda: agent.value_loss(batch).backward(),
-        "value: Adam": agent.adam_critic.step,
+        "value: loss and gradient": lambda: differentiate(
+            agent.value_loss(batch), critic
+        ),
+        "value: Adam": critic.step,
         "whole update": lambda: agent.learn(batch),
     }
 
 
 def torch_td3() -> dict[str, Callable[[], Any]]:
     """Return the pieces of PyTorch's TD3."""
-    from torch_agents.common import random_batch
+    from torch_agents.common import differentiate, random_batch
     from torch_agents.td3 import TD3
 
     one_torch_thread()
     agent, batch = TD3(OBS, ACTIONS, TD3_SIZES), random_batch(BATCH, OBS, ACTIONS)
+    actor, critics = agent.adam_actor, agent.adam_critics
     agent.learn(batch)
     return {
         "critics: loss": lambda: agent.critic_loss(batch),
-        "critics: loss and gradient": lambda: agent.critic_loss(batch).backward(),
-        "critics: Adam": agent.adam_critics.step,
+        "critics: loss and gradient": lambda: differentiate(
+            agent.critic_loss(batch), critics
+        ),
+        "critics: Adam": critics.step,
         "policy: loss": lambda: agent.actor_loss(batch),
-        "policy: loss and gradient": lambda: agent.actor_loss(batch).backward(),
-        "policy: Adam": agent.adam_actor.step,
+        "policy: loss and gradient": lambda: differentiate(
+            agent.actor_loss(batch), actor
+        ),
+        "policy: Adam": actor.step,
         "whole update": lambda: [agent.learn(batch) for _ in range(TD3_STEPS)],
     }
 

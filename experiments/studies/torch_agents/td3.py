@@ -48,7 +48,8 @@ class TD3:
 
     def actor_loss(self, batch: Batch) -> torch.Tensor:
         """Return minus the first critic's value of the policy's actions."""
-        return -self.critics(batch["obs"], self.actor(batch["obs"]))[0].mean()
+        both = torch.cat([batch["obs"], self.actor(batch["obs"])], -1)
+        return -self.critics.first(both).mean()
 
     def learn(self, batch: Batch) -> None:
         """Take a step of the critics, and every second time of policy and targets."""
