@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax4rl import vpg_config, vpg_example, vpg_update
-from measure import compiled, interval_text, one_torch_thread, timed
+from measure import compiled, interval_text, timed, torch_threads
 from study import Budget, Findings, Row, Study, Table, main
 
 import purerl
@@ -21,6 +21,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
+from purerl.scale.devices import num_cores
 from purerl.train import bind, make_train
 
 STUDY = Study(
@@ -31,14 +32,15 @@ STUDY = Study(
     question="One agent in Pendulum-v1. TD3, SAC and MPO take a gradient step after "
     "every step, with batches of 256 and networks of jax-rl's sizes: the presets "
     "`td3-jaxrl`, `sac-jaxrl`, `mpo-jaxrl`, and the same in plain PyTorch "
-    "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`: "
-    "5,000 steps, then one gradient step of the policy and 80 of the critic on all of "
-    "them. Two things are timed: the gradient steps alone, on a fixed batch, and the "
-    "whole loop with the environment and, for off-policy algorithms, the replay "
-    "buffer. The two stacks take turns, and the median of three rounds counts. Results "
-    "are waited for, and neither compilation nor warm-up is counted. The returns of "
-    "MPO with either temperature are those of the preset `mpo-pendulum`, on the same "
-    "seeds.",
+    "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`, "
+    "but one environment in place of five: 5,000 steps, then one gradient step of the "
+    "policy and 80 of the critic on all of them. Two things are timed: the gradient "
+    "steps alone, on a fixed batch, and the whole loop with the environment and, for "
+    "off-policy algorithms, the replay buffer. PyTorch has one thread, and then one "
+    "for each core; the faster counts. The stacks take turns, and the median of three "
+    "rounds counts. Results are waited for, and neither compilation nor warm-up is "
+    "counted. The returns of MPO with either temperature are those of the preset "
+    "`mpo-pendulum`, on the same seeds.",
     headlines=(1, 2, 3),
     system="jax-rl",
 )
@@ -65,9 +67,9 @@ STEPS = {
 
 
 def config_of(name: str) -> Any:
-    """Return the preset of an algorithm, on Pendulum-v1."""
+    """Return the preset of an algorithm, on Pendulum-v1 in one environment."""
     if name == "vpg":
-        return vpg_config("Pendulum-v1")
+        return vpg_config("Pendulum-v1").replace(num_envs=1, num_steps=VPG_EPOCH)
     algorithm = name.split("-")[0]
     config = presets.load(f"{algorithm}-jaxrl").replace(env="Pendulum-v1")
     if name == "mpo-gradient":
@@ -161,17 +163,17 @@ def our_vpg_loop(epochs: int) -> Timer:
     return _beyond(config_of("vpg"), VPG_EPOCH, epochs * VPG_EPOCH)
 
 
-def torch_vpg_update(epochs: int) -> Timer:
+def torch_vpg_update(epochs: int, threads: int) -> Timer:
     """Return what times PyTorch's VPG's update on one batch: per 1,000 steps.
 
     Args:
         epochs: Not used; see `our_vpg_update`.
+        threads: Threads of PyTorch.
     """
     import torch
     from torch_agents.vpg import VPG
 
     del epochs
-    one_torch_thread()
     agent, number = VPG(OBS, ACTIONS), torch.randn(VPG_EPOCH)
     batch = {
         "obs": torch.randn(VPG_EPOCH, OBS),
@@ -179,9 +181,10 @@ def torch_vpg_update(epochs: int) -> Timer:
         "advantage": number,
         "target": number,
     }
-    agent.learn(batch)
 
     def once() -> float:
+        torch_threads(threads)
+        agent.learn(batch)
         began = time.perf_counter()
         agent.learn(batch)
         return (time.perf_counter() - began) / VPG_EPOCH * 1_000
@@ -189,17 +192,17 @@ def torch_vpg_update(epochs: int) -> Timer:
     return once
 
 
-def torch_vpg_loop(epochs: int) -> Timer:
+def torch_vpg_loop(epochs: int, threads: int) -> Timer:
     """Return what times PyTorch's VPG's epochs, environment included.
 
     Args:
         epochs: Epochs of a run that count, after a first one.
+        threads: Threads of PyTorch.
     """
     from torch_agents import vpg as torch_vpg
 
-    one_torch_thread()
-
     def once() -> float:
+        torch_threads(threads)
         agent = torch_vpg.VPG(OBS, ACTIONS)
         seconds = torch_vpg.train(agent, "Pendulum-v1", epochs, VPG_EPOCH)
         return seconds / VPG_EPOCH * 1_000
@@ -213,7 +216,6 @@ def torch_agent(name: str) -> Any:
     from torch_agents import sac as torch_sac
     from torch_agents import td3 as torch_td3
 
-    one_torch_thread()
     make: dict[str, Callable[..., Any]] = {
         "td3": torch_td3.TD3,
         "sac": torch_sac.SAC,
@@ -223,14 +225,15 @@ def torch_agent(name: str) -> Any:
     return make[name](OBS, ACTIONS)
 
 
-def torch_update(name: str, steps: int) -> Timer:
+def torch_update(name: str, steps: int, threads: int) -> Timer:
     """Return what times PyTorch's gradient steps on one batch: per 1,000."""
     from torch_agents import common
 
     agent, batch = torch_agent(name), common.random_batch(BATCH, OBS, ACTIONS)
-    agent.learn(batch)
 
     def once() -> float:
+        torch_threads(threads)
+        agent.learn(batch)
         began = time.perf_counter()
         for _ in range(steps):
             agent.learn(batch)
@@ -239,11 +242,12 @@ def torch_update(name: str, steps: int) -> Timer:
     return once
 
 
-def torch_loop(name: str, steps: int) -> Timer:
+def torch_loop(name: str, steps: int, threads: int) -> Timer:
     """Return what times PyTorch's whole training steps: seconds per 1,000."""
     from torch_agents import common
 
     def once() -> float:
+        torch_threads(threads)
         agent = torch_agent(name)
         seconds = common.train(agent, "Pendulum-v1", steps, WARM_UP, BATCH)
         return seconds / steps * 1_000
@@ -251,38 +255,50 @@ def torch_loop(name: str, steps: int) -> Timer:
     return once
 
 
-def in_turns(name: str, steps: int, rounds: int) -> dict[str, float]:
+def in_turns(name: str, steps: int, rounds: int, threads: int) -> dict[str, float]:
     """Time both stacks, the gradient steps alone and the whole loop, in turns.
 
     Args:
         name: Name in `CLAIMED`.
         steps: Steps that are timed; of VPG, epochs.
         rounds: Number of turns, of which the medians are returned.
+        threads: Threads of PyTorch, which is timed with one, too.
     """
-    chosen = {kind: make(steps) for kind, make in timers(name).items()}
+    chosen = {kind: make(steps) for kind, make in timers(name, threads).items()}
     found = [{kind: once() for kind, once in chosen.items()} for _ in range(rounds)]
     return {kind: float(np.median([x[kind] for x in found])) for kind in chosen}
 
 
-def timers(name: str) -> dict[str, Callable[[int], Timer]]:
+def timers(name: str, threads: int) -> dict[str, Callable[[int], Timer]]:
     """Return what makes the timers of an algorithm, by kind, from its steps.
 
     Args:
         name: Name in `CLAIMED`; VPG counts epochs in place of steps.
+        threads: Threads of PyTorch, which is timed with one, too.
     """
     if name == "vpg":
-        return {
-            "ours-update": our_vpg_update,
-            "torch-update": torch_vpg_update,
-            "ours-loop": our_vpg_loop,
-            "torch-loop": torch_vpg_loop,
-        }
-    return {
-        "ours-update": partial(our_update, name),
-        "torch-update": partial(torch_update, name),
-        "ours-loop": partial(our_loop, name),
-        "torch-loop": partial(torch_loop, name),
-    }
+        ours = our_vpg_update, our_vpg_loop
+        theirs = torch_vpg_update, torch_vpg_loop
+    else:
+        ours = partial(our_update, name), partial(our_loop, name)
+        theirs = partial(torch_update, name), partial(torch_loop, name)
+    parts = ("update", "loop")
+    found = {f"ours-{part}": make for part, make in zip(parts, ours, strict=True)}
+    for count in sorted({1, threads}):
+        for part, make in zip(parts, theirs, strict=True):
+            found[f"torch-{part}-{count}"] = partial(make, threads=count)
+    return found
+
+
+def seconds_of(x: dict[str, float], stack: str, part: str) -> float:
+    """Return the seconds of a stack, with the better number of threads.
+
+    Args:
+        x: What `timers` measured.
+        stack: `ours` or `torch`.
+        part: `update` or `loop`.
+    """
+    return min(value for kind, value in x.items() if f"{stack}-{part}" in kind)
 
 
 def temperature_config(quick: bool) -> Any:
@@ -339,16 +355,18 @@ def verdict(differences: np.ndarray) -> str:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    rounds = 1 if budget.quick else 3
+    # More threads than idle cores wait for one another, so a quick run has one.
+    rounds, threads = (1, 1) if budget.quick else (3, num_cores())
     names = ["vpg", "td3"] if budget.quick else list(CLAIMED)
     found: dict[str, dict[str, float]] = {}
     for name in names:
         steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
         found[name] = budget.part(
             name,
-            lambda n=name, s=steps: in_turns(n, s, rounds),
+            lambda n=name, s=steps: in_turns(n, s, rounds, threads),
             steps=steps,
             rounds=rounds,
+            threads=threads,
             config=serialise.to_dict(config_of(name)),
         )
     learned = budget.part(
@@ -365,14 +383,39 @@ def measure(budget: Budget) -> Findings:
         [
             [
                 TITLES.get(name, name.upper()),
-                digits(x["ours-update"]),
-                digits(x["torch-update"]),
-                f"{x['torch-update'] / x['ours-update']:.1f}",
+                digits(seconds_of(x, "ours", "update")),
+                digits(seconds_of(x, "torch", "update")),
+                f"{seconds_of(x, 'torch', 'update') / x['ours-update']:.1f}",
             ]
             for name, x in found.items()
         ],
     )
-    return Findings(rows, [figure], [table], [text_of(found)])
+    tables = [table, threads_table(found, threads)]
+    return Findings(rows, [figure], tables, [text_of(found)])
+
+
+def threads_table(found: dict[str, dict[str, float]], threads: int) -> Table:
+    """Return PyTorch's seconds by its number of threads.
+
+    Args:
+        found: What `timers` measured, by algorithm.
+        threads: The larger number.
+    """
+    kinds = [
+        (part, count) for part in ("update", "loop") for count in sorted({1, threads})
+    ]
+    words = {"update": "gradient steps alone", "loop": "whole loop"}
+    return Table(
+        "PyTorch by its number of threads, seconds per 1,000",
+        ["algorithm", *(f"{words[part]}, {count}" for part, count in kinds)],
+        [
+            [
+                TITLES.get(name, name.upper()),
+                *(digits(x[f"torch-{part}-{count}"]) for part, count in kinds),
+            ]
+            for name, x in found.items()
+        ],
+    )
 
 
 def digits(number: float) -> str:
@@ -388,7 +431,7 @@ def time_row(name: str, x: dict[str, float]) -> Row:
         x: What `timers` measured.
     """
     claims = CLAIMED[name]
-    ours, theirs = x["ours-loop"], x["torch-loop"]
+    ours, theirs = (seconds_of(x, stack, "loop") for stack in ("ours", "torch"))
     return Row(
         f"{TITLES.get(name, name.upper())}: seconds per 1,000 steps",
         "-" if claims == ("-", "-") else f"JAX {claims[0]}, PyTorch {claims[1]}",
@@ -445,10 +488,11 @@ def text_of(found: dict[str, dict[str, float]]) -> str:
         f"{CASES.get(name, name.upper())} of {stack}"
         for name, x in found.items()
         for kind, stack in (("ours", "purerl"), ("torch", "PyTorch"))
-        if x[f"{kind}-update"] > x[f"{kind}-loop"]
+        if seconds_of(x, kind, "update") > seconds_of(x, kind, "loop")
     ]
     text = (
-        "PyTorch uses one thread, purerl as many as XLA takes. PyTorch's MPO solves "
+        "purerl takes as many threads as XLA does; PyTorch's times are those of one "
+        "thread or of one for each core, whichever is faster. PyTorch's MPO solves "
         "for the temperature with SciPy's SLSQP, as the source does; purerl's exact "
         "temperature comes from Newton's method inside the program. The gradient steps "
         "alone are timed in a program of their own on random numbers, and the loop is "
@@ -475,7 +519,7 @@ def figure_of(found: dict[str, dict[str, float]]) -> Any:
             ("loop", -0.07, colour, "with environment and replay"),
             ("update", 0.07, "none", "gradient steps alone"),
         ):
-            values = [x[f"{kind}-{part}"] for x in found.values()]
+            values = [seconds_of(x, kind, part) for x in found.values()]
             axes.plot(
                 places + shift + dodge,
                 values,

@@ -40,11 +40,16 @@ def timed(call: Callable[..., Any], *args: Any, repeats: int = 1) -> float:
     return statistics.median(times(call, *args, repeats=repeats))
 
 
-def one_torch_thread() -> None:
-    """Let PyTorch use one thread, as its layers are small."""
+def torch_threads(count: int) -> None:
+    """Let PyTorch use so many threads."""
     import torch
 
-    torch.set_num_threads(1)
+    torch.set_num_threads(count)
+
+
+def one_torch_thread() -> None:
+    """Let PyTorch use one thread, as its layers are small."""
+    torch_threads(1)
 
 
 def interval_text(values: Any, digits: int = 1) -> str:

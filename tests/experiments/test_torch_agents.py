@@ -27,6 +27,8 @@ from purerl.types import Transition
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
 
+import jax4rl  # noqa: E402
+import jaxrl  # noqa: E402
 from torch_agents import mpo as torch_mpo  # noqa: E402
 from torch_agents import ppo as torch_ppo  # noqa: E402
 from torch_agents import sac as torch_sac  # noqa: E402
@@ -173,6 +175,30 @@ def test_td3s_policy_asks_the_first_critic_alone(batch):
     actions = agent.actor(batch["obs"])
     expected = -agent.critics(batch["obs"], actions)[0].mean()
     assert value.item() == pytest.approx(expected.item(), rel=1e-6)
+
+
+def test_both_agents_of_vpg_step_one_environment():
+    config = jaxrl.config_of("vpg")
+    assert (config.num_envs, config.num_steps) == (1, jaxrl.VPG_EPOCH)
+
+
+def test_the_better_number_of_pytorchs_threads_counts():
+    kinds = ["torch-update-1", "torch-loop-1", "torch-update-2", "torch-loop-2"]
+    for name in ("vpg", "td3"):
+        assert list(jaxrl.timers(name, 2)) == ["ours-update", "ours-loop", *kinds]
+        assert list(jaxrl.timers(name, 1))[2:] == kinds[:2]
+    x = dict(zip(kinds, (5.0, 6.0, 4.0, 7.0), strict=True))
+    x |= {"ours-update": 2.0, "ours-loop": 3.0}
+    row = jaxrl.time_row("td3", x)
+    assert row.here == "purerl 3.00, PyTorch 6.00: 2.0 times as fast"
+    assert jaxrl.seconds_of(x, "torch", "update") == 4.0
+    table = jaxrl.threads_table({"td3": x}, 2)
+    assert table.rows == [["TD3", "5.00", "4.00", "6.00", "7.00"]]
+    assert table.headers[1:3] == ["gradient steps alone, 1", "gradient steps alone, 2"]
+    assert jax4rl.threads_note(50.0, None, 1) == ""
+    assert "2 threads PyTorch's update took 200.0 ms, and purerl's 25 % of that" in (
+        jax4rl.threads_note(50.0, 200.0, 2)
+    )
 
 
 def test_mpos_loss_is_purerls(batch):
