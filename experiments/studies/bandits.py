@@ -22,8 +22,9 @@ STUDY = Study(
     source="jym (Pegoud): 300 runs of 2,500 pulls in one vmap, and the testbed that it "
     "takes from Sutton and Barto (2018), chapter 2, figures 2.2 to 2.6",
     question="Ten arms with values of N(0, 1) and rewards of N(value, 1); a run is one "
-    "agent with a problem of its own, and all runs of a figure are one compiled call. "
-    "The claims are those of the book's text.",
+    "agent with a problem of its own. All runs of the curves that differ in numbers "
+    "alone, such as epsilon or a step size, are one compiled call. The claims are "
+    "those of the book's text.",
     headlines=(2, 5),
     system="jym",
 )

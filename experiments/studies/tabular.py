@@ -26,7 +26,7 @@ STUDY = Study(
     "one call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
     "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
     "compiled call, whose results are waited for.",
-    headlines=(1,),
+    headlines=(0, 1),
     system="jym",
 )
 METHODS = {

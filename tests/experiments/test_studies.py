@@ -266,6 +266,14 @@ def test_the_headline_of_every_stored_study_is_one_of_its_rows():
     assert [row[0].lower() for row in rows] == sorted(row[0].lower() for row in rows)
 
 
+def test_the_table_of_studies_shows_the_rate_that_is_behind_too():
+    """One agent is slower here than jym's, and thirty agents are faster."""
+    (kept,) = (x for x in page.load(study.STORE) if x["name"] == "tabular")
+    assert kept["headlines"] == list(tabular.STUDY.headlines)
+    behind, ahead = (kept["rows"][number]["note"] for number in kept["headlines"])
+    assert behind.startswith("0.24 times") and ahead.startswith("3.6 times")
+
+
 def test_the_table_of_studies_names_the_commands_that_trained_what_is_drawn():
     (drawn,) = (x for x in page.load(study.STORE) if x["name"] == "swingup")
     rows = page.overview([drawn])
