@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from study import IMAGES, ROOT, STORE
+from study import IMAGES, QUICK, ROOT, STORE
 
 from purerl.atomic import write_atomic
 from purerl.report import html as pages
@@ -229,7 +229,8 @@ def write(quick: bool, folder: Path | None = None) -> Path:
     ]
     title = "purerl: studies" + " at a tiny budget" * quick
     rows = [[plain(text) for text in row] for row in overview(studies)]
-    first = pages.Section("All studies", pages.table_html(OVERVIEW, rows))
+    note = f"<p><b>{QUICK}</b></p>" if quick else ""
+    first = pages.Section("All studies", note + pages.table_html(OVERVIEW, rows))
     pages.write_page(path, title, first, *sections)
     if not quick:
         write_atomic(DOCS, markdown(studies))

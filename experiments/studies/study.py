@@ -43,6 +43,11 @@ ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "experiments" / "results" / "studies"
 PARTS = STORE / "parts"
 IMAGES = ROOT / "docs" / "images" / "studies"
+QUICK = (
+    "Quick runs: fewer steps and agents, and in part smaller tasks, to see that "
+    "everything works. The words beside the numbers, with their tasks, steps and "
+    "agents, are those of the full budget; the numbers mean nothing."
+)
 
 
 class Study(NamedTuple):
@@ -340,6 +345,8 @@ def show(kept: dict[str, Any]) -> None:
     console = Console(width=160, highlight=False)
     headers = ["what", "claimed", "here", "note"]
     claims = [[row[name] for name in headers] for row in kept["rows"]]
+    if kept["quick"]:
+        console.print(QUICK)
     for title, head, rows in (
         (kept["title"], headers, claims),
         *((t["title"], t["headers"], t["rows"]) for t in kept["tables"]),

@@ -290,7 +290,9 @@ def test_the_table_of_studies_names_the_commands_that_trained_what_is_drawn():
     assert page.training({"seconds": 3226.4}) == "3,226 seconds"
 
 
-def test_the_html_page_of_quick_studies_has_everything_inside(tmp_path, monkeypatch):
+def test_the_html_page_of_quick_studies_has_everything_inside(
+    tmp_path, monkeypatch, capsys
+):
     """Two studies run for real; no picture, style or script comes from elsewhere."""
 
     def measure(budget):
@@ -312,6 +314,11 @@ def test_the_html_page_of_quick_studies_has_everything_inside(tmp_path, monkeypa
     assert path == tmp_path / "studies.html"
     shown = path.read_text()
     assert shown.index("Another") < shown.index("A toy")  # by system
+    # The rows of a quick run have the words, and the steps, of the full budget.
+    assert shown.count(study.QUICK) == 1
+    assert shown.index(study.QUICK) < shown.index("<table")
+    printed = " ".join(capsys.readouterr().out.split())
+    assert printed.count(study.QUICK) == 2
     assert pictures_inside(shown) == 2
     for inside in ("a &lt;b&gt; in HTML", "<td>1 s</td>", "One."):
         assert inside in shown
