@@ -34,7 +34,8 @@ def unpack(content: bytes) -> Any:
 
     Raises:
         ConfigError: its class is not registered.
-        ValueError, KeyError, zipfile.BadZipFile: it is no such file, or damaged.
+        TypeError: its class has other fields than those that were written.
+        Others of `purerl.storage.arrays.DAMAGE`: it is no such file, or damaged.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         header = json.loads(file[_HEADER].tobytes())

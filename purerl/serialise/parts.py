@@ -24,6 +24,7 @@ from purerl.serialise import artifact
 from purerl.serialise.text import part_dict
 from purerl.serialise.values import plain
 from purerl.serialise.yaml_text import yaml_text
+from purerl.storage.arrays import DAMAGE
 
 IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 
@@ -195,10 +196,10 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
         raise
     except (OSError, BadZipFile, yaml.YAMLError) as error:
         raise ConfigError(f"cannot read the {kind} {str(path)!r}: {error}.") from None
-    except (ValueError, KeyError):
+    except (*DAMAGE, TypeError):  # A header of other fields is a TypeError.
         raise ConfigError(
             f"cannot read the {kind} {str(path)!r}: it is no file that purerl.save_"
-            f"{kind} wrote, or it is damaged."
+            f"{kind} of this version wrote, or it is damaged."
         ) from None
     if isinstance(part, Mapping):
         if "type" not in part:

@@ -1,5 +1,6 @@
 """Learned losses: the axioms over random parameters, starts, files, pictures."""
 
+import json
 import subprocess
 import sys
 
@@ -157,6 +158,29 @@ def test_what_is_no_artifact(tmp_path):
     np.savez(tmp_path / "pickled.npz", header=np.array([{"a": 1}], object))
     with pytest.raises(ConfigError, match="cannot read the loss"):
         purerl.load_loss(tmp_path / "pickled.npz")
+
+
+def test_a_cut_or_changed_artifact_is_refused_or_comes_back(tmp_path):
+    path = purerl.save_loss(losses.ClipDrift(0.25), tmp_path / "loss.npz")
+    whole = path.read_bytes()
+    changed = [
+        whole[:at] + bytes([x ^ 0x5A]) + whole[at + 1 :] for at, x in enumerate(whole)
+    ]
+    cut = [whole[:size] for size in range(len(whole))]
+    for content in (*changed, *cut):
+        path.write_bytes(content)
+        try:
+            assert purerl.load_loss(path) == losses.ClipDrift(0.25)
+        except ConfigError as error:
+            assert str(path) in str(error) or "there is no loss" in str(error)
+
+
+def test_an_artifact_of_other_fields_is_refused(tmp_path):
+    header = json.dumps({"type": "ClipDrift", "clip_eps": 0.2, "gone": 1.0})
+    path = tmp_path / "old.npz"
+    np.savez(path, header=np.frombuffer(header.encode(), np.uint8))
+    with pytest.raises(ConfigError, match=r"save_loss of this version wrote, or it is"):
+        purerl.load_loss(path)
 
 
 def test_networks_by_their_sizes():
