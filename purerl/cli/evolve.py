@@ -32,12 +32,13 @@ from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store
 from purerl.meta.estimate import estimate
-from purerl.meta.evolve import evolve
+from purerl.meta.evolve import check_snapshots, evolve
 from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
+from purerl.meta.unrolls import check_whole_runs
 from purerl.runner import manifest
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import check_count, make_workers, required
 from purerl.storage import folders
 from purerl.sweeps.planner import worker_limit
 
@@ -271,13 +272,17 @@ def _show_estimate(
     config: TrainConfig, what: dict, run: dict, parsed: Any, device: Device | None
 ) -> None:
     check_count("segment_updates", run["segment_updates"])
+    check_count("chunk_blocks", parsed.chunk_blocks)
+    check_snapshots(parsed.snapshot_every)
     setup = make_setup(config, EvolutionSettings(**what))
+    generations = required("generations", run["generations"])
+    check_whole_runs(setup, generations, run["segment_updates"])
     if device is not None:
         agents = setup.population * setup.rollouts
-        absent.show(device, setup.bounds, agents, parsed, run["generations"])
+        absent.show(device, setup.bounds, agents, parsed, generations)
         return
     workers = make_workers()
     limit = worker_limit(parsed.memory_limit, workers)
-    cost = estimate(setup, run["generations"], workers, limit, run["lanes"])
+    cost = estimate(setup, generations, workers, limit, run["lanes"])
     console = Console()
     console.print(estimate_table(cost, setup.settings))

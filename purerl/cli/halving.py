@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
-import numpy as np
 from rich.console import Console
 from rich.table import Table
 
@@ -29,16 +28,11 @@ from purerl.cli.pbt import best_table, write_summary
 from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
-from purerl.population.brackets import make_plan
-from purerl.population.fitness import KINDS
-from purerl.population.halving import DEFAULT_ETA, first_rung, halving
+from purerl.population.halving import DEFAULT_ETA, halving, make_search
 from purerl.population.halving_result import HalvingResult
-from purerl.population.space import Space
-from purerl.runner.seeds import check_seeds, seeds_from
-from purerl.search.fitness import check_fitness
+from purerl.population.halving_search import HalvingSearch
+from purerl.runner.seeds import seeds_from
 from purerl.storage import folders
-from purerl.sweeps.effects import check_axes
-from purerl.train import Bound
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -87,31 +81,31 @@ def main(argv: Sequence[str]) -> int:
     parsed = flags.parse(
         flags.parser_class(base, Halving, ConfigSource, Tracking), argv, "halving"
     )
-    fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
-    config = flags.read_config(parsed, base)
+    config, axes = flags.read_config(parsed, base), search_axes(parsed.axis)
+    asked: dict[str, Any] = {
+        "num_points": parsed.points,
+        "eta": parsed.eta,
+        "min_updates": parsed.min_updates,
+        "brackets": parsed.brackets,
+        "fitness": parsed.fitness,
+        "searches": seeds_from(parsed.first_seed, parsed.searches, "searches"),
+        "segment_updates": parsed.segment_updates,
+    }
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
-        space = Space(config, search_axes(parsed.axis))
-        check_axes([space.group], space.axes)
-        part = _cost(space.bound, parsed)
+        part = _cost(make_search(config, axes, folder=parsed.out, **asked))
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(
         config,
-        search_axes(parsed.axis),
-        num_points=parsed.points,
-        eta=parsed.eta,
-        min_updates=parsed.min_updates,
-        brackets=parsed.brackets,
-        fitness=fitness,
-        searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
+        axes,
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,
-        segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
         trackers=read_trackers(parsed),
         progress=parsed.progress,
+        **asked,
     )
     if not result.finished:
         return 130
@@ -119,19 +113,9 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _cost(bound: Bound, parsed: Any) -> dry_run.Part:
+def _cost(made: HalvingSearch) -> dry_run.Part:
     """The agents that start, and the steps of all that go on."""
-    updates = bound.plan.num_updates
-    count = len(check_seeds(parsed.searches, "--searches"))
-    rung = first_rung(updates, parsed.eta, parsed.min_updates)
-    plan = make_plan(updates, rung, parsed.eta, parsed.points, parsed.brackets)
-    spans = np.diff(plan.milestones, prepend=0).tolist()
-    trained = sum(
-        plan.alive(milestone) * span
-        for milestone, span in zip(plan.milestones, spans, strict=True)
-    )
-    steps = count * trained * bound.plan.steps_per_update
-    return dry_run.Part(bound, count * plan.size, steps)
+    return dry_run.Part(made.space.bound, len(made.search_of), sum(made.search().steps))
 
 
 def show(result: HalvingResult) -> None:

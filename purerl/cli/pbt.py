@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from rich.console import Console
 from rich.table import Table
@@ -32,14 +32,11 @@ from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.metrics import decimals
-from purerl.population.fitness import KINDS
-from purerl.population.pbt import check_moving, pbt
+from purerl.population.pbt import make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.population.space import Space
-from purerl.runner.seeds import check_seeds, seeds_from
-from purerl.search.fitness import check_fitness
+from purerl.runner.seeds import seeds_from
 from purerl.space.labels import in_a_line
 from purerl.storage import folders
 
@@ -93,35 +90,37 @@ def main(argv: Sequence[str]) -> int:
     parsed = flags.parse(
         flags.parser_class(base, PBT, ConfigSource, Tracking), argv, "pbt"
     )
-    fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
-    config = flags.read_config(parsed, base)
+    config, axes = flags.read_config(parsed, base), search_axes(parsed.axis)
+    asked: dict[str, Any] = {
+        "population": parsed.population,
+        "num_rounds": parsed.rounds,
+        "ready_updates": parsed.ready_updates,
+        "quantile": parsed.quantile,
+        "factors": parsed.factors,
+        "resample_probability": parsed.resample_probability,
+        "fitness": parsed.fitness,
+        "searches": seeds_from(parsed.first_seed, parsed.searches, "searches"),
+        "extend": parsed.extend,
+        "segment_updates": parsed.segment_updates,
+    }
+    if parsed.extend and parsed.out is None:
+        raise ConfigError("--extend goes on with what a folder holds: give its --out.")
     if parsed.dry_run:
         folders.check_out(parsed.out, "pbt")
-        agents = parsed.population * len(check_seeds(parsed.searches, "--searches"))
-        space = Space(config, search_axes(parsed.axis))
-        check_moving(space)
-        parts = [dry_run.whole_runs(space.bound, agents)]
+        search = make_search(config, axes, folder=parsed.out, **asked)
+        parts = [dry_run.whole_runs(search.space.bound, len(search.everyone))]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0
     result = pbt(
         config,
-        search_axes(parsed.axis),
-        population=parsed.population,
-        num_rounds=parsed.rounds,
-        ready_updates=parsed.ready_updates,
-        quantile=parsed.quantile,
-        factors=parsed.factors,
-        resample_probability=parsed.resample_probability,
-        fitness=fitness,
-        searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
+        axes,
         out=parsed.out or default_folder(f"pbt-{config.env}"),
-        extend=parsed.extend,
         lanes=parsed.lanes,
-        segment_updates=parsed.segment_updates,
         checkpoint_seconds=parsed.checkpoint_seconds,
         trackers=read_trackers(parsed),
         progress=parsed.progress,
+        **asked,
     )
     if not result.finished:
         return 130

@@ -130,8 +130,7 @@ def evolve(
     check_whole_runs(setup, generations, segment_updates)
     require_listing(setup.population * setup.rollouts, config.total_timesteps)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
-    if not isinstance(snapshot_every, Real) or not snapshot_every >= 0:
-        raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")
+    check_snapshots(snapshot_every)
     workers = make_workers(devices)
     is_cpu = workers[0].device.platform == "cpu"
     options = Options(
@@ -153,3 +152,13 @@ def evolve(
     # Of several processes all open the folder, and the first one writes.
     with locked(options.folder if hosts.count() == 1 else None):
         return EvolutionLoop(setup, generations, workers, options, chosen).run()
+
+
+def check_snapshots(snapshot_every: int) -> None:
+    """Refuse what is no number of generations between two snapshots.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if not isinstance(snapshot_every, Real) or not snapshot_every >= 0:
+        raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")

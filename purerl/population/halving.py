@@ -97,12 +97,69 @@ def halving(
         ConfigError: an axis that is static or cannot be, numbers that leave no rung, a
             folder of another search (with what differs), only diverged members.
     """
+    folder = as_folder("out", out)
+    search = make_search(
+        config,
+        axes,
+        num_points=num_points,
+        eta=eta,
+        min_updates=min_updates,
+        brackets=brackets,
+        fitness=fitness,
+        searches=searches,
+        folder=folder,
+        segment_updates=segment_updates,
+    )
+    finished = drive(
+        search.search(),
+        out=folder,
+        lanes=lanes,
+        segment_updates=segment_updates,
+        checkpoint_seconds=checkpoint_seconds,
+        trackers=trackers,
+        progress=progress,
+    )
+    options = dict(search.options)
+    return HalvingResult(
+        search.space, search.seeds, options, search.plan, finished, folder
+    )
+
+
+def make_search(
+    config: TrainConfig,
+    axes: Mapping[str, Any],
+    *,
+    num_points: int | None,
+    eta: int,
+    min_updates: int | None,
+    brackets: str,
+    fitness: str,
+    searches: int | Sequence[int],
+    folder: Path | None,
+    segment_updates: int | None,
+) -> HalvingSearch:
+    """Return the search that `halving` carries out, with everything of it checked.
+
+    Args:
+        config: Config of every member, where no axis says otherwise.
+        axes: Distributions by name of the dynamic field.
+        num_points: The number of members that start in the first bracket, if given.
+        eta: The reduction factor.
+        min_updates: Updates up to the first rung, if given.
+        brackets: The kind of plan, `hyperband` or `one`.
+        fitness: The kind of fitness.
+        searches: The number of searches, or the seed of each.
+        folder: The folder of the search, if any.
+        segment_updates: Updates per compiled call, if given.
+
+    Raises:
+        ConfigError: an axis that is static or cannot be, or numbers that leave no rung.
+    """
     space = Space(config, axes)
     num_points = as_count("num_points", num_points)
     min_updates = as_count("min_updates", min_updates)
     segment_updates = as_count("segment_updates", segment_updates)
     kind = check_fitness(fitness, KINDS)
-    folder = as_folder("out", out)
     # A folder of before this was checked goes on, and can be read, as it began.
     if folder is None or not (folder / MANIFEST).exists():
         check_axes([space.group], space.axes)
@@ -125,17 +182,7 @@ def halving(
         "brackets": brackets,
         "fitness": kind,
     }
-    search = HalvingSearch(space, seeds_of, options)
-    finished = drive(
-        search.search(),
-        out=folder,
-        lanes=lanes,
-        segment_updates=segment_updates,
-        checkpoint_seconds=checkpoint_seconds,
-        trackers=trackers,
-        progress=progress,
-    )
-    return HalvingResult(space, seeds_of, options, search.plan, finished, folder)
+    return HalvingSearch(space, seeds_of, options)
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:

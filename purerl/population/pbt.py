@@ -111,6 +111,71 @@ def pbt(
             whole.
     """
     folder = as_folder("out", out)
+    search = make_search(
+        config,
+        axes,
+        population=population,
+        num_rounds=num_rounds,
+        ready_updates=ready_updates,
+        quantile=quantile,
+        factors=factors,
+        resample_probability=resample_probability,
+        fitness=fitness,
+        searches=searches,
+        folder=folder,
+        extend=extend,
+        segment_updates=segment_updates,
+    )
+    finished = drive(
+        search.search(),
+        out=folder,
+        extend=extend,
+        lanes=lanes,
+        segment_updates=segment_updates,
+        checkpoint_seconds=checkpoint_seconds,
+        trackers=trackers,
+        progress=progress,
+    )
+    options = dict(search.options)
+    return PBTResult(search.space, search.seeds, options, finished, folder)
+
+
+def make_search(
+    config: TrainConfig,
+    axes: Mapping[str, Any],
+    *,
+    population: int,
+    num_rounds: int | None,
+    ready_updates: int | None,
+    quantile: float,
+    factors: Sequence[float],
+    resample_probability: float,
+    fitness: str,
+    searches: int | Sequence[int],
+    folder: Path | None,
+    extend: bool,
+    segment_updates: int | None,
+) -> PBTSearch:
+    """Return the search that `pbt` carries out, with everything of it checked.
+
+    Args:
+        config: Config of every member, where no axis says otherwise.
+        axes: Distributions by name of the dynamic field.
+        population: The number of members of a search, P.
+        num_rounds: The number of rounds of the run, at most.
+        ready_updates: Updates between two exploits, in place of `num_rounds`.
+        quantile: The share that is replaced, and the share that is copied.
+        factors: Factors of which one is drawn to perturb a hyperparameter.
+        resample_probability: The probability that a hyperparameter is drawn anew.
+        fitness: The kind of fitness.
+        searches: The number of searches, or the seed of each.
+        folder: The folder of the search, if any.
+        extend: Whether to go on with a shorter search in the folder.
+        segment_updates: Updates per compiled call, if given.
+
+    Raises:
+        ConfigError: an axis that is static or cannot be, or options out of range.
+    """
     check_extend(extend, folder)
     if extend:
         config = with_stored_values(folder, "pbt", config, axes)
@@ -136,17 +201,7 @@ def pbt(
         "fitness": kind,
     }
     _check_length(options["ready_updates"], segment_updates)
-    finished = drive(
-        PBTSearch(space, seeds_of, options).search(),
-        out=folder,
-        extend=extend,
-        lanes=lanes,
-        segment_updates=segment_updates,
-        checkpoint_seconds=checkpoint_seconds,
-        trackers=trackers,
-        progress=progress,
-    )
-    return PBTResult(space, seeds_of, options, finished, folder)
+    return PBTSearch(space, seeds_of, options)
 
 
 def _ready(

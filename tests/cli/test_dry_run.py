@@ -61,6 +61,53 @@ def test_a_dry_run_refuses_the_axes_that_training_refuses(command, capsys):
         assert "a population shares one" in capsys.readouterr().err
 
 
+CUT = ["--evolve", "learning_rate", "--truncation", "5", "--strategy", "persistent-es"]
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [
+        (["pbt", *AXIS, "--population", "0"], "population must be a positive whole"),
+        (["pbt", *AXIS, "--rounds", "0"], "num_rounds must be a positive whole"),
+        (["pbt", *AXIS, "--quantile", "0.9"], "quantile must lie between 0 and 0.5"),
+        (["pbt", *AXIS, "--factors", "1.0"], "factors must be positive numbers other"),
+        (
+            ["pbt", *AXIS, "--ready-updates", "4", "--segment-updates", "3"],
+            "segment_updates must divide ready_updates = 4",
+        ),
+        (["pbt", *AXIS, "--extend"], "--extend goes on with what a folder holds"),
+        (["halving", *AXIS, "--min-updates", "-2"], "min_updates must be a positive"),
+        (["halving", *AXIS, "--points", "-1"], "num_points must be a positive whole"),
+        (
+            ["halving", *AXIS, "--min-updates", "4", "--segment-updates", "3"],
+            "segment_updates must divide min_updates = 4",
+        ),
+        # Of 20 updates.
+        (["evolve", *CUT, "--generations", "3"], "generations must be a multiple of 4"),
+        (
+            ["evolve", *CUT, "--generations", "4", "--segment-updates", "3"],
+            "segment_updates must divide truncation (5)",
+        ),
+        (["evolve", *CUT, "--chunk-blocks", "0"], "chunk_blocks must be a positive"),
+        (["evolve", *CUT, "--snapshot-every", "-1"], "snapshot_every must be 0 or"),
+    ],
+)
+def test_a_dry_run_refuses_the_options_that_training_refuses(
+    command, sentence, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, *TINY]) == 2
+    assert sentence in capsys.readouterr().err
+    assert main([*command, *TINY, "--dry-run"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_numbers_that_a_population_cannot_move(capsys):
+    axis = ["--algorithm", "sac", "--axis", "temperature_init=loguniform(0.1,1.0)"]
+    assert main(["pbt", *axis, "--dry-run"]) == 2
+    assert "a population changes its numbers" in capsys.readouterr().err
+
+
 @pytest.mark.slow
 def test_time_is_that_of_all_environments(tmp_path, capsys, monkeypatch):
     monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)
