@@ -349,7 +349,7 @@ def _loss_of(objective: str | OuterLoss | None, outer: Outer) -> OuterLoss:
         return next(iter(outer.losses.values()))
     if callable(objective):
         return objective
-    if objective not in outer.losses:
+    if not isinstance(objective, str) or objective not in outer.losses:
         raise ConfigError(
             f"objective must be one of {', '.join(outer.losses)}, or a function "
             f"(parts, state, rollout) -> scalar, got {objective!r}."

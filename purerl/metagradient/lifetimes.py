@@ -18,14 +18,15 @@ import numpy as np
 import optax
 
 from purerl.algorithms.outer import OuterLoss
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, check_mapping
+from purerl.config.validation import is_concrete
 from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradient, MetaGradientFunction, meta_gradient
 from purerl.metagradient.coordinates import Values
 from purerl.metagradient.step_size import StepSize, check_step_size
 from purerl.precision import in_32_bits
-from purerl.scale.devices import as_count
-from purerl.train import bind, check_key
+from purerl.scale.devices import required
+from purerl.train import Bound, bind, check_key
 from purerl.types import Array, Metrics, Overrides, PyTree
 
 
@@ -211,23 +212,27 @@ def meta_train(
         `MetaTraining`, with `init`, `step` and `overrides`.
 
     Raises:
-        ConfigError: see `meta_gradient`; or tasks have no common leading axis, or name
-            what is learned; or a life is shorter than `unroll`.
+        ConfigError: see `meta_gradient`; or tasks have no common leading axis, name
+            what is learned, or have a number that the field does not take; or a life is
+            shorter than `unroll`.
     """
-    agents = as_count("agents", agents)
+    agents = required("agents", agents)
     meta = meta_gradient(
         config, wrt, unroll=unroll, objective=objective, reference=reference
     )
     check_step_size(meta_learning_rate)
-    num_updates = bind(config).plan.num_updates
+    bound = bind(config)
+    num_updates = bound.plan.num_updates
     if unroll > num_updates:
         raise ConfigError(
             f"unroll must be at most the {num_updates} updates of a lifetime, got "
             f"{unroll}; raise total_timesteps, or lower unroll."
         )
+    check_mapping("tasks", tasks, '{"env_params.length": [0.5, 1.0]}')
     rows = _as_rows(tasks or {})
     first = jax.tree.map(lambda x: x[0], rows)
     meta.algorithm(meta.start(), first)  # Refuses what cannot be overridden.
+    _check_numbers(bound, rows)
     optim = optax.adam(meta_learning_rate)
     return MetaTraining(meta, agents, num_updates, optim, rows)
 
@@ -251,6 +256,22 @@ def _as_rows(tasks: Mapping[str, Any]) -> Overrides:
             f"task, got the leading axes {words}."
         )
     return arrays
+
+
+def _check_numbers(bound: Bound, tasks: Overrides) -> None:
+    """Refuse tasks with numbers that cannot be trained with; traced ones are taken.
+
+    Raises:
+        ConfigError: naming the row, the field and the value.
+    """
+    if not all(map(is_concrete, jax.tree.leaves(tasks))):
+        return
+    rows = jax.tree.map(np.asarray, tasks)
+    for number in range(_rows(tasks)):
+        try:
+            bound.at(jax.tree.map(lambda x, n=number: x[n], rows))
+        except ConfigError as error:
+            raise ConfigError(f"tasks: row {number}: {error}") from None
 
 
 def _rows(tasks: Mapping[str, Any]) -> int:

@@ -195,6 +195,13 @@ def test_a_state_that_was_saved_goes_on_with_the_same_bits(compiled, key, tmp_pa
         ({"tasks": {"learning_rate": [0.9]}}, "the same numbers"),
         ({"tasks": {"num_envs": [2]}}, "static"),
         ({"tasks": {"env_params.lenght": [2.0]}}, "lenght"),
+        (
+            {"tasks": {"gae_lambda": [0.9, 1.5]}},
+            "row 1: gae_lambda must lie .* got 1.5",
+        ),
+        ({"tasks": [0.9, 0.8]}, "tasks must map names of fields to values"),
+        ({"agents": None}, "agents must be a positive whole number, got None"),
+        ({"objective": ["td_error"]}, "objective must be one of"),
     ],
 )
 def test_what_cannot_be_is_refused(changes, words):
