@@ -23,7 +23,7 @@ from purerl.report import tables
 from purerl.report.rendering import EPISODE_SEED
 from purerl.runner.divergence import warn
 from purerl.runner.result import SavedRun, load_run
-from purerl.runner.seeds import seeds_named
+from purerl.runner.seeds import as_seed, seeds_named
 from purerl.scale.host import to_device
 from purerl.train import bind, evaluate_afresh, make_algorithm
 from purerl.types import PyTree
@@ -54,6 +54,7 @@ def main(argv: Sequence[str]) -> int:
     options = flags.parse(Evaluate, argv, "evaluate")
     if options.episodes < 1:
         raise ConfigError(f"episodes must be at least 1, got {options.episodes}.")
+    as_seed("episode_seed", options.episode_seed)
     settings.enable_compile_cache()
     run, seed = read_agent(options)
     saved = pick(load_run(run), seed)

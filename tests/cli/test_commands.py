@@ -72,6 +72,14 @@ def test_an_agent_that_is_named_twice_or_not_there_is_said(trained, capsys):
         evaluate.pick(saved, 5)
 
 
+@pytest.mark.parametrize("seed", ["-1", "4294967296", "9" * 30])
+def test_a_seed_of_episodes_that_is_none_is_refused(seed, trained, capsys):
+    for command in ("evaluate", "render"):
+        assert main([command, str(trained), "--episode-seed", seed]) == 2
+        told = capsys.readouterr().err
+        assert "episode_seed must be a whole number from 0 to 2^32 - 1" in told, command
+
+
 def test_evaluate_in_gymnasium(trained, capsys):
     assert main(["evaluate", str(trained), "--gymnasium", "--episodes", "2"]) == 0
     assert "Gymnasium's own CartPole-v1" in capsys.readouterr().out
