@@ -35,7 +35,7 @@ from purerl.runner import manifest
 from purerl.runner.api import run
 from purerl.runner.result import RunResult, summary, write_summary
 from purerl.runner.seeds import check_seeds, seeds_from
-from purerl.runner.start import NETWORKS, Start, parse_start
+from purerl.runner.start import NETWORKS, Start, parse_start, read_start
 from purerl.scale.devices import make_workers, use_all_cores
 from purerl.train import bind
 
@@ -129,7 +129,7 @@ def main(argv: Sequence[str]) -> int:
             )
         config, start = flags.read_config(parsed, base), _start(parsed)
         if parsed.dry_run:
-            return _show_cost(config, parsed, device)
+            return _show_cost(config, parsed, start, device)
         result = run(
             config,
             seeds=seeds_from(parsed.first_seed, parsed.seeds),
@@ -169,15 +169,22 @@ def _start(parsed: Any) -> Start | None:
     return parse_start(parsed.from_run, parsed.from_parts)
 
 
-def _show_cost(config: TrainConfig, parsed: Any, device: Device | None) -> int:
+def _show_cost(
+    config: TrainConfig, parsed: Any, start: Start | None, device: Device | None
+) -> int:
     bound = bind(config)
     if parsed.out is not None:
         manifest.check_new(parsed.out)
+    seeds = seeds_from(parsed.first_seed, parsed.seeds)
+    if device is None:
+        require_number(bound, parsed.seeds, make_workers())
+    members = check_seeds(seeds)
+    begun = None if start is None else read_start(start, bound, members)
     if device is not None:
-        absent.show(device, [bound], len(check_seeds(parsed.seeds)), parsed)
+        absent.show(device, [bound], len(members), parsed)
         return 0
-    require_number(bound, parsed.seeds, make_workers())
-    parts = [dry_run.whole_runs(bound, len(check_seeds(parsed.seeds)))]
+    done = begun.first_update if begun else 0
+    parts = [dry_run.whole_runs(bound, len(members), done)]
     dry_run.show(parts, parsed.lanes, parsed.segment_updates)
     return 0
 

@@ -9,6 +9,7 @@ import purerl
 from purerl import presets, serialise
 from purerl.cli import COMMANDS, evaluate, main
 from purerl.config import ConfigError
+from purerl.execution import dry_run
 from purerl.runner.result import load_run
 from tests.helpers import tiny_config
 
@@ -78,6 +79,24 @@ def test_a_seed_of_episodes_that_is_none_is_refused(seed, trained, capsys):
         assert main([command, str(trained), "--episode-seed", seed]) == 2
         told = capsys.readouterr().err
         assert "episode_seed must be a whole number from 0 to 2^32 - 1" in told, command
+
+
+def test_a_dry_run_reads_the_agents_to_begin_with(
+    trained, config_file, monkeypatch, capsys
+):
+    monkeypatch.setattr(dry_run, "rate", lambda *args: 10.0)
+    train = ["train", "--config", config_file, "--dry-run", "--seeds", "3"]
+    assert main([*train, "--from", str(trained / "no")]) == 2
+    assert f"there is no folder {trained / 'no'}" in capsys.readouterr().err
+    assert main([*train, "--from", f"{trained}:7"]) == 2
+    assert "has no agent of seed 7" in capsys.readouterr().err
+    assert main([*train, "--from", str(trained), "--hidden-sizes", "5"]) == 2
+    assert "this agent needs" in capsys.readouterr().err
+    # Networks begin anew; whole states have done 640 of 960 steps.
+    for parts, steps in (("networks", "2.88k"), ("all", "960")):
+        more = ["--from", str(trained), "--from-parts", parts]
+        assert main([*train, *more, "--total-timesteps", "960"]) == 0
+        assert f"3 agents, CartPole-v1: {steps} env" in capsys.readouterr().out
 
 
 def test_evaluate_in_gymnasium(trained, capsys):
