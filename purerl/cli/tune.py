@@ -4,7 +4,7 @@ import dataclasses
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from rich.console import Console
 
@@ -22,13 +22,14 @@ from purerl.cli.options import (
 )
 from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
+from purerl.config import TrainConfig
 from purerl.execution import dry_run
 from purerl.execution.format import quoted
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders
 from purerl.train import bind
-from purerl.tuning.api import tune
+from purerl.tuning.api import read_counts, tune
 from purerl.tuning.console import best_table, end_line, holdout_table, warnings
 from purerl.tuning.pool import KINDS
 from purerl.tuning.result import TuneResult
@@ -108,12 +109,8 @@ def main(argv: Sequence[str]) -> int:
     if parsed.dry_run:
         folders.check_out(parsed.out, "tune")
         Space(config, search_axes(parsed.axis)).check_effects()
-        seeds = len(check_seeds(parsed.seeds))
-        agents = parsed.trials * seeds + 2 * parsed.holdout_seeds
-        study = dry_run.whole_runs(bind(config), agents)
-        part = study._replace(agents=min(agents, parsed.batch * seeds))
         note = "; trials that are pruned take less, and other settings other times"
-        dry_run.show([part], parsed.lanes, note=note)
+        dry_run.show([_cost(config, parsed)], parsed.lanes, note=note)
         return 0
     result = tune(
         config,
@@ -136,6 +133,25 @@ def main(argv: Sequence[str]) -> int:
     )
     show(result, shlex.join(["purerl", "tune", *argv]))
     return 0 if result.finished else 130
+
+
+def _cost(config: TrainConfig, parsed: Any) -> dry_run.Part:
+    """The agents of a batch, and the steps of all trials and of the comparison.
+
+    Raises:
+        ConfigError: what the study itself would refuse.
+    """
+    counts = read_counts(
+        trials=parsed.trials,
+        batch=parsed.batch,
+        reports=parsed.reports,
+        holdout_seeds=parsed.holdout_seeds,
+        seed=parsed.sampler_seed,
+    )
+    seeds = len(check_seeds(seeds_from(parsed.first_seed, parsed.seeds)))
+    agents = counts["trials"] * seeds + 2 * counts["holdout_seeds"]
+    study = dry_run.whole_runs(bind(config), agents)
+    return study._replace(agents=min(agents, counts["batch"] * seeds))
 
 
 def show(result: TuneResult, command: str = "") -> None:

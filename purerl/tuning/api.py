@@ -93,36 +93,63 @@ def tune(
             settings (with what differs), Optuna missing; before anything is trained.
     """
     _check_options(sampler, pruner)
-    is_none = holdout_seeds == 0 and not isinstance(holdout_seeds, bool)
-    holdout_seeds = 0 if is_none else required("holdout_seeds", holdout_seeds)
     kind = check_fitness(fitness, KINDS)
-    seed = as_seed("seed", seed)
-    trials = as_count("trials", trials)
-    batch = as_count("batch", batch)
-    reports = as_count("reports", reports)
+    counts = read_counts(
+        trials=trials,
+        batch=batch,
+        reports=reports,
+        holdout_seeds=holdout_seeds,
+        seed=seed,
+    )
+    batch = counts["batch"]
     lanes = as_count("lanes", lanes)
     _require_optuna()
     space = Space(config, axes)
     require_listing(batch * num_seeds(seeds), config.total_timesteps)
     numbers = check_seeds(seeds)
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
-    settings = TrialSettings(config, numbers, kind, reports, width)
+    settings = TrialSettings(config, numbers, kind, counts["reports"], width)
     folder = as_folder("out", out)
     # A folder of before this was checked goes on, and can be read, as it began.
     if folder is None or not (folder / folders.MANIFEST).exists():
         space.check_effects()
     options = Options(
-        trials,
+        counts["trials"],
         sampler,
         pruner,
         storage,
         study,
         batch,
-        seed,
-        holdout_seeds,
+        counts["seed"],
+        counts["holdout_seeds"],
         choose(trackers, folder),
     )
     return StudyLoop(space, settings, options, folder, progress).run()
+
+
+def read_counts(
+    *, trials: int, batch: int, reports: int, holdout_seeds: int, seed: int
+) -> dict[str, int]:
+    """Return the numbers of a study by name, as numbers of Python.
+
+    Args:
+        trials: As of `tune`.
+        batch: As of `tune`.
+        reports: As of `tune`.
+        holdout_seeds: As of `tune`.
+        seed: As of `tune`.
+
+    Raises:
+        ConfigError: naming the first that is none.
+    """
+    is_none = holdout_seeds == 0 and not isinstance(holdout_seeds, bool)
+    return {
+        "holdout_seeds": 0 if is_none else required("holdout_seeds", holdout_seeds),
+        "seed": as_seed("seed", seed),
+        "trials": as_count("trials", trials),
+        "batch": as_count("batch", batch),
+        "reports": as_count("reports", reports),
+    }
 
 
 def _check_options(sampler: str, pruner: str | None) -> None:

@@ -176,3 +176,39 @@ def test_no_seeds_are_said_as_they_were_given(command, tmp_path, capsys, monkeyp
     assert main([*OTHERS[command], *TINY, flag, "0"]) == 2
     assert f"{flag[2:]} must be a positive" in (error := capsys.readouterr().err)
     assert "got 0" in error and "range" not in error
+
+
+@pytest.mark.parametrize(
+    ("command", "flags", "sentence"),
+    [
+        ("train", ["--seeds", "2", "--first-seed", "4294967295"], "2^32 - 1, got"),
+        ("pbt", ["--population", "0"], "population must be a positive whole number"),
+        ("pbt", ["--quantile", "0.7"], "quantile must lie between 0 and 0.5, got 0.7"),
+        ("pbt", ["--rounds", "0"], "num_rounds must be a positive whole number"),
+        ("pbt", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1, got"),
+        ("halving", ["--points", "0"], "num_points must be a positive whole number"),
+        ("halving", ["--min-updates", "0"], "min_updates must be a positive whole"),
+        ("halving", ["--segment-updates", "2"], "must divide min_updates = 5"),
+        ("halving", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1, got"),
+        ("tune", ["--trials", "-5"], "trials must be a positive whole number, got -5"),
+        ("tune", ["--batch", "0"], "batch must be a positive whole number, got 0"),
+        ("tune", ["--reports", "0"], "reports must be a positive whole number, got 0"),
+        ("tune", ["--holdout-seeds", "-3"], "holdout_seeds must be a positive whole"),
+        ("tune", ["--sampler-seed", "-1"], "seed must be a whole number from 0 to"),
+        ("tune", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1, got"),
+    ],
+)
+def test_a_dry_run_refuses_the_numbers_that_training_refuses(
+    command, flags, sentence, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    args = [*OTHERS[command], *TINY, *flags]
+    for more in (["--dry-run"], []):
+        assert main([*args, *more]) == 2
+        assert sentence in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_axes_that_a_population_cannot_move(capsys):
+    args = ["pbt", "--algorithm", "sac", "--total-timesteps", "2000", "--dry-run"]
+    assert main([*args, "--axis", "temperature_init=loguniform(0.01,1)"]) == 2
+    assert "a population changes its numbers" in capsys.readouterr().err
