@@ -75,8 +75,12 @@ class Scores(NamedTuple):
         return f"{number:,} of {self.trained.size:,} members missing" if number else ""
 
     def ranking(self) -> np.ndarray:
-        """Return configurations that have rows from best to worst by mean, `[<= P]`."""
-        order = np.argsort(-self.means, kind="stable")
+        """Return configurations that have rows from best to worst by mean, `[<= P]`.
+
+        Of equal ones those with more scores come first, as in `SweepResult.best`.
+        """
+        known = np.isfinite(self.scores).sum(1)
+        order = np.lexsort((-known, -self.means))  # the last key is the first
         return order[self.is_begun[order]]
 
     def values(self, name: str) -> list[Any]:
@@ -124,8 +128,9 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
 
     Args:
         dataset: Dataset of a sweep.
-        metric: Name of the variable. Evaluations are averaged over their episodes; of
-            either kind the last known row counts. `evaluation_return` falls back to the
+        metric: Name of the variable. Evaluations are averaged over their episodes, and
+            the last one counts, which is no score where a return of it is no number; of
+            training the last known row counts. `evaluation_return` falls back to the
             training return of members that were never evaluated.
 
     Raises:
@@ -138,23 +143,55 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     diverged = np.zeros(values.shape[:2], bool)
     if "diverged_at" in dataset:
         diverged = np.isfinite(_members(dataset, "diverged_at"))
-    final = _last_known(values)
+    played = _are_played(dataset, metric_name(dataset, metric))
+    final = _last(values, np.isfinite(values) if played is None else np.any(played, -1))
     if metric == SCORE and "evaluation_env_steps" in dataset:
         # An axis over `num_evaluations` may hold a zero.
-        made = np.isfinite(_members(dataset, "evaluation_env_steps")).any(2)
-        trained_return = _last_known(rows(dataset, "episode_return")[0])
-        final = np.where(made, final, trained_return)
+        evaluated = np.isfinite(_members(dataset, "evaluation_env_steps")).any(2)
+        returns = rows(dataset, "episode_return")[0]
+        final = np.where(evaluated, final, _last(returns, np.isfinite(returns)))
     final = np.where(diverged, np.nan, final)
     points, grid = _points(dataset, names)
     trained = np.any(np.isfinite(steps), axis=2)
     return Scores(names, points, final.astype(np.float64), diverged, trained, grid)
 
 
-def _last_known(values: np.ndarray) -> np.ndarray:
-    """Return the last finite value of every member, `[P, S]` of `[P, S, T]`."""
-    known = np.isfinite(values)
-    last = values.shape[2] - 1 - np.argmax(known[:, :, ::-1], axis=2)
+def _last(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
+    """Return the last value that counts of every member, `[P, S]` of `[P, S, T]`."""
+    last = values.shape[2] - 1 - np.argmax(counts[:, :, ::-1], axis=2)
     return np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
+
+
+def _are_played(dataset: "xr.Dataset", name: str) -> np.ndarray | None:
+    """Whether episodes of evaluations were played, `[P, S, T, E]`.
+
+    Members may have had fewer episodes or evaluations than others: the rest is NaN in
+    all variables. A return that is NaN is none of these.
+
+    Args:
+        dataset: Dataset of a sweep.
+        name: Name of the variable that is read.
+
+    Returns:
+        None where the variable has no episodes, or nothing tells.
+    """
+    lengths = "evaluation_length"
+    if "episode" not in dataset[name].dims or lengths not in dataset:
+        return None
+    return ~np.isnan(_members(dataset, lengths))
+
+
+def _over_episodes(dataset: "xr.Dataset", name: str) -> np.ndarray:
+    """The mean over an evaluation's episodes, `[P, S, T]`.
+
+    NaN where a return is no number.
+    """
+    values, played = _members(dataset, name), _are_played(dataset, name)
+    if played is None:
+        return statistics.nanmean(values, axis=-1)
+    count = np.sum(played, -1)
+    total = np.where(played, values, 0.0).sum(-1)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:
@@ -165,9 +202,8 @@ def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.nda
     """
     name = metric_name(dataset, metric)
     evaluated = "evaluation" in dataset[name].dims
-    values = _members(dataset, name)
-    if "episode" in dataset[name].dims:
-        values = statistics.nanmean(values, axis=-1)
+    is_of_episodes = "episode" in dataset[name].dims
+    values = (_over_episodes if is_of_episodes else _members)(dataset, name)
     steps = _members(dataset, "evaluation_env_steps" if evaluated else "env_steps")
     return values, np.broadcast_to(steps, values.shape)
 

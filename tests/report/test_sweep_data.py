@@ -46,7 +46,8 @@ def test_diverged_members_have_no_score_and_count_as_the_worst(grid):
 
 def test_unfinished_members_count_by_their_last_row(grid):
     cut = grid.copy(deep=True)
-    cut["evaluation_return"][0, 0, 0, 2, 5:] = np.nan  # Interrupted, not diverged.
+    for name in ("return", "length", "env_steps"):
+        cut[f"evaluation_{name}"][0, 0, 0, 2, 5:] = np.nan  # Interrupted, not diverged.
     scores = sweep_data.read_scores(cut)
     expected = grid["evaluation_return"].values[0, 0, 0, 2, 4].mean()
     assert scores.scores[0, 2] == pytest.approx(expected)

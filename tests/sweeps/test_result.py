@@ -6,6 +6,7 @@ import pytest
 
 from purerl.config import ConfigError
 from purerl.losses import ClipDrift, MLPDrift
+from purerl.report.sweep_data import read_scores, rows
 from purerl.space.design import expand
 from purerl.sweeps.identity import member_id
 from purerl.sweeps.result import SweepResult
@@ -79,6 +80,12 @@ def test_a_return_that_is_not_a_number_is_the_worst_and_not_left_out():
     scores = result.scores().values.ravel()
     assert np.isnan(scores[0]) and scores[1] == 450.0
     assert result.best().point == {"learning_rate": 1e-4}
+    # Tables, pictures and pages say the same.
+    shown = read_scores(result.dataset)
+    np.testing.assert_array_equal(shown.scores.ravel(), scores)
+    assert shown.points[shown.ranking()[0]] == {"learning_rate": 1e-4}
+    curve, _ = rows(result.dataset)
+    np.testing.assert_array_equal(curve.reshape(2, 2), [[9.0, nan], [9.0, 450.0]])
 
 
 def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
@@ -99,6 +106,7 @@ def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
         store.add(Chunk((member_id(point, 0),), arrays))
     result = SweepResult(tiny_config(), points, (0,), store)
     assert result.scores().values.ravel().tolist() == [4.0, 0.5]
+    assert read_scores(result.dataset).scores.ravel().tolist() == [4.0, 0.5]
 
 
 @pytest.mark.parametrize("design", ["grid", "zip"])
