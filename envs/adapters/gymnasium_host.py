@@ -6,7 +6,7 @@ import contextlib
 import copy
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -52,6 +52,8 @@ class GymnasiumEnvironment(HostEnvironment):
         self.id = gymnasium_id
         self.options = {key: value for key, value in options.items()}
         self._mode = str(options.get("vectorization_mode", "sync"))
+        if self._mode != _OWN_VECTOR:
+            _check_vector(options.get("vector_kwargs", {}))
         own = {k: v for k, v in options.items() if k not in _VECTOR}
         env = _made(gymnasium_id, partial(gymnasium.make, gymnasium_id, **own))
         try:
@@ -95,6 +97,29 @@ class GymnasiumEnvironment(HostEnvironment):
         make = partial(gymnasium.make_vec, self.id, num_envs=num_envs, **options)
         with _deaf_children(self._mode):
             return _made(self.id, make)
+
+
+def _check_vector(given: Any) -> None:
+    """Refuse arguments of a vector environment with which it would not fit.
+
+    Args:
+        given: Value of `vector_kwargs`.
+
+    Raises:
+        ValueError: it is no mapping, or asks for another kind of resets.
+    """
+    if not isinstance(given, Mapping):
+        raise ValueError(
+            "vector_kwargs in env_kwargs must be arguments by name, such as "
+            f"{{'copy': False}}, got {given!r}."
+        )
+    mode = given.get("autoreset_mode", AutoresetMode.SAME_STEP)
+    if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
+        raise ValueError(
+            f"autoreset_mode in vector_kwargs is {mode!r}, and training needs "
+            "AutoresetMode.SAME_STEP, which hands out the observation before a reset; "
+            "leave it out."
+        )
 
 
 class GymnasiumEnvs(HostEnvs):

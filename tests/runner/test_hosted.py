@@ -285,6 +285,12 @@ HERE = "gymnasium/CartPole-v1"
             "training needs AutoresetMode.SAME_STEP",
         ),
         ({"env_kwargs": {"vectorization_mode": "x"}}, {}, "must be one of sync, async"),
+        ({"env_kwargs": {"vector_kwargs": [1]}}, {}, "must be arguments by name"),
+        (
+            {"env_kwargs": {"vector_kwargs": {"autoreset_mode": "NextStep"}}},
+            {},
+            "is 'NextStep', and training needs AutoresetMode.SAME_STEP",
+        ),
     ],
 )
 def test_what_cannot_be_is_refused_in_a_sentence(change, options, sentence, tmp_path):
