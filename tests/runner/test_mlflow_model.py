@@ -154,6 +154,18 @@ def test_what_mlflow_cannot_call_is_refused_in_a_sentence(tmp_path, monkeypatch)
         purerl.log_policy(described(tmp_path, memory=memory))
     with pytest.raises(ConfigError, match="parts within parts"):
         purerl.log_policy(described(tmp_path, observation=memory))
+    for text in ("{", "[]", '{"memory": []}'):
+        (tmp_path / "policy.json").write_text(text)
+        with pytest.raises(ConfigError, match=r"policy\.json is damaged \("):
+            purerl.log_policy(tmp_path)
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
     with pytest.raises(ConfigError, match=r"pip install 'purerl\[tracking\]'"):
         purerl.log_policy(described(tmp_path))
+
+
+def test_a_store_that_mlflow_cannot_use_is_refused_in_a_sentence(tmp_path, monkeypatch):
+    pytest.importorskip("mlflow")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    described(tmp_path, batch="any", environment="Pendulum-v1")
+    with pytest.raises(ConfigError, match=r"uri: MLflow cannot use this store \("):
+        purerl.log_policy("~", uri="nothing://here")

@@ -60,20 +60,30 @@ def log_policy(
         The address of the model, `models:/m-...`.
 
     Raises:
-        ConfigError: no exported policy, one that MLflow cannot call, or MLflow is not
-            installed.
+        ConfigError: no exported policy, a damaged one, one that MLflow cannot call, a
+            store that cannot be used, or MLflow is not installed.
     """
-    folder = Path(exported)
+    folder = Path(exported).expanduser()
     about = _read(folder)
     if util.find_spec("mlflow") is None:
         raise missing("mlflow", "mlflow")
     tracker = MLflowTracker(uri, experiment)
     with _settings():
-        client = connect(tracker.uri)
+        try:
+            client = connect(tracker.uri)
+            experiment_id = ""
+            if run_id is None:
+                experiment_id = find_experiment(client, tracker.uri, tracker.experiment)
+        except Exception as error:  # MLflow's own, those of databases and of files
+            said = (str(error).strip() or "no reason given").splitlines()[0][:300]
+            raise ConfigError(
+                f"uri: MLflow cannot use this store ({type(error).__name__}: {said}); "
+                "give the address of one, such as sqlite:///mlflow.db or "
+                "http://host:5000."
+            ) from error
         if run_id is not None:
             with _store(tracker.uri):
                 return _log(folder, about, run_id, name)
-        experiment_id = find_experiment(client, tracker.uri, tracker.experiment)
         owner = client.create_run(experiment_id, run_name=folder.name).info.run_id
         try:
             with _store(tracker.uri):
@@ -91,7 +101,7 @@ def _read(folder: Path) -> dict[str, Any]:
     """Return the contents of `policy.json`.
 
     Raises:
-        ConfigError: there is none, or MLflow cannot call such a policy.
+        ConfigError: there is none, it is damaged, or MLflow cannot call such a policy.
     """
     path = folder / "policy.json"
     if not path.exists():
@@ -99,7 +109,13 @@ def _read(folder: Path) -> dict[str, Any]:
             f"exported: {folder} holds no policy.json; name a folder that "
             "purerl.export_policy, or `purerl export`, wrote."
         )
-    about = json.loads(path.read_text())
+    try:
+        about = dict(json.loads(path.read_text()))
+        _ = about["memory"], about["observation"]
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise ConfigError(
+            f"exported: {path} is damaged ({error!r}); export the policy again."
+        ) from None
     if about["memory"]:
         raise ConfigError(
             f"exported: the policy in {folder} remembers, and MLflow's predict takes "
