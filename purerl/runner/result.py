@@ -180,7 +180,8 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
 def summary(result: RunResult) -> dict[str, Any]:
     """Summarise a finished run, for people and for summary.json.
 
-    Agents that diverged are named with `diverged_at`, and are in no mean.
+    Agents that diverged are named with `diverged_at`, and are in no mean. A mean that
+    is not finite is None.
     """
     final = result.evaluation.get("episode_return")
     numbers: dict[str, Any] = {
@@ -194,12 +195,17 @@ def summary(result: RunResult) -> dict[str, Any]:
         means = final[:, -1].mean(-1)
         kept = means[~is_lost]
         # Not rounded: all returns of a task may lie between 0 and 1.
-        numbers["evaluation_mean"] = float(kept.mean()) if kept.size else None
-        numbers["evaluation_min"] = float(kept.min()) if kept.size else None
+        numbers["evaluation_mean"] = _plain(kept.mean()) if kept.size else None
+        numbers["evaluation_min"] = _plain(kept.min()) if kept.size else None
         numbers["evaluation_per_seed"] = [
-            None if lost else float(x) for lost, x in zip(is_lost, means, strict=True)
+            None if lost else _plain(x) for lost, x in zip(is_lost, means, strict=True)
         ]
     return numbers
+
+
+def _plain(value: Any) -> float | None:
+    """A number as JSON has it, which knows no NaN and no infinity."""
+    return float(value) if np.isfinite(value) else None
 
 
 def _times(result: RunResult) -> dict[str, Any]:

@@ -1,3 +1,5 @@
+import json
+
 import numpy as np
 import pytest
 
@@ -11,6 +13,7 @@ from purerl.runner.jsonl import (
     segment_rows,
     stack_rows,
 )
+from purerl.runner.result import RunResult, write_summary
 
 
 def test_episode_returns_are_weighted_by_episodes():
@@ -101,6 +104,28 @@ def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
     found = read_members(tmp_path, "evaluation", [0, 1])
     assert found["episode_return"].dtype == float
     np.testing.assert_array_equal(found["episode_return"], evaluation["episode_return"])
+
+
+def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
+    returns = np.array([[[1.0, 2.0]], [[np.nan, 4.0]]])
+    result = RunResult(
+        config=purerl.PPOConfig(),
+        seeds=(0, 1),
+        state=None,
+        metrics={"env_steps": np.array([[64], [64]])},
+        evaluation={"episode_return": returns},
+        finished=True,
+        compile_seconds=1.0,
+        train_seconds=1.0,
+        train_steps=128,
+        out=tmp_path,
+        diverged_at=np.array([-1, -1]),
+    )
+    write_summary(result)
+    text = (tmp_path / "summary.json").read_text()
+    found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
+    assert found["evaluation_per_seed"] == [1.5, None]
+    assert found["evaluation_mean"] is None and found["evaluation_min"] is None
 
 
 @pytest.mark.parametrize("update", [0, 2])
