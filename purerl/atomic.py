@@ -1,15 +1,28 @@
-"""Files that are written whole or not at all."""
+"""Files that are written whole or not at all, and signs of a damaged one."""
 
 import contextlib
 import os
 import re
 import secrets
 import time
+import zipfile
+import zlib
 from pathlib import Path
 
 LEFTOVER_SECONDS = 600.0
 # `.<name>.<eight characters>`, as `write_atomic` names them.
 _TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
+
+# What NumPy and zipfile raise for a file that is missing, cut off or changed.
+DAMAGE = (
+    OSError,
+    ValueError,
+    KeyError,
+    EOFError,
+    NotImplementedError,  # A changed byte may say a version that zipfile does not read.
+    zipfile.BadZipFile,
+    zlib.error,
+)
 
 
 def write_atomic(path: str | Path, content: str | bytes) -> None:

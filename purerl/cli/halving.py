@@ -28,7 +28,7 @@ from purerl.cli.pbt import best_table, write_summary
 from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
-from purerl.population.halving import DEFAULT_ETA, halving, make_search
+from purerl.population.halving import DEFAULT_ETA, Asked, halving, make_search
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
 from purerl.runner.seeds import seeds_from
@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
     }
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
-        part = _cost(make_search(config, axes, folder=parsed.out, **asked))
+        part = _cost(make_search(config, axes, Asked(**asked), parsed.out))
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(

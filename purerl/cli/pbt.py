@@ -32,7 +32,7 @@ from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.metrics import decimals
-from purerl.population.pbt import make_search, pbt
+from purerl.population.pbt import Asked, make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
@@ -108,7 +108,7 @@ def main(argv: Sequence[str]) -> int:
         raise ConfigError("--extend goes on with what a folder holds: give its --out.")
     if parsed.dry_run:
         folders.check_out(parsed.out, "pbt")
-        search = make_search(config, axes, folder=parsed.out, **asked)
+        search = make_search(config, axes, Asked(**asked), parsed.out)
         parts = [dry_run.whole_runs(search.space.bound, len(search.everyone))]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0

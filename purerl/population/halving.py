@@ -9,7 +9,7 @@ and no member's bits depend on who was dropped.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
@@ -98,18 +98,10 @@ def halving(
             folder of another search (with what differs), only diverged members.
     """
     folder = as_folder("out", out)
-    search = make_search(
-        config,
-        axes,
-        num_points=num_points,
-        eta=eta,
-        min_updates=min_updates,
-        brackets=brackets,
-        fitness=fitness,
-        searches=searches,
-        folder=folder,
-        segment_updates=segment_updates,
+    asked = Asked(
+        num_points, eta, min_updates, brackets, fitness, searches, segment_updates
     )
+    search = make_search(config, axes, asked, folder)
     finished = drive(
         search.search(),
         out=folder,
@@ -125,61 +117,67 @@ def halving(
     )
 
 
-def make_search(
-    config: TrainConfig,
-    axes: Mapping[str, Any],
-    *,
-    num_points: int | None,
-    eta: int,
-    min_updates: int | None,
-    brackets: str,
-    fitness: str,
-    searches: int | Sequence[int],
-    folder: Path | None,
-    segment_updates: int | None,
-) -> HalvingSearch:
-    """Return the search that `halving` carries out, with everything of it checked.
+class Asked(NamedTuple):
+    """What a search by halving is asked for, as `halving` describes it.
 
-    Args:
-        config: Config of every member, where no axis says otherwise.
-        axes: Distributions by name of the dynamic field.
+    Attributes:
         num_points: The number of members that start in the first bracket, if given.
         eta: The reduction factor.
         min_updates: Updates up to the first rung, if given.
         brackets: The kind of plan, `hyperband` or `one`.
         fitness: The kind of fitness.
         searches: The number of searches, or the seed of each.
-        folder: The folder of the search, if any.
         segment_updates: Updates per compiled call, if given.
+    """
+
+    num_points: int | None
+    eta: int
+    min_updates: int | None
+    brackets: str
+    fitness: str
+    searches: int | Sequence[int]
+    segment_updates: int | None
+
+
+def make_search(
+    config: TrainConfig, axes: Mapping[str, Any], asked: Asked, folder: Path | None
+) -> HalvingSearch:
+    """Return the search that `halving` carries out, with everything of it checked.
+
+    Args:
+        config: Config of every member, where no axis says otherwise.
+        axes: Distributions by name of the dynamic field.
+        asked: What is asked for.
+        folder: The folder of the search, if any.
 
     Raises:
         ConfigError: an axis that is static or cannot be, or numbers that leave no rung.
     """
     space = Space(config, axes)
-    num_points = as_count("num_points", num_points)
-    min_updates = as_count("min_updates", min_updates)
-    segment_updates = as_count("segment_updates", segment_updates)
-    kind = check_fitness(fitness, KINDS)
+    num_points = as_count("num_points", asked.num_points)
+    min_updates = as_count("min_updates", asked.min_updates)
+    segment_updates = as_count("segment_updates", asked.segment_updates)
+    kind = check_fitness(asked.fitness, KINDS)
     # A folder of before this was checked goes on, and can be read, as it began.
     if folder is None or not (folder / MANIFEST).exists():
         check_axes([space.group], space.axes)
-    agents = (num_points or 1) * num_seeds(searches)
+    agents = (num_points or 1) * num_seeds(asked.searches)
     require_number(space.bound, agents, make_workers())
-    seeds_of = check_seeds(searches, "searches")
-    check_eta(eta)
+    seeds_of = check_seeds(asked.searches, "searches")
+    check_eta(asked.eta)
     updates = space.bound.plan.num_updates
-    rung = first_rung(updates, eta, min_updates)
+    rung = first_rung(updates, asked.eta, min_updates)
     if segment_updates is not None and rung % segment_updates:
         raise ConfigError(
             f"segment_updates must divide min_updates = {rung}, so that every rung is "
             f"the end of a segment, got {segment_updates}."
         )
-    plan = make_plan(updates, rung, eta, num_points, brackets)
+    plan = make_plan(updates, rung, asked.eta, num_points, asked.brackets)
     options = {
         "num_points": plan.brackets[0].size,
-        "eta": eta,
+        "eta": asked.eta,
         "min_updates": rung,
-        "brackets": brackets,
+        "brackets": asked.brackets,
         "fitness": kind,
     }
     return HalvingSearch(space, seeds_of, options)

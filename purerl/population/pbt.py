@@ -9,7 +9,7 @@ import math
 from collections.abc import Mapping, Sequence
 from numbers import Real
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
@@ -111,9 +111,7 @@ def pbt(
             whole.
     """
     folder = as_folder("out", out)
-    search = make_search(
-        config,
-        axes,
+    asked = Asked(
         population=population,
         num_rounds=num_rounds,
         ready_updates=ready_updates,
@@ -122,10 +120,10 @@ def pbt(
         resample_probability=resample_probability,
         fitness=fitness,
         searches=searches,
-        folder=folder,
         extend=extend,
         segment_updates=segment_updates,
     )
+    search = make_search(config, axes, asked, folder)
     finished = drive(
         search.search(),
         out=folder,
@@ -140,27 +138,10 @@ def pbt(
     return PBTResult(search.space, search.seeds, options, finished, folder)
 
 
-def make_search(
-    config: TrainConfig,
-    axes: Mapping[str, Any],
-    *,
-    population: int,
-    num_rounds: int | None,
-    ready_updates: int | None,
-    quantile: float,
-    factors: Sequence[float],
-    resample_probability: float,
-    fitness: str,
-    searches: int | Sequence[int],
-    folder: Path | None,
-    extend: bool,
-    segment_updates: int | None,
-) -> PBTSearch:
-    """Return the search that `pbt` carries out, with everything of it checked.
+class Asked(NamedTuple):
+    """What a population is asked for, as `pbt` describes it.
 
-    Args:
-        config: Config of every member, where no axis says otherwise.
-        axes: Distributions by name of the dynamic field.
+    Attributes:
         population: The number of members of a search, P.
         num_rounds: The number of rounds of the run, at most.
         ready_updates: Updates between two exploits, in place of `num_rounds`.
@@ -169,35 +150,59 @@ def make_search(
         resample_probability: The probability that a hyperparameter is drawn anew.
         fitness: The kind of fitness.
         searches: The number of searches, or the seed of each.
-        folder: The folder of the search, if any.
         extend: Whether to go on with a shorter search in the folder.
         segment_updates: Updates per compiled call, if given.
+    """
+
+    population: int
+    num_rounds: int | None
+    ready_updates: int | None
+    quantile: float
+    factors: Sequence[float]
+    resample_probability: float
+    fitness: str
+    searches: int | Sequence[int]
+    extend: bool
+    segment_updates: int | None
+
+
+def make_search(
+    config: TrainConfig, axes: Mapping[str, Any], asked: Asked, folder: Path | None
+) -> PBTSearch:
+    """Return the search that `pbt` carries out, with everything of it checked.
+
+    Args:
+        config: Config of every member, where no axis says otherwise.
+        axes: Distributions by name of the dynamic field.
+        asked: What is asked for.
+        folder: The folder of the search, if any.
 
     Raises:
         ConfigError: an axis that is static or cannot be, or options out of range.
     """
-    check_extend(extend, folder)
-    if extend:
+    check_extend(asked.extend, folder)
+    if asked.extend:
         config = with_stored_values(folder, "pbt", config, axes)
     space = Space(config, axes)
     # A folder of before this was checked goes on, and can be read, as it began.
     if folder is None or not (folder / MANIFEST).exists():
         check_moving(space)
-    population = required("population", population)
-    num_rounds = as_count("num_rounds", num_rounds)
-    ready_updates = as_count("ready_updates", ready_updates)
-    segment_updates = as_count("segment_updates", segment_updates)
-    kind = check_fitness(fitness, KINDS)
-    require_number(space.bound, population * num_seeds(searches), make_workers())
-    seeds_of = check_seeds(searches, "searches")
+    population = required("population", asked.population)
+    num_rounds = as_count("num_rounds", asked.num_rounds)
+    ready_updates = as_count("ready_updates", asked.ready_updates)
+    segment_updates = as_count("segment_updates", asked.segment_updates)
+    kind = check_fitness(asked.fitness, KINDS)
+    require_number(space.bound, population * num_seeds(asked.searches), make_workers())
+    seeds_of = check_seeds(asked.searches, "searches")
+    stored = stored_options(folder, "pbt", asked.extend)
     options = {
         "population": population,
-        "ready_updates": _ready(
-            space, num_rounds, ready_updates, stored_options(folder, "pbt", extend)
+        "ready_updates": _ready(space, num_rounds, ready_updates, stored),
+        "quantile": _fraction("quantile", asked.quantile, 0.5),
+        "factors": _factors(asked.factors),
+        "resample_probability": _fraction(
+            "resample_probability", asked.resample_probability
         ),
-        "quantile": _fraction("quantile", quantile, 0.5),
-        "factors": _factors(factors),
-        "resample_probability": _fraction("resample_probability", resample_probability),
         "fitness": kind,
     }
     _check_length(options["ready_updates"], segment_updates)

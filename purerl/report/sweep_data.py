@@ -163,7 +163,7 @@ def _last(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _are_played(dataset: "xr.Dataset", name: str) -> np.ndarray | None:
-    """Whether episodes of evaluations were played, `[P, S, T, E]`.
+    """Return whether episodes of evaluations were played, `[P, S, T, E]`.
 
     Members may have had fewer episodes or evaluations than others: the rest is NaN in
     all variables. A return that is NaN is none of these.
@@ -173,7 +173,7 @@ def _are_played(dataset: "xr.Dataset", name: str) -> np.ndarray | None:
         name: Name of the variable that is read.
 
     Returns:
-        None where the variable has no episodes, or nothing tells.
+        Flags; None where the variable has no episodes, or nothing tells.
     """
     lengths = "evaluation_length"
     if "episode" not in dataset[name].dims or lengths not in dataset:

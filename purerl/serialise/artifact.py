@@ -35,7 +35,7 @@ def unpack(content: bytes) -> Any:
     Raises:
         ConfigError: its class is not registered.
         TypeError: its class has other fields than those that were written.
-        Others of `purerl.storage.arrays.DAMAGE`: it is no such file, or damaged.
+        Others of `purerl.atomic.DAMAGE`: it is no such file, or damaged.
     """
     with np.load(io.BytesIO(content), allow_pickle=False) as file:
         header = json.loads(file[_HEADER].tobytes())

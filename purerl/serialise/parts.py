@@ -18,13 +18,12 @@ import purerl.losses
 import purerl.optimisers
 import purerl.rules  # noqa: F401
 from purerl import randomisation, registry, schedules
-from purerl.atomic import write_atomic
+from purerl.atomic import DAMAGE, write_atomic
 from purerl.config import ConfigError, as_tuples, check_known, is_part
 from purerl.serialise import artifact
 from purerl.serialise.text import part_dict
 from purerl.serialise.values import plain
 from purerl.serialise.yaml_text import yaml_text
-from purerl.storage.arrays import DAMAGE
 
 IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 

@@ -2,25 +2,14 @@
 
 import io
 import zipfile
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 
+from purerl.atomic import DAMAGE as DAMAGE
 from purerl.atomic import write_atomic
 from purerl.types import HostMetrics
-
-# What NumPy and zipfile raise for a file that is missing, cut off or changed.
-DAMAGE = (
-    OSError,
-    ValueError,
-    KeyError,
-    EOFError,
-    NotImplementedError,  # A changed byte may say a version that zipfile does not read.
-    zipfile.BadZipFile,
-    zlib.error,
-)
 
 
 def save(path: Path, arrays: Mapping[str, np.ndarray]) -> None:

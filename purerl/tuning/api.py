@@ -133,11 +133,11 @@ def read_counts(
     """Return the numbers of a study by name, as numbers of Python.
 
     Args:
-        trials: As of `tune`.
-        batch: As of `tune`.
-        reports: As of `tune`.
-        holdout_seeds: As of `tune`.
-        seed: As of `tune`.
+        trials: The number of trials that are to finish.
+        batch: The number of trials that are trained side by side.
+        reports: The number of segments of a run.
+        holdout_seeds: The number of fresh seeds of the comparison; 0 leaves it out.
+        seed: The seed of the sampler.
 
     Raises:
         ConfigError: naming the first that is none.
