@@ -11,11 +11,24 @@ import difflib
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl.config import ConfigError, check_mapping
 from purerl.meta.catalogue import EXCLUDED, algorithms
 
+_NUMBERS = (
+    "sigma",
+    "sigma_decay",
+    "sigma_limit",
+    "learning_rate",
+    "learning_rate_decay",
+    "learning_rate_limit",
+    "beta1",
+    "beta2",
+    "eps",
+    "antithetic",
+)
 SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
 
 
@@ -128,7 +141,8 @@ def read_strategy(given: "str | Mapping[str, Any] | Strategy") -> Strategy:
         strategy = _changed(preset, values)
     else:
         raise ConfigError(f"strategy must be a name or a Strategy, got {given!r}.")
-    strategy = dataclasses.replace(strategy, name=_known(strategy.name))
+    numbers = {name: _as_python(getattr(strategy, name)) for name in _NUMBERS}
+    strategy = dataclasses.replace(strategy, name=_known(strategy.name), **numbers)
     _check(strategy)
     return strategy
 
@@ -159,7 +173,9 @@ def _changed(strategy: Strategy, changes: Mapping[str, Any]) -> Strategy:
     fields = {name: value for name, value in changes.items() if name in known}
     # Any other name is the algorithm's: checked against it when it is made.
     others = {name: value for name, value in changes.items() if name not in known}
-    options = {**strategy.options, **dict(fields.pop("options", {}) or {}), **others}
+    given = fields.pop("options", {})
+    check_mapping("strategy: options", given, '{"std_min": 0.01}')
+    options = {**strategy.options, **(given or {}), **others}
     return dataclasses.replace(strategy, **fields, options=options)
 
 
@@ -215,11 +231,24 @@ def _check(strategy: Strategy) -> None:
             raise ConfigError(
                 f"strategy: {name} must be less than 1, got {getattr(strategy, name)}."
             )
+    if not isinstance(strategy.antithetic, bool | int):
+        raise ConfigError(
+            f"strategy: antithetic must be True or False, got {strategy.antithetic!r}."
+        )
+    for name, value in strategy.options.items():
+        if isinstance(value, str):
+            raise ConfigError(f"strategy: {name} must be a number, got {value!r}.")
     if strategy.shaping not in SHAPINGS:
         raise ConfigError(
             f"strategy: shaping must be one of {', '.join(SHAPINGS)}, got "
             f"{strategy.shaping!r}."
         )
+
+
+def _as_python(value: Any) -> Any:
+    """A number of NumPy or JAX as one of Python, which files hold; others stay."""
+    is_number = isinstance(value, np.generic | np.ndarray | jax.Array)
+    return value.item() if is_number and np.ndim(value) == 0 else value
 
 
 def _check_number(name: str, value: Any, zero: bool) -> None:

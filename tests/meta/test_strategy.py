@@ -1,6 +1,9 @@
 """The door to evosax: the sign, Open-ES by hand, failures, and every algorithm."""
 
+import json
+
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -223,6 +226,9 @@ def test_sigma_is_the_first_populations_spread():
         ),
         ("open-es(learning_rate=None)", ["Open-ES needs a learning_rate"]),
         ("open-es(beta1=1.0)", ["beta1 must be less than 1"]),
+        ("open-es(antithetic='no')", ["antithetic must be True or False, got 'no'"]),
+        ("cma-es(c_mean='x')", ["c_mean must be a number, got 'x'"]),
+        ({"name": "cma-es", "options": [1]}, ["strategy: options must map names"]),
         (3, ["strategy must be a name or a Strategy, got 3"]),
     ],
 )
@@ -252,6 +258,13 @@ def test_a_strategy_that_breaks_down_says_so():
     # LM-MA-ES in five dimensions divides by zero, in evosax 0.3.2.
     with pytest.raises(ConfigError, match="LM_MA_ES proposed numbers that are not"):
         run("lm-ma-es", 20)
+
+
+@pytest.mark.parametrize("make", [np.float32, jnp.float32])
+def test_numbers_may_be_those_of_numpy_and_jax(make):
+    found = read_strategy(OpenES(sigma=make(0.25), learning_rate=make(0.5)))
+    assert found == read_strategy("open-es(sigma=0.25, learning_rate=0.5)")
+    assert json.loads(json.dumps(found.to_dict()))["sigma"] == 0.25
 
 
 def test_names_and_options_survive_their_dict():
