@@ -11,7 +11,7 @@ from purerl.cli.options import Repeated, option
 from purerl.cli.train import base_config, default_folder
 from purerl.comparison.api import check_out, compare, planned
 from purerl.comparison.losses import read_loss, settings_of
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.meta import store
 from purerl.runner import manifest
 
@@ -67,6 +67,8 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     parsed, config, environments = comparing.read(argv, Transfer, _base)
     field, losses = parsed.field or "value_loss", {}
+    if part_kind(field) != "loss":
+        raise ConfigError(f"--field must be value_loss or policy_loss, got {field!r}.")
     if parsed.evolution:
         field, losses = _evolved(parsed.evolution, parsed.field)
     given = _given(field, parsed.loss, losses)
@@ -102,8 +104,10 @@ def _given(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict
     for text in texts:
         name, value = _loss(field, text)
         if name in losses or name in evolved:
+            named = _NAMED.fullmatch(changes.split(text)[0])
+            unnamed = text.partition("=")[2].strip() if named else text
             raise ConfigError(
-                f"--loss {text}: the name {name!r} is taken; write {name}-2={text}."
+                f"--loss {text}: the name {name!r} is taken; write {name}-2={unnamed}."
             )
         losses[name] = value
     return losses

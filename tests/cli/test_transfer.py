@@ -39,6 +39,8 @@ def test_losses_by_name_and_file_in_two_environments(tmp_path, capsys):
     [
         ([], "say which losses to compare, such as --loss learned="),
         (["--loss", "squared", "--loss", "squared"], "the name 'squared' is taken"),
+        (["--loss", "a=squared", "--loss", "a=huber"], "write a-2=huber."),
+        (["--loss", "squared", "--field", "gamma"], "--field must be value_loss or"),
         (["--loss", "a=nowhere.npz"], "cannot read the loss 'nowhere.npz'"),
         (["--loss", "squared; value_coef"], "after a semicolon comes name=value"),
         (["--loss", "squared;"], "has nothing on one side of a semicolon"),
