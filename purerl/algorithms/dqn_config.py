@@ -30,6 +30,7 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    POSITIVE_OR_NONE,
     SIZES,
     Check,
     ConfigError,
@@ -78,7 +79,9 @@ class DQNConfig(OffPolicyConfig):
         1.0, "Share of the online network in an update of the target one.", FRACTION
     )
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
-    max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
+    max_grad_norm: float | None = dynamic(
+        10.0, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
+    )
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")

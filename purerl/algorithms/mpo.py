@@ -63,6 +63,7 @@ from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     FRACTION,
     POSITIVE,
+    POSITIVE_OR_NONE,
     ConfigError,
     config_dataclass,
     dynamic,
@@ -140,7 +141,9 @@ class MPOConfig(ActorCriticConfig):
     tau: float = dynamic(
         1.0, "Share of the online networks in an update of the targets.", FRACTION
     )
-    max_grad_norm: float = dynamic(40.0, "Largest norm of each gradient.", POSITIVE)
+    max_grad_norm: float | None = dynamic(
+        40.0, "Largest norm of each gradient; None for no bound.", POSITIVE_OR_NONE
+    )
     log_std_min: float = static(-5.0, "Smallest log standard deviation.")
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 

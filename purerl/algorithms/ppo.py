@@ -102,7 +102,9 @@ class PPOConfig(OnPolicyConfig):
         NON_NEGATIVE,
     )
     value_coef: float = dynamic(0.5, "Weight of the value loss.", NON_NEGATIVE)
-    max_grad_norm: float = dynamic(0.5, "Largest global gradient norm.", POSITIVE)
+    max_grad_norm: float | None = dynamic(
+        0.5, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
+    )
     optimiser: Any = dynamic(Adam(eps=1e-5), "Optimiser of actor and critic.")
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
     critic_learning_rate: float | None = dynamic(

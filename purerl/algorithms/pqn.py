@@ -38,6 +38,7 @@ from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     FRACTION,
     POSITIVE,
+    POSITIVE_OR_NONE,
     SIZES,
     config_dataclass,
     dynamic,
@@ -73,7 +74,9 @@ class PQNConfig(NetworkConfig):
     optimiser: Any = dynamic(
         RAdam(), "Optimiser of the network; RAdam warms its step size up."
     )
-    max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
+    max_grad_norm: float | None = dynamic(
+        10.0, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
+    )
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
     epsilon_schedule: str = exploration_config.schedule_field()

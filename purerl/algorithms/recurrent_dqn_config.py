@@ -22,6 +22,7 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
+    POSITIVE_OR_NONE,
     SIZES,
     ConfigError,
     config_dataclass,
@@ -102,7 +103,9 @@ class RecurrentDQNConfig(NetworkConfig):
     epsilon_fraction: float = exploration_config.fraction_field(0.5)
     epsilon_steps: float = exploration_config.steps_field()
     value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
-    max_grad_norm: float = dynamic(10.0, "Largest global gradient norm.", POSITIVE)
+    max_grad_norm: float | None = dynamic(
+        10.0, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
+    )
     optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_observations: bool = static(

@@ -161,7 +161,8 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
             )
         if not _is_finite(value):
             raise ConfigError(
-                f"{name} must be finite, got {shown(value)}.{_default(field)}"
+                f"{name} must be finite, got {shown(value)}.{_default(field)} "
+                f"{field.metadata.get('help', '')}".rstrip()
             )
 
 

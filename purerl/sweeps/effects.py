@@ -38,9 +38,15 @@ def check_effects(
         ConfigError: naming the number, and why it has no effect.
     """
     unread: dict[str, Bound] = {}
+    forms: dict[str, Any] = {}
     found: set[str] = set()
     for bound, values in runs:
         asked = {name: values[name] for name in names if name in values}
+        for name, value in asked.items():
+            # Another structure, such as another loss, is another program.
+            form = jax.tree.structure(value)
+            if not form.num_leaves or forms.setdefault(name, form) != form:
+                found.add(name)
         left = {name: value for name, value in asked.items() if name not in found}
         if left:
             found |= _read(bound, left)

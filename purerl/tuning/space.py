@@ -4,7 +4,8 @@ Nothing here knows Optuna: `purerl.tuning.samplers` makes its distributions of t
 """
 
 import itertools
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import jax
@@ -19,8 +20,9 @@ from purerl.report.plots import tuning as plots
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
 from purerl.space.fields import FieldAxes, value_at
 from purerl.space.labels import distinct_labels, plain
+from purerl.space.points import split, with_algorithm
 from purerl.sweeps.effects import check_axes
-from purerl.sweeps.groups import group_points
+from purerl.sweeps.groups import Group, group_points
 
 # Most combinations of choices under which axes are tried that nothing seems to read.
 COMBINATIONS = 64
@@ -67,17 +69,25 @@ class Space(FieldAxes):
         Raises:
             ConfigError: naming the axis, and why it has no effect.
         """
-        chosen = [name for name, axis in self.axes.items() if isinstance(axis, Choice)]
-        combinations = itertools.product(*(ends(self.axes[name]) for name in chosen))
-        low = {name: ends(axis)[0] for name, axis in self.axes.items()}
-        tried = list(itertools.islice(combinations, COMBINATIONS + 1))
-        if len(tried) > COMBINATIONS:
+        chosen = {n: ends(a) for n, a in self.axes.items() if isinstance(a, Choice)}
+        if math.prod(map(len, chosen.values())) > COMBINATIONS:
             return
-        groups = (
-            group_points(self.config, [low | dict(zip(chosen, values, strict=True))])[0]
-            for values in tried
+        low = {name: ends(axis)[0] for name, axis in self.axes.items()}
+        kind = low.get("algorithm", name_of(self.config))
+        static, _ = split(with_algorithm(self.config, kind), low)
+        points = (
+            low | dict(zip(chosen, values, strict=True))
+            for values in itertools.product(*chosen.values())
         )
-        check_axes(groups, self.axes)
+        check_axes(self._trained(points), self.axes.keys() - static.keys())
+
+    def _trained(self, points: Iterable[dict[str, Any]]) -> Iterator[Group]:
+        """The programs of points, without those points that cannot be trained."""
+        for point in points:
+            try:
+                yield group_points(self.config, [point])[0]
+            except ConfigError:
+                continue  # As in a study, whose trial of this point fails.
 
     def drawn(self) -> dict[str, plots.Axis]:
         """Return how pictures show the axes, by name."""

@@ -22,6 +22,7 @@ from tests.helpers import (
 )
 
 UPDATES, EPISODES, MAX_STEPS = 3, 2, 15
+KEY = jax.random.key(0)
 
 # Of every algorithm with replay: the first update only warms up.
 OFF_POLICY = {
@@ -509,3 +510,24 @@ def test_every_number_of_a_config_can_be_traced(name):
     jax.eval_shape(program, small(name), jax.random.key(0))
     leaves = jax.tree.leaves(small(name))
     assert len(leaves) >= 3 and all(isinstance(x, float) for x in leaves)
+
+
+def test_a_gradient_without_a_bound_is_learned_from(name):
+    config = small(name)
+    if "max_grad_norm" not in field_names(config):
+        pytest.skip("its gradient is never clipped")
+    shapes = [
+        jax.eval_shape(purerl.make_train(config.replace(max_grad_norm=bound)), KEY)
+        for bound in (None, 1.0)
+    ]
+    assert shapes[0] == shapes[1]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["ppo", "dqn", "pqn", "mpo", "recurrent_dqn", "lpg"])
+def test_no_bound_of_the_gradient_is_one_that_it_never_reaches(name):
+    none, far = (
+        jax.jit(purerl.make_train(small(name, max_grad_norm=bound)))(KEY)
+        for bound in (None, 1e30)
+    )
+    assert_same_bits(none.state.params, far.state.params)

@@ -73,6 +73,12 @@ def test_a_study_looks_for_a_choice_that_reads_an_axis():
             "kappa": purerl.uniform(0.5, 1.0),
         },
     ).check_effects()
+    # The first of these combinations cannot be trained.
+    sizes = {"num_envs": purerl.choice([3, 2]), "num_minibatches": purerl.choice([32])}
+    Space(tiny_config(), sizes | {"gamma": purerl.uniform(0.9, 0.99)}).check_effects()
+    # A loss without numbers is another program, and no number that nothing reads.
+    losses = [purerl.losses.SquaredError(), purerl.losses.ClippedSquaredError()]
+    Space(tiny_config(), {"value_loss": purerl.choice(losses)}).check_effects()
     with pytest.raises(ConfigError, match="kappa has no effect as an axis"):
         Space(
             DQN,
