@@ -3,7 +3,7 @@
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
 from rich.console import Console
 from rich.table import Table
@@ -28,7 +28,7 @@ from purerl.cli.pbt import best_table, write_summary
 from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
-from purerl.population.halving import DEFAULT_ETA, Asked, halving, make_search
+from purerl.population.halving import DEFAULT_ETA, HalvingOptions, halving, make_search
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
 from purerl.runner.seeds import seeds_from
@@ -83,18 +83,18 @@ def main(argv: Sequence[str]) -> int:
     )
     settings.enable_compile_cache()
     config, axes = flags.read_config(parsed, base), search_axes(parsed.axis)
-    asked: dict[str, Any] = {
-        "num_points": parsed.points,
-        "eta": parsed.eta,
-        "min_updates": parsed.min_updates,
-        "brackets": parsed.brackets,
-        "fitness": parsed.fitness,
-        "searches": seeds_from(parsed.first_seed, parsed.searches, "searches"),
-        "segment_updates": parsed.segment_updates,
-    }
+    asked = HalvingOptions(
+        num_points=parsed.points,
+        eta=parsed.eta,
+        min_updates=parsed.min_updates,
+        brackets=parsed.brackets,
+        fitness=parsed.fitness,
+        searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
+        segment_updates=parsed.segment_updates,
+    )
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
-        part = _cost(make_search(config, axes, Asked(**asked), parsed.out))
+        part = _cost(make_search(config, axes, asked, parsed.out))
         dry_run.show([part], parsed.lanes, parsed.segment_updates)
         return 0
     result = halving(
@@ -105,7 +105,7 @@ def main(argv: Sequence[str]) -> int:
         checkpoint_seconds=parsed.checkpoint_seconds,
         trackers=read_trackers(parsed),
         progress=parsed.progress,
-        **asked,
+        **asked._asdict(),
     )
     if not result.finished:
         return 130

@@ -4,7 +4,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from rich.console import Console
 from rich.table import Table
@@ -32,7 +32,7 @@ from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.metrics import decimals
-from purerl.population.pbt import Asked, make_search, pbt
+from purerl.population.pbt import PBTOptions, make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
@@ -92,23 +92,23 @@ def main(argv: Sequence[str]) -> int:
     )
     settings.enable_compile_cache()
     config, axes = flags.read_config(parsed, base), search_axes(parsed.axis)
-    asked: dict[str, Any] = {
-        "population": parsed.population,
-        "num_rounds": parsed.rounds,
-        "ready_updates": parsed.ready_updates,
-        "quantile": parsed.quantile,
-        "factors": parsed.factors,
-        "resample_probability": parsed.resample_probability,
-        "fitness": parsed.fitness,
-        "searches": seeds_from(parsed.first_seed, parsed.searches, "searches"),
-        "extend": parsed.extend,
-        "segment_updates": parsed.segment_updates,
-    }
+    asked = PBTOptions(
+        population=parsed.population,
+        num_rounds=parsed.rounds,
+        ready_updates=parsed.ready_updates,
+        quantile=parsed.quantile,
+        factors=parsed.factors,
+        resample_probability=parsed.resample_probability,
+        fitness=parsed.fitness,
+        searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
+        extend=parsed.extend,
+        segment_updates=parsed.segment_updates,
+    )
     if parsed.extend and parsed.out is None:
         raise ConfigError("--extend goes on with what a folder holds: give its --out.")
     if parsed.dry_run:
         folders.check_out(parsed.out, "pbt")
-        search = make_search(config, axes, Asked(**asked), parsed.out)
+        search = make_search(config, axes, asked, parsed.out)
         parts = [dry_run.whole_runs(search.space.bound, len(search.everyone))]
         dry_run.show(parts, parsed.lanes, parsed.segment_updates)
         return 0
@@ -120,7 +120,7 @@ def main(argv: Sequence[str]) -> int:
         checkpoint_seconds=parsed.checkpoint_seconds,
         trackers=read_trackers(parsed),
         progress=parsed.progress,
-        **asked,
+        **asked._asdict(),
     )
     if not result.finished:
         return 130

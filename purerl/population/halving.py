@@ -98,7 +98,7 @@ def halving(
             folder of another search (with what differs), only diverged members.
     """
     folder = as_folder("out", out)
-    asked = Asked(
+    asked = HalvingOptions(
         num_points, eta, min_updates, brackets, fitness, searches, segment_updates
     )
     search = make_search(config, axes, asked, folder)
@@ -117,7 +117,7 @@ def halving(
     )
 
 
-class Asked(NamedTuple):
+class HalvingOptions(NamedTuple):
     """What a search by halving is asked for, as `halving` describes it.
 
     Attributes:
@@ -140,7 +140,10 @@ class Asked(NamedTuple):
 
 
 def make_search(
-    config: TrainConfig, axes: Mapping[str, Any], asked: Asked, folder: Path | None
+    config: TrainConfig,
+    axes: Mapping[str, Any],
+    asked: HalvingOptions,
+    folder: Path | None,
 ) -> HalvingSearch:
     """Return the search that `halving` carries out, with everything of it checked.
 

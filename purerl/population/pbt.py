@@ -111,7 +111,7 @@ def pbt(
             whole.
     """
     folder = as_folder("out", out)
-    asked = Asked(
+    asked = PBTOptions(
         population=population,
         num_rounds=num_rounds,
         ready_updates=ready_updates,
@@ -138,7 +138,7 @@ def pbt(
     return PBTResult(search.space, search.seeds, options, finished, folder)
 
 
-class Asked(NamedTuple):
+class PBTOptions(NamedTuple):
     """What a population is asked for, as `pbt` describes it.
 
     Attributes:
@@ -167,7 +167,7 @@ class Asked(NamedTuple):
 
 
 def make_search(
-    config: TrainConfig, axes: Mapping[str, Any], asked: Asked, folder: Path | None
+    config: TrainConfig, axes: Mapping[str, Any], asked: PBTOptions, folder: Path | None
 ) -> PBTSearch:
     """Return the search that `pbt` carries out, with everything of it checked.
 
