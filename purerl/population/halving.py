@@ -118,7 +118,7 @@ def halving(
 
 
 class HalvingOptions(NamedTuple):
-    """What a search by halving is asked for, as `halving` describes it.
+    """The options of a search by halving, as `halving` describes them.
 
     Attributes:
         num_points: The number of members that start in the first bracket, if given.

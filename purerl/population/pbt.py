@@ -139,7 +139,7 @@ def pbt(
 
 
 class PBTOptions(NamedTuple):
-    """What a population is asked for, as `pbt` describes it.
+    """The options of population-based training, as `pbt` describes them.
 
     Attributes:
         population: The number of members of a search, P.

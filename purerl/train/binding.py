@@ -24,7 +24,7 @@ from purerl.config import (
 from purerl.keys import MAX_UPDATES
 from purerl.learning.parts import check_frozen
 from purerl.precision import in_32_bits
-from purerl.train.reads import check_may_move
+from purerl.train.reads import check_may_move, read_by_start
 from purerl.types import Algorithm, Overrides, Schedule
 
 
@@ -136,8 +136,13 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
 
 
 def _check_schedule(bound: Bound, name: str, schedule: Schedule) -> None:
-    """Refuse a schedule of a number that no update reads."""
-    check_may_move(bound, {name: 0.0}, f"got {schedule!r}")
+    """Refuse a schedule of a number that is read at the start only.
+
+    A number of an option that is off may be one: see `checks.check_idle`.
+    """
+    values = {name: 0.0}
+    if not bound.env.on_host and name in read_by_start(bound, values):
+        check_may_move(bound, values, f"got {schedule!r}")
 
 
 @in_32_bits

@@ -24,7 +24,7 @@ _KEPT = 256
 
 
 class Run(Protocol):
-    """What is traced: a `purerl.train.Bound`."""
+    """A run that can be traced: a `purerl.train.Bound`."""
 
     @property
     def config(self) -> TrainConfig:
@@ -159,7 +159,7 @@ def _updates(run: Run, values: Overrides) -> frozenset[str]:
 
 @dataclasses.dataclass(frozen=True)
 class _Question:
-    """What is asked of a run; equal questions have one answer.
+    """A question about a run; equal ones have one answer.
 
     Attributes:
         kind: Function that finds the answer.
