@@ -530,4 +530,7 @@ def test_no_bound_of_the_gradient_is_one_that_it_never_reaches(name):
         jax.jit(purerl.make_train(small(name, max_grad_norm=bound)))(KEY)
         for bound in (None, 1e30)
     )
-    assert_same_bits(none.state.params, far.state.params)
+    # Another program, whose fusions may round otherwise.
+    chex.assert_trees_all_close(
+        none.state.params, far.state.params, rtol=1e-4, atol=1e-6
+    )
