@@ -19,7 +19,7 @@ from purerl.config import (
     is_auto,
 )
 from purerl.space.points import resolve_point
-from purerl.sweeps.effects import check_pieces
+from purerl.sweeps.effects import check_pieces, check_setting
 from purerl.sweeps.groups import group_points
 from purerl.sweeps.identity import canonical
 from purerl.train import Bound, bind, check_time_limit
@@ -99,6 +99,26 @@ def enter(setting: Setting, task: Task) -> Contestant:
     except ConfigError as error:
         raise ConfigError(f"settings: {setting.name}: {error}") from None
     return Contestant(start, pieces, checked[0])
+
+
+def check_effect(contestant: Contestant, name: str) -> None:
+    """Refuse a setting that trains exactly as the config that it changes.
+
+    Args:
+        contestant: The setting in an environment.
+        name: Its name, for the message.
+
+    Raises:
+        ConfigError: nothing reads what it changes.
+    """
+    start, pieces = contestant.start, contestant.pieces
+    config, numbers = resolve_point(start, pieces[0].values)
+    if len(pieces) > 1 or config is not start:
+        return  # Pieces have a check of their own, and structure is another program.
+    try:
+        check_setting(bind(config), numbers)
+    except ConfigError as error:
+        raise ConfigError(f"settings: {name}: {error}") from None
 
 
 def _checked(start: TrainConfig, piece: Piece) -> TrainConfig:

@@ -10,7 +10,13 @@ import numpy as np
 
 from purerl.comparison import held_out
 from purerl.comparison.environments import Task
-from purerl.comparison.groups import Contestant, Group, enter, make_groups
+from purerl.comparison.groups import (
+    Contestant,
+    Group,
+    check_effect,
+    enter,
+    make_groups,
+)
 from purerl.comparison.settings import Setting
 from purerl.execution.cache import ProgramCache, current_cache
 from purerl.execution.fit import BlockCompiler
@@ -110,6 +116,7 @@ def make_parts(
                     known[task.name, settings[number].name], note = stored
                     notes |= {note: None} if note else {}
                     continue
+            check_effect(contestant, settings[number].name)
             missing.append(number)
         for group in make_groups([entered[number] for number in missing]):
             group.length(options.segment_updates)  # refuses what does not fit

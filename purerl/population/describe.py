@@ -51,7 +51,7 @@ def stored_search(folder: Path | None, kind: str) -> dict[str, Any]:
         folder: The folder, if any.
         kind: The kind of search that it must hold to be looked at.
     """
-    if folder is None or not (folder / folders.MANIFEST).exists():
+    if folder is None or not folders.is_begun(folder):
         return {}
     stored = folders.load(folder)
     return stored if stored.get("kind") == kind else {}

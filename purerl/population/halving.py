@@ -25,7 +25,7 @@ from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count, make_workers
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
-from purerl.storage.folders import MANIFEST
+from purerl.storage import folders
 from purerl.sweeps.effects import check_axes
 
 DEFAULT_ETA = 3
@@ -162,7 +162,7 @@ def make_search(
     segment_updates = as_count("segment_updates", asked.segment_updates)
     kind = check_fitness(asked.fitness, KINDS)
     # A folder of before this was checked goes on, and can be read, as it began.
-    if folder is None or not (folder / MANIFEST).exists():
+    if not folders.is_begun(folder):
         check_axes([space.group], space.axes)
     agents = (num_points or 1) * num_seeds(asked.searches)
     require_number(space.bound, agents, make_workers())

@@ -25,7 +25,7 @@ from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import check_fitness
-from purerl.storage.folders import MANIFEST
+from purerl.storage import folders
 from purerl.sweeps.effects import check_axes, first_values
 from purerl.train import check_may_move
 
@@ -185,7 +185,7 @@ def make_search(
         config = with_stored_values(folder, "pbt", config, axes)
     space = Space(config, axes)
     # A folder of before this was checked goes on, and can be read, as it began.
-    if folder is None or not (folder / MANIFEST).exists():
+    if not folders.is_begun(folder):
         check_moving(space)
     population = required("population", asked.population)
     num_rounds = as_count("num_rounds", asked.num_rounds)

@@ -245,19 +245,24 @@ def undone_if_empty(folder: Path | None) -> Iterator[None]:
         folder: The folder, before it is begun or gone on with; None where there is
             none.
     """
-    was_there = folder is not None and _is_begun(folder)
+    was_there = is_begun(folder)
     try:
         yield
     except ConfigError:
         # Without a manifest nothing was begun: files there are the user's own.
-        is_new = folder is not None and not was_there and _is_begun(folder)
+        is_new = not was_there and is_begun(folder)
         if folder is not None and is_new and not _has_results(folder):
             rollback(folder)
         raise
 
 
-def _is_begun(folder: Path) -> bool:
-    return (folder / MANIFEST).exists()
+def is_begun(folder: Path | None) -> bool:
+    """Return whether something was begun in a folder: it has a manifest.
+
+    Args:
+        folder: The folder; None where there is none.
+    """
+    return folder is not None and (folder / MANIFEST).exists()
 
 
 def _has_results(folder: Path) -> bool:

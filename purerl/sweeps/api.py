@@ -10,7 +10,7 @@ from purerl.runner.arguments import as_folder, check_call, check_extend
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
-from purerl.storage.folders import MANIFEST
+from purerl.storage import folders
 from purerl.sweeps.loop import SweepLoop, broadcast_outline
 from purerl.sweeps.options import Options
 from purerl.sweeps.plan import check_groups, list_points, make_outline
@@ -109,7 +109,7 @@ def sweep(
         config, points, seeds, segment_updates, lanes, workers, limit
     )
     # A folder of before this was checked goes on, and can be read, as it began.
-    if folder is None or not (folder / MANIFEST).exists():
+    if not folders.is_begun(folder):
         check_groups(outline.groups)
     options = Options(
         folder,

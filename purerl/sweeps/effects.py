@@ -12,11 +12,11 @@ from purerl.config import ConfigError
 from purerl.sweeps.groups import Group
 from purerl.train import Bound, check_may_move, evaluate_agent
 from purerl.train.reads import (
+    first_state,
     nothing_reads,
     read_by,
     read_by_start,
     read_by_updates,
-    shapes_of,
 )
 from purerl.types import Overrides, PyTree
 
@@ -70,6 +70,21 @@ def check_axes(groups: Iterable[Group], names: Collection[str]) -> None:
     """
     runs = ((group.bound, first_values(group, group.overrides)) for group in groups)
     check_effects(runs, names)
+
+
+def check_setting(bound: Bound, numbers: Overrides) -> None:
+    """Refuse a setting of a comparison that changes only numbers that nothing reads.
+
+    Args:
+        bound: Config, environment and plan of the runs that it changes.
+        numbers: Its values by (dotted) name.
+
+    Raises:
+        ConfigError: naming one of them, and why it has no effect.
+    """
+    has_parts = any(not jax.tree.leaves(value) for value in numbers.values())
+    if numbers and not has_parts and not _read(bound, numbers):
+        raise ConfigError(nothing_reads(next(iter(numbers)), bound, "as a setting"))
 
 
 def differing(groups: Sequence[Group]) -> list[str]:
@@ -135,17 +150,13 @@ def _read(bound: Bound, values: Overrides) -> frozenset[str]:
 
 
 def _read_by_evaluations(bound: Bound, values: Overrides) -> frozenset[str]:
-    def init(values: Overrides, key: Any) -> PyTree:
-        return bound.algorithm(bound.at(values)).init(key)
-
     def evaluate(values: Overrides, state: PyTree) -> PyTree:
         config = bound.at(values)
         recurrence = recurrence_of(bound.algorithm(config))
         params = bind_params(bound.env, config.env_params)
         return evaluate_agent(bound, config, params, recurrence, state)
 
-    shapes = shapes_of(values)
-    return read_by(evaluate, values, jax.eval_shape(init, shapes, jax.random.key(0)))
+    return read_by(evaluate, values, first_state(bound, values))
 
 
 def _is_everywhere(value: PyTree, stacked: PyTree) -> bool:

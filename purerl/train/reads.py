@@ -5,8 +5,8 @@ is made and never again: a program's outputs depend on them, or they do not.
 """
 
 import dataclasses
-import functools
 from collections.abc import Callable, Hashable, Mapping
+from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import jax
@@ -139,22 +139,30 @@ def shapes_of(values: Mapping[str, PyTree]) -> dict[str, PyTree]:
     return {name: jax.tree.map(_shape, value) for name, value in values.items()}
 
 
-def _start(run: Run, values: Overrides) -> frozenset[str]:
-    def init(values: Overrides, key: Any) -> PyTree:
-        return run.algorithm(run.at(values)).init(key)
+def first_state(run: Run, values: Overrides) -> PyTree:
+    """Return the shapes of the state that an agent with these numbers begins with.
 
-    return read_by(init, values, jax.random.key(0))
+    Args:
+        run: Config and environment.
+        values: Numbers by (dotted) name, of which shapes and types are looked at.
+    """
+    return jax.eval_shape(partial(_init, run), shapes_of(values), jax.random.key(0))
+
+
+def _init(run: Run, values: Overrides, key: Any) -> PyTree:
+    return run.algorithm(run.at(values)).init(key)
+
+
+def _step(run: Run, values: Overrides, state: PyTree) -> PyTree:
+    return run.algorithm(run.at(values)).step(state)
+
+
+def _start(run: Run, values: Overrides) -> frozenset[str]:
+    return read_by(partial(_init, run), values, jax.random.key(0))
 
 
 def _updates(run: Run, values: Overrides) -> frozenset[str]:
-    def init(values: Overrides, key: Any) -> PyTree:
-        return run.algorithm(run.at(values)).init(key)
-
-    def step(values: Overrides, state: PyTree) -> PyTree:
-        return run.algorithm(run.at(values)).step(state)
-
-    state = jax.eval_shape(init, shapes_of(values), jax.random.key(0))
-    return read_by(step, values, state)
+    return read_by(partial(_step, run), values, first_state(run, values))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -196,7 +204,7 @@ def _kept(
     return _answer(question)
 
 
-@functools.lru_cache(maxsize=_KEPT)
+@lru_cache(maxsize=_KEPT)
 def _answer(question: _Question) -> frozenset[str]:
     return question.kind(question.run, question.values)
 

@@ -111,7 +111,7 @@ def tune(
     settings = TrialSettings(config, numbers, kind, counts["reports"], width)
     folder = as_folder("out", out)
     # A folder of before this was checked goes on, and can be read, as it began.
-    if folder is None or not (folder / folders.MANIFEST).exists():
+    if not folders.is_begun(folder):
         space.check_effects()
     options = Options(
         counts["trials"],

@@ -6,6 +6,7 @@ import pytest
 import xarray
 
 import purerl
+from purerl.comparison.api import planned
 from purerl.config import ConfigError
 from purerl.sweeps import api, plan
 from purerl.train.reads import read_by
@@ -41,6 +42,18 @@ def test_a_number_that_nothing_reads_is_not_evolved(tmp_path):
     with pytest.raises(ConfigError, match=words.replace("gamma", "munchausen_tau")):
         purerl.evolve(DQN, evolve="munchausen_tau", population=4, out=tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_setting_that_trains_as_the_config_does_is_not_compared():
+    words = WORDS.format("as a setting", "BanditConfig", "KArmedBandit-v0")
+    settings = {"own": {}, "far-sighted": {"gamma": 0.5}}
+    with pytest.raises(ConfigError, match=f"settings: far-sighted: {words}"):
+        purerl.compare(BANDIT, settings, seeds=2)
+    # Beside a number that is read, or a loss that has none, it is one.
+    for more in ({"epsilon": 0.2}, {"method": "gradient"}):
+        planned(BANDIT, {"own": {}, "other": {"gamma": 0.5} | more}, None, seeds=2)
+    loss = {"value_loss": purerl.losses.ClippedSquaredError()}
+    planned(tiny_config(), {"own": {}, "clipped": loss}, None, seeds=2)
 
 
 def test_a_number_that_no_update_reads_has_no_meta_gradient():
