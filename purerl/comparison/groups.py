@@ -106,7 +106,7 @@ def check_effect(contestant: Contestant, name: str) -> None:
 
     Args:
         contestant: The setting in an environment.
-        name: Its name, for the message.
+        name: The name of the setting, for the message.
 
     Raises:
         ConfigError: nothing reads what it changes.

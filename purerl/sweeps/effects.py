@@ -77,7 +77,7 @@ def check_setting(bound: Bound, numbers: Overrides) -> None:
 
     Args:
         bound: Config, environment and plan of the runs that it changes.
-        numbers: Its values by (dotted) name.
+        numbers: Values of the setting by (dotted) name.
 
     Raises:
         ConfigError: naming one of them, and why it has no effect.
