@@ -193,6 +193,45 @@ def check_scale(start: PyTree, config: Any) -> None:
             )
 
 
+def check_finite(networks: Mapping[str, Any]) -> None:
+    """Refuse networks of an agent that diverged: nothing can be learned from them.
+
+    Under a trace nothing can be said.
+
+    Args:
+        networks: Arrays by name.
+
+    Raises:
+        ConfigError: naming an array with a number that is not finite, and what to do.
+    """
+    for name, value in networks.items():
+        if not isinstance(value, Tracer) and not _finite(value).all():
+            raise ConfigError(
+                f"start: {name} holds numbers that are not finite, as an agent's that "
+                "diverged; start from an agent of another seed, or from a run with a "
+                "smaller learning_rate."
+            )
+
+
+def diverged(networks: Mapping[str, np.ndarray]) -> np.ndarray:
+    """Return which of several agents have a number that is not finite, `[S]` bool.
+
+    Args:
+        networks: Arrays of the host by name, `[S, ...]` each.
+    """
+    rows = [
+        _finite(value).reshape(len(value), -1).all(1) for value in networks.values()
+    ]
+    return ~np.stack(rows).all(0)
+
+
+def _finite(value: Any) -> np.ndarray:
+    """True where a number of an array is finite; everywhere in one of whole numbers."""
+    if not jnp.issubdtype(_dtype(value), jnp.floating):
+        return np.ones(np.shape(value), bool)
+    return np.isfinite(np.asarray(value, np.float32))
+
+
 def check_state(start: PyTree, state: PyTree) -> None:
     """Refuse a whole state that this agent cannot go on with.
 
@@ -329,11 +368,14 @@ def begin(
             )
         check_scale(start, config)
         check_networks(start, shapes)
+        check_finite(start)
         return put_networks(init(key), {n: jnp.asarray(x) for n, x in start.items()}), 0
     if hasattr(start, "update"):  # What is no state is refused as it is.
         start = to_device(start)
     check_scale(start, config)
     check_state(start, shapes)
+    if hasattr(start, "params"):  # An algorithm of the user's own may have none.
+        check_finite(networks_of(start))
     first = _updates_done(start.update, first_update)
     if first >= num_updates:
         raise ConfigError(

@@ -51,7 +51,8 @@ def main(argv: Sequence[str]) -> int:
     settings.enable_compile_cache()
     if parsed.dry_run:
         check_out(parsed.out)
-        parts = planned(config, named, environments, parsed.seeds, parsed.measures)
+        asked = (parsed.seeds, parsed.measures, parsed.baseline)
+        parts = planned(config, named, environments, *asked)
         comparing.show_plan(parts, parsed)
         return 0
     folder = parsed.out or default_folder(f"compare-{config.env}")

@@ -82,7 +82,8 @@ def main(argv: Sequence[str]) -> int:
     asked = settings_of(config, field, losses)
     if parsed.dry_run:
         check_out(parsed.out)
-        parts = planned(config, asked, environments, parsed.seeds, parsed.measures)
+        chosen = (parsed.seeds, parsed.measures, parsed.baseline)
+        parts = planned(config, asked, environments, *chosen)
         comparing.show_plan(parts, parsed)
         return 0
     folder = _folder(parsed, str(config.env))

@@ -214,6 +214,7 @@ def planned(
     environments: Environments,
     seeds: int,
     measures: Sequence[str] = MEASURES,
+    baseline: str | None = None,
 ) -> list[Part]:
     """Return what `compare` would train without a folder, a part per program.
 
@@ -223,6 +224,7 @@ def planned(
         environments: Environments, see `compare`.
         seeds: The number of held-out seeds.
         measures: Kinds of `purerl.meta.fitness`, see `compare`.
+        baseline: The setting that others are compared with, see `compare`.
 
     Raises:
         ConfigError: see `compare`.
@@ -230,8 +232,10 @@ def planned(
     options = Options(
         _measures(measures), check_seeds(seeds), 0, None, None, (), float("inf")
     )
+    entries = read_settings(settings)
     tasks = read_environments(config, environments)
-    return make_parts(read_settings(settings), tasks, options)[1]
+    _check_baseline(baseline, [entry.name for entry in entries])
+    return make_parts(entries, tasks, options)[1]
 
 
 def _check_baseline(baseline: str | None, names: Sequence[str]) -> None:

@@ -91,7 +91,7 @@ class Accumulator:
 
     def __init__(self, kind: str, num_runs: int, num_updates: int) -> None:
         self.measure, self.num_updates = kind.removeprefix(NEGATIVE), num_updates
-        self.sign = -1.0 if kind.startswith(NEGATIVE) else 1.0
+        self.sign = sign_of(kind)
         self.curve = ReturnCurve(num_runs)
         self.sum, self.tail = np.zeros(num_runs), np.zeros(num_runs)
         self.evaluated = np.full(num_runs, np.nan)
@@ -162,20 +162,28 @@ def first_known(values: np.ndarray, known: np.ndarray) -> np.ndarray:
     return np.where(known.any(1), first.astype(np.float64), 0.0)
 
 
-def member_scores(returns: np.ndarray, anchors: np.ndarray) -> np.ndarray:
+def member_scores(returns: np.ndarray, anchors: np.ndarray, kind: str) -> np.ndarray:
     """Return the members' mean normalised return over environments.
 
     Args:
-        returns: Returns `[E, P, R]`, over environments, members and rollouts; NaN where
-            a run failed.
-        anchors: The returns of each environment that count 0 and 1, `[E, 2]`.
+        returns: Returns `[E, P, R]`, over environments, members and rollouts, with the
+            sign of the kind of fitness; NaN where a run failed.
+        anchors: The returns of each environment that count 0 and 1, `[E, 2]`; for a
+            negative kind, 0 and -1.
+        kind: The kind of fitness, in `KINDS`.
 
     Returns:
         `[P]` float32, greater is better; NaN for a member of whom any run failed.
     """
     low, high = anchors[:, :1].astype(float), anchors[:, 1:].astype(float)
+    zero = low * sign_of(kind)
     by_environment = returns.mean(-1, dtype=float)
-    return ((by_environment - low) / (high - low)).mean(0).astype(np.float32)
+    return ((by_environment - zero) / (high - low)).mean(0).astype(np.float32)
+
+
+def sign_of(kind: str) -> float:
+    """Return -1 for a kind of fitness that turns the sign of returns, otherwise 1."""
+    return -1.0 if kind.startswith(NEGATIVE) else 1.0
 
 
 def best_of_runs(fitness: np.ndarray, per_run: int) -> np.ndarray:

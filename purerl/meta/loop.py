@@ -205,7 +205,7 @@ class EvolutionLoop:
         returns, reasons = self.training.generation(
             number, overrides, on_runs, is_stopped
         )
-        scores = member_scores(returns, state.anchors)
+        scores = member_scores(returns, state.anchors, self.setup.fitness)
         known = np.vstack([state.fitness[:number], scores])
         check_progress(best_of_runs(known, self.setup.per_run), reasons)
         updated = self.optimiser.tell(key_tell, vectors, scores, strategy)

@@ -18,7 +18,13 @@ from purerl.runner.seeds import seeds_named, split_seed
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
-from purerl.warm_start import check_networks, check_scale, choose, put_networks
+from purerl.warm_start import (
+    check_networks,
+    check_scale,
+    choose,
+    diverged,
+    put_networks,
+)
 
 NETWORKS, EVERYTHING = "networks", "all"
 _BY_FOLDER = "--from-parts {part}, or purerl.Start(folder, '{part}')"
@@ -115,6 +121,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     sources = [seed if start.seed is None else start.seed for seed in seeds]
     rows = _rows(folder, stored["seeds"], sources)
     flat = {name: array[rows] for name, array in flat.items()}
+    _check_finite(folder, flat, sources)
     shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     described = {
         "run": str(folder.resolve()),
@@ -215,6 +222,29 @@ def _rows(folder: Path, stored: Sequence[int], wanted: Sequence[int]) -> np.ndar
             f"{stored[0]} (--from), or purerl.Start({str(folder)!r}, seed={stored[0]})."
         )
     return np.array([list(stored).index(seed) for seed in wanted])
+
+
+def _check_finite(
+    folder: Path, flat: Mapping[str, np.ndarray], seeds: Sequence[int]
+) -> None:
+    """Refuse agents that diverged: nothing can be learned from their networks.
+
+    Raises:
+        ConfigError: with their seeds, and what to do.
+    """
+    learned = {name: x for name, x in flat.items() if name.startswith(".params")}
+    if not learned:
+        return  # It is not known where an algorithm of the user's own has its networks.
+    lost = [
+        seed for seed, is_lost in zip(seeds, diverged(learned), strict=True) if is_lost
+    ]
+    if lost:
+        raise ConfigError(
+            f"start: the run in {folder} has numbers that are not finite in its "
+            f"networks of {seeds_named(sorted(set(lost)))}, which diverged; give seeds "
+            f"without them, or a seed for all agents: {folder}:SEED (--from), or "
+            f"purerl.Start({str(folder)!r}, seed=...)."
+        )
 
 
 def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:

@@ -19,6 +19,7 @@ from purerl.config import (
     ConfigError,
     TrainConfig,
     apply_overrides,
+    is_part,
     validate_fields,
 )
 from purerl.keys import MAX_UPDATES
@@ -67,16 +68,28 @@ class Bound(NamedTuple):
 
         Raises:
             ConfigError: see `apply_overrides`, `auto.check_overrides` and
-                `TrainConfig.check_numbers`.
+                `TrainConfig.check_numbers`; or a loss or an optimiser that the
+                algorithm cannot take.
         """
         changed = apply_overrides(self.asked, overrides)
         auto.check_overrides(self.asked, overrides)
+        self._check_parts(overrides)
         config = auto.resolve(changed, self.env)
         config.check_numbers()
         for name, value in (overrides or {}).items():
             if isinstance(value, Schedule):
                 _check_schedule(self, name, value)
         return config
+
+    def _check_parts(self, overrides: Overrides | None) -> None:
+        """Refuse whole losses and optimisers that the algorithm cannot take."""
+        given = (overrides or {}).items()
+        parts = {name: x for name, x in given if is_part(x) and "." not in name}
+        parts = {name: x for name, x in parts.items() if not isinstance(x, Schedule)}
+        if parts:
+            # The numbers of other overrides may be traced, which no check can read.
+            config = dataclasses.replace(self.config, **parts)
+            entry_of(config).validate(schedules.at_start(config), self.env)
 
     @property
     def automatic(self) -> dict[str, Any]:

@@ -49,6 +49,11 @@ def test_losses_by_name_and_file_in_two_environments(tmp_path, capsys):
         (["--field", "policy_loss", "--loss", "squared"], "there is no loss 'squared'"),
         (["--field", "policy_loss", "--loss", "SquaredError"], "loss of 2 arrays [N]"),
         (["--evolution", "nowhere"], "nowhere"),
+        (["--loss", "squared", "--baseline", "foo"], "baseline must be one of the"),
+        (
+            ["--loss", "squared", "--baseline", "foo", "--dry-run"],
+            "baseline must be one of the settings (squared), got 'foo'",
+        ),
     ],
 )
 def test_mistakes_print_one_sentence_and_exit_with_2(words, fragment, capsys, tmp_path):

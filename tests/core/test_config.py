@@ -337,6 +337,14 @@ BAD_INPUT = {
         lambda _: override("gamma", {"value": 1.0}),
         ["gamma", "must be a number", "dict"],
     ),
+    "a value loss for a policy loss": (
+        lambda _: override("policy_loss", losses.SquaredError()),
+        ["policy_loss must be a loss of 2 arrays [N]", "SquaredError()"],
+    ),
+    "a loss for an optimiser": (
+        lambda _: override("optimiser", losses.SquaredError()),
+        ["optimiser must", "SquaredError()"],
+    ),
     "a longer time limit than evaluations were planned for": (
         lambda _: override("env_params.max_steps_in_episode", 501),
         ["env_params.max_steps_in_episode", "501", "500", "Set eval_max_steps"],

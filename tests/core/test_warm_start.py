@@ -214,6 +214,24 @@ def test_networks_of_normalised_observations_need_normalised_ones(agents):
     begin(normalised, purerl.networks_of(one(agents)))
 
 
+@pytest.mark.parametrize("take", [lambda state: state, purerl.networks_of])
+def test_an_agent_that_diverged_is_no_start(agents, take):
+    """One bias of the critic that is no number; with finite ones the start is taken."""
+    config = CONFIG.replace(total_timesteps=4 * 32)
+    state = one(agents)
+    begin(config, take(state))
+    critic = state.params["critic"]
+    bias = critic["params"]["Dense_0"]["bias"]
+    critic = {"params": critic["params"] | {"Dense_0": {"bias": bias * np.nan}}}
+    broken = state._replace(params=state.params | {"critic": critic})
+    kernel = state.params["critic"]["params"]["Dense_0"]["kernel"]
+    critic["params"]["Dense_0"]["kernel"] = kernel
+    with pytest.raises(
+        purerl.ConfigError, match=r"critic\.Dense_0\.bias holds numbers"
+    ):
+        begin(config, take(broken))
+
+
 def test_the_update_of_a_traced_state_must_be_told(agents):
     state, train = one(agents), purerl.make_train(CONFIG)
     with pytest.raises(purerl.ConfigError, match=r"first_update=\.\.\."):

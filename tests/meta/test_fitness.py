@@ -138,9 +138,12 @@ def test_members_are_the_mean_over_normalised_environments():
         np.float32,
     )
     anchors = np.array([[0.0, 200.0], [-200.0, 0.0]], np.float32)
-    found = member_scores(returns, anchors)
+    found = member_scores(returns, anchors, "training_curve")
     # (200/200 + (-100 + 200)/200) / 2; (0 + 0.5) / 2; a failed run fails its member.
     np.testing.assert_allclose(found, [0.75, 0.25, NAN])
+    # Whoever is to harm is worth the same with the other sign.
+    harm = member_scores(-returns, anchors, "negative_training_curve")
+    np.testing.assert_allclose(harm, -found)
 
 
 @pytest.mark.parametrize(

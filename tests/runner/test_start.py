@@ -11,6 +11,7 @@ import pytest
 import purerl
 from purerl.runner.start import parse_start, read_start
 from purerl.scale.host import to_host
+from purerl.storage import checkpoint
 from purerl.train import bind, make_segment
 from purerl.warm_start import networks_of
 from tests.helpers import StopAfter
@@ -268,6 +269,28 @@ def test_networks_of_another_size_name_the_flag_that_leaves_them_out(tiny, stopp
     other = bind(tiny.replace(hidden_sizes=(9,)))
     with pytest.raises(purerl.ConfigError, match="No part of these networks fits"):
         read_start(purerl.Start(stopped), other, [0])
+
+
+@pytest.mark.parametrize("parts", ["networks", "all", "critic"])
+def test_agents_that_diverged_are_named(tiny, parts, stopped, monkeypatch):
+    """Of two agents one is lost: with its seed it is refused, and without it is not."""
+    restore = checkpoint.restore
+
+    def restore_broken(folder):
+        update, flat = restore(folder)
+        name = next(n for n in flat if n.startswith(".params['critic']"))
+        broken = flat[name].copy()
+        broken[1] = np.nan
+        return update, flat | {name: broken}
+
+    monkeypatch.setattr(checkpoint, "restore", restore_broken)
+    bound = bind(tiny)
+    sentence = r"not finite in its networks of seed 1, which diverged; give seeds"
+    for start, seeds in [(None, [0, 1]), (1, [5, 6])]:
+        with pytest.raises(purerl.ConfigError, match=sentence):
+            read_start(purerl.Start(stopped, parts, start), bound, seeds)
+    read_start(purerl.Start(stopped, parts, 0), bound, [5, 6])
+    read_start(purerl.Start(stopped, parts), bound, [0])
 
 
 def test_a_resumed_run_keeps_its_start(tiny, source, tmp_path):
