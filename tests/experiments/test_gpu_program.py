@@ -1,0 +1,28 @@
+"""The kernels that a GPU would run are no more than those that the pages show."""
+
+import json
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).parents[2] / "experiments" / "benchmarks"
+PYTHON = BENCHMARKS.parents[1] / ".venv-gpu-program" / "bin" / "python"
+KEPT = BENCHMARKS.parent / "results" / "benchmarks" / "gpu-program.json"
+KEPT_NUMBERS = json.loads(KEPT.read_text())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not PYTHON.exists(), reason="needs setup_gpu_program.sh")
+@pytest.mark.parametrize("row", ["ppo-cartpole", "dqn-cartpole"])
+def test_no_change_has_brought_a_kernel_back(row, tmp_path):
+    """A comparison more in PPO's loss once cost a kernel in every gradient step."""
+    kept = KEPT_NUMBERS[row]
+    if kept["jax"] != version("jax"):
+        pytest.skip(f"the numbers kept are those of jax {kept['jax']}")
+    out = tmp_path / "counted.json"
+    command = [PYTHON, BENCHMARKS / "gpu_program.py", row, "--out", out]
+    subprocess.run(command, check=True, capture_output=True)
+    counted = json.loads(out.read_text())[row]
+    assert counted["kernels"] <= kept["kernels"], counted["loops"]
