@@ -22,6 +22,15 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 STANDARD = "standard"  # The promotion of types that JAX has by default.
 NARROW = {"float64": jnp.float32, "int64": jnp.int32, "uint64": jnp.uint32}
+# Options by which a traced program differs, and what sets them in one thread.
+_OPTIONS: dict[str, Callable[[Any], Any]] = {
+    "jax_enable_x64": jax.enable_x64,
+    "jax_numpy_dtype_promotion": jax.numpy_dtype_promotion,
+    "jax_numpy_rank_promotion": jax.numpy_rank_promotion,
+    "jax_default_matmul_precision": jax.default_matmul_precision,
+    "jax_threefry_partitionable": jax.threefry_partitionable,
+    "jax_default_prng_impl": jax.default_prng_impl,
+}
 # Whether 64 bits are left on, for derivatives that are compared with differences.
 _keeps_64: ContextVar[bool] = ContextVar("keeps_64", default=False)
 
@@ -83,18 +92,22 @@ def _hosted_in_32_bits(hosted: Hosted) -> Hosted:
 
 
 def as_here(function: Function) -> Function:
-    """Let a function compute in another thread with as many bits as in this one.
+    """Let a function trace and compute in another thread as it would in this one.
 
-    Types are promoted in it as in this thread.
+    JAX's options that `with` sets, such as `jax.default_matmul_precision("highest")`,
+    hold in one thread. Those that decide which program is traced are set in the other
+    thread as they are here.
 
     Args:
         function: The function that the other thread calls.
     """
-    is_wide, promotion = _is_64(), _promotion()
+    options = [(enter, getattr(jax.config, name)) for name, enter in _OPTIONS.items()]
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        with jax.enable_x64(is_wide), jax.numpy_dtype_promotion(promotion):
+        with ExitStack() as stack:
+            for enter, value in options:
+                stack.enter_context(enter(value))
             return function(*args, **kwargs)
 
     return cast(Function, call)

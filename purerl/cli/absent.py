@@ -18,6 +18,7 @@ from purerl.execution.programs import segment_length
 from purerl.hardware import compiler
 from purerl.hardware.device import NUMBERS, Device, load_device, names
 from purerl.hardware.estimate import PEAK_SHARE, RESERVED, Estimate, estimate
+from purerl.scale.devices import as_count
 from purerl.train import Bound
 
 
@@ -75,18 +76,23 @@ def show(
         agents: Number of agents in each environment.
         parsed: The flags: `lanes`, `segment_updates` and `compile` count.
         generations: Number of times that all agents are trained; once where not given.
+
+    Raises:
+        ConfigError: `lanes` or `segment_updates` is no positive whole number.
     """
+    lanes = as_count("lanes", parsed.lanes)
+    segment_updates = as_count("segment_updates", parsed.segment_updates)
     console = Console(highlight=False, soft_wrap=True)
     costs: list[Estimate] = []
     for bound in bounds:
-        length = segment_length(bound, parsed.segment_updates)
+        length = segment_length(bound, segment_updates)
         costs.append(
             estimate(
                 bound,
                 agents,
                 length,
                 device,
-                lanes=parsed.lanes,
+                lanes=lanes,
                 is_compiled=parsed.compile,
             )
         )

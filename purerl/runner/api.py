@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 from purerl.atomic import remove_leftovers
 from purerl.config import ConfigError, TrainConfig
@@ -114,6 +115,8 @@ def run(
     folder, source = as_folder("out", out), as_start(start)
     if resume and folder is not None:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
+        asked = {"lanes": lanes, "segment_updates": segment_updates}
+        _check_kept(folder, stored, {**asked, "data_parallel": data_parallel or None})
         if extend:
             config = manifest.with_values_of(stored, config)
     bound = bind(config, on_host=True)
@@ -160,6 +163,25 @@ def _check_switches(resume: bool, extend: bool, data_parallel: bool) -> None:
     check_switch(
         "data_parallel", data_parallel, "An agent is spread over all devices there are."
     )
+
+
+def _check_kept(folder: Path, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+    """Refuse to resume a run with another way of training than it began with.
+
+    Args:
+        folder: The folder of the run.
+        stored: The manifest of the run.
+        asked: Options by name; None stands for the run's own.
+
+    Raises:
+        ConfigError: naming the option, both values and the remedy.
+    """
+    for name, value in asked.items():
+        if value is not None and value != stored[name]:
+            raise ConfigError(
+                f"{name} must be {stored[name]}, got {value}: the run in {folder} has "
+                "begun so, and its numbers depend on it. Leave it out to resume."
+            )
 
 
 def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None:

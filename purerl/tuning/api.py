@@ -13,6 +13,7 @@ from purerl.runner.trackers import Tracker, choose
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders
+from purerl.tuning.folder import kept_lanes
 from purerl.tuning.loop import Options, StudyLoop
 from purerl.tuning.pool import KINDS, TrialSettings, choose_lanes
 from purerl.tuning.result import TuneResult
@@ -107,9 +108,10 @@ def tune(
     space = Space(config, axes)
     require_listing(batch * num_seeds(seeds), config.total_timesteps)
     numbers = check_seeds(seeds)
+    folder = as_folder("out", out)
+    lanes = kept_lanes(folder, lanes)
     width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
     settings = TrialSettings(config, numbers, kind, counts["reports"], width)
-    folder = as_folder("out", out)
     # A folder of before this was checked goes on, and can be read, as it began.
     if not folders.is_begun(folder):
         space.check_effects()

@@ -86,7 +86,6 @@ class Batch:
             except ConfigError as error:
                 self.refused[number] = str(error)
         numbers = [n for n in range(len(points)) if n not in self.refused]
-        self.alive = np.isin(np.arange(len(points)), numbers)
         shape = (len(points), len(self.seeds))
         self.curves: list[list[list[float]]] = [
             [[] for _ in self.seeds] for _ in points
@@ -95,6 +94,7 @@ class Batch:
         self.diverged = np.zeros(shape, bool)
         self.steps = np.zeros(len(points), np.int64)
         self.runs = self._start(points, numbers)
+        self.alive = np.array([n not in self.refused for n in range(len(points))])
 
     def _start(
         self, points: Sequence[Mapping[str, Any]], numbers: Sequence[int]
@@ -103,11 +103,17 @@ class Batch:
             return []
         chosen = [points[number] for number in numbers]
         groups = group_points(self.settings.config, chosen)
-        self.pool.compile(groups)
+        too_large = self.pool.compile(groups)
+        for group in groups:
+            if group.name in too_large:
+                trials = [numbers[place] for place in group.points]
+                self.refused |= dict.fromkeys(trials, too_large[group.name])
+        groups = [group for group in groups if group.name not in too_large]
         runs = [self._run(group, np.asarray(numbers)) for group in groups]
-        self.pool.check_memory(
-            {run.group.name: run.cohort.num_blocks for run in runs}, len(self.seeds)
-        )
+        if runs:
+            self.pool.check_memory(
+                {run.group.name: run.cohort.num_blocks for run in runs}, len(self.seeds)
+            )
         for run in runs:
             run.cohort.init()
         return runs

@@ -9,31 +9,90 @@ summary.json     numbers of the last call, the comparison on fresh seeds
 *.png            history, importance, contour, slice
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
-from purerl.config import TrainConfig
+from purerl.config import ConfigError, TrainConfig
 from purerl.storage import folders
+from purerl.storage.differences import FIELD, differences, refuse
 from purerl.storage.prng import check_keys
 from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 
-FORMAT = 1
+FORMAT, KIND = 1, "tune"
 
 
-def start(folder: Path) -> None:
+def start(folder: Path, spec: dict[str, Any], name: str) -> None:
     """Make the folder, or go on in it.
 
+    Args:
+        folder: The folder of the study.
+        spec: The specification of the study that is to go on there, see `spec`.
+        name: The name of that study.
+
     Raises:
-        ConfigError: it holds something else, perhaps without a manifest, or has other
-            random keys, or cannot be written.
+        ConfigError: it holds something else, perhaps without a manifest, or another
+            study, or has other random keys, or cannot be written.
     """
-    folders.check_out(folder, "tune")
-    if (folder / folders.MANIFEST).exists():
-        check_keys(f"out: {folder}", folders.load(folder))
+    folders.check_out(folder, KIND)
+    if folders.is_begun(folder):
+        stored = folders.load(folder)
+        check_keys(f"out: {folder}", stored)
+        new = {**json.loads(json.dumps(spec)), "study": name}
+        there = {key: stored[key] for key in new if key in stored}
+        if there.get("study") is None:  # Some folders do not say their study's name.
+            there["study"] = name
+        differ = compare(there, {key: new[key] for key in there})
+        refuse(
+            differ, f"out: {folder}", "study", "Use its settings, or another folder."
+        )
     folders.make(folder)
+
+
+def kept_lanes(folder: Path | None, asked: int | None) -> int | None:
+    """Return the width of a block that was asked for, or with which a folder was begun.
+
+    Args:
+        folder: The folder of the study, or None.
+        asked: The number of lanes that was asked for, or None.
+
+    Raises:
+        ConfigError: another one was asked for than the folder has, or the folder holds
+            no study.
+    """
+    if folder is None or not folders.is_begun(folder):
+        return asked
+    folders.check_out(folder, KIND)
+    kept = folders.load(folder).get("lanes")
+    if asked is not None and kept is not None and asked != kept:
+        raise ConfigError(
+            f"lanes must be {kept}, got {asked}: the trials of the study in {folder} "
+            "were trained in blocks of that width, which changes how numbers are "
+            "rounded. Leave lanes out, or use another folder."
+        )
+    return kept if asked is None else asked
+
+
+def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return what differs between two studies, in words.
+
+    Args:
+        stored: The specification of the study that is there.
+        new: The specification of the study that was asked for.
+    """
+    parts = {"config": FIELD, "axes": "the axis {}"}
+    return differences(stored, new, parts, text=_text)
+
+
+def _text(value: Any) -> str:
+    """A value or a described axis."""
+    if isinstance(value, dict) and "kind" in value:
+        inside = value.get("values", [value.get("low"), value.get("high")])
+        return f"{value['kind']}({', '.join(map(str, inside))})"
+    return repr(value)
 
 
 def spec(space: Space, settings: TrialSettings, seed: int) -> dict[str, Any]:
@@ -67,7 +126,7 @@ def describe(
         run: Settings of how this call searches the study.
     """
     about = {
-        "kind": "tune",
+        "kind": KIND,
         **spec,
         "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
         **run,

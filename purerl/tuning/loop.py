@@ -115,10 +115,10 @@ class StudyLoop:
         options = self.options
         spec = folder.spec(self.space, self.settings, options.seed)
         url = options.storage
-        if self.folder is not None:
-            folder.start(self.folder)
-            url = url or sqlite_url(self.folder / "study.db")
         name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
+        if self.folder is not None:
+            folder.start(self.folder, spec, name)
+            url = url or sqlite_url(self.folder / "study.db")
         study = open_study(
             self.space,
             spec,
@@ -129,7 +129,7 @@ class StudyLoop:
             pruner=options.pruner,
         )
         if self.folder is not None:
-            run = {"study": name, "lanes": self.settings.lanes, **options._asdict()}
+            run = {**options._asdict(), "study": name, "lanes": self.settings.lanes}
             del run["storage"]  # An address may hold a password.
             del run["trackers"]
             folder.describe(self.folder, self.settings.config, spec, run)

@@ -78,8 +78,16 @@ class Pool:
         self.compile_seconds = 0.0
         self.calls = self.env_steps = self.compilations = 0
 
-    def compile(self, groups: Sequence[Group]) -> None:
-        """Compile what is new, several programs at a time."""
+    def compile(self, groups: Sequence[Group]) -> dict[str, str]:
+        """Compile what is new, several programs at a time.
+
+        Args:
+            groups: The groups of a batch.
+
+        Returns:
+            Why a group cannot be trained, by its name: an agent does not fit the
+            memory.
+        """
         started = time.perf_counter()
         if mappings.is_nearly_full():
             names = {group.name for group in groups}
@@ -88,18 +96,26 @@ class Pool:
         missing = [group for group in groups if group.name not in self.programs]
         cache = current_cache()
 
-        def compile_one(worker: Worker, group: Group) -> Program:
+        def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
             del worker
             members = every(group.overrides, len(group.points), self.settings.seeds)
             example = members.block(0, self.settings.lanes)
             length = segment_length(group.bound, segments=self.settings.reports)
-            return cache.get(group.bound, example, length, self.workers)
+            try:
+                return cache.get(group.bound, example, length, self.workers)
+            except ConfigError as error:
+                return error
 
+        refused: dict[str, str] = {}
         built = run_blocks(self.workers, missing, compile_one)
-        for group, programs in zip(missing, built, strict=True):
-            self.programs[group.name] = programs
-        self.compilations += len(missing)
+        for group, program in zip(missing, built, strict=True):
+            if isinstance(program, ConfigError):
+                refused[group.name] = str(program)
+            else:
+                self.programs[group.name] = program
+        self.compilations += len(missing) - len(refused)
         self.compile_seconds += time.perf_counter() - started
+        return refused
 
     def check_memory(self, blocks: Mapping[str, int], num_seeds: int) -> None:
         """Refuse a batch whose states do not fit.

@@ -14,8 +14,9 @@ import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
-from purerl.storage.differences import FIELD, differences, refuse
+from purerl.storage.differences import refuse
 from purerl.tuning import samplers
+from purerl.tuning.folder import compare
 from purerl.tuning.space import Space
 from purerl.tuning.study import DEFAULT, Study
 
@@ -107,20 +108,6 @@ def _await_spec(study: optuna.Study) -> bool:
             return SPEC in study.user_attrs
         time.sleep(0.2)
     return True
-
-
-def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return what differs between two studies, in words."""
-    parts = {"config": FIELD, "axes": "the axis {}"}
-    return differences(stored, new, parts, text=_text)
-
-
-def _text(value: Any) -> str:
-    """A value or a described axis."""
-    if isinstance(value, dict) and "kind" in value:
-        inside = value.get("values", [value.get("low"), value.get("high")])
-        return f"{value['kind']}({', '.join(map(str, inside))})"
-    return repr(value)
 
 
 def sqlite_url(path: Path) -> str:

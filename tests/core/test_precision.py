@@ -1,6 +1,8 @@
 """Training has 32 bits, and the same ones, where JAX computes in 64."""
 
 import inspect
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 
 import jax
 import jax.numpy as jnp
@@ -68,6 +70,28 @@ def test_the_functions_of_an_algorithm_are_the_same(request):
     usual = play()
     request.getfixturevalue("in_64_bits")
     assert_same_bits(play(), usual)
+
+
+def test_another_thread_has_the_options_of_this_one():
+    """Programs of sweeps are traced in threads, where `with` sets nothing by itself."""
+    contexts = [
+        jax.default_matmul_precision("highest"),
+        jax.threefry_partitionable(False),
+        jax.numpy_dtype_promotion("strict"),
+        jax.numpy_rank_promotion("warn"),
+        jax.default_prng_impl("rbg"),
+        jax.enable_x64(True),
+    ]
+
+    def options():
+        return [getattr(jax.config, name) for name in precision._OPTIONS]
+
+    with ThreadPoolExecutor(1) as pool, ExitStack() as stack:
+        usual = options()
+        for context in contexts:
+            stack.enter_context(context)
+        assert all(a != b for a, b in zip(options(), usual, strict=True))
+        assert pool.submit(precision.as_here(options)).result() == options()
 
 
 def test_members_of_several_threads_are_the_same(request):

@@ -157,6 +157,14 @@ def test_an_evolution_sums_its_generations(capsys):
         (["plan", "--device", "h2000"], "device must be one of"),
         (["plan", "--device", "h200", "--seeds", "0"], "seeds must be a positive"),
         (["train", "--device", "h200"], "is for a plan: add --dry-run"),
+        (
+            ["train", "--dry-run", "--device", "h200", "--lanes", "-2"],
+            "lanes must be a positive whole number, got -2",
+        ),
+        (
+            ["train", "--dry-run", "--device", "h200", "--segment-updates", "0"],
+            "segment_updates must be a positive whole number, got 0",
+        ),
     ],
 )
 def test_the_command_refuses_in_a_sentence(words, fragment, capsys):

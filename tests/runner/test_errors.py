@@ -172,6 +172,16 @@ def test_a_longer_run_has_at_least_one_update_more(tiny, copy, capsys):
     assert contents(copy) == before
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("lanes", 7), ("segment_updates", 19), ("data_parallel", True)],
+)
+def test_a_run_is_resumed_as_it_began(tiny, copy, name, value):
+    options = {"seeds": 2, "out": copy, "resume": True}
+    with pytest.raises(ConfigError, match=rf"{name} must be \w+, got {value}: the run"):
+        purerl.run(tiny, **options, **{name: value}, progress=False)
+
+
 def test_a_checkpoint_of_another_config_is_refused(tiny, copy):
     with pytest.raises(ConfigError, match=r"of another config.*kernel"):
         load_run(copy, tiny.replace(hidden_sizes=(16,)))

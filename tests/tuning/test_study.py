@@ -13,9 +13,10 @@ import purerl
 from purerl.train import resolve
 from purerl.tuning import folder, samplers, worker
 from purerl.tuning.api import SAMPLERS
+from purerl.tuning.folder import compare
 from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
-from purerl.tuning.storage import SPEC, compare, open_study, quiet, sqlite_url
+from purerl.tuning.storage import SPEC, open_study, quiet, sqlite_url
 from tests.helpers import slow_but
 
 AXES = {

@@ -448,6 +448,42 @@ def test_a_folder_of_something_else_is_refused(chain, tmp_path):
         tune(chain, out=tmp_path)
 
 
+def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
+    """Another study or width is refused in words, and what is there stays."""
+    out = tmp_path / "study"
+    options = {"trials": 2, "batch": 2, "seeds": 1, "out": out}
+    tune(chain, **options)
+    before = {path.name: path.read_bytes() for path in out.glob("*.*")}
+    stored = json.loads((out / "manifest.json").read_text())
+    assert stored["study"].endswith("-ppo")
+    for changed, words in [
+        ({"study": "other"}, r"holds another study: study is '.*' there and 'other'"),
+        ({"seeds": 2}, "holds another study: seeds are"),
+        ({"axes": {"gamma": [0.5, 0.9]}}, "the axis gamma is missing there"),
+        ({"lanes": 4}, "lanes must be 2, got 4: the trials of the study in"),
+    ]:
+        with pytest.raises(purerl.ConfigError, match=words):
+            tune(chain, **{**options, **changed})
+    with pytest.raises(purerl.ConfigError, match=r"gamma is 0\.99 there and 0\.5 here"):
+        tune(chain.replace(gamma=0.5), **options)
+    after = {path.name: path.read_bytes() for path in out.glob("*.*")}
+    assert after == before
+    # A width that was chosen by the number of trials side by side stays as well.
+    tune(chain, **{**options, "lanes": None, "trials": 3, "batch": 1})
+    assert json.loads((out / "manifest.json").read_text())["lanes"] == 2
+
+
+def test_a_trial_that_does_not_fit_the_memory_is_refused_and_the_others_go_on(chain):
+    sizes = [(4,), (3_000_000, 3_000_000)]
+    axes = {"hidden_sizes": purerl.choice(sizes)}
+    result = tune(chain, axes, trials=4, batch=4, seeds=1, sampler="random")
+    states = {row.params["hidden_sizes"]: row.state for row in result.rows}
+    assert sorted(states.values()) == ["complete", "refused"]
+    refused = next(row for row in result.rows if row.state == "refused")
+    assert refused.note.startswith("memory: one agent needs at least")
+    assert result.finished and result.best_config.hidden_sizes == (4,)
+
+
 def test_a_batch_that_does_not_fit_is_refused_with_sizes(chain, monkeypatch):
     monkeypatch.setattr(pool, "worker_limit", lambda *_: 500.0)
     with pytest.raises(purerl.ConfigError, match="are free; ask for smaller") as no:
