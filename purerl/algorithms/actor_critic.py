@@ -35,7 +35,7 @@ from purerl.config import (
 from purerl.learning import optimiser
 from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
-from purerl.losses.check import check_loss
+from purerl.losses.check import check_value_loss
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
@@ -139,7 +139,7 @@ def validate(config: ActorCriticConfig) -> None:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
     off_policy.validate(config)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_value_loss(config.value_loss)
     check_optimisers(config)
 
 

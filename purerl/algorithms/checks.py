@@ -35,6 +35,24 @@ def check_minibatches(config: Any) -> None:
     )
 
 
+def check_standardised(samples: int, sizes: str) -> None:
+    """Refuse advantages that are standardised one by one: each would be 0.
+
+    Args:
+        samples: Number of advantages that are standardised together.
+        sizes: Names of the fields that it follows from, for the message.
+
+    Raises:
+        ConfigError: it is 1.
+    """
+    if samples == 1:
+        raise ConfigError(
+            f"normalize_advantages=True needs at least two samples, and {sizes} leaves "
+            "one, whose advantage would be 0, so that the policy would never learn; "
+            "give more samples, or normalize_advantages=False."
+        )
+
+
 def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> None:
     """Refuse numbers of an option that is left off, so that nothing reads them.
 

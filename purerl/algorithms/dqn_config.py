@@ -40,7 +40,7 @@ from purerl.config import (
     static,
 )
 from purerl.losses import SquaredError
-from purerl.losses.check import check_loss
+from purerl.losses.check import check_value_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 
@@ -175,7 +175,7 @@ def validate(config: DQNConfig, env: Environment) -> None:
     """
     off_policy.validate(config)
     exploration.check_share(config)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_value_loss(config.value_loss)
     check_optimisers(config)
     space: Any = env.action_space(env.default_params)
     if not hasattr(space, "n"):

@@ -41,7 +41,7 @@ from purerl.config import (
 )
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
-from purerl.losses import HuberError, SquaredError, quantile
+from purerl.losses import HuberError, SquaredError, quantile, value_error
 from purerl.types import Array, Metrics, PyTree
 
 # The numbers of prioritised replay.
@@ -288,7 +288,7 @@ def fit_critics(
     def error(one: Array, target: Array) -> Array:
         if config.num_quantiles:
             return quantile.regression(_quantile_loss(config), one, target)
-        return config.value_loss(one, target, one)
+        return value_error(config.value_loss, one, target)
 
     def loss(params: PyTree) -> tuple[Array, tuple[Array, Metrics, PyTree]]:
         found, target, statistics = evaluate_critics(params)

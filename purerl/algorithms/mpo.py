@@ -76,6 +76,7 @@ from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.losses import mpo as m_step
 from purerl.losses import temperature as e_step
+from purerl.losses import value_error
 from purerl.losses.mpo import Bounds, Duals, Improvement
 from purerl.networks.distributions import Gaussian, Head, is_discrete, make_head
 from purerl.optimisers import Adam
@@ -494,7 +495,7 @@ def evaluate_loss(
         pair = [jnp.take_along_axis(one, taken, -1)[:, 0] for one in values]
     else:
         pair: Any = parts.critics.apply(params["critics"], batch.obs, batch.action)
-    errors = [parts.config.value_loss(q, target, q) for q in pair]
+    errors = [value_error(parts.config.value_loss, q, target) for q in pair]
     total = (batch.weight * (errors[0] + errors[1])).mean()
     return total, target - pair[0], pair[0].mean()
 

@@ -29,7 +29,7 @@ import optax
 from purerl.acting.environment import Environment
 from purerl.acting.rollout import Rollout
 from purerl.algorithms import on_policy, on_policy_config
-from purerl.algorithms.checks import check_minibatches
+from purerl.algorithms.checks import check_minibatches, check_standardised
 from purerl.algorithms.on_policy import (
     Batch,
     OnPolicyState,
@@ -186,6 +186,12 @@ def validate(
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_minibatches(config)
+    if config.normalize_advantages:
+        samples, sizes = config.num_envs * config.num_steps, "num_envs * num_steps"
+        if not config.normalize_whole_batch:
+            samples //= config.num_minibatches
+            sizes += " / num_minibatches"
+        check_standardised(samples, sizes)
     if config.normalize_whole_batch and not config.normalize_advantages:
         raise ConfigError(
             "normalize_whole_batch=True has no effect with normalize_advantages=False; "

@@ -51,8 +51,8 @@ from purerl.learning.collectives import after
 from purerl.learning.minibatches import Passes, minimise
 from purerl.learning.parts import frozen_in
 from purerl.learning.returns import q_lambda
-from purerl.losses import SquaredError
-from purerl.losses.check import check_loss
+from purerl.losses import SquaredError, value_error
+from purerl.losses.check import check_value_loss
 from purerl.networks import columns, composite
 from purerl.optimisers import RAdam
 from purerl.optimisers.check import check_optimisers
@@ -170,7 +170,7 @@ def validate(config: PQNConfig, env: Environment) -> None:
     check_minibatches(config)
     exploration.check_share(config)
     check_action_values(config, env)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_value_loss(config.value_loss)
     check_optimisers(config)
 
 
@@ -453,7 +453,7 @@ def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     """
     q: Any = parts.network.apply(params, batch.obs)
     value = columns.pick(q, batch.action)
-    errors = parts.config.value_loss(value, batch.target, value)
+    errors = value_error(parts.config.value_loss, value, batch.target)
     metrics = diagnostics.means({"value_loss": errors, "q_value": value})
     return metrics["value_loss"], metrics
 

@@ -31,7 +31,7 @@ from purerl.config import (
     static,
 )
 from purerl.losses import SquaredError
-from purerl.losses.check import check_loss
+from purerl.losses.check import check_value_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 
@@ -186,7 +186,7 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
     _check_buffer(config)
     exploration.check_share(config)
     num_actions = checks.check_discrete(config, env)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_value_loss(config.value_loss)
     check_optimisers(config)
     memory_config.check_values(config, env, num_actions)
     if config.dueling and network_config.own(config, "critic") is not None:

@@ -14,6 +14,7 @@ from purerl.learning import optimiser, packing, returns, sequences, two_hot
 from purerl.learning.collectives import after, pmean
 from purerl.learning.parts import frozen_in
 from purerl.learning.sequences import Sequences, swap
+from purerl.losses import value_error
 from purerl.metrics import averages
 from purerl.replay import sequences as replay
 from purerl.types import Array, Metrics, PyTree
@@ -192,7 +193,7 @@ def loss(
     action = swap(rows.batch.action)[..., None]
     value = jnp.take_along_axis(q, action, -1)[..., 0]
     flat = value.reshape(-1)
-    errors = parts.config.value_loss(flat, target.reshape(-1), flat)
+    errors = value_error(parts.config.value_loss, flat, target.reshape(-1))
     total = (weight * errors.reshape(target.shape).mean(0)).mean()
     return total, (target - value, {"value_loss": total, "q_value": value.mean()})
 

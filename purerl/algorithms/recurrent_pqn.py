@@ -33,6 +33,7 @@ from purerl.keys import init_keys, update_keys
 from purerl.learning import diagnostics, optimiser, sequences
 from purerl.learning.returns import q_lambda
 from purerl.learning.sequences import Sequences
+from purerl.losses import value_error
 from purerl.networks import composite
 from purerl.networks.memories import Kind
 from purerl.types import (
@@ -336,7 +337,7 @@ def loss(parts: Parts, params: PyTree, rows: Sequences) -> tuple[Array, Metrics]
     )
     value = jnp.take_along_axis(q, action[..., None], -1).reshape(-1)
     target = target.reshape(-1)
-    errors = parts.config.value_loss(value, target, value)
+    errors = value_error(parts.config.value_loss, value, target)
     metrics = diagnostics.means({"value_loss": errors, "q_value": value})
     return metrics["value_loss"], metrics
 

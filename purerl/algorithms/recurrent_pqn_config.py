@@ -7,7 +7,7 @@ from purerl.acting.environment import Environment
 from purerl.algorithms import checks, memory_config
 from purerl.algorithms.pqn import PQNConfig
 from purerl.config import SIZES, config_dataclass, static
-from purerl.losses.check import check_loss
+from purerl.losses.check import check_value_loss
 from purerl.optimisers.check import check_optimisers
 
 
@@ -53,6 +53,6 @@ def validate(config: RecurrentPQNConfig, env: Environment) -> None:
     memory_config.check_sequences(config)
     exploration.check_share(config)
     num_actions = checks.check_discrete(config, env)
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_value_loss(config.value_loss)
     check_optimisers(config)
     memory_config.check_values(config, env, num_actions)

@@ -32,6 +32,7 @@ import optax
 from purerl.acting.environment import Environment
 from purerl.acting.rollout import Rollout
 from purerl.algorithms import on_policy, on_policy_config
+from purerl.algorithms.checks import check_standardised
 from purerl.algorithms.on_policy import (
     Batch,
     OnPolicyState,
@@ -95,6 +96,8 @@ def validate(config: VPGConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     on_policy_config.validate(config, env)
+    if config.normalize_advantages:
+        check_standardised(config.num_envs * config.num_steps, "num_envs * num_steps")
     if config.advantage == "gae" and not config.baseline:
         raise ConfigError(
             "baseline must be True where advantage is 'gae', which is made of values, "

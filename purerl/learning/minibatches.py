@@ -204,9 +204,9 @@ def pass_means(metrics: Metrics) -> Metrics:
         metrics: Metrics from `minimise`, `[E, M]` each.
 
     Returns:
-        The averages; `approx_kl_last`, that of the last pass, which says how far the
-        update left the old policy; and `passes`, how many there were, where they may
-        end early.
+        The averages; `approx_kl_last`, that of the last pass, each part of it measured
+        before its gradient step, so that it is 0 with one pass of one minibatch; and
+        `passes`, how many there were, where they may end early.
     """
     happened = metrics.get("happened")
     if happened is None:

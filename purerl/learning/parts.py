@@ -59,10 +59,12 @@ def check_parts(parts: Sequence[str], names: Iterable[str], owner: str) -> None:
     for part in parts:
         if not any(is_in(name, part) for name in known):
             arrays = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+            words = known[0].split(".")
+            examples = dict.fromkeys([".".join(words[:-1] or words), words[0]])
             raise ConfigError(
                 f"{owner}: no array of the networks belongs to {part!r}; give words "
-                f"that stand in their names, such as {known[0].rpartition('.')[0]!r} or"
-                f" {known[0].split('.')[0]!r}. The arrays are {arrays}."
+                f"that stand in their names, such as "
+                f"{' or '.join(map(repr, examples))}. The arrays are {arrays}."
             )
 
 

@@ -16,3 +16,4 @@ from purerl.losses.value import ClippedSquaredError as ClippedSquaredError
 from purerl.losses.value import HuberError as HuberError
 from purerl.losses.value import RobustError as RobustError
 from purerl.losses.value import SquaredError as SquaredError
+from purerl.losses.value import value_error as value_error

@@ -7,6 +7,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError, how_to_read, shown
+from purerl.losses.value import ClippedSquaredError
 
 
 def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
@@ -51,6 +52,25 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
         raise ConfigError(
             f"{name} must return one number per sample [N], such as {example} does; "
             f"{shown(loss)} returned {result!r} for N = 3."
+        )
+
+
+def check_value_loss(loss: Any) -> None:
+    """Refuse what is no value loss for values that no rollout has predicted before.
+
+    Args:
+        loss: Value of the config's field `value_loss`.
+
+    Raises:
+        ConfigError: see `check_loss`; or a loss that keeps values near those of the
+            rollout.
+    """
+    check_loss("value_loss", loss, 3, "SquaredError()")
+    if isinstance(loss, ClippedSquaredError):
+        raise ConfigError(
+            f"value_loss must not be {shown(loss)} here: no rollout has predicted the "
+            "values to which it clips, so that nothing would be clipped. Use "
+            "SquaredError() or HuberError()."
         )
 
 

@@ -1,18 +1,35 @@
 """Value losses: callable pytrees `loss(value, target, old_value) -> [N]`.
 
 `old_value` is the prediction at the time of the rollout; only losses with a trust
-region read it.
+region read it. Where values are learned without such a prediction, from a replay buffer
+or in PQN, it is the present value, without a derivative (`value_error`).
 """
+
+from collections.abc import Callable
 
 import jax.numpy as jnp
 import optax
 from flax import struct
+from jax.lax import stop_gradient
 
 from purerl.config import POSITIVE, dynamic
 from purerl.types import Array
 
 # The shift keeps powers away from their two removable singularities (Barron 2019, B).
 _SHIFT = 1e-5
+
+
+def value_error(
+    loss: Callable[[Array, Array, Array], Array], value: Array, target: Array
+) -> Array:
+    """Return a value loss of values that no rollout has predicted before, `[N]`.
+
+    Args:
+        loss: Value loss.
+        value: Values, `[N]`.
+        target: Targets, `[N]`.
+    """
+    return loss(value, target, stop_gradient(value))
 
 
 @struct.dataclass

@@ -50,7 +50,7 @@ class Batch(NamedTuple):
         action: Action as stored.
         reward: Reward of the step, or the discounted sum of n steps.
         next_obs: Features of the observation after the last of these steps.
-        discount: `gamma^n`, or 0 where the episode terminated.
+        discount: `gamma^m` of the m <= n steps, or 0 where the episode terminated.
         weight: Weight of the sample in the loss; 1 without priorities.
     """
 

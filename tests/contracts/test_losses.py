@@ -12,6 +12,7 @@ from purerl import losses, serialise
 from purerl.config import ConfigError, apply_overrides, validate_fields
 from purerl.optimisers.registry import OPTIMISERS
 from purerl.rules.registry import RULES
+from tests.contracts.test_algorithms import small
 
 NUM_SAMPLES = 256
 
@@ -230,6 +231,27 @@ FORMULA = (("above(r-1)",), ("below(r-1)",))
 def test_the_numbers_of_a_loss_are_checked(field, loss, words):
     with pytest.raises(ConfigError, match=f"{field}.{words}"):
         purerl.resolve(purerl.PPOConfig(**{field: loss}))
+
+
+@pytest.mark.parametrize(
+    "name", ["dqn", "recurrent_dqn", "pqn", "recurrent_pqn", "td3", "sac", "mpo"]
+)
+def test_values_that_no_rollout_has_predicted_are_not_clipped_to_it(name):
+    """The loss would be the squared error, whatever its number."""
+    config = small(name).replace(value_loss=losses.ClippedSquaredError(0.1))
+    with pytest.raises(ConfigError, match=r"must not be ClippedSquaredError\(.*Use Sq"):
+        purerl.resolve(config)
+
+
+def test_the_value_before_is_a_constant_where_it_is_the_present_one():
+    """The derivative of `(v - t)^2 / (2 + |old - t|)` with old fixed at v."""
+
+    def loss(value, target, old_value):
+        return jnp.square(value - target) / (2.0 + jnp.abs(old_value - target))
+
+    value, target = jnp.array([1.0, 4.0]), jnp.array([3.0, 3.0])
+    found = jax.grad(lambda v: losses.value_error(loss, v, target).sum())(value)
+    np.testing.assert_allclose(found, [-4.0 / 4.0, 2.0 / 3.0], rtol=1e-6)
 
 
 def test_every_number_of_a_registered_part_has_a_check():

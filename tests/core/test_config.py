@@ -126,6 +126,14 @@ BAD_INPUT = {
         ["PPOConfig", "TrainConfig"],
     ),
     # Sizes
+    "minibatches of one sample": (
+        lambda _: make(num_envs=1, num_steps=4, num_minibatches=4),
+        ["normalize_advantages=True", "/ num_minibatches leaves one", "would be 0"],
+    ),
+    "a batch of one sample": (
+        lambda _: purerl.resolve(purerl.VPGConfig(num_envs=1, num_steps=1)),
+        ["normalize_advantages=True", "num_envs * num_steps leaves one"],
+    ),
     "minibatches that do not divide": (
         lambda _: make(num_envs=4, num_steps=128, num_minibatches=6),
         ["num_envs * num_steps (4 * 128 = 512)", "num_minibatches, got 6", "4 or 8"],

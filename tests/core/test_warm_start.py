@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl import warm_start
 from purerl.learning import optimiser
-from purerl.learning.parts import frozen_in, name_leaves
+from purerl.learning.parts import check_parts, frozen_in, name_leaves
 from purerl.optimisers import AdamW, Muon
 from purerl.train import bind, make_segment
 from tests.helpers import assert_same_bits, tiny_config
@@ -256,6 +256,12 @@ def test_the_update_of_a_traced_state_must_be_told(agents):
 def test_parts_that_cannot_be_frozen_are_refused(frozen, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         purerl.make_train(CONFIG.replace(frozen=frozen))
+
+
+def test_parts_of_arrays_without_dots_are_named_as_they_are():
+    sentence = r"stand in their names, such as 'actions'\. The arrays are actions"
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        check_parts(("core",), ["actions", "core_of.kernel"], "frozen")
 
 
 def test_a_part_that_is_not_there_cannot_be_taken(agents):

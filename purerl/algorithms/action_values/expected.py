@@ -6,6 +6,7 @@ y = r + gamma^n (1 - terminated) Q'(s', a*)     (Mnih et al. 2015)
 from typing import Any
 
 from purerl.algorithms.action_values.base import ActionValues
+from purerl.losses import value_error
 from purerl.networks import columns
 from purerl.types import Array
 
@@ -58,7 +59,7 @@ class Expected(ActionValues):
             levels: None; expected values take no levels.
         """
         del levels
-        return self.value_loss(outputs, target, outputs)
+        return value_error(self.value_loss, outputs, target)
 
     def priority(self, outputs: Array, target: Array, loss: Array) -> Array:
         """Return the TD errors, `[N]`.
