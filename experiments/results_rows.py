@@ -188,9 +188,9 @@ ROWS = {
             f"--device h200 --no-compile`; `--at-once 1` trains them one by one",
         )
         for name, value, seconds, hours, gpu in (
-            ("td3", 470, 2.94, 2.0, "two minutes"),
-            ("sac", 770, 11.1, 7.7, "seven minutes"),
-            ("mpo", 740, 100, 70, "31 minutes"),
+            ("td3", 470, 3.08, 2.1, "two minutes"),
+            ("sac", 770, 12.0, 8.3, "seven minutes"),
+            ("mpo", 740, 95.6, 66, "31 minutes"),
         )
     },
     "recurrent-ppo-memory-chain": Row(

@@ -87,8 +87,10 @@ def test_a_study_looks_for_a_choice_that_reads_an_axis():
         },
     ).check_effects()
     # The first of these combinations cannot be trained.
-    sizes = {"num_envs": purerl.choice([3, 2]), "num_minibatches": purerl.choice([32])}
-    Space(tiny_config(), sizes | {"gamma": purerl.uniform(0.9, 0.99)}).check_effects()
+    sizes = {"num_envs": purerl.choice([3, 4]), "num_minibatches": purerl.choice([32])}
+    Space(
+        tiny_config(num_envs=4), sizes | {"gamma": purerl.uniform(0.9, 0.99)}
+    ).check_effects()
     # A loss without numbers is another program, and no number that nothing reads.
     losses = [purerl.losses.SquaredError(), purerl.losses.ClippedSquaredError()]
     Space(tiny_config(), {"value_loss": purerl.choice(losses)}).check_effects()
