@@ -26,12 +26,14 @@ from jax import export
 
 from purerl import serialise
 from purerl.acting.environment import bind_params
+from purerl.acting.observe import completed
 from purerl.acting.policy import recurrence_of
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.export_onnx import POLICY as _ONNX
 from purerl.export_onnx import to_onnx
 from purerl.export_readme import readme
+from purerl.networks.composite import MASK
 from purerl.precision import in_32_bits
 from purerl.scale.host import to_device
 from purerl.train import Bound, bind, check_acts
@@ -96,8 +98,11 @@ def export_policy(
     """
     save = _safetensors()
     check_agent(state)
-    if batch is not None and (isinstance(batch, bool) or batch < 1):
-        raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
+    if batch is not None:
+        is_whole = isinstance(batch, int | np.integer) and not isinstance(batch, bool)
+        if not is_whole or batch < 1:
+            raise ConfigError(f"batch must be 1 or more observations, got {batch!r}.")
+        batch = int(batch)
     bound = bind(config, on_host=True)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
@@ -160,14 +165,19 @@ def _functions(bound: Bound, state: PyTree) -> Exported:
     recurrence = recurrence_of(algorithm)
     params = bind_params(bound.env, bound.config.env_params)
     space: Any = bound.env.observation_space(params)
+    keys = getattr(bound.config, "actor_keys", ())
     blank, structure = jax.tree.flatten(recurrence.init(()))
-    rows = (_member(space), *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank))
+    rows = (
+        _seen(space, keys),
+        *(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in blank),
+    )
     implementation = jax.random.key_impl(state.key)
     words = jax.random.key_data(state.key)
 
     def act(obs: PyTree, *memory: Array, key: Array | None = None) -> Any:
         remembered = jax.tree.unflatten(structure, memory)
-        action, after = recurrence.act(state, obs, remembered, key)
+        whole = completed(space, obs, keys)
+        action, after = recurrence.act(state, whole, remembered, key)
         return (action, *jax.tree.leaves(after)) if memory else action
 
     def sample(*arguments: Any) -> Any:
@@ -175,6 +185,14 @@ def _functions(bound: Bound, state: PyTree) -> Exported:
         return act(*inputs, key=jax.random.wrap_key_data(key, impl=implementation))
 
     return Exported(act, sample, rows, jax.ShapeDtypeStruct(words.shape, words.dtype))
+
+
+def _seen(space: Any, keys: tuple[str, ...]) -> PyTree:
+    """The shapes of what a policy sees of a member of a space: see `completed`."""
+    member = _member(space)
+    if not (keys and isinstance(member, dict)):
+        return member
+    return {key: x for key, x in member.items() if key in keys or key == MASK}
 
 
 def _member(space: Any) -> PyTree:

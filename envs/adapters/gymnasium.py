@@ -2,8 +2,8 @@
 
 Out: any environment of this package as a `gymnasium.Env`, as a
 `gymnasium.vector.VectorEnv`, or under a name of `gymnasium.make`. In: a policy plays in
-Gymnasium's own environments (`gymnasium_play`). They cannot be trained in here, because
-training is one compiled program and they are Python.
+Gymnasium's own environments (`gymnasium_play`). Agents are trained in these on the
+host, through `gymnasium_host`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """The output of `purerl evolve`: the costs of an evolution, and its result."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import yaml
@@ -80,21 +81,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
     plots.save(result.plot(), folder / "evolution.png")
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")
-    learned = result.learned
-    for name in (*result.losses(learned), *result.optimisers(learned)):
-        console.print(
-            f"train with it: purerl train --{name.replace('_', '-')} "
-            f"{quoted(folder / f'{name}.npz')}",
-            highlight=False,
-            soft_wrap=True,
-        )
-    if (folder / "rule.npz").exists():
-        console.print(
-            "learn with it: purerl train --algorithm lpg --rule "
-            f"{quoted(folder / 'rule.npz')}",
-            highlight=False,
-            soft_wrap=True,
-        )
+    _say_how_to_train(result, folder, console)
     transfer = find_comparison(folder)
     page.evolution_page(result, transfer=transfer, command=command)
     console.print(
@@ -103,3 +90,29 @@ def show(result: EvolutionResult, command: str = "") -> None:
         highlight=False,
         soft_wrap=True,
     )
+
+
+def _say_how_to_train(result: EvolutionResult, folder: Path, console: Console) -> None:
+    """Print the commands that train with what was learned."""
+    from purerl.report.page_evolution import train_command
+
+    learned = result.learned
+    for name in (*result.losses(learned), *result.optimisers(learned)):
+        console.print(
+            f"train with it: {train_command(learned, name, folder / f'{name}.npz')}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    if (folder / "rule.npz").exists():
+        console.print(
+            f"learn with it: {train_command(learned, 'rule', folder / 'rule.npz')}",
+            highlight=False,
+            soft_wrap=True,
+        )
+    whole = folder / "learned.yaml"
+    if whole.exists():
+        console.print(
+            f"train with all that was learned: purerl train --config {quoted(whole)}",
+            highlight=False,
+            soft_wrap=True,
+        )

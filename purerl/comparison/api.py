@@ -58,7 +58,7 @@ def compare(
     The keys come from a stream of their own: no evolution, whatever its seed, and no
     run of `purerl.run` has trained with them. All settings get the same keys, so that
     differences are taken seed by seed. A run that met a number that is not finite is
-    counted, and is worth the worst score of its environment.
+    counted, and is worth the worst score of its environment (see `Row`).
 
     Settings that change the same numbers, and are alike in all else, train in one
     compiled program; any others in one each. What a setting's runs become does not

@@ -126,7 +126,10 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Statistics of every setting, by environment and measure; see `Row`."""
-        return make_rows(self.scores, self.environments, self.settings, self.baseline)
+        lowest = [np.nanmin(self.curves[e], initial=np.inf) for e in self.environments]
+        return make_rows(
+            self.scores, self.environments, self.settings, self.baseline, lowest
+        )
 
     def row(self, environment: str, measure: str, setting: str) -> Row:
         """Return one of the rows.

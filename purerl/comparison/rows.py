@@ -7,7 +7,6 @@ import numpy as np
 from purerl.report import statistics
 from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.statistics.host import FEWEST
-from purerl.report.statistics.missing import resolve
 
 RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
 
@@ -17,6 +16,7 @@ def make_rows(
     environments: Sequence[str],
     settings: Sequence[str],
     baseline: str,
+    lowest: Sequence[float],
 ) -> tuple[Row, ...]:
     """Return all rows, by measure and environment; see `Row`.
 
@@ -25,27 +25,31 @@ def make_rows(
         environments: Names of the environments, E of them.
         settings: Names of the settings, N of them.
         baseline: The setting that others are compared with.
+        lowest: The lowest return that any run has had on its way, by environment.
     """
     rows: list[Row] = []
+    floors = np.asarray(lowest, float)
     for measure, values in scores.items():
         # [N, S, E]: one group of runs per setting, one task per environment.
         raw = np.moveaxis(values, 0, -1).astype(float)
         for index, environment in enumerate(environments):
             part = raw[..., index : index + 1]
-            rows += _rows(part, measure, environment, settings, baseline)
+            floor = floors[index : index + 1]
+            rows += _rows(part, floor, measure, environment, settings, baseline)
         if len(environments) > 1:
-            rows += _rows(raw, measure, ALL, settings, baseline)
+            rows += _rows(raw, floors, measure, ALL, settings, baseline)
     return tuple(rows)
 
 
 def _rows(
     raw: np.ndarray,
+    floors: np.ndarray,
     measure: str,
     environment: str,
     settings: Sequence[str],
     baseline: str,
 ) -> list[Row]:
-    filled = _filled(raw)
+    filled = _filled(raw, floors)
     is_one_task = filled.shape[-1] == 1
     base = filled[settings.index(baseline)]
     unit = np.ones(1) if is_one_task else _units(filled, base)
@@ -79,9 +83,10 @@ def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
     """Return the settings whose mean difference is not zero (Holm 1979).
 
     Of k differences that are left, those are clear whose interval of the confidence
-    `1 - ERRORS / k` lies on one side of zero; then fewer are left, and so on. So no
-    setting at all is called clear by chance in 95% of comparisons, however many there
-    are.
+    `1 - ERRORS / k` lies on one side of zero, and of which Student's t is as unlikely;
+    then fewer are left, and so on. So no setting at all is called clear by chance in
+    95% of comparisons, however many there are. The intervals alone would not do: they
+    end at the range of ten differences, however high their confidence.
 
     Args:
         gaps: Differences from the baseline by setting, `[S, E]`.
@@ -98,13 +103,30 @@ def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
             )
             # Ten differences that are all equal have a range, of no width.
             is_enough = gap.kind == "interval" or gap.runs >= FEWEST
-            if is_enough and (gap.low > 0 or gap.high < 0):
+            is_off = gap.low > 0 or gap.high < 0
+            if is_enough and is_off and chance_of(values) < ERRORS / len(left):
                 found.add(name)
         if not found:
             break
         clear |= found
         left = {name: values for name, values in left.items() if name not in found}
     return clear
+
+
+def chance_of(differences: np.ndarray) -> float:
+    """Return how likely a mean as far from zero is by chance (Student 1908).
+
+    Args:
+        differences: Differences `[S, E]` or `[S]`; those of a seed are averaged first.
+    """
+    from scipy.special import stdtr
+
+    by_seed = differences.reshape(len(differences), -1).mean(1)
+    mean, spread = abs(by_seed.mean()), by_seed.std(ddof=1)
+    if spread == 0:
+        return float(mean == 0)
+    t = mean / spread * np.sqrt(len(by_seed))
+    return float(2 * stdtr(len(by_seed) - 1, -t))
 
 
 def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
@@ -117,12 +139,14 @@ def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
 
 
-def _filled(raw: np.ndarray) -> np.ndarray:
+def _filled(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
     """Scores `[N, S, E]` with the worst of their environment where a run failed.
 
-    All NaN in an environment in which every run failed.
+    That is the lowest score, or the lowest return of any run on its way where that is
+    lower: where all others have reached the most that can be, a run that failed would
+    else be worth as much. All NaN in an environment in which every run failed.
     """
     if np.isnan(raw).all((0, 1)).any():
         return np.full_like(raw, np.nan)
-    groups, _ = resolve(*raw, nan="worst")
-    return np.stack(groups)
+    worst = np.fmin(np.nanmin(raw, (0, 1)), floors)
+    return np.where(np.isnan(raw), worst, raw)

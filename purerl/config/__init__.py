@@ -19,6 +19,7 @@ from purerl.config.fields import DECAY as DECAY
 from purerl.config.fields import FRACTION as FRACTION
 from purerl.config.fields import NAMES as NAMES
 from purerl.config.fields import NON_NEGATIVE as NON_NEGATIVE
+from purerl.config.fields import PART_KINDS as PART_KINDS
 from purerl.config.fields import POSITIVE as POSITIVE
 from purerl.config.fields import POSITIVE_OR_NONE as POSITIVE_OR_NONE
 from purerl.config.fields import SIZES as SIZES

@@ -179,10 +179,14 @@ def may_be_none(field: dataclasses.Field) -> bool:
     return field.type in (float | None, "float | None")
 
 
+# Kinds of parts that a field may hold.
+PART_KINDS = ("loss", "optimiser", "rule")
+
+
 def part_kind(name: str) -> str | None:
     """Return what kind of part a field holds by its name, None for a plain field.
 
-    The kinds are `loss`, `optimiser` and `rule`.
+    The kinds are those of `PART_KINDS`.
 
     Args:
         name: Name of a config's field, such as `policy_loss` or `actor_optimiser`.

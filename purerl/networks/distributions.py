@@ -188,6 +188,8 @@ class GaussianHead:
         """Clip the raw action and scale it to the space, `[..., *shape]`."""
         squeezed = self._squeezed(raw)
         scaled = _like(self.centre, raw) + _like(self.radius, raw) * squeezed
+        # Rounded, the centre and the radius may add up to more than the bound.
+        scaled = jnp.clip(scaled, *(_like(end, raw) for end in self.ends))
         return scaled.reshape(*raw.shape[:-1], *self.shape)
 
 

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from purerl.config import PART_KINDS
 from purerl.metrics import decimals
 from purerl.report.comparison import ALL, SHORT, WORDS
 from purerl.report.html import (
@@ -103,7 +104,8 @@ def scores_html(result: "Comparison") -> str:
         words += f" Over {ALL}, in units of the baseline's mean in each, or "
         words += "of the spread of all settings' scores where that is larger."
     if any_failed:
-        words += " A run that failed counts as the worst score of its environment."
+        words += " A run that failed counts as the worst score of its environment, or "
+        words += "as the lowest return of any run on its way, where that is lower."
     return body + note_html(words)
 
 
@@ -135,10 +137,12 @@ def _text(values: dict[str, Any] | None) -> str:
         return "the configuration as it is"
     found = []
     for name, value in values.items():
-        if isinstance(value, dict) and "loss" in value:
-            value = value["loss"]
-        elif isinstance(value, dict) and "sha256" in value:
-            value = f"{value['numbers']} numbers ({value['sha256'][:12]})"
+        if isinstance(value, dict):
+            kind = next((kind for kind in PART_KINDS if kind in value), None)
+            if kind is not None:
+                value = value[kind]
+            elif "sha256" in value:
+                value = f"{value['numbers']} numbers ({value['sha256'][:12]})"
         text = value if isinstance(value, str) else json.dumps(value)
         found.append(f"{name}={text}")
     return ", ".join(found)

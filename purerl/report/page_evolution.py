@@ -7,7 +7,9 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.config import ConfigError
+from purerl.algorithms import name_of
+from purerl.config import ConfigError, TrainConfig
+from purerl.execution.format import quoted
 from purerl.report import plots
 from purerl.report.html import (
     Section,
@@ -95,12 +97,25 @@ def _curves(result: "EvolutionResult") -> str:
 def _use(result: "EvolutionResult", name: str) -> str:
     if result.out is None:
         return ""
-    flag = name.replace("_", "-")
     file = result.out / f"{name}.npz"
-    return code_html(f"purerl train --{flag} {file}") + code_html(
-        f"import purerl\n\nconfig = purerl.PPOConfig({name}=purerl.load_part("
+    config = type(result.config).__name__
+    return code_html(train_command(result.config, name, file)) + code_html(
+        f"import purerl\n\nconfig = purerl.{config}({name}=purerl.load_part("
         f"{str(file)!r}))"
     )
+
+
+def train_command(config: TrainConfig, name: str, file: Path) -> str:
+    """Return the command that trains the same algorithm with an evolved part.
+
+    Args:
+        config: Config of the evolution.
+        name: Name of the field that holds the part.
+        file: File of the part.
+    """
+    algorithm = name_of(config)
+    chosen = "" if algorithm == "ppo" else f"--algorithm {algorithm} "
+    return f"purerl train {chosen}--{name.replace('_', '-')} {quoted(file)}"
 
 
 def _numbers(result: "EvolutionResult") -> list[list[Any]]:

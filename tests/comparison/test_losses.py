@@ -6,6 +6,7 @@ import jax
 import numpy as np
 import pytest
 from rich.console import Console
+from scipy import stats
 
 import purerl
 from purerl import losses
@@ -13,12 +14,12 @@ from purerl.comparison import api, held_out
 from purerl.comparison.environments import read_environments
 from purerl.comparison.losses import settings_of
 from purerl.comparison.result import Comparison
-from purerl.comparison.rows import clear_of_zero
+from purerl.comparison.rows import chance_of, clear_of_zero
 from purerl.comparison.settings import read_settings
 from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
 from purerl.meta.population import baseline_keys, rollout_keys
-from purerl.report import statistics
+from purerl.report import page_comparison, statistics
 from purerl.report.comparison import ALL
 from tests.helpers import tiny_config
 
@@ -140,7 +141,8 @@ def make(scores, baseline="base", environments=("a",), names=("base", "other")):
     num = len(names)
     steps = {name: np.array([np.arange(1, 4)] * num) for name in environments}
     curves = {
-        name: np.zeros((num, scores.shape[2], 3), np.float32) for name in environments
+        name: np.repeat(part[:, :, None], 3, 2)
+        for name, part in zip(environments, scores, strict=True)
     }
     about = {
         "settings": dict.fromkeys(names),
@@ -178,6 +180,11 @@ def test_a_failed_run_counts_as_the_worst_score_of_its_environment():
     row = found.row("a", "final_return", "other")
     assert row.failed == 1
     assert row.mean == pytest.approx((5 + 1 + 6) / 3)
+    # Where all others have the most that can be, it is worth what runs begin with.
+    full = make([[[500.0] * 10, [500.0] * 5 + [np.nan] * 5]])
+    full.curves["a"][0, 0, 0] = 20.0
+    row = full.row("a", "final_return", "other")
+    assert (row.failed, row.mean, row.difference) == (5, 260.0, -240.0)
     lost = make([[[np.nan] * 3, [np.nan] * 3]])
     assert np.isnan(lost.row("a", "final_return", "other").mean)
     assert lost.row("a", "final_return", "other").failed == 3
@@ -226,6 +233,32 @@ def test_of_many_settings_that_change_nothing_none_is_called_clear():
     for _ in range(40):
         wrong += bool(clear_of_zero({name: rng.normal(size=12) for name in "abcde"}))
     assert wrong <= 6  # Of two that are expected.
+
+
+def test_ten_differences_of_one_sign_are_not_enough_among_sixty():
+    """Their range excludes zero, however high the confidence; Student's t does not."""
+    moved = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 6.0])
+    rng = np.random.default_rng(0)
+    others = {str(n): rng.normal(size=10) for n in range(59)}
+    low, _ = statistics.mean_interval(moved, confidence=0.999, resamples=20_000)[:2]
+    assert low > 0
+    assert clear_of_zero({"moved": moved, **others}) == set()
+    assert chance_of(moved) == pytest.approx(stats.ttest_1samp(moved, 0).pvalue)
+    assert chance_of(np.full(10, 0.5)) == 0.0 and chance_of(np.zeros(10)) == 1.0
+
+
+def test_a_page_names_learned_optimisers_and_rules():
+    digest = {"sha256": "0123456789abcdef"}
+    about = {
+        "optimiser": {"optimiser": "LearnedOptimiser(hidden_size=2)", **digest},
+        "rule": {"rule": "LPGRule()", **digest},
+        "env_params": {"numbers": 900, **digest},
+    }
+    text = page_comparison._text(about)
+    assert text == (
+        "optimiser=LearnedOptimiser(hidden_size=2), rule=LPGRule(), "
+        "env_params=900 numbers (0123456789ab)"
+    )
 
 
 def test_what_is_clear_makes_room_for_the_next():

@@ -217,6 +217,17 @@ def test_a_dimension_with_one_bound_is_clipped_there():
     np.testing.assert_array_equal(head.to_env(raw), [[0.0, 2.0, 3.0], [7.0, -7.0, 2.0]])
 
 
+@pytest.mark.parametrize("head_class", [GaussianHead, TanhGaussianHead])
+@pytest.mark.parametrize(("low", "high"), [(-0.7, 0.1), (-0.2, 1.1)])
+def test_no_action_is_rounded_out_of_its_bounds(head_class, low, high):
+    """The centre and the radius of these bounds add up to more than one of them."""
+    low, high = np.float32(low), np.float32(high)
+    head = head_class(low, high, (1,))
+    ends = np.asarray(head.to_env(jnp.array([[-50.0], [50.0]])))[:, 0]
+    assert low <= ends[0] and ends[1] <= high
+    np.testing.assert_allclose(ends, [low, high], rtol=1e-6)
+
+
 def test_tanh_actions_stay_inside_asymmetric_bounds():
     head = TanhGaussianHead(LOW, HIGH, (1,))
     raw = jnp.array([[-50.0], [0.0], [np.arctanh(0.5)], [50.0]])

@@ -178,6 +178,29 @@ def test_observations_of_several_parts_go_in_as_they_are(tmp_path):
     assert np.shape(scope["action"]) == (8,)
 
 
+def test_an_exported_policy_takes_what_the_actor_sees(tmp_path):
+    """What only the critic knew is not there where a policy is deployed."""
+    env = boxes.PackedCartPole()
+    masked = envs.ActionMask(env, lambda state, params: jnp.stack([state.x > 0, True]))
+    config = tiny_config(env=masked, actor_keys=("pole",))
+    state = agent(config)
+    purerl.export_policy(config, state, tmp_path)
+    about = json.loads((tmp_path / "policy.json").read_text())
+    assert set(about["observation"]) == {"pole", "action_mask"}
+    obs, _ = jax.vmap(masked.reset)(jax.random.split(jax.random.key(0), BATCH))
+    policy = export.deserialize(bytearray((tmp_path / "policy.stablehlo").read_bytes()))
+    seen = {name: obs[name] for name in ("pole", "action_mask")}
+    expected = purerl.make_policy(config, state)(obs)
+    np.testing.assert_array_equal(policy.call(seen), expected)
+
+
+@pytest.mark.parametrize("batch", [0, 2.5, "3", True])
+def test_a_batch_that_is_none_is_refused(batch, tmp_path):
+    config = tiny_config()
+    with pytest.raises(purerl.ConfigError, match=r"batch must be 1 or more obs"):
+        purerl.export_policy(config, agent(config), tmp_path, batch=batch)
+
+
 def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     config = tiny_config()
     state, own = agent(config), tmp_path / "own"

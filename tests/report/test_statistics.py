@@ -195,6 +195,14 @@ def test_curve_is_the_estimate_of_each_point():
             assert found.high[t] == pytest.approx(one.high, abs=noise)
 
 
+def test_resamples_of_a_mean_curve_are_as_many_as_are_asked_for():
+    values = np.random.default_rng(0).normal(size=(12, 2))
+    options = {"confidence": 0.9995, "resamples": 50_000}
+    found = statistics.curve(values, "mean", **options)
+    low, high = statistics.mean_interval(values, **options)[:2]
+    np.testing.assert_array_equal((found.low, found.high), (low, high))
+
+
 def test_the_same_seed_gives_the_same_interval():
     scores = SCORES["x"]
     first = statistics.estimate(scores)
@@ -262,6 +270,14 @@ class TestMissing:
         (lambda: statistics.estimate(np.zeros((2, 2, 2))), r"got shape \(2, 2, 2\)"),
         (lambda: statistics.estimate([1.0], confidence=95), "between 0 and 1"),
         (lambda: statistics.estimate([1.0], resamples=0), "resamples must be"),
+        (lambda: statistics.estimate([1.0], resamples=100.5), "whole number of at"),
+        (lambda: statistics.estimate([1.0], nan=None), "nan must be a finite score"),
+        (lambda: statistics.mean_interval([1.0], seed=-1), "seed must be a whole"),
+        (lambda: statistics.mean_interval([1.0], resamples=0), "resamples must be"),
+        (lambda: statistics.compare({}), "must have a group by name"),
+        (lambda: statistics.power_curve(std="a", difference=1.0), "std must be finite"),
+        (lambda: statistics.power_curve(std=(1, 2, 3), difference=1.0), "std must be"),
+        (lambda: statistics.power_curve(std=1.0, difference="x"), "difference must be"),
         (lambda: statistics.performance_profile([1.0], []), "thresholds must be"),
         (lambda: statistics.curve(np.zeros((2, 2)), "median"), "statistic must be"),
         (

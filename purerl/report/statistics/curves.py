@@ -9,13 +9,17 @@ from purerl.report.statistics import aggregates
 from purerl.report.statistics.host import mean_interval
 from purerl.report.statistics.intervals import (
     Estimate,
-    check_numbers,
     key,
     kind_of_table,
     percentiles,
     standardise,
 )
-from purerl.report.statistics.missing import Missing, check_choice, resolve
+from purerl.report.statistics.missing import (
+    Missing,
+    check_choice,
+    check_numbers,
+    resolve,
+)
 
 CURVES = ("iqm", "mean")
 
@@ -50,7 +54,7 @@ def curve(
         ConfigError: see `estimates`.
     """
     check_choice("statistic", statistic, CURVES)
-    check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples, seed)
     raw = np.asarray(values)
     shape = raw.shape if raw.ndim == 3 else (len(raw), 1, -1)
     (flat,), _ = resolve(raw.reshape(len(raw), -1), nan=nan, gaps=True)
@@ -63,7 +67,9 @@ def curve(
     value[some] = [aggregates.aggregate(table[:, :, t], statistic) for t in some]
     if table.shape[1] == 1 and (statistic == "mean" or kind != "interval"):
         # The range of few runs is the same for both statistics.
-        low, high = mean_interval(table[:, 0], confidence=confidence, seed=seed)[:2]
+        low, high = mean_interval(
+            table[:, 0], confidence=confidence, resamples=resamples, seed=seed
+        )[:2]
         return Estimate(value, low, high, missing, kind, runs, confidence)
     for at, known in _groups(table, points):
         draws, centre, scale = _curve_draws(

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError, shown
-from purerl.report.statistics.missing import as_numbers
+from purerl.report.statistics.missing import as_numbers, check_numbers
 
 INTERVAL = "95% interval"
 FEWEST = 10  # With fewer runs than this the range is given.
@@ -84,8 +84,7 @@ def mean_interval(
     Source: the studentised bootstrap (bootstrap-t) of Efron and Tibshirani 1993, "An
     Introduction to the Bootstrap", chapter 12.
     """
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
+    check_numbers(confidence, resamples, seed)
     values = _runs_of(values)
     table = values.reshape(len(values), -1)
     known = np.isfinite(table)

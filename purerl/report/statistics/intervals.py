@@ -30,7 +30,13 @@ from purerl.report.statistics.host import (
     name_of,
     text_of,
 )
-from purerl.report.statistics.missing import Missing, as_table, check_choice, resolve
+from purerl.report.statistics.missing import (
+    Missing,
+    as_table,
+    check_choice,
+    check_numbers,
+    resolve,
+)
 
 # With so many runs of each of several tasks, and so many of all of them together, the
 # interval of a pooled statistic holds its level (`experiments/pooled_coverage.py`).
@@ -113,7 +119,7 @@ def estimates(
 
     for name in statistics:
         check_choice("statistics", name, aggregates.STATISTICS)
-    check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples, seed)
     (known,), missing = resolve(scores, nan=nan)
     kind, runs = kind_of_table(known)
     values = [float(aggregates.aggregate(known, name, target)) for name in statistics]
@@ -175,7 +181,7 @@ def probability_of_improvement(
     """
     from purerl.report.statistics import resampling
 
-    check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples, seed)
     (x, y), missing = resolve(x, y, nan=nan)
     value = aggregates.improvement(x, y)
     kinds = [kind_of_table(group) for group in (x, y)]
@@ -221,7 +227,7 @@ def performance_profile(
     """
     from purerl.report.statistics import resampling
 
-    check_numbers(confidence, resamples)
+    check_numbers(confidence, resamples, seed)
     levels = np.atleast_1d(np.asarray(thresholds, np.float64))
     if levels.ndim != 1 or not np.isfinite(levels).all() or not levels.size:
         raise ConfigError(
@@ -250,6 +256,11 @@ def performance_profile(
 
 def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
     """Estimate the IQM of groups by name, with one worst score for all (`nan`)."""
+    if not scores:
+        raise ConfigError(
+            "scores must have a group by name at least, got none; give for example "
+            '{"own": returns}.'
+        )
     options = {"nan": "worst", **options}
     groups, _ = resolve(*scores.values(), nan=options.pop("nan"))
     found = {}
@@ -330,11 +341,3 @@ def _ranks(columns: np.ndarray) -> np.ndarray:
         known = np.isfinite(column)
         ranks[known, task] = np.unique(column[known], return_inverse=True)[1]
     return ranks
-
-
-def check_numbers(confidence: float, resamples: int) -> None:
-    """Refuse a level or a number of resamples that there is not."""
-    if not 0 < confidence < 1:
-        raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
-    if resamples < 1:
-        raise ConfigError(f"resamples must be at least 1, got {resamples!r}.")

@@ -42,8 +42,7 @@ def resolve(
     tables = _same_tasks([as_table("scores", group) for group in groups])
     missing = sum(int(np.isnan(table).sum()) for table in tables)
     if not isinstance(nan, str):
-        if not np.isfinite(nan):
-            raise ConfigError(f"nan must be a finite score, got {nan!r}.")
+        check_finite("nan", nan, "score")
         return [np.where(np.isnan(table), nan, table) for table in tables], missing
     check_choice("nan", nan, POLICIES)
     if nan == "raise" and missing:
@@ -106,6 +105,41 @@ def as_table(name: str, values: Any) -> np.ndarray:
             "other axes first, for example episodes.mean(-1)."
         )
     return table[:, None] if table.ndim == 1 else table
+
+
+def check_numbers(confidence: float, resamples: int, seed: int = 0) -> None:
+    """Refuse a level, a number of resamples or a seed that there is not.
+
+    Args:
+        confidence: Confidence level of an interval.
+        resamples: Number of resamples of a bootstrap.
+        seed: Number that they are drawn from.
+    """
+    if not (_is_real(confidence) and 0 < confidence < 1):
+        raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
+    for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0)):
+        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+        if not is_whole or value < least:
+            raise ConfigError(
+                f"{name} must be a whole number of at least {least}, got {value!r}."
+            )
+
+
+def check_finite(name: str, value: Any, noun: str = "number") -> None:
+    """Refuse what is no finite number.
+
+    Args:
+        name: Name of the argument, for the message.
+        value: Value that was given.
+        noun: What the number is, for the message.
+    """
+    if not (_is_real(value) and np.isfinite(value)):
+        raise ConfigError(f"{name} must be a finite {noun}, got {value!r}.")
+
+
+def _is_real(value: Any) -> bool:
+    is_real = isinstance(value, int | float | np.integer | np.floating)
+    return is_real and not isinstance(value, bool)
 
 
 def check_choice(field: str, value: Any, known: Sequence[str]) -> None:

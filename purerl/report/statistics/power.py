@@ -17,7 +17,12 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.report.statistics.missing import Missing, check_choice, resolve
+from purerl.report.statistics.missing import (
+    Missing,
+    check_choice,
+    check_finite,
+    resolve,
+)
 from purerl.report.statistics.simulation import bootstrap, simulate, standardised, welch
 
 TESTS = ("welch", "bootstrap")
@@ -207,8 +212,8 @@ def _known(
             "difference: say which difference of means is to be detected, or give the "
             "scores of both configurations."
         )
-    if difference is not None and not math.isfinite(difference):
-        raise ConfigError(f"difference must be a finite number, got {difference!r}.")
+    if difference is not None:
+        check_finite("difference", difference)
     if pilot is not None:
         return _from_pilots(pilot, pilot if other is None else other, difference, nan)
     assert difference is not None
@@ -217,9 +222,15 @@ def _known(
 
 def _pair_of(std: Any) -> tuple[float, float]:
     """Read the standard deviations of both configurations."""
-    first, second = (float(s) for s in np.broadcast_to(np.asarray(std, float), 2))
-    if not all(math.isfinite(s) and s >= 0 for s in (first, second)):
-        raise ConfigError(f"std must be finite and at least 0, got {std!r}.")
+    try:
+        first, second = (float(s) for s in np.broadcast_to(np.asarray(std, float), 2))
+        is_spread = all(math.isfinite(s) and s >= 0 for s in (first, second))
+    except (TypeError, ValueError):
+        is_spread = False
+    if not is_spread:
+        raise ConfigError(
+            f"std must be finite and at least 0, or two such numbers, got {std!r}."
+        )
     return first, second
 
 
