@@ -178,7 +178,7 @@ def cut(path: Path, step: int) -> None:
         path: The file.
         step: The step of the last row that stays.
     """
-    from tensorboardX.proto.event_pb2 import Event
+    from tensorboardX.proto import event_pb2
 
     data, place, kept = path.read_bytes(), 0, []
     while place + 8 <= len(data):
@@ -187,7 +187,7 @@ def cut(path: Path, step: int) -> None:
         place += length + 16
         if place > len(data):
             break
-        event = Event.FromString(record[12:-4])
+        event = event_pb2.Event.FromString(record[12:-4])  # type: ignore[attr-defined]  # Made when it is imported.
         if event.step <= step or not event.HasField("summary"):
             kept.append(record)
     if (content := b"".join(kept)) != data:
