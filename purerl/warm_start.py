@@ -229,7 +229,7 @@ def _finite(value: Any) -> np.ndarray:
     """True where a number of an array is finite; everywhere in one of whole numbers."""
     if not jnp.issubdtype(_dtype(value), jnp.floating):
         return np.ones(np.shape(value), bool)
-    return np.isfinite(np.asarray(value, np.float32))
+    return np.asarray(np.isfinite(np.asarray(value, np.float32)))
 
 
 def check_state(start: PyTree, state: PyTree) -> None:

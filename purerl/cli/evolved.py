@@ -1,6 +1,5 @@
 """The output of `purerl evolve`: the costs of an evolution, and its result."""
 
-import json
 from pathlib import Path
 from typing import Any
 
@@ -8,11 +7,11 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from purerl.atomic import write_atomic
 from purerl.comparison.result import find_comparison
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
+from purerl.runner import summary_file
 
 
 def estimate_table(cost: Estimate, what: dict[str, Any]) -> Table:
@@ -76,8 +75,8 @@ def show(result: EvolutionResult, command: str = "") -> None:
     folder = result.out
     if folder is None:
         return
-    text = json.dumps(result.summary, indent=2)
-    write_atomic(folder / "summary.json", text)
+    has_trained = result.summary["generations_run"] > 0
+    summary_file.write(folder, {}, result.summary, has_trained)
     plots.save(result.plot(), folder / "evolution.png")
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")

@@ -1,7 +1,6 @@
 """`purerl pbt`: population-based training; a folder of rounds, the best schedule."""
 
 import dataclasses
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
@@ -10,7 +9,6 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl import serialise
-from purerl.atomic import write_atomic
 from purerl.cli import flags, settings
 from purerl.cli.options import (
     CheckpointSeconds,
@@ -36,6 +34,7 @@ from purerl.population.pbt import PBTOptions, make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
+from purerl.runner import summary_file
 from purerl.runner.seeds import seeds_from
 from purerl.space.labels import in_a_line
 from purerl.storage import folders
@@ -175,14 +174,16 @@ def write_summary(result: Result, console: Console) -> None:
     if result.out is None:
         return
     best = result.best()
-    numbers = result.summary | {
+    facts = {
+        "training_steps": result.training_steps,
+        "evaluation_steps": result.evaluation_steps,
         "best_score": best.score,
         "best_seed": best.seed,
         "best_member": best.member,
         "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
     }
-    text = json.dumps(numbers, indent=2)
-    write_atomic(result.out / "summary.json", text)
+    has_trained = result.summary["trained_requests"] > 0
+    summary_file.write(result.out, facts, result.summary, has_trained)
     serialise.to_yaml(best.config, result.out / "best.yaml")
     console.print(
         f"{result.training_steps:,} steps of training, {result.evaluation_steps:,} of "

@@ -1,7 +1,6 @@
 """`purerl sweep`: axes and seeds in, a folder of labelled results out."""
 
 import dataclasses
-import json
 import shlex
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,7 +9,6 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from rich.console import Console
 
-from purerl.atomic import write_atomic
 from purerl.cli import flags, settings
 from purerl.cli.options import (
     ConfigSource,
@@ -27,6 +25,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
+from purerl.runner import summary_file
 from purerl.runner.seeds import seeds_from
 from purerl.scale import hosts
 from purerl.space.parse import parse
@@ -192,8 +191,10 @@ def show(result: SweepResult, command: str = "") -> None:
         return
     console.print(best_table(result.dataset))
     if result.out is not None:
-        text = json.dumps(result.summary, indent=2)
-        write_atomic(result.out / "summary.json", text)
+        numbers = result.summary
+        facts = {name: numbers[name] for name in ("members", "groups")}
+        has_trained = numbers["trained_members"] > 0
+        summary_file.write(result.out, facts, numbers, has_trained)
         load = f"import purerl\n\nresult = purerl.load_sweep({str(result.out)!r})"
         page.sweep_page(
             result.dataset, result.out / "report.html", load=load, command=command

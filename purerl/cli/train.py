@@ -31,7 +31,7 @@ from purerl.execution import dry_run
 from purerl.execution.format import quoted
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
-from purerl.runner import manifest
+from purerl.runner import manifest, summary_file
 from purerl.runner.api import run
 from purerl.runner.result import RunResult, summary, write_summary
 from purerl.runner.seeds import check_seeds, seeds_from
@@ -146,7 +146,7 @@ def main(argv: Sequence[str]) -> int:
     if not result.finished:
         return 130
     if result.train_steps == 0:
-        if result.out is not None and not (result.out / "summary.json").exists():
+        if result.out is not None and not (result.out / summary_file.FILE).exists():
             _draw(result)  # A kill came between the last checkpoint and these files.
         print(
             f"the run in {result.out} had finished already; nothing was trained. "

@@ -8,7 +8,7 @@ from typing import Any
 from purerl.config import ConfigError
 from purerl.execution.format import quoted
 from purerl.runner.arguments import stored_folder
-from purerl.runner.records import Records
+from purerl.runner.records import Records, saved_records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
@@ -40,13 +40,13 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
     """
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
-    if kind not in _KINDS and (folder / "records").is_dir():
+    if not kinds.is_tracked(kind) and (folder / "records").is_dir():
         raise ConfigError(
             f"{folder} holds a search that only its own program can read again. "
             f"Repeat the call that wrote it, with out={str(folder)!r}: what trackers "
             "lack is sent then."
         )
-    if kind not in _KINDS:
+    if not kinds.is_tracked(kind):
         raise ConfigError(
             kinds.refusal(folder, kind, ", of which trackers are told nothing")
         )
@@ -65,16 +65,14 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     stored = folders.load(folder)
     result = read_result(folder)
     # Rows after the last checkpoint are computed again, and told, when the run goes on.
-    saved = checkpoint.steps(folder / "checkpoints")
-    if not saved:
+    if not checkpoint.steps(folder / "checkpoints"):
         raise ConfigError(
             f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
             f"go on with it: purerl train --resume {quoted(folder)}"
         )
-    records = Records(stored["seeds"], folder, Group(()))
-    records.read(saved[-1])
-    total = sum(len(rows) for members in records.rows.values() for rows in members)
-    group = Group(lacking(trackers, folder, total, notify), in_threads=False)
+    records = saved_records(folder, stored["seeds"])
+    missing = lacking(trackers, folder, records.num_rows, notify)
+    group = Group(missing, in_threads=False)
     if not group:
         return True
     with group:

@@ -317,14 +317,15 @@ class RunLoop:
     def _restore(self) -> Restored | None:
         """The last checkpoint, and the rows up to it; None if it saved none yet."""
         folder = self._folder / "checkpoints"
-        if not checkpoint.steps(folder):
+        restored = checkpoint.restore(folder) if checkpoint.steps(folder) else None
+        if restored:
+            self.records.rewind(restored[0])
+        else:
             self.records.back_up()
-            self._recall_diverged(0)
-            return None
-        update, flat = checkpoint.restore(folder)
-        self.records.rewind(update)
-        self._recall_diverged(update)
-        return update, flat
+        if self.bound.env.on_host:  # New episodes, so that its rows are others.
+            self.records.rewind_trackers()
+        self._recall_diverged(restored[0] if restored else 0)
+        return restored
 
     def _recall_diverged(self, update: int) -> None:
         """Read from the folder which agents had diverged by an update."""

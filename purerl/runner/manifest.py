@@ -19,7 +19,9 @@ from purerl.acting.environment import is_built_in
 from purerl.auto import is_auto
 from purerl.config import ConfigError, TrainConfig, UnknownFieldError
 from purerl.networks import modules
+from purerl.runner import summary_file
 from purerl.runner.divergence import DIVERGED
+from purerl.runner.records import saved_records
 from purerl.storage import kinds, prng
 from purerl.storage.differences import differences, refuse
 from purerl.storage.folders import (
@@ -316,8 +318,11 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
             f"{(updates + 1) * each:,}."
         )
     described = {"config": serialise.to_dict(config), "extended_from": lengths}
+    # Evaluations and annealed numbers of the longer run are others from here on. First,
+    # so that a kill leaves no longer run whose trackers count rows of the shorter one.
+    saved_records(folder, stored["seeds"]).rewind_trackers()
     # It is of the shorter run, and must not outlive a kill.
-    (folder / "summary.json").unlink(missing_ok=True)
+    (folder / summary_file.FILE).unlink(missing_ok=True)
     write(folder, {**stored, **described})
 
 

@@ -17,7 +17,9 @@ from purerl.runner.jsonl import (
     rows_are_missing,
     segment_rows,
 )
+from purerl.runner.trackers import stored
 from purerl.runner.trackers.group import Group
+from purerl.storage import checkpoint
 from purerl.train import Plan
 
 KINDS = ("train", "evaluation")
@@ -74,6 +76,18 @@ class Records:
         if self._jsonl:
             self._jsonl.flush()
 
+    def rewind_trackers(self) -> None:
+        """Let trackers take what comes after these rows anew: it will be otherwise."""
+        assert self._jsonl is not None
+        members = [rows for kind in KINDS for rows in self.rows[kind]]
+        last = max((rows[-1]["env_steps"] for rows in members if rows), default=-1)
+        stored.rewind(self._jsonl.folder.parent, self.num_rows, last)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of all members and kinds."""
+        return sum(len(rows) for members in self.rows.values() for rows in members)
+
     def rewind(self, update: int) -> None:
         """Go on from the JSON lines, without what was logged after an update."""
         assert self._jsonl is not None
@@ -120,3 +134,20 @@ class Records:
                 for row in rows:
                     trackers.log(kind, seed, row)
         trackers.flush()
+
+
+def saved_records(folder: Path, seeds: Sequence[int]) -> Records:
+    """Return the rows of a run's folder up to its last checkpoint; none without one.
+
+    Args:
+        folder: Folder of the run.
+        seeds: Seeds of its members.
+
+    Raises:
+        ConfigError: see `Records.read`.
+    """
+    records = Records(seeds, folder, Group(()))
+    saved = checkpoint.steps(folder / "checkpoints")
+    if saved:
+        records.read(saved[-1])
+    return records

@@ -1,6 +1,5 @@
 """The result of a run: in memory, and read back from its folder."""
 
-import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -8,9 +7,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest
+from purerl.runner import manifest, summary_file
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.runner.divergence import (
@@ -222,4 +220,6 @@ def _times(result: RunResult) -> dict[str, Any]:
 def write_summary(result: RunResult) -> None:
     """Write `summary.json` into the run's folder."""
     if result.out is not None:
-        write_atomic(result.out / "summary.json", json.dumps(summary(result), indent=2))
+        call, numbers = _times(result), summary(result)
+        facts = {name: numbers[name] for name in numbers if name not in call}
+        summary_file.write(result.out, facts, call, result.train_steps > 0)

@@ -159,6 +159,8 @@ def _opened(
         print(note, file=sys.stderr)
     restored = store.restore(folder, search)
     if extend or restored.is_longer:
+        if store.is_longer(stored, search):
+            tracking.rewind(folder, search, restored.steps)
         store.extend_folder(folder, search, restored)
     options = options._replace(lanes=stored["lanes"], length=stored["segment_updates"])
     return _SearchLoop(search, options, restored)

@@ -81,6 +81,18 @@ def open_folder(
     )
 
 
+def is_longer(stored: dict[str, Any], search: Search) -> bool:
+    """Return whether a search has other environment steps than a stored one.
+
+    Args:
+        stored: The manifest of the stored search.
+        search: The search.
+    """
+    configs = stored["config"], search.spec["config"]
+    before, now = (config.get("total_timesteps") for config in configs)
+    return before != now
+
+
 def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
     """Let a folder hold the same search of more environment steps.
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from purerl.runner.trackers import stored
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
@@ -14,6 +15,16 @@ from purerl.search.protocol import Search, Step
 
 # Files of the folder that trackers keep with a search, where they are there.
 FILES = ("config.yaml", "manifest.json", "summary.json", "best.yaml")
+
+
+class _Members(dict[int, Member]):
+    """Members by number; one that is asked for without a name is called by its number.
+
+    How many members a search will ask for need not be known when it begins.
+    """
+
+    def __missing__(self, number: int) -> Member:
+        return self.setdefault(number, Member(f"member={number}", number, {}))
 
 
 def describe(search: Search, folder: Path | None) -> TrackedRun:
@@ -27,12 +38,14 @@ def describe(search: Search, folder: Path | None) -> TrackedRun:
     rest = {n: search.spec[n] for n in ("axes", "options") if n in search.spec}
     request = search.ask(search.init())
     size = 0 if request is None else request.members.size
-    names = search.names or {number: f"member={number}" for number in range(size)}
+    members = _Members({n: Member(name, n, {}) for n, name in search.names.items()})
+    for number in () if members else range(size):
+        _ = members[number]
     stamp = time.strftime("%Y%m%d-%H%M%S")
     return TrackedRun(
         name=folder.resolve().name if folder else f"{search.kind}-{stamp}",
         config={**config, search.kind: rest},
-        members={n: Member(name, n, {}) for n, name in names.items()},
+        members=members,
         folder=folder,
         kind=search.kind,
     )
@@ -51,19 +64,35 @@ def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
     """
     if not group:
         return
-    steps_per_update, last = search.bound.plan.steps_per_update, steps[-1]
-    update = last.request.until + sum(
+    place = {"update": _update(steps), "env_steps": _env_steps(search, steps)}
+    for number, row in search.rows(steps[-1]):
+        group.log("train", number, {**place, **row})
+    group.flush()
+
+
+def _update(steps: Sequence[Step]) -> int:
+    """Updates up to the last step, those of members that were left among them."""
+    return steps[-1].request.until + sum(
         before.request.until
         for before, after in itertools.pairwise(steps)
         if after.request.parents is None
     )
-    for number, row in search.rows(last):
-        group.log(
-            "train",
-            number,
-            {"update": update, "env_steps": update * steps_per_update, **row},
-        )
-    group.flush()
+
+
+def _env_steps(search: Search, steps: Sequence[Step]) -> int:
+    return _update(steps) * search.bound.plan.steps_per_update
+
+
+def rewind(folder: Path, search: Search, steps: Sequence[Step]) -> None:
+    """Let trackers take anew what a longer search trains after its last checkpoint.
+
+    Args:
+        folder: The folder of the search.
+        search: The search.
+        steps: The steps up to the last checkpoint.
+    """
+    rows = sum(len(search.rows(step)) for step in steps)
+    stored.rewind(folder, rows, _env_steps(search, steps) if steps else -1)
 
 
 def close(group: Group, folder: Path | None, is_finished: bool) -> None:

@@ -26,6 +26,8 @@ from purerl.storage.differences import REMEDY, refuse
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST, CONFIG = "manifest.json", "config.yaml"
+# What trackers have been told of what is in the folder.
+TRACKERS_FILE = "trackers.json"
 # What tools write results into. Without the manifest nobody can say what they are of.
 CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
 Spec = dict[str, Any]
@@ -246,6 +248,7 @@ def undone_if_empty(folder: Path | None) -> Iterator[None]:
             none.
     """
     was_there = is_begun(folder)
+    had_trackers = folder is not None and (folder / TRACKERS_FILE).exists()
     try:
         yield
     except ConfigError:
@@ -253,6 +256,9 @@ def undone_if_empty(folder: Path | None) -> Iterator[None]:
         is_new = not was_there and is_begun(folder)
         if folder is not None and is_new and not _has_results(folder):
             rollback(folder)
+            if not had_trackers:
+                # What begins here next is not what they were told of.
+                (folder / TRACKERS_FILE).unlink(missing_ok=True)
         raise
 
 
@@ -344,10 +350,16 @@ def load(folder: Path) -> Spec:
         raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
     if not isinstance(stored, dict):
         raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
-    if isinstance(stored.get("config"), dict):
+    config = stored.get("config")
+    if isinstance(config, dict) and _is_of_agents(stored, config):
         # So that what began before a field was there goes on with its default.
-        stored["config"] = serialise.completed(stored["config"])
+        stored["config"] = serialise.completed(config)
     return stored
+
+
+def _is_of_agents(stored: Spec, config: Mapping[str, Any]) -> bool:
+    """Return whether a config is that of agents; a search of one's own may have any."""
+    return stored.get("kind", "run") in kinds.KINDS or "algorithm" in config
 
 
 def require(folder: Path, stored: Spec, names: Sequence[str]) -> None:

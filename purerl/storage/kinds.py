@@ -22,11 +22,13 @@ class Kind(NamedTuple):
         goes_on: The command that goes on with it; `{folder}` stands for the folder.
         reads: The commands and functions that read it; `{folder}` stands for the
             folder.
+        is_tracked: Whether `purerl track` takes such a folder.
     """
 
     words: str
     goes_on: str
     reads: tuple[str, ...]
+    is_tracked: bool = True
 
 
 def _repeat(command: str) -> str:
@@ -67,6 +69,7 @@ KINDS = {
         "agents trained with schedules",
         "repeat its purerl.train_schedules call with out={folder!r}",
         ("purerl.train_schedules with the same arguments",),
+        is_tracked=False,
     ),
     "tune": Kind(
         "a tuning study",
@@ -113,6 +116,11 @@ def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
 def holds_comparison(folder: Path) -> bool:
     """Return whether there is a comparison in a folder."""
     return (folder / COMPARISON_FILE).exists()
+
+
+def is_tracked(kind: str) -> bool:
+    """Return whether `purerl track` sends what trackers lack of a kind of folder."""
+    return kind in KINDS and KINDS[kind].is_tracked
 
 
 def words_of(kind: str) -> str:

@@ -14,6 +14,7 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval
 from purerl.report.statistics.missing import resolve
+from purerl.runner import summary_file
 from purerl.runner.best import Best
 
 # The states of finished trials.
@@ -238,13 +239,14 @@ def write(folder: Path, result: TuneResult) -> None:
     write_atomic(folder / "trials.csv", csv_text(result.rows))
     if result.best_config is not None:
         serialise.to_yaml(result.best_config, folder / "best.yaml")
-    numbers = {
-        **result.summary,
+    numbers = result.summary
+    facts = {
+        **{name: numbers[name] for name in ("trials", *STATES)},
         "best_trial": result.best_row.number if result.best_row else None,
         "importance": result.importance,
         "holdout": holdout_dict(result.holdout) if result.holdout else None,
     }
-    write_atomic(folder / "summary.json", json.dumps(numbers, indent=2))
+    summary_file.write(folder, facts, numbers, numbers["block_calls"] > 0)
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest
+from purerl.runner import manifest, summary_file
 from purerl.runner.arguments import stored_folder
 from purerl.space.axes import Choice, is_whole
 from purerl.space.stored import from_dict
@@ -71,7 +71,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
 
 def _read_summary(folder: Path) -> dict[str, Any]:
     """Return the summary of the last call that ended; empty during the first."""
-    path = folder / "summary.json"
+    path = folder / summary_file.FILE
     if not path.exists():
         return {}
     try:

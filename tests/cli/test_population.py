@@ -37,6 +37,8 @@ def test_pbt_writes_a_folder_and_prints_the_schedule(config, tmp_path, capsys):
     assert best.learning_rate == pytest.approx(result.best().config.learning_rate)
     assert main(command) == 0  # it had finished: the same again, and nothing trained
     assert capsys.readouterr().out.splitlines()[0] == printed.splitlines()[0]
+    assert json.loads((out / "summary.json").read_text()) == numbers  # times, too
+    assert numbers["train_seconds"] > 0
 
 
 @pytest.mark.slow(optimised=False)

@@ -203,6 +203,57 @@ def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkey
     assert all(steps == update * 32 for _, update, steps in places)
 
 
+class Stops(Keeps):
+    """A tracker in which there is no more room at the second step."""
+
+    def log(self, kind, seed, row):
+        if row["update"] > 4:
+            raise OSError("no room")
+        super().log(kind, seed, row)
+
+
+def test_a_search_of_ones_own_may_ask_for_more_members_later(tmp_path, capsys):
+    requests = [Request(_members(2, 2), 4), Request(_members(4, 4), 4)]
+    search = _search(requests, rows=lambda step: _numbered(step.request))
+    options = {"out": tmp_path / "search", **QUIET}
+    drive(search, trackers=["tensorboard", Stops([])], **options)
+    folder = tmp_path / "search" / "tensorboard"
+    names = {path.name for path in folder.iterdir() if path.is_dir()}
+    assert names == {f"member={number}" for number in range(4)}
+    said = " ".join(capsys.readouterr().err.split())
+    assert "'tensorboard'" not in said and "'keeps' lacks 4 of 6 rows" in said
+    # `purerl track` refuses this folder: only its own program can read it again.
+    assert f"Repeat the call with out='{tmp_path}/search'" in said
+    late: list = []
+    drive(search, trackers=[Keeps(late)], **options)
+    assert [seed for _, seed, _ in late] == [0, 1, 2, 3]
+
+
+def _numbered(request):
+    return [(number, {"return": 1.0}) for number in range(request.members.size)]
+
+
+@pytest.mark.slow
+def test_trackers_of_an_extended_search_have_its_own_rows(
+    tmp_path, monkeypatch, capsys
+):
+    """A kill before the first checkpoint, and then a search of more steps."""
+    short: list = []
+    with monkeypatch.context() as patch:
+        after_steps(patch, 3, kill)
+        with pytest.raises(KilledError):
+            _pbt(out=tmp_path, trackers=[Keeps(short)], checkpoint_seconds=1e9)
+    assert len(short) == 8
+    longer = CONFIG.replace(total_timesteps=768)
+    monkeypatch.setitem(globals(), "CONFIG", longer)
+    rows: list = []
+    _pbt(out=tmp_path, extend=True, trackers=[Keeps(rows)])
+    assert "it keeps 8 rows of updates after" in capsys.readouterr().err
+    alone: list = []
+    _pbt(trackers=[Keeps(alone)])
+    assert rows == alone != []
+
+
 @one_quickly
 def test_a_page_is_written_of_its_folder(search, tmp_path, capsys):
     out = tmp_path / "search"

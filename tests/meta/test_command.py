@@ -62,6 +62,10 @@ def test_the_command_is_the_function_and_writes_what_it_promises(folder, whole):
 def test_an_evolution_goes_on_from_its_folder_alone(folder, whole, capsys):
     words = ["evolve", "--resume", str(folder), "--generations", "3"]
     assert main([*words, "--no-progress"]) == 0
+    before = (folder / "summary.json").read_text()
+    assert json.loads(before)["train_seconds"] > 0
+    assert main([*words, "--no-progress"]) == 0  # It had finished: the times stay.
+    assert json.loads((folder / "summary.json").read_text()) == json.loads(before)
     result = purerl.load_evolution(folder)
     assert result.history["fitness"].tolist() == whole.history["fitness"].tolist()
     assert "generation 3/3" in capsys.readouterr().out

@@ -98,11 +98,27 @@ def test_a_folder_that_was_begun_is_undone_unless_it_has_results(name, tmp_path)
     assert (tmp_path / folders.CONFIG).exists() == (name is not None)
 
 
+@pytest.mark.parametrize("had_trackers", [False, True])
+def test_what_trackers_were_told_goes_with_a_folder_that_is_undone(
+    had_trackers, tmp_path
+):
+    told = tmp_path / folders.TRACKERS_FILE
+    if had_trackers:
+        told.write_text("{}")
+    with pytest.raises(ConfigError), folders.undone_if_empty(tmp_path):
+        folders.write(tmp_path, {"config": {}})
+        told.write_text("{}")
+        raise ConfigError("does not fit into memory")
+    assert told.exists() == had_trackers
+
+
 def test_a_folder_that_was_there_stays_as_it_is(tmp_path):
     folders.write(tmp_path, {"config": {}})
     with pytest.raises(ConfigError), folders.undone_if_empty(tmp_path):
+        (tmp_path / folders.TRACKERS_FILE).write_text("{}")
         raise ConfigError("holds something else")
     assert (tmp_path / folders.MANIFEST).exists()
+    assert (tmp_path / folders.TRACKERS_FILE).exists()
     file = tmp_path / "file"
     file.write_text("")
     own = tmp_path / "own"

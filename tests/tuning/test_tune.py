@@ -152,6 +152,7 @@ def test_the_same_call_again_trains_nothing_and_more_trials_go_on(chain, found):
     axes = {AXIS: list(REWARDS), "gamma": purerl.uniform(0.9, 0.99)}
     again = tune(chain, axes, out=out, trials=12, batch=5, holdout_seeds=3)
     assert again.rows == result.rows and again.summary["block_calls"] == 0
+    assert purerl.load_tune(out, chain).summary == result.summary  # The times stay.
     assert again.holdout is not None
     more = tune(chain, axes, out=out, trials=14, batch=5)
     assert more.rows[:12] == result.rows and len(more.rows) == 14

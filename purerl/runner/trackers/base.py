@@ -55,6 +55,9 @@ class TrackedRun(NamedTuple):
         axis: Name of the number of a row that its charts lie over.
         kind: Kind of what is tracked where it is neither a run nor a sweep,
             `evolution`.
+        rewound: Number on the axis of the last row that still holds, where the rows
+            that an earlier call told after it will come again and be others; -1 where
+            none holds. None where all rows hold.
     """
 
     name: str
@@ -65,6 +68,7 @@ class TrackedRun(NamedTuple):
     is_sweep: bool = False
     axis: str = "env_steps"
     kind: str = ""
+    rewound: int | None = None
 
 
 def describe(
@@ -97,12 +101,15 @@ class Tracker:
             wait until training has had its part; what waits then is written at the end.
         background: Whether a thread of its own calls it. Training waits for every call
             of one that says no, which acts between two segments: stops the run, say.
+        takes_back: Whether `begin` takes out the rows after `TrackedRun.rewound`. Where
+            it does not, and there are such rows, a sentence says that they stay.
     """
 
     name = "tracker"
     id: str | None = None
     time_share = 1.0
     background = True
+    takes_back = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -110,7 +117,7 @@ class Tracker:
         return {}
 
     def begin(self, run: TrackedRun) -> None:
-        """Begin a run, or go on where `run.id` is set."""
+        """Begin a run, or go on where `run.id` is set; see `TrackedRun.rewound` too."""
 
     def log(self, kind: str, seed: int, row: Row) -> None:
         """Take one row of a member.

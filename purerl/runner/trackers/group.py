@@ -2,8 +2,9 @@
 
 Each is called by a thread of its own (`purerl.runner.trackers.writer`). A resumed run
 computes the same rows again; those that a tracker has taken (`trackers.json`, see
-`purerl.runner.trackers.stored`) are not told twice. What a tracker has missed (it
-failed, or is new) is told from the JSON lines, by a resumed run or by `purerl track`.
+`purerl.runner.trackers.stored`) are not told twice. One that comes out otherwise tells
+what comes after its checkpoint anew. What a tracker has missed (it failed, or is new)
+is told from the JSON lines, by a resumed run or by `purerl track`.
 """
 
 import itertools
@@ -14,7 +15,13 @@ from typing import Any
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
 from purerl.runner.trackers.closing import ClosesOnFailure
-from purerl.runner.trackers.stored import how_to_send, load_stored, store, stored_for
+from purerl.runner.trackers.stored import (
+    REWOUND,
+    how_to_send,
+    load_stored,
+    store,
+    stored_for,
+)
 from purerl.runner.trackers.writer import LoggedRow, Notify, Writer
 
 # How long the end of a run waits for its trackers, and of one that was stopped.
@@ -39,6 +46,7 @@ class Group(ClosesOnFailure):
         self.notify: Notify = print
         self._pending: list[LoggedRow] = []
         self._folder: Path | None = None
+        self._kind = ""
         self._has_begun = False
 
     def __bool__(self) -> bool:
@@ -63,7 +71,7 @@ class Group(ClosesOnFailure):
             ConfigError: a tracker cannot begin a new run. One that cannot go on with a
                 resumed run is left out, with a sentence: that run has time to lose.
         """
-        self._folder, self.notify = run.folder, notify
+        self._folder, self._kind, self.notify = run.folder, run.kind, notify
         stored = load_stored(run.folder)
         try:
             for writer in self._writers:
@@ -165,7 +173,7 @@ class Group(ClosesOnFailure):
         if self._folder is None:
             remedy = "There is no out folder from which they could be sent later."
         else:
-            remedy = how_to_send(writer.tracker, self._folder)
+            remedy = how_to_send(writer.tracker, self._folder, self._kind)
         return f"tracker {writer.tracker.name!r} {what}. {remedy}"
 
     def _remember(self) -> None:
@@ -177,11 +185,13 @@ class Group(ClosesOnFailure):
 
 
 def _entry(writer: Writer) -> dict[str, Any]:
+    rewound = {REWOUND: writer.rewound} if writer.rewound else {}
     return {
         "id": writer.tracker.id,
         "rows": writer.taken,
         "status": writer.status,
         "options": writer.tracker.options,
+        **rewound,
     }
 
 

@@ -96,6 +96,7 @@ class MemberGroup(ClosesOnFailure):
         self._pairs: list[tuple[_Adapter, Writer]] = []
         self._offered: set[int] = set()
         self._folder: Path | None = None
+        self._kind = ""
         self._total: int | None = None
         self._has_begun = False
         self.notify: Notify = print
@@ -120,7 +121,8 @@ class MemberGroup(ClosesOnFailure):
             ConfigError: a tracker cannot begin a new run, or `trackers.json` is
                 damaged.
         """
-        self._folder, self._total, self.notify = run.folder, total, notify
+        self._folder, self._kind = run.folder, run.kind
+        self._total, self.notify = total, notify
         trackers = self._trackers
         if trackers and run.folder is not None:
             trackers = lacking(trackers, run.folder, total, notify)
@@ -225,7 +227,7 @@ class MemberGroup(ClosesOnFailure):
         if self._folder is None:
             remedy = "There is no out folder from which they could be sent later."
         else:
-            remedy = how_to_send(adapter.tracker, self._folder)
+            remedy = how_to_send(adapter.tracker, self._folder, self._kind)
         return f"tracker {adapter.name!r} {what}; the results are not touched. {remedy}"
 
     def _remember(self) -> None:

@@ -8,8 +8,9 @@ sweep's values) as params, so that MLflow's table sorts and compares them. Steps
 
 The store is a SQLite file unless another address is given. A resumed run goes on in
 the same outer and nested runs. Every batch of metrics carries a tag with the step that
-it reaches (`purerl.train`): one whose answer was lost is not written twice. A server is
-given `LIMITS`, unless the user's environment says otherwise.
+it reaches (`purerl.train`): one whose answer was lost is not written twice. Metrics
+cannot be deleted: where a run goes on otherwise than it went, both are in the charts. A
+server is given `LIMITS`, unless the user's environment says otherwise.
 """
 
 import logging
@@ -78,6 +79,7 @@ class MLflowTracker(Tracker):
         """Create the outer run, or open it and its nested runs again."""
         self._run = run
         self._children: dict[int, str] = {}
+        self._bare: set[int] = set()  # Those whose params are not known to be logged.
         self._pending: dict[str, list[_Values]] = defaultdict(list)
         # The last step of a run and kind that the store has.
         self._written: dict[tuple[str, str], int] = {}
@@ -199,7 +201,7 @@ class MLflowTracker(Tracker):
                 self._recall(run)
                 self._client.update_run(run.info.run_id, status="RUNNING")
                 if not run.data.params:  # It was created, and then the answer was lost.
-                    self._log_member(number, run.info.run_id)
+                    self._bare.add(number)
             token = page.token
             if not token:
                 return children
@@ -214,7 +216,10 @@ class MLflowTracker(Tracker):
                 self._experiment, run_name=member.name, tags=tags
             )
             self._children[seed] = created.info.run_id
-            self._log_member(seed, created.info.run_id)
+            self._bare.add(seed)
+        if seed in self._bare:
+            self._log_member(seed, self._children[seed])
+            self._bare.remove(seed)
         return self._children[seed]
 
     def _log_member(self, seed: int, id: str) -> None:
@@ -222,10 +227,15 @@ class MLflowTracker(Tracker):
         self._log_params(id, flat_params(member.labels))
 
     def _recall(self, run: "Run") -> None:
-        """Take over up to which step a run has been written."""
+        """Take over up to which step a run has been written, as far as that holds."""
+        id, rewound = run.info.run_id, self._run.rewound
         for name, value in run.data.tags.items():
             if name.startswith(TAG):
-                self._written[run.info.run_id, name.removeprefix(TAG)] = int(value)
+                step = int(value)
+                if rewound is not None and step > rewound:
+                    step = rewound
+                    self._client.set_tag(id, name, str(step))
+                self._written[id, name.removeprefix(TAG)] = step
 
     def _add(self, id: str, kind: str, values: dict[str, float], step: int) -> None:
         from mlflow.entities import Metric

@@ -3,7 +3,8 @@
 It holds, by the tracker's name, the `id` under which it goes on, the `options` that
 make it again, the `status` with which it was closed (empty before), and `rows`: how
 many rows it has taken, in their order; of a sweep, study or comparison how many members
-it has, and which (`members`, as ranges).
+it has, and which (`members`, as ranges). Where rows that it was told no longer hold,
+`rewound` says so until it has begun again (see `rewind`).
 """
 
 import json
@@ -18,8 +19,10 @@ from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS
 from purerl.runner.trackers.writer import Notify
+from purerl.storage import kinds
+from purerl.storage.folders import TRACKERS_FILE
 
-FILE = "trackers.json"
+REWOUND = "rewound"
 # How long a tracker's thread waits for another one that writes the file. A disk that
 # does not answer must not stop the end of a run.
 LOCK_SECONDS = 10.0
@@ -32,7 +35,7 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
     Raises:
         ConfigError: it is damaged.
     """
-    path = folder / FILE if folder else None
+    path = folder / TRACKERS_FILE if folder else None
     if path is None or not path.exists():
         return {}
     try:
@@ -82,8 +85,18 @@ def plain_options(tracker: Tracker) -> dict[str, Any]:
     return json.loads(json.dumps(tracker.options))
 
 
-def how_to_send(tracker: Tracker, folder: Path) -> str:
-    """Return the sentence that says how a tracker gets what it lacks of a folder."""
+def how_to_send(tracker: Tracker, folder: Path, kind: str) -> str:
+    """Return the sentence that says how a tracker gets what it lacks of a folder.
+
+    Args:
+        tracker: Tracker that lacks something.
+        folder: Folder of what it was told.
+        kind: Kind of what it was told, see `TrackedRun.kind`.
+    """
+    if kind and not kinds.is_tracked(kind):
+        return (
+            f"Repeat the call with out={str(folder)!r}: what is missing is sent then."
+        )
     if tracker.name in TRACKERS:
         command = f"purerl track {quoted(folder)} --track {tracker.name}"
     else:
@@ -102,6 +115,32 @@ def store(folder: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
         return
     try:
         merged = {**load_stored(folder), **entries}
-        write_atomic(folder / FILE, json.dumps(merged, indent=2))
+        write_atomic(folder / TRACKERS_FILE, json.dumps(merged, indent=2))
     finally:
         _lock.release()
+
+
+def rewind(folder: Path, rows: int, step: int) -> None:
+    """Count only the first rows as told: what follows is trained anew, and otherwise.
+
+    Every tracker of the folder is meant, also one that this call does not have. It is
+    told of it when it begins next (`TrackedRun.rewound`).
+
+    Args:
+        folder: Folder of a run or search.
+        rows: Number of rows that still hold.
+        step: Number of the last one of them on the axis of the charts; -1 for none.
+    """
+    entries = {}
+    for name, entry in load_stored(folder).items():
+        # A tracker may not have begun since it was rewound before.
+        before = entry.get(REWOUND, {"step": step, "rows": 0})
+        entries[name] = {
+            **entry,
+            "rows": min(rows, entry["rows"]),
+            REWOUND: {
+                "step": min(step, before["step"]),
+                "rows": before["rows"] + max(0, entry["rows"] - rows),
+            },
+        }
+    store(folder, entries)

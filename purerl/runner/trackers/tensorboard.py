@@ -4,7 +4,8 @@
 <folder>/            the config as text, figures
 
 Written with tensorboardX, which needs no TensorFlow. A resumed run adds event files
-to the same folders; no row is in two of them.
+to the same folders; no row is in two of them, and rows that no longer hold are taken
+out of the older ones (TensorBoard does not leave out all that a later file replaces).
 
 tensorboardX's `SummaryWriter` is not used. Its `flush` leaves rows behind that still
 wait for its thread, and two of them that are opened within a second in one folder
@@ -12,10 +13,12 @@ write to one file, of which the second first deletes what the first has written.
 """
 
 import os
+import struct
 import time
 from pathlib import Path
 from typing import Any
 
+from purerl.atomic import write_atomic
 from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
@@ -64,6 +67,7 @@ class TensorBoardTracker(Tracker):
     """
 
     name = "tensorboard"
+    takes_back = True
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else None
@@ -85,6 +89,9 @@ class TensorBoardTracker(Tracker):
             self.root = (self.folder or Path("tensorboard")) / run.name
         self.root.mkdir(parents=True, exist_ok=True)
         self.id = str(self.root.resolve())
+        if run.rewound is not None:
+            for path in self.root.glob("*/*.tfevents.*"):
+                cut(path, run.rewound)
         if run.id is None:
             from tensorboardX.summary import text
 
@@ -160,3 +167,28 @@ class TensorBoardTracker(Tracker):
                 folder = folder / self._run.members[seed].name.replace("/", "-")
             self._files[seed] = EventFile(folder)
         return self._files[seed]
+
+
+def cut(path: Path, step: int) -> None:
+    """Take the rows after a step out of an event file, and a row that is cut short.
+
+    A file is records of a length, its checksum, a message and its checksum.
+
+    Args:
+        path: The file.
+        step: The step of the last row that stays.
+    """
+    from tensorboardX.proto import event_pb2
+
+    data, place, kept = path.read_bytes(), 0, []
+    while place + 8 <= len(data):
+        (length,) = struct.unpack_from("<Q", data, place)
+        record = data[place : place + length + 16]
+        place += length + 16
+        if place > len(data):
+            break
+        event = event_pb2.Event.FromString(record[12:-4])  # type: ignore[attr-defined]  # Made when it is imported.
+        if event.step <= step or not event.HasField("summary"):
+            kept.append(record)
+    if (content := b"".join(kept)) != data:
+        write_atomic(path, content)

@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from purerl.config import ConfigError
+from purerl.execution.format import with_noun
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
 
 # Rows that may wait for one tracker.
@@ -65,6 +66,8 @@ class Writer:
         taken: Number of these that the tracker has written, first to last.
         status: Status with which it was closed, empty before.
         failed: Whether it is called no more: it raised, or was given up.
+        rewound: What is stored of rows that no longer hold, until the tracker has been
+            told.
     """
 
     def __init__(
@@ -78,6 +81,7 @@ class Writer:
         self.offered = self.taken = 0
         self.status = ""
         self.failed = False
+        self.rewound: Mapping[str, int] | None = None
         self._error: BaseException | None = None
         self._known = 0  # Rows that it has taken in earlier calls of the run.
         self._jobs: deque[_Job] = deque()
@@ -92,22 +96,26 @@ class Writer:
 
         Args:
             run: Run that begins.
-            stored: The values that are stored of an earlier call of the same run: `id`
-                and `rows`, or nothing.
+            stored: The values that are stored of an earlier call of the same run: `id`,
+                `rows` and perhaps `rewound`, or nothing.
             notify: Function that prints a sentence for people.
 
         Raises:
             ConfigError: it cannot begin, and there is no earlier call.
         """
         self._known = self.taken = int(stored.get("rows", 0))
+        self.rewound = stored.get("rewound")
+        step = self.rewound["step"] if self.rewound else None
         if self.in_thread:
             name = f"tracker {self.tracker.name}"
             threading.Thread(target=self._loop, name=name, daemon=True).start()
-        self.call("begin", run._replace(id=stored.get("id")))
+        self.call("begin", run._replace(id=stored.get("id"), rewound=step))
         if not self.wait(BEGIN_SECONDS):
             self._fail(TimeoutError(f"no answer within {BEGIN_SECONDS:g} s"))
         self._notify = notify
         if self._error is None:
+            self._say_what_stays()
+            self.rewound = None
             return
         if stored:
             notify(self._sentence(self._error))
@@ -266,6 +274,16 @@ class Writer:
         self._error = error
         self.give_up()
         self._notify(self._sentence(error))
+
+    def _say_what_stays(self) -> None:
+        """Say how many rows that no longer hold the tracker goes on to show."""
+        stays = self.rewound["rows"] if self.rewound else 0
+        if stays and not self.tracker.takes_back:
+            self._notify(
+                f"tracker {self.tracker.name!r} cannot take rows back: it keeps "
+                f"{with_noun(stays, 'row')} of updates after the last checkpoint, "
+                "although what is trained anew from there comes out otherwise."
+            )
 
     def _sentence(self, error: BaseException) -> str:
         return (

@@ -1,0 +1,30 @@
+"""summary.json: facts are those of the last call, times of the last that trained."""
+
+import json
+
+import pytest
+
+from purerl.runner import summary_file
+
+TIMES = {"trained_members": 4, "train_seconds": 9.0}
+NONE = {"trained_members": 0, "train_seconds": 0.0}
+
+
+def read(folder):
+    return json.loads((folder / summary_file.FILE).read_text())
+
+
+def test_a_call_that_trained_nothing_leaves_the_times_of_the_one_before(tmp_path):
+    summary_file.write(tmp_path, {"members": 4, "best": 1.0}, TIMES, True)
+    summary_file.write(tmp_path, {"members": 5, "best": 2.0}, NONE, False)
+    assert read(tmp_path) == {"members": 5, "best": 2.0, **TIMES}
+    summary_file.write(tmp_path, {"members": 5}, {"train_seconds": 1.0}, True)
+    assert read(tmp_path) == {"members": 5, "train_seconds": 1.0}
+
+
+@pytest.mark.parametrize("text", [None, "{", "[1]", "3"])
+def test_where_nothing_can_be_read_the_call_has_its_own(tmp_path, text):
+    if text is not None:
+        (tmp_path / summary_file.FILE).write_text(text)
+    summary_file.write(tmp_path, {"members": 4}, NONE, False)
+    assert read(tmp_path) == {"members": 4, **NONE}
