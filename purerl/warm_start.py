@@ -227,9 +227,10 @@ def diverged(networks: Mapping[str, np.ndarray]) -> np.ndarray:
 
 def _finite(value: Any) -> np.ndarray:
     """True where a number of an array is finite; everywhere in one of whole numbers."""
-    if not jnp.issubdtype(_dtype(value), jnp.floating):
-        return np.ones(np.shape(value), bool)
-    return np.asarray(np.isfinite(np.asarray(value, np.float32)))
+    is_real = jnp.issubdtype(_dtype(value), jnp.floating)
+    numbers = np.asarray(value, np.float32) if is_real else np.zeros(np.shape(value))
+    finite: Any = np.isfinite(numbers)
+    return finite
 
 
 def check_state(start: PyTree, state: PyTree) -> None:

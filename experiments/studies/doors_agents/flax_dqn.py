@@ -67,8 +67,9 @@ class FlaxLearner:
 
     def __init__(self, config: DQNConfig, seed: int) -> None:
         network = Network(config.hidden_sizes)
+        most = config.max_grad_norm
         optimiser = optax.chain(
-            optax.clip_by_global_norm(config.max_grad_norm),
+            optax.identity() if most is None else optax.clip_by_global_norm(most),
             optax.adam(config.learning_rate, eps=config.optimiser.eps),
         )
         params = network.init(jax.random.key(seed), jnp.zeros((1, OBSERVATION)))

@@ -72,7 +72,9 @@ class TorchLearner:
         loss = 0.5 * (value - target).square().mean()
         self.optimiser.zero_grad()
         loss.backward()
-        nn.utils.clip_grad_norm_(self.network.parameters(), self.config.max_grad_norm)
+        if self.config.max_grad_norm is not None:
+            params = self.network.parameters()
+            nn.utils.clip_grad_norm_(params, self.config.max_grad_norm)
         self.optimiser.step()
         self.steps += 1
         if self.steps % self.config.target_update_interval == 0:
