@@ -219,18 +219,15 @@ def diverged(networks: Mapping[str, np.ndarray]) -> np.ndarray:
     Args:
         networks: Arrays of the host by name, `[S, ...]` each.
     """
-    rows = [
-        _finite(value).reshape(len(value), -1).all(1) for value in networks.values()
-    ]
-    return ~np.stack(rows).all(0)
+    rows = [_finite(x).reshape(len(x), -1) for x in networks.values()]
+    return np.array([not row.all() for row in np.concatenate(rows, 1)])
 
 
 def _finite(value: Any) -> np.ndarray:
     """True where a number of an array is finite; everywhere in one of whole numbers."""
-    is_real = jnp.issubdtype(_dtype(value), jnp.floating)
-    numbers = np.asarray(value, np.float32) if is_real else np.zeros(np.shape(value))
-    finite: Any = np.isfinite(numbers)
-    return finite
+    if not jnp.issubdtype(_dtype(value), jnp.floating):
+        return np.ones(np.shape(value), bool)
+    return np.asarray(np.isfinite(np.asarray(value, np.float32)))
 
 
 def check_state(start: PyTree, state: PyTree) -> None:
