@@ -150,6 +150,8 @@ class Budget:
         quick: Whether everything is only to be tried, in a minute at most.
         folder: Where parts, runs and quick figures are kept.
         long: Whether parts that take many hours here are measured too.
+        fresh: Whether parts that were done before are done again; of those that are
+            kept in the repository only with `long`.
 
     Attributes:
         quick: See above.
@@ -161,9 +163,15 @@ class Budget:
     """
 
     def __init__(
-        self, study: Study, quick: bool, folder: Path, long: bool = False
+        self,
+        study: Study,
+        quick: bool,
+        folder: Path,
+        long: bool = False,
+        fresh: bool = False,
     ) -> None:
         self.study, self.quick, self.folder, self.long = study, quick, folder, long
+        self._fresh, self._done = fresh, set[Path]()
         self.images = folder if quick else IMAGES
         self.used: list[dict[str, Any]] = []
         self.has_measured = False
@@ -211,7 +219,8 @@ class Budget:
             **settings: What the result depends on; other settings, another part.
         """
         path = self._path(name, lasting)
-        kept = self._kept(path, settings)
+        kept = None if self._is_old(path) else self._kept(path, settings)
+        self._done.add(path)
         if kept is not None:
             self.used.append(kept)
             return kept["result"]
@@ -232,6 +241,11 @@ class Budget:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomic(path, json.dumps(kept) + "\n")
         return result
+
+    def _is_old(self, path: Path) -> bool:
+        """True for a part of an earlier call that is to be done again."""
+        can_be = self.long or not path.is_relative_to(PARTS)
+        return self._fresh and can_be and path not in self._done
 
     def seconds(self) -> float:
         """Return how long the parts took that were used, in seconds."""
@@ -283,18 +297,20 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         description=f"{study.title}. {study.question}",
     )
     parser.add_argument("--quick", action="store_true", help="a tiny budget")
-    parser.add_argument("--fresh", action="store_true", help="begin anew")
+    parser.add_argument(
+        "--fresh",
+        action="store_true",
+        help="begin anew; with --long also the parts in the repository",
+    )
     parser.add_argument("--long", action="store_true", help="with what takes hours")
     parser.add_argument("--out", type=Path, help="folder of parts, runs, quick figures")
     asked = parser.parse_args()
     kind = "studies-quick" if asked.quick else "studies"
     folder = asked.out or ROOT / "runs" / kind / study.name
     load = os.getloadavg()[0]
-    if asked.fresh:
-        kept = [] if asked.quick else [PARTS / study.name]
-        for old in [folder, *kept]:
-            shutil.rmtree(old, ignore_errors=True)
-    budget = Budget(study, asked.quick, folder, asked.long)
+    if asked.fresh and asked.out is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    budget = Budget(study, asked.quick, folder, asked.long, asked.fresh)
     findings = measure(budget)
     kept = {
         **study._asdict(),

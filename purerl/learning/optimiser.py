@@ -348,7 +348,10 @@ def _norm(updates: Any) -> Array:
     """The Euclidean norm of all leaves; on an accelerator in one kernel."""
     if not traced_for_cpu():
         updates = ravel_pytree(updates)[0]
-    return optax.tree.norm(updates)
+    square = optax.tree.norm(updates, squared=True)
+    # At zero the root has no derivative, by which a meta-gradient would be no number.
+    is_zero = square == 0
+    return jnp.where(is_zero, 0.0, jnp.sqrt(jnp.where(is_zero, 1.0, square)))
 
 
 def grad_norm(opt_state: Any) -> Array:

@@ -1,13 +1,15 @@
 """Muon, which works on matrices: it asks for the layers in place of one flat vector."""
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
+import jax
 import optax
 import optax.contrib
 from flax import struct
+from optax.contrib import MuonDimensionNumbers
 
 from purerl.config import DECAY, NON_NEGATIVE, POSITIVE, dynamic, static
-from purerl.types import Array
+from purerl.types import Array, PyTree
 
 
 @struct.dataclass
@@ -18,7 +20,8 @@ class Muon:
     iterations of Newton and Schulz approximate, times `sqrt(max(1, fan_out / fan_in))`.
     All kernels that are matrices move so, those of the first and the last layer too.
     What is no matrix (biases, a log standard deviation, the kernels of convolutions)
-    moves by Adam, with the same step size and `eps`. The source is
+    moves by Adam, with the same step size and `eps`; with `nesterov`, by Nesterov's
+    form of Adam (Dozat 2016). The source is
     https://kellerjordan.github.io/posts/muon.
 
     Attributes:
@@ -51,4 +54,16 @@ class Muon:
             nesterov=self.nesterov,
             adam_b1=self.b1,
             adam_b2=self.b2,
+            muon_weight_dimension_numbers=_matrices,
         )
+
+
+def _matrices(layers: PyTree) -> PyTree:
+    """Mark the kernels that are matrices; biases may have two axes as well."""
+
+    def mark(path: Any, leaf: Any) -> MuonDimensionNumbers | None:
+        name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
+        is_matrix = leaf.ndim == 2 and not name.endswith("bias")
+        return MuonDimensionNumbers() if is_matrix else None
+
+    return jax.tree_util.tree_map_with_path(mark, layers)

@@ -166,6 +166,18 @@ def test_a_flat_vector_moves_as_its_layers_do_and_is_clipped(name):
     assert_close(restore(moved), course(clipped))
 
 
+def test_muon_moves_a_bias_with_two_axes_by_adam():
+    """Attention has such biases; every number moves by the step size at first."""
+    layers = {"bias": jnp.ones((4, 4)), "kernel": jnp.ones((4, 4))}
+    grads = jax.tree.map(
+        lambda x: jax.random.normal(jax.random.key(0), x.shape), layers
+    )
+    muon = optimisers.Muon(nesterov=False)(0.1)
+    moves, _ = muon.update(grads, muon.init(layers), layers)
+    np.testing.assert_allclose(moves["bias"], -0.1 * np.sign(grads["bias"]), rtol=1e-3)
+    assert np.abs(np.abs(moves["kernel"]) - 0.1).max() > 0.02
+
+
 def test_muon_moves_a_matrix_by_an_orthogonal_one():
     kernel = jax.random.normal(jax.random.key(0), (4, 4))
     muon = optimisers.Muon()(1.0)

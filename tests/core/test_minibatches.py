@@ -83,3 +83,18 @@ def test_minibatches_of_devices_take_one_common_step():
     # Means of the halves 2.5 and 8.5: alone they would step to 1.25 and 4.25.
     both = jax.vmap(part, axis_name="devices")(halves)
     np.testing.assert_allclose(both, [2.75, 2.75], rtol=1e-6)
+
+
+def test_a_gradient_of_zero_has_a_derivative_after_clipping():
+    """A meta-gradient through an update that moves nothing is a number."""
+    optim = optimiser.clip_by_global_norm(0.5)
+
+    def moved(scale):
+        grads = {"w": scale * jnp.array([3.0, 4.0])}
+        updates, state = optim.update(grads, optim.init(grads))
+        return updates["w"].sum(), state.grad_norm
+
+    found, norm = jax.grad(moved, has_aux=True)(0.0)
+    assert (float(found), float(norm)) == (7.0, 0.0)
+    _, norm = moved(jnp.nan)
+    assert np.isnan(norm)

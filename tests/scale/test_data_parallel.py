@@ -87,7 +87,7 @@ def test_minibatches_take_samples_of_both_devices():
         ),
         ({"num_envs": 1}, r"num_envs=1 cannot be spread over 2 devices: .*purerl.pmap"),
         (
-            {"num_envs": 2, "num_minibatches": 32},
+            {"num_envs": 2, "num_minibatches": 32, "normalize_advantages": False},
             r"num_envs \* num_steps / devices \(16\) .* got 32; .* that fits is 16\.",
         ),
     ],
