@@ -14,6 +14,11 @@ import numpy as np
 from purerl.types import PyTree
 
 _COLLECTION = "params"  # flax keeps the parameters of a network under this name.
+# Modules that see an observation before all others beside them, in this order.
+_FIRST = ("torso", "Conv", "CNN", "memory")
+# Modules that come after a layer beside them, which is theirs to begin with.
+_AFTER_LAYERS = "block"
+_NORM = "LayerNorm"
 
 
 class Layout(NamedTuple):
@@ -47,8 +52,10 @@ def layout_of(params: PyTree) -> Layout:
 
     A layer is what holds arrays: its kernel and its bias are at one depth. A network is
     what flax keeps under `params`; where one pytree holds an actor and a critic, or two
-    critics alike, each has layers from 0 to 1. Within a network, what is made of layers
-    (a torso) comes before what is a layer (a head), both in the order of their names.
+    critics alike, each has layers from 0 to 1. Within a network a torso comes first,
+    then convolutions and a memory, then what is made of layers, and last what is a
+    layer by itself (a head), each in the order of their names; a normalisation follows
+    the layer of its number.
 
     Args:
         params: Pytree of arrays, or of their shapes.
@@ -106,13 +113,29 @@ def _layers(tree: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
         return [path]
     modules = {name: x for name, x in tree.items() if isinstance(x, Mapping)}
     found: list[tuple[str, ...]] = []
-    for name in sorted(modules, key=lambda x: (_is_layer(modules[x]), _numbered(x))):
+    for name in _in_order(modules):
         if _is_layer(modules[name]):
             found.append((*path, name))
         else:
             found += _layers(modules[name], (*path, name))
     # Arrays beside modules, such as a log standard deviation, are a last layer.
     return found if len(modules) == len(tree) else [*found, path]
+
+
+def _in_order(modules: Mapping[str, Any]) -> list[str]:
+    """The names of modules beside one another, from the first to the last."""
+
+    def key(name: str) -> tuple:
+        first = [n for n, kind in enumerate(_FIRST) if name.startswith(kind)]
+        rank = first[0] if first else len(_FIRST)
+        is_layer = _is_layer(modules[name]) and not first
+        return rank, name.startswith(_AFTER_LAYERS), is_layer, _numbered(name)
+
+    norms = sorted((x for x in modules if x.startswith(_NORM)), key=_numbered)
+    found = sorted((x for x in modules if x not in norms), key=key)
+    for number, name in enumerate(norms):
+        found.insert(2 * number + 1, name)  # After the layer of this number.
+    return found
 
 
 def _is_layer(tree: Any) -> bool:

@@ -2,6 +2,7 @@
 
 import jax
 import numpy as np
+import pytest
 
 import purerl
 from purerl.optimisers.layout import layout_of
@@ -44,6 +45,42 @@ def test_two_critics_of_one_kind_are_two_networks():
     np.testing.assert_array_equal(layout.network, [0] * 4 + [1] * 4)
     np.testing.assert_array_equal(layout.is_matrix, [0, 1] * 4)
     np.testing.assert_array_equal(layout.sizes, [1, 3, 3, 9] * 2)
+
+
+@pytest.mark.parametrize(
+    ("config", "order"),
+    [
+        (
+            purerl.PPOConfig(layer_norm=True, hidden_sizes=(8, 4)),
+            [
+                *("torso/Dense_0", "torso/LayerNorm_0"),
+                *("torso/Dense_1", "torso/LayerNorm_1", "Dense_0"),
+            ],
+        ),
+        (
+            purerl.PPOConfig(env="Breakout-MinAtar"),
+            ["torso/Conv_0", "torso/MLP_0/Dense_0", "torso/MLP_0/Dense_1", "Dense_0"],
+        ),
+        (
+            purerl.RecurrentPPOConfig(memory="s5", hidden_sizes=(8,)),
+            ["torso/Dense_0", "memory/Dense_0"],
+        ),
+        (
+            purerl.DQNConfig(noisy=True, dueling=True, hidden_sizes=(8,)),
+            ["torso/Dense_0", "NoisyMLP_0"],
+        ),
+    ],
+)
+def test_layers_stand_in_the_order_in_which_they_see_an_observation(config, order):
+    state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    names = [name for name in ("core", "actor") if name in state.params]
+    places = depths(state.params[names[0]] if names else state.params)
+
+    def depth_of(layer):
+        return next(d for path, d in places.items() if f"/{layer}/" in f"/{path}")
+
+    found = [depth_of(layer) for layer in order]
+    assert found[0] == 0.0 and found == sorted(set(found))
 
 
 def test_numbers_without_layers_are_one_layer():
