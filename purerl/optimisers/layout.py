@@ -64,11 +64,11 @@ def layout_of(params: PyTree) -> Layout:
     names = [tuple(_name(key) for key in path) for path, _ in leaves]
     depth: dict[tuple[str, ...], float] = {}
     number: dict[tuple[str, ...], float] = {}
-    for network, inside in _networks(params).items():
-        number[network] = len(number)
-        layers = _layers(inside)
+    for index, (path, network) in enumerate(_networks(params)):
+        layers = _layers(network)
         for place, layer in enumerate(layers):
-            depth[network + layer] = place / max(1, len(layers) - 1)
+            number[path + layer] = index
+            depth[path + layer] = place / max(1, len(layers) - 1)
     return Layout(
         sizes=np.array([int(np.prod(leaf.shape)) for _, leaf in leaves]),
         depth=np.array([_nearest(depth, name) for name in names], np.float32),
@@ -79,32 +79,39 @@ def layout_of(params: PyTree) -> Layout:
     )
 
 
-def _networks(tree: Any, path: tuple[str, ...] = ()) -> dict[tuple[str, ...], Any]:
-    """The networks of a pytree by their paths; without `params` it is one network."""
+def _networks(tree: Any, path: tuple[str, ...] = ()) -> list[tuple]:
+    """The networks of a pytree with their paths; without `params` it is one network."""
     if not isinstance(tree, Mapping):
-        return {path: tree}
+        return [(path, tree)]
     if _COLLECTION in tree:
-        inside = tree[_COLLECTION]
-        if not _are_twins(inside):
-            return {(*path, _COLLECTION): inside}
-        return {(*path, _COLLECTION, name): twin for name, twin in inside.items()}
-    found: dict[tuple[str, ...], Any] = {}
-    inner = {name: _networks(tree[name], (*path, name)) for name in tree}
-    if any(one[-1:] == (_COLLECTION,) for each in inner.values() for one in each):
-        for each in inner.values():
-            found |= each
-        return found
-    return {path: tree}
+        return [((*path, _COLLECTION), part) for part in _twins(tree[_COLLECTION])]
+    inner = [one for name in tree for one in _networks(tree[name], (*path, name))]
+    if any(where[-1:] == (_COLLECTION,) for where, _ in inner):
+        return inner
+    return [(path, tree)]
 
 
-def _are_twins(tree: Any) -> bool:
-    """Return whether the modules of a network are networks of one structure."""
-    if not isinstance(tree, Mapping) or len(tree) < 2:
-        return False
-    modules = list(tree.values())
-    if any(not isinstance(x, Mapping) or _is_layer(x) for x in modules):
-        return False
-    return len({jax.tree.structure(x) for x in modules}) == 1
+def _twins(tree: Any) -> list[Any]:
+    """The networks of one structure that a network is made of, or the network itself.
+
+    Their modules have the same names but for the number at the end: `CNN_0` and
+    `Critic_0` are one of them, `CNN_1` and `Critic_1` the other.
+    """
+    if not isinstance(tree, Mapping):
+        return [tree]
+    parts: dict[str, dict[str, Any]] = {}
+    for name, module in tree.items():
+        kind, _, number = name.rpartition("_")
+        is_made_of_layers = isinstance(module, Mapping) and not _is_layer(module)
+        if not (number.isdigit() and is_made_of_layers):
+            return [tree]
+        parts.setdefault(number, {})[kind] = module
+    if len({jax.tree.structure(part) for part in parts.values()}) > 1:
+        return [tree]
+    return [
+        {f"{kind}_{number}": module for kind, module in part.items()}
+        for number, part in parts.items()
+    ]
 
 
 def _layers(tree: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:

@@ -83,6 +83,26 @@ def test_layers_stand_in_the_order_in_which_they_see_an_observation(config, orde
     assert found[0] == 0.0 and found == sorted(set(found))
 
 
+def test_critics_of_pictures_are_networks_of_their_own():
+    """Each has convolutions and a head of its own, side by side under one name."""
+    config = purerl.SACConfig(env="Breakout-MinAtar", hidden_sizes=(8,))
+    state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    layout = layout_of(state.params)
+    places = depths(state.params)
+    for number in range(2):
+        head = f"critics/params/DiscreteCritic_{number}/Dense_0/kernel"
+        assert places[f"critics/params/CNN_{number}/Conv_0/kernel"] == 0.0
+        assert places[head] == 1.0
+    names = ["/".join(name) for name in layout.names]
+    networks = {
+        name: {int(n) for x, n in zip(names, layout.network, strict=True) if name in x}
+        for name in ("actor/", "CNN_0", "DiscreteCritic_0", "CNN_1", "DiscreteCritic_1")
+    }
+    assert networks["CNN_0"] == networks["DiscreteCritic_0"]
+    assert networks["CNN_1"] == networks["DiscreteCritic_1"]
+    assert len({*networks["actor/"], *networks["CNN_0"], *networks["CNN_1"]}) == 3
+
+
 def test_numbers_without_layers_are_one_layer():
     layout = layout_of(zeros())
     assert (layout.depth.tolist(), layout.sizes.tolist()) == ([0.0], [1])
