@@ -142,9 +142,10 @@ def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
 def _filled(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
     """Scores `[N, S, E]` with the worst of their environment where a run failed.
 
-    That is the lowest score, or the lowest return of any run on its way where that is
-    lower: where all others have reached the most that can be, a run that failed would
-    else be worth as much. All NaN in an environment in which every run failed.
+    The worst is the lowest score, or a lower return that any run has had on its way.
+    By the scores alone a run that failed would be worth as much as the others where
+    these have all reached the most that can be. All NaN in an environment in which
+    every run failed.
     """
     if np.isnan(raw).all((0, 1)).any():
         return np.full_like(raw, np.nan)

@@ -16,7 +16,7 @@ from purerl.types import PyTree
 _COLLECTION = "params"  # flax keeps the parameters of a network under this name.
 # Modules that see an observation before all others beside them, in this order.
 _FIRST = ("torso", "Conv", "CNN", "memory")
-# Modules that come after a layer beside them, which is theirs to begin with.
+# The blocks of a memory, which follow the layer that is beside them.
 _AFTER_LAYERS = "block"
 _NORM = "LayerNorm"
 

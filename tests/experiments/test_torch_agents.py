@@ -29,6 +29,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
 
 import jax4rl  # noqa: E402
 import jaxrl  # noqa: E402
+import jaxrl_timers  # noqa: E402
 from torch_agents import mpo as torch_mpo  # noqa: E402
 from torch_agents import ppo as torch_ppo  # noqa: E402
 from torch_agents import sac as torch_sac  # noqa: E402
@@ -178,15 +179,19 @@ def test_td3s_policy_asks_the_first_critic_alone(batch):
 
 
 def test_both_agents_of_vpg_step_one_environment():
-    config = jaxrl.config_of("vpg")
-    assert (config.num_envs, config.num_steps) == (1, jaxrl.VPG_EPOCH)
+    config = jaxrl_timers.config_of("vpg")
+    assert (config.num_envs, config.num_steps) == (1, jaxrl_timers.VPG_EPOCH)
 
 
 def test_the_better_number_of_pytorchs_threads_counts():
     kinds = ["torch-update-1", "torch-loop-1", "torch-update-2", "torch-loop-2"]
     for name in ("vpg", "td3"):
-        assert list(jaxrl.timers(name, 2)) == ["ours-update", "ours-loop", *kinds]
-        assert list(jaxrl.timers(name, 1))[2:] == kinds[:2]
+        assert list(jaxrl_timers.timers(name, 2)) == [
+            "ours-update",
+            "ours-loop",
+            *kinds,
+        ]
+        assert list(jaxrl_timers.timers(name, 1))[2:] == kinds[:2]
     x = dict(zip(kinds, (5.0, 6.0, 4.0, 7.0), strict=True))
     x |= {"ours-update": 2.0, "ours-loop": 3.0}
     row = jaxrl.time_row("td3", x)

@@ -18,6 +18,7 @@ from purerl.execution import mappings
 from purerl.execution.programs import Program
 from purerl.sweeps import api, store
 from purerl.sweeps.compiling import Compiler
+from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
 
@@ -295,3 +296,20 @@ def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
         stopped = run_sweep(tiny, GROUPS, seeds=2, out=out)
     assert not stopped.finished and stopped.summary["compilations"] == 1
     assert_equal(run_sweep(tiny, GROUPS, seeds=2, out=out), together)
+
+
+@pytest.mark.slow
+def test_a_sweep_has_the_random_numbers_that_a_context_of_jax_asks_for():
+    """Its programs are traced in threads of their own, a run's in the caller's."""
+    config = tiny_config(num_evaluations=0)
+    options = {"seeds": 1, "lanes": 1, "segment_updates": 5, "progress": False}
+
+    def returns():
+        run = purerl.run(config, **options).metrics["episode_return"][0]
+        swept = purerl.sweep(config, **options)["episode_return"].values.ravel()
+        np.testing.assert_array_equal(run.astype(np.float32), swept)
+        return swept
+
+    usual = returns()
+    with jax.threefry_partitionable(False):
+        assert not np.array_equal(returns(), usual)
