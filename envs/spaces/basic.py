@@ -67,6 +67,32 @@ class Discrete(Space):
         return f"Discrete({self.n})"
 
 
+def _draw_integers(
+    key: jax.Array, low: Any, high: Any, shape: tuple[int, ...], dtype: np.dtype
+) -> jax.Array:
+    """Draw whole numbers uniformly, both ends among them, of all 32 bits at most.
+
+    Args:
+        key: Random key, consumed.
+        low: Lower bound, a scalar or an array of `shape`.
+        high: Upper bound, a scalar or an array of `shape`.
+        shape: Shape of the draw.
+        dtype: Type of the numbers, or of truth values.
+    """
+    # In unsigned words, which wrap around, `last - first` and `first + drawn` are right
+    # also where a signed number would be too small for them.
+    first, last = (
+        jnp.asarray(b).astype(jnp.int32).astype(jnp.uint32) for b in (low, high)
+    )
+    most = last - first
+    is_all = most == np.uint32(2**32 - 1)
+    one_more = jnp.where(is_all, most, most + 1)
+    drawn = jax.random.randint(key, shape, 0, one_more, jnp.uint32)
+    every = jax.random.bits(key, shape, jnp.uint32)
+    words = first + jnp.where(is_all, every, drawn)
+    return words.astype(jnp.int32).astype(dtype)
+
+
 class Box(Space):
     """Arrays of one shape and dtype, bounded element by element (ends included).
 
@@ -108,18 +134,19 @@ class Box(Space):
         Integer boxes are drawn uniformly over `low .. high`. The key is consumed.
         """
         if np.issubdtype(self.dtype, np.integer) or self.dtype == np.bool_:
-            # randint excludes its upper end; int32 keeps `high + 1` from overflowing.
-            low, high = (jnp.asarray(b, jnp.int32) for b in (self.low, self.high))
-            draw = jax.random.randint(key, self.shape, low, high + 1)
-            return draw.astype(self.dtype)
+            return _draw_integers(key, self.low, self.high, self.shape, self.dtype)
         low, high = jnp.asarray(self.low), jnp.asarray(self.high)
         bounded = jnp.isfinite(low) & jnp.isfinite(high)
+        # Where the width is no number of its own, halves of it are drawn.
+        is_wide = bounded & jnp.isinf(high - low)
+        scale = jnp.where(is_wide, 0.5, 1.0)
         uniform = jax.random.uniform(
             key,
             self.shape,
-            minval=jnp.where(bounded, low, 0.0),
-            maxval=jnp.where(bounded, high, 1.0),
+            minval=jnp.where(bounded, low * scale, 0.0),
+            maxval=jnp.where(bounded, high * scale, 1.0),
         )
+        uniform = uniform / scale
         normal = jnp.clip(jax.random.normal(key, self.shape), low, high)
         return jnp.where(bounded, uniform, normal).astype(self.dtype)
 

@@ -124,6 +124,16 @@ def row(name: str, agents: int, found: dict[str, Any]) -> str:
     )
 
 
+def label_of(name: str, agents: int) -> str:
+    """Return the name of a row in the file, which says other numbers of agents.
+
+    Args:
+        name: The preset.
+        agents: Agents that are trained side by side.
+    """
+    return name if agents == ROWS[name] else f"{name}, {agents:,} agents"
+
+
 def numbers(program: gpu_kernels.Program) -> dict[str, Any]:
     """Return what is kept of a program, as plain values."""
     kept = program._asdict()
@@ -201,16 +211,19 @@ def main() -> None:
     for name in options.rows or ROWS:
         agents = options.agents or ROWS[name]
         program, from_shapes = count(name, agents, not options.unpacked)
-        found[name] = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
-        print(row(name, agents, found[name]), flush=True)
+        label = label_of(name, agents)
+        kept = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
+        found[label] = kept
+        print(row(name, agents, kept), flush=True)
         keep(options.out, found)
         if options.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
     for name, (preset, words) in peers_of(options).items():
         agents = options.agents or ROWS[preset]
         own = count_peer(options.peers / "bin" / "python", str(agents), *words)
-        found[name] = {"agents": agents, **own}
-        print(row(name, agents, found[name]), flush=True)
+        label = name + label_of(preset, agents).removeprefix(preset)
+        found[label] = {"agents": agents, **own}
+        print(row(name, agents, found[label]), flush=True)
         keep(options.out, found)
     if options.devices:
         spread = count_devices(options.devices)

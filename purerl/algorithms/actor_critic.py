@@ -39,7 +39,7 @@ from purerl.losses.check import check_value_loss
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.types import Array, Hosted, Metrics, PyTree
+from purerl.types import Array, Hosted, PyTree
 
 # From the name of some parameters to the prefix of their fields in a config.
 _PREFIXES = {
@@ -175,13 +175,6 @@ def init(
     )
 
 
-def step(
-    hooks: OffPolicyHooks, state: ActorCriticState
-) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, storing and learning."""
-    return off_policy_pieces.step(split(hooks, state), state)
-
-
 def split(hooks: OffPolicyHooks, state: ActorCriticState) -> Split:
     """Return what an update of a state is made of."""
 
@@ -277,4 +270,6 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
         config.learning_rate if rate is None else rate,
         getattr(config, "max_grad_norm", None),
         frozen=frozen_in(still, name),
+        # Where nothing is ever clipped, only the critics' norm is reported.
+        measured=name == "critics" or hasattr(config, "max_grad_norm"),
     )

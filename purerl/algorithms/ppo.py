@@ -53,6 +53,7 @@ from purerl.config import (
 from purerl.keys import update_keys
 from purerl.learning import diagnostics, normalise, optimiser
 from purerl.learning.minibatches import (
+    PLAIN_STEPS_OF_TURN,
     Passes,
     is_one_loop,
     minimise,
@@ -354,6 +355,7 @@ def with_few_kernels(
         passes: Passes of gradient steps through the batch.
     """
     config = parts.config
+    passes = passes._replace(steps_of_turn=PLAIN_STEPS_OF_TURN)
     if config.normalize_advantages and not config.normalize_whole_batch:
         # The loss gets advantages that are standardised already.
         parts = parts._replace(config=config.replace(normalize_whole_batch=True))

@@ -48,7 +48,7 @@ from purerl.config import (
 from purerl.keys import init_keys, update_keys
 from purerl.learning import diagnostics, optimiser
 from purerl.learning.collectives import after
-from purerl.learning.minibatches import Passes, minimise
+from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, Passes, minimise
 from purerl.learning.parts import frozen_in
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
@@ -438,6 +438,7 @@ def fit(
             num_epochs=config.num_epochs,
             num_minibatches=config.num_minibatches,
             axis_name=parts.axis_name,
+            steps_of_turn=PLAIN_STEPS_OF_TURN if loss_of is None else 1,
         ),
     )
     return params, opt_state, {name: x.mean() for name, x in metrics.items()}

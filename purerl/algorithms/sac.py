@@ -53,6 +53,7 @@ from purerl.algorithms import (
     discrete,
     ensembles,
     off_policy,
+    twins,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
@@ -263,7 +264,7 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
     """Make one update: rounds of acting, storing and learning."""
-    return actor_critic.step(make_hooks(parts), state)
+    return twins.step(make_hooks, parts, state)
 
 
 def act(

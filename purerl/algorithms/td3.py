@@ -42,6 +42,7 @@ from purerl.algorithms import (
     ensembles,
     network_config,
     off_policy,
+    twins,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
@@ -166,7 +167,7 @@ def init(parts: Parts, key: Array) -> ActorCriticState:
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
     """Make one update: rounds of acting, storing and learning."""
-    return actor_critic.step(make_hooks(parts), state)
+    return twins.step(make_hooks, parts, state)
 
 
 def act(

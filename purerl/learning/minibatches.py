@@ -1,5 +1,6 @@
 """Epochs of minibatch gradient steps over one rollout, each in an order of its own."""
 
+import math
 import operator
 from collections.abc import Callable
 from functools import partial
@@ -19,6 +20,10 @@ _PACKED_LIMIT = 2**16
 # This is one MiB of samples per agent; populations have thousands of agents side by
 # side.
 _ONE_LOOP_WORDS = 2**18
+# Gradient steps of one turn of a loop on an accelerator, for a loss without loops. A
+# turn costs kernels that count and write, however many steps it makes, and a program
+# with two of them is compiled in little more time.
+PLAIN_STEPS_OF_TURN = 2
 
 
 class Passes(NamedTuple):
@@ -36,6 +41,8 @@ class Passes(NamedTuple):
         form: Form that the loss and the optimiser get in place of parameters and a flat
             vector.
         prepare: Function of a minibatch, which is called for all of a pass at once.
+        steps_of_turn: The most gradient steps that one turn of the loop makes where all
+            passes are one loop; see `PLAIN_STEPS_OF_TURN`.
     """
 
     optim: optax.GradientTransformation
@@ -46,6 +53,7 @@ class Passes(NamedTuple):
     tells: bool = False
     form: optimiser.Form | None = None
     prepare: Callable[[Any], Any] | None = None
+    steps_of_turn: int = 1
 
 
 def minimise(
@@ -95,8 +103,12 @@ def minimise(
 
     carry = moved, opt_state
     if is_one_loop(batch, passes):
-        minibatches = shuffled(given.reshape(-1), num_epochs * num_minibatches)
-        carry, metrics = packing.scan(partial(gradient_step, None), carry, minibatches)
+        num_steps = num_epochs * num_minibatches
+        minibatches = shuffled(given.reshape(-1), num_steps)
+        turn = math.gcd(num_steps, passes.steps_of_turn)
+        carry, metrics = packing.scan(
+            partial(gradient_step, None), carry, minibatches, turn
+        )
         shape = num_epochs, num_minibatches
         metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
         return *leave(*carry), metrics

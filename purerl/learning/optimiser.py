@@ -28,6 +28,7 @@ def make(
     max_grad_norm: Array | float | None = None,
     layers: Callable[[Array], PyTree] | None = None,
     frozen: Callable[[PyTree], PyTree] | None = None,
+    measured: bool = True,
 ) -> optax.GradientTransformation:
     """Make an optimiser after clipping by the *global* norm.
 
@@ -45,9 +46,11 @@ def make(
             that needs them; None where the parameters are such a pytree already.
         frozen: Function from layers to which of them do not learn, from
             `parts.frozen_in`; None where all do.
+        measured: Whether somebody reads the norm of the gradient (`grad_norm`). It is
+            not computed where nobody does and nothing is clipped.
     """
     optim = optax.chain(
-        clip_by_global_norm(max_grad_norm),
+        clip_by_global_norm(max_grad_norm, measured),
         transformation(optimiser, learning_rate, layers),
     )
     return keep_frozen(optim, layers, frozen, tells=sees_frozen(optimiser))
@@ -315,11 +318,15 @@ def enter(
 
 
 def clip_by_global_norm(
-    max_norm: Array | float | None,
+    max_norm: Array | float | None, measured: bool = True
 ) -> optax.GradientTransformation:
     """Scale a gradient longer than `max_norm` down to it, and remember its norm.
 
     `optax.clip_by_global_norm` that keeps the norm, which would else be computed twice.
+
+    Args:
+        max_norm: Largest Euclidean norm, may be traced; without one nothing is clipped.
+        measured: Whether the norm is remembered also where nothing is clipped.
     """
 
     def init(params: Any) -> ClipState:
@@ -327,7 +334,9 @@ def clip_by_global_norm(
         return ClipState(jnp.zeros(()))
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
-        del state, params
+        del params
+        if max_norm is None and not measured:
+            return updates, state
         norm = _norm(updates)
         if max_norm is None:
             return updates, ClipState(norm)

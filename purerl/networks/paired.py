@@ -11,6 +11,7 @@ bias. What is computed is the same, up to rounding.
 from typing import Any
 
 import flax.linen as nn
+import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
@@ -61,7 +62,7 @@ class Pair:
         both = activate(inputs @ self.first)
         x = both.reshape(*both.shape[:-1], 2, -1).swapaxes(0, 1)
         for layer in self.later[:-1]:
-            x = activate(with_ones(x) @ layer)
+            x = activate(_product(with_ones(x), layer))
         last, x = self.later[-1], with_ones(x)
         if last.shape[-1] > columns.MOST:
             outputs, values = x @ last
@@ -76,6 +77,32 @@ class Pair:
         if self.log_std is None:
             return outputs
         return Gaussian(outputs, jnp.broadcast_to(self.log_std, outputs.shape))
+
+
+@jax.custom_vjp
+def _product(x: Array, layer: Array) -> Array:
+    """Multiply; the gradient of a layer has its rows and columns as the layer has.
+
+    JAX's own is turned, and turned back by what moves the layer: for one agent XLA then
+    has a copy of parameters and both moments in every gradient step.
+
+    Args:
+        x: `[2, N, R]` inputs.
+        layer: `[2, R, H]` layers.
+    """
+    return x @ layer
+
+
+def _product_forward(x: Array, layer: Array) -> tuple[Array, tuple[Array, Array]]:
+    return x @ layer, (x, layer)
+
+
+def _product_backward(saved: tuple[Array, Array], slope: Array) -> tuple[Array, Array]:
+    x, layer = saved
+    return slope @ layer.swapaxes(-1, -2), x.swapaxes(-1, -2) @ slope
+
+
+_product.defvjp(_product_forward, _product_backward)
 
 
 def can_be_paired(actor: nn.Module, critic: nn.Module) -> bool:

@@ -175,7 +175,9 @@ def dormancy(layout: Layout, activity: Any, params: PyTree) -> Array:
 
 def _activity_at(activity: Any, name: tuple[str, ...]) -> Array | None:
     """The mean absolute output of the layer that a leaf is in."""
-    *path, layer, _ = ("", *name) if len(name) < 2 else name
+    if len(name) < 2:  # A bare array, such as a temperature, is in no layer.
+        return None
+    *path, layer, _ = name
     node = activity
     for part in [*(x for x in path if x != "params"), ACTIVITY + layer]:
         if not isinstance(node, Mapping) or part not in node:

@@ -27,6 +27,9 @@ CONFIGS = {
     "td3-by-a-branch": purerl.TD3Config(**SMALL, policy_delay=2),
     "sac": purerl.SACConfig(**SMALL, gradient_steps=4, policy_delay=2),
     "sac-many-steps": purerl.SACConfig(**SMALL, gradient_steps=5),
+    "sac-discrete": purerl.SACConfig(**SMALL, env="CartPole-v1"),
+    "td3-quantiles": purerl.TD3Config(**SMALL, num_quantiles=5, dropped_quantiles=1),
+    "sac-prioritised": purerl.SACConfig(**SMALL, prioritised=True),
     "mpo": purerl.MPOConfig(**SMALL, action_samples=3, target_update_interval=4),
 }
 QUICK = ("dqn", "td3")

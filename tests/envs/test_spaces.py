@@ -72,6 +72,27 @@ def test_integer_box_reaches_both_ends():
     assert jax.vmap(box.contains)(draws).all()
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "dtype"),
+    [
+        (0, 2**31 - 1, np.int32),
+        (-(2**31), 2**31 - 1, np.int32),
+        (5, 2**32 - 1, np.uint32),
+        (-3.4e38, 3.4e38, np.float32),
+    ],
+)
+def test_the_widest_boxes_are_filled_too(low, high, dtype):
+    """One more than the upper bound, or the width, is no number of the type."""
+    box = Box(low, high, (4096,), dtype)
+    drawn = box.sample(jax.random.key(0))
+    assert box.contains(drawn)
+    places = (np.asarray(drawn, np.float64) - low) / (float(high) - low)
+    # Six standard errors of the mean of a uniform number.
+    np.testing.assert_allclose(places.mean(), 0.5, atol=6 * np.sqrt(1 / 12 / 4096))
+    assert places.min() < 0.01
+    assert places.max() > 0.99
+
+
 def test_bounds_stay_concrete_inside_a_trace():
     def traced(x):
         concrete = Box(-1.0, bounds(1.0, 2.0), (2,))

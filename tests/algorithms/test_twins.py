@@ -1,0 +1,114 @@
+"""Two critics that learn as one network, on an accelerator, stay two in every state.
+
+That what they learn is the same, `test_few_kernels_off_policy.py` shows.
+"""
+
+import jax
+import jax.numpy as jnp
+import pytest
+
+import purerl
+from purerl import networks, optimisers
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import sac, td3, twins
+from purerl.algorithms.actor_critic import Learner
+from purerl.tracing import traced_for
+from tests.helpers import assert_same_bits
+
+SMALL = {
+    "num_envs": 2,
+    "total_timesteps": 64,
+    "rounds_per_update": 16,
+    "learning_starts": 8,
+    "batch_size": 8,
+    "hidden_sizes": (8, 8),
+    "num_evaluations": 0,
+    "buffer_size": 64,
+}
+ONE = {
+    "td3": purerl.TD3Config(**SMALL),
+    "sac": purerl.SACConfig(**SMALL),
+    "quantiles": purerl.TD3Config(**SMALL, num_quantiles=5),
+    "layer-norm": purerl.SACConfig(**SMALL, layer_norm=True),
+    "discrete": purerl.SACConfig(**SMALL, env="CartPole-v1"),
+}
+TWO = {
+    "frozen": purerl.TD3Config(**SMALL, frozen=("actor",)),
+    "batch-norm": purerl.SACConfig(**SMALL, crossq=True),
+    "pictures": purerl.SACConfig(**SMALL, env="Breakout-MinAtar"),
+    "few-steps": purerl.TD3Config(**SMALL | {"rounds_per_update": 8}),
+    "layers": purerl.TD3Config(**SMALL, critic_optimiser=optimisers.Muon()),
+    "own": purerl.SACConfig(**SMALL, critic=networks.ActionCritic((4,), "tanh")),
+}
+
+
+def build(config):
+    module = td3 if isinstance(config, purerl.TD3Config) else sac
+    return module, module.build(config, resolve_env(config))
+
+
+def critics_of(config, platform):
+    with traced_for(platform):
+        parts = build(config)[1]
+        return twins.as_one(parts.config, parts.critics)
+
+
+def products(config, platform):
+    """The products of matrices in the program of one update."""
+    with traced_for(platform):
+        module, parts = build(config)
+        state = jax.eval_shape(lambda: module.init(parts, jax.random.key(0)))
+        return str(jax.make_jaxpr(lambda s: module.step(parts, s))(state)).count(
+            "dot_general["
+        )
+
+
+@pytest.mark.parametrize("name", ONE)
+def test_two_dense_critics_are_one_network_on_an_accelerator(name):
+    assert critics_of(ONE[name], "cuda").num == 2
+    assert critics_of(ONE[name], "cpu") is None
+
+
+@pytest.mark.parametrize("name", TWO)
+def test_other_critics_stay_two(name):
+    assert critics_of(TWO[name], "cuda") is None
+
+
+def test_a_step_of_one_network_has_the_products_of_one(monkeypatch):
+    # Products of few rows are written as sums.
+    many = {"batch_size": 128, "buffer_size": 256, "total_timesteps": 512}
+    config = purerl.SACConfig(**SMALL | many)
+    one = products(config, "cuda")
+    monkeypatch.setattr(twins, "as_one", lambda *_: None)
+    # A critic of three layers has three products for the target, three for its loss,
+    # five for the gradient of that, and for the policy three and three back.
+    assert products(config, "cuda") - one == 17
+
+
+@pytest.mark.parametrize("name", ["td3", "sac", "discrete"])
+def test_joined_critics_come_apart_to_the_last_bit(name):
+    module, parts = build(ONE[name])
+    state = module.init(parts, jax.random.key(0))
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    numbered = jax.tree.map(lambda x: x + jnp.arange(x.size).reshape(x.shape), learner)
+    numbered = jax.tree.map(lambda x, like: x.astype(like.dtype), numbered, learner)
+    joined = twins.joined(numbered)
+    assert_same_bits(twins.separated(joined), numbered)
+    # One array each for both, of parameters, targets and both moments.
+    for part in (joined.params, joined.target_params, joined.opt_state):
+        count = len(jax.tree.leaves(part["critics"]))
+        assert count < len(jax.tree.leaves(learner.params["critics"])) * 2
+    outputs = networks.Ensemble(parts.critics.make, 2)
+    seen = [jnp.ones((3, 4 if name == "discrete" else 3))]
+    seen += [] if name == "discrete" else [jnp.ones((3, 1))]
+    both = outputs.apply(joined.params["critics"], *seen)
+    pair = parts.critics.apply(numbered.params["critics"], *seen)
+    assert jnp.allclose(both, jnp.stack(pair), rtol=1e-5)
+
+
+def test_only_the_norm_that_is_reported_is_computed():
+    config = ONE["sac"]
+    result = purerl.make_train(config)(jax.random.key(0))
+    norms = {name: x[0].grad_norm for name, x in result.state.opt_state.items()}
+    assert norms["critics"] > 0
+    assert norms["actor"] == 0
