@@ -175,6 +175,19 @@ def test_a_unit_is_as_active_as_it_is_beside_its_layer():
     np.testing.assert_array_equal(dormancy(layout, None, params), 1.0)
 
 
+def test_a_number_that_is_in_no_layer_has_no_activity():
+    config = purerl.SACConfig(
+        temperature_optimiser=OpenOptimiser(),
+        hidden_sizes=(4,),
+        total_timesteps=2000,
+        num_evaluations=0,
+    )
+    result = jax.eval_shape(purerl.make_train(config), jax.random.key(0))
+    assert result.state.params["log_temperature"].shape == ()
+    layout = layout_of(jnp.zeros(()))
+    assert dormancy(layout, ACTIVITY, jnp.zeros(())).tolist() == [1.0]
+
+
 @pytest.mark.parametrize(("sizes", "total"), [((16, 8), 1211), ((32, 16), 3571)])
 def test_a_published_vector_is_read_in_its_order(sizes, total, tmp_path):
     """Every number lands where `ravel_pytree` took it from in the authors' pytree."""
