@@ -178,6 +178,21 @@ def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch
     assert evolve(out=tmp_path, generations=1).done == 1
 
 
+def test_a_strategys_field_without_effect_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    """An evolution that was begun with one, when it was taken, still goes on."""
+    idle = {"strategy": "snes(beta1=0.5)", "generations": 1}
+    out = tmp_path / "folder"
+    with pytest.raises(purerl.ConfigError, match="beta1 has no effect, got 0"):
+        evolve(out=out, **idle)
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("purerl.meta.optimiser.given_fields", lambda strategy: [])
+        evolve(out=out, **idle)
+    assert evolve(out=out, **idle).done == 1
+
+
 def test_names_in_another_order_are_another_evolution(tmp_path):
     """The vector's numbers would belong to other fields."""
     evolve(out=tmp_path, evolved="learning_rate,entropy_coef", generations=1)
