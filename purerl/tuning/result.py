@@ -234,6 +234,13 @@ def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+# Numbers of a call that a study has as the sum over its calls.
+_COSTS = (
+    *("trained_trials", "env_steps", "block_calls"),
+    *("compilations", "compile_seconds", "seconds"),
+)
+
+
 def write(folder: Path, result: TuneResult) -> None:
     """Write trials.csv, best.yaml and summary.json, each atomically."""
     write_atomic(folder / "trials.csv", csv_text(result.rows))
@@ -246,7 +253,7 @@ def write(folder: Path, result: TuneResult) -> None:
         "importance": result.importance,
         "holdout": holdout_dict(result.holdout) if result.holdout else None,
     }
-    summary_file.write(folder, facts, numbers, numbers["block_calls"] > 0)
+    summary_file.write(folder, facts, numbers, numbers["block_calls"] > 0, _COSTS)
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -70,7 +70,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
 
 
 def _read_summary(folder: Path) -> dict[str, Any]:
-    """Return the summary of the last call that ended; empty during the first."""
+    """Return the summary as the last call left it; empty during the first."""
     path = folder / summary_file.FILE
     if not path.exists():
         return {}

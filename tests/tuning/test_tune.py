@@ -156,6 +156,9 @@ def test_the_same_call_again_trains_nothing_and_more_trials_go_on(chain, found):
     assert again.holdout is not None
     more = tune(chain, axes, out=out, trials=14, batch=5)
     assert more.rows[:12] == result.rows and len(more.rows) == 14
+    costs = purerl.load_tune(out, chain).summary
+    for name in ("env_steps", "compilations", "trained_trials"):
+        assert costs[name] == result.summary[name] + more.summary[name] > 0
     with pytest.raises(purerl.ConfigError, match="the axis gamma is uniform"):
         tune(chain, {AXIS: list(REWARDS), "gamma": [0.9]}, out=out)
 
