@@ -124,9 +124,4 @@ def _param(space: Space, name: str, text: str) -> Any:
 
 
 def _holdout(stored: Mapping[str, Any] | None) -> Holdout | None:
-    if not stored:
-        return None
-    scores = [stored[name]["scores"] for name in ("best", "default")]
-    return results.compare(
-        stored["trial"], stored["seeds"], *scores, unknown=stored.get("unknown")
-    )
+    return results.read_holdout(stored) if stored else None
