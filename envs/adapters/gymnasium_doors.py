@@ -21,7 +21,7 @@ import gymnasium
 import numpy as np
 
 from ..doors import AGENT, COLOURS, EMPTY, GOAL, MOVES, WALL, Doors
-from .gymnasium_task import RENDER_FPS
+from .gymnasium_task import RENDER_FPS, read_options
 
 GYMNASIUM_ID = "purerl-numpy/Doors-v0"
 SCALE = 10  # pixels per cell of a picture
@@ -105,12 +105,13 @@ class NumpyDoors(gymnasium.Env):
             The first observation, and an empty dictionary.
 
         Raises:
-            ValueError: a cell is no free cell of the grid, or both are the same.
+            ValueError: options that are no dictionary, a cell that is no free cell of
+                the grid, or twice the same cell.
         """
+        given = read_options(options, '{"goal": (0, 9)}')
         super().reset(seed=seed)
         height, width = self.task.size
         agent, goal = (int(x) for x in self.np_random.integers(0, width, 2))
-        given = options or {}
         self._agent = self._cell("agent", given.get("agent", (height - 1, agent)))
         self._goal = self._cell("goal", given.get("goal", (0, goal)))
         if self._agent == self._goal:

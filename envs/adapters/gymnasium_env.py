@@ -76,12 +76,13 @@ class GymnasiumEnv(gymnasium.Env):
             The first observation, and an empty dictionary.
 
         Raises:
-            ValueError: an unknown number, or one that changes a space.
+            ValueError: options that are no dictionary, an unknown number, or one that
+                changes a space.
         """
+        self.task = with_reset_options(self.task, options)
         seed = self._first_seed if seed is None else seed
         self._first_seed = None
         super().reset(seed=seed)
-        self.task = with_reset_options(self.task, options)
         obs, self._lane = self.task.programs.reset(self.task.params, self._key(seed))
         self._running = True
         return to_observation(self.observation_space, obs), {}

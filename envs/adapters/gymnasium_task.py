@@ -96,22 +96,45 @@ def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
     )
 
 
+def read_options(options: Any, example: str) -> Mapping[str, Any]:
+    """Return the options of a reset by name; none where none were given.
+
+    Args:
+        options: Options that `reset` got.
+        example: Example of options for the message.
+
+    Raises:
+        ValueError: they are no dictionary.
+    """
+    if options is None:
+        return {}
+    if not isinstance(options, Mapping):
+        raise ValueError(
+            f"options of reset must be a dictionary, such as {example}, or left out, "
+            f"got {options!r}."
+        )
+    return options
+
+
 def with_reset_options(task: Task, options: Mapping[str, Any] | None) -> Task:
     """Return the task with the numbers under `options["params"]`.
 
     Other options do nothing.
 
     Raises:
-        ValueError: an unknown number, or one that changes a space.
+        ValueError: options that are no dictionary, an unknown number, or one that
+            changes a space.
     """
-    values = (options or {}).get("params")
+    example = '{"params": {"max_steps_in_episode": 100}}'
+    values = read_options(options, example).get("params")
     if values is None:
         return task
     params = _bind(task.env, task.params, values)
     spaces = (task.env.observation_space(params), task.env.action_space(params))
     if tuple(map(to_gym_space, spaces)) != (task.observation_space, task.action_space):
+        changed = f"{sorted(values)} " if isinstance(values, Mapping) else ""
         raise ValueError(
-            f"params {sorted(values)} change a space of {task.env.name}, which a reset "
+            f"params {changed}change a space of {task.env.name}, which a reset "
             "cannot: make another environment with them."
         )
     return dataclasses.replace(task, params=params)

@@ -88,15 +88,15 @@ class GymnasiumVectorEnv(VectorEnv):
             First observations `[N, ...]`, and an empty dictionary.
 
         Raises:
-            ValueError: not N seeds, a mask of another shape or dtype, an unknown
-                number or one that changes a space.
+            ValueError: not N seeds, options that are no dictionary, a mask of another
+                shape or dtype, an unknown number or one that changes a space.
             ResetNeeded: a mask, but no episodes yet.
         """
+        task, mask = with_reset_options(self.task, options), self._reset_mask(options)
         seed = self._first_seed if seed is None else seed
         self._first_seed = None
-        mask = self._reset_mask(options)
         super().reset(seed=None if isinstance(seed, Sequence) else seed)
-        self.task = with_reset_options(self.task, options)
+        self.task = task
         keys, params, programs = self._keys(seed), self.task.params, self.task.programs
         if mask is None:
             self._obs, self._lanes = programs.reset_lanes(params, keys)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -75,6 +75,16 @@ class Wrapper(Environment[Any, Any]):
     def numbers(self) -> dict[str, float]:
         """Return names and defaults of the wrapper's own numbers."""
         return {}
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse values of the wrapper's own numbers that cannot work.
+
+        Args:
+            numbers: Numbers by the names that `numbers` returns, none of them traced.
+
+        Raises:
+            ValueError: naming the number, its value and what it must be.
+        """
 
     @property
     def stochastic_transitions(self) -> bool:  # type: ignore[override]

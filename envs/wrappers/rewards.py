@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
@@ -58,11 +60,18 @@ class ClipReward(RewardWrapper):
         Raises:
             ValueError: the lower one is not below the upper one.
         """
-        if not self.low < self.high:
-            raise ValueError(
-                f"ClipReward: low must be less than high, got {self.low!r} and "
-                f"{self.high!r}."
-            )
+        _check_order({"low": self.low, "high": self.high})
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Check `reward_low` and `reward_high`.
+
+        Args:
+            numbers: The bounds by their names.
+
+        Raises:
+            ValueError: the lower one is not below the upper one.
+        """
+        _check_order({name: numbers[name] for name in ("reward_low", "reward_high")})
 
     def numbers(self) -> dict[str, float]:
         """Return `reward_low` and `reward_high`."""
@@ -90,6 +99,29 @@ class ScaleReward(RewardWrapper):
         """Return `reward_factor`."""
         return {"reward_factor": check_number("ScaleReward", "factor", self.factor)}
 
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Check `reward_factor`.
+
+        Args:
+            numbers: The factor by its name.
+
+        Raises:
+            ValueError: it is not finite.
+        """
+        factor = numbers["reward_factor"]
+        if not math.isfinite(factor):
+            raise ValueError(
+                f"ScaleReward: reward_factor must be finite, got {factor}."
+            )
+
     def pay(self, reward: jax.Array, params: Any) -> jax.Array:
         """Return the reward times the number."""
         return reward * params.reward_factor
+
+
+def _check_order(bounds: Mapping[str, Any]) -> None:
+    (first, low), (second, high) = bounds.items()
+    if not low < high:
+        raise ValueError(
+            f"ClipReward: {first} must be less than {second}, got {low!r} and {high!r}."
+        )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import jax
@@ -57,11 +58,18 @@ class StickyActions(Wrapper):
         Raises:
             ValueError: it is no probability.
         """
-        if not 0 <= self.probability <= 1:
-            raise ValueError(
-                "StickyActions: probability must lie between 0 and 1, got "
-                f"{self.probability!r}; Machado et al. (2018) take 0.25."
-            )
+        _check_probability("probability", self.probability)
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Check `sticky_probability`.
+
+        Args:
+            numbers: The probability by its name.
+
+        Raises:
+            ValueError: it is no probability.
+        """
+        _check_probability("sticky_probability", numbers["sticky_probability"])
 
     def numbers(self) -> dict[str, float]:
         """Return `sticky_probability`."""
@@ -131,6 +139,14 @@ def is_valid(action: jax.Array, mask: jax.Array, space: Any) -> jax.Array:
         return mask[action] != 0
     offsets = np.cumsum(sizes) - sizes
     return jnp.all(mask[offsets + jnp.reshape(action, -1)] != 0)
+
+
+def _check_probability(name: str, value: Any) -> None:
+    if not 0 <= value <= 1:
+        raise ValueError(
+            f"StickyActions: {name} must lie between 0 and 1, got {value!r}; Machado "
+            "et al. (2018) take 0.25."
+        )
 
 
 def _zeros(space: Any) -> Any:

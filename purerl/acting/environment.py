@@ -15,11 +15,12 @@ import envs
 import purerl.acting.own_envs  # noqa: F401  (before the imports from envs)
 from envs.base import StepError, five_values, two_values
 from envs.checker import EnvCheckError, check_member, signatures
-from envs.wrappers import Randomised, RandomisedOnce, distributions
+from envs.wrappers import Randomised, RandomisedOnce, Wrapper, distributions
 from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
 from purerl.randomisation import (
     check_distribution,
     check_groups,
+    corners,
     is_distribution,
     is_random,
 )
@@ -255,8 +256,8 @@ def bind_params(env: Environment, values: Any) -> PyTree:
 
     Raises:
         ConfigError: an unknown name, another shape, choices of one group that have not
-            equally many values, or a distribution in the place of what was a number
-            when the environment was made.
+            equally many values, a number that a wrapper refuses, or a distribution in
+            the place of what was a number when the environment was made.
     """
     defaults = env.default_params
     if not isinstance(env, Randomised) and is_random(values):
@@ -270,7 +271,31 @@ def bind_params(env: Environment, values: Any) -> PyTree:
         return defaults
     params = _bound(env, defaults, values)
     check_groups(distributions(params), f"env_params of {env.name}")
+    _check_wrappers(env, values)
     return params
+
+
+def _check_wrappers(env: Environment, values: Any) -> None:
+    """Refuse numbers of wrappers that these would refuse where they are made."""
+    wrapper = env
+    while isinstance(wrapper, Wrapper):
+        # As they are given: inside a traced program all bound parameters are traced.
+        given = {
+            name: values.get(name, default)
+            if isinstance(values, Mapping)
+            else getattr(values, name)
+            for name, default in wrapper.numbers().items()
+        }
+        for numbers in corners(given):
+            if any(isinstance(x, Tracer) or np.shape(x) for x in numbers.values()):
+                continue
+            # Compared and written as training has them, in 32 bits.
+            single = {name: shortest(np.float32(x)) for name, x in numbers.items()}
+            try:
+                wrapper.check_numbers(single)
+            except ValueError as error:
+                raise ConfigError(f"env_params of {env.name}: {error}") from None
+        wrapper = wrapper.env
 
 
 def _bound(env: Environment, defaults: PyTree, values: Any) -> PyTree:

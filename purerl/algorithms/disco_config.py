@@ -68,7 +68,7 @@ class DiscoConfig(NetworkConfig):
         Check(lambda x: x >= 2, "must be 2 or greater"),
     )
     max_abs_value: float = dynamic(
-        300.0, "Largest bin, as the square root of a value.", POSITIVE
+        300.0, "Largest bin, as the square root of a value.", POSITIVE, stays=True
     )
     policy_coef: float = dynamic(1.0, "Weight of the policy's loss.", NON_NEGATIVE)
     y_coef: float = dynamic(1.0, "Weight of the loss of y.", NON_NEGATIVE)

@@ -105,8 +105,8 @@ class DQNConfig(OffPolicyConfig):
     num_atoms: int = static(
         101, "Number of atoms where values is categorical.", SEVERAL
     )
-    value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", moves=False)
-    value_max: float = dynamic(100.0, "Highest atom, in units of return.", moves=False)
+    value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", stays=True)
+    value_max: float = dynamic(100.0, "Highest atom, in units of return.", stays=True)
     num_quantiles: int = static(
         51, "Number of quantiles where values is quantile.", POSITIVE
     )

@@ -275,6 +275,8 @@ def _show_estimate(
     check_count("chunk_blocks", parsed.chunk_blocks)
     check_snapshots(parsed.snapshot_every)
     setup = make_setup(config, EvolutionSettings(**what))
+    if parsed.resume is None:
+        setup.optimiser.check_fields()
     generations = required("generations", run["generations"])
     check_whole_runs(setup, generations, run["segment_updates"])
     if device is not None:

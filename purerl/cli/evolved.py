@@ -11,7 +11,6 @@ from purerl.comparison.result import find_comparison
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
-from purerl.runner import summary_file
 
 
 def estimate_table(cost: Estimate, what: dict[str, Any]) -> Table:
@@ -47,7 +46,7 @@ def _hours(hours: float) -> str:
 
 
 def show(result: EvolutionResult, command: str = "") -> None:
-    """Print what came out; write pictures, page and summary.json into the folder.
+    """Print what came out; write pictures and the page into the folder.
 
     Args:
         result: The result of the evolution.
@@ -64,19 +63,17 @@ def show(result: EvolutionResult, command: str = "") -> None:
         f"{with_noun(int(history['failed'].sum()), 'member')} failed",
         highlight=False,
     )
-    if "agents" in result.summary:
-        numbers = result.summary
-        console.print(
-            f"compile {numbers['compile_seconds']:.1f} s, {numbers['agents']:,} agents "
-            f"in {numbers['train_seconds']:.1f} s ({numbers['agents_per_second']:.3g} "
-            f"agents/s, {format_count(numbers['steps_per_second'])} steps/s)",
-            highlight=False,
-        )
+    numbers = result.summary
+    console.print(
+        f"compile {numbers['compile_seconds']:.1f} s; in all {numbers['agents']:,} "
+        f"agents in {numbers['train_seconds']:.1f} s "
+        f"({numbers['agents_per_second']:.3g} agents/s, "
+        f"{format_count(numbers['steps_per_second'])} steps/s)",
+        highlight=False,
+    )
     folder = result.out
     if folder is None:
         return
-    has_trained = result.summary["generations_run"] > 0
-    summary_file.write(folder, {}, result.summary, has_trained)
     plots.save(result.plot(), folder / "evolution.png")
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")

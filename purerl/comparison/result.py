@@ -17,6 +17,7 @@ from purerl.comparison.training import Options
 from purerl.config import ConfigError, part_kind
 from purerl.report import plots
 from purerl.report.comparison import Row, make_table
+from purerl.report.statistics.missing import lowest_of
 from purerl.runner.arguments import stored_folder
 from purerl.storage import kinds
 
@@ -126,7 +127,7 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Statistics of every setting, by environment and measure; see `Row`."""
-        lowest = [np.nanmin(self.curves[e], initial=np.inf) for e in self.environments]
+        lowest = [lowest_of(self.curves[e]) for e in self.environments]
         return make_rows(
             self.scores, self.environments, self.settings, self.baseline, lowest
         )

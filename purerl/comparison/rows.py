@@ -7,6 +7,7 @@ import numpy as np
 from purerl.report import statistics
 from purerl.report.comparison import ALL, ERRORS, Row
 from purerl.report.statistics.host import FEWEST
+from purerl.report.statistics.missing import worst_of
 
 RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
 
@@ -142,12 +143,9 @@ def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
 def _filled(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
     """Scores `[N, S, E]` with the worst of their environment where a run failed.
 
-    The worst is the lowest score, or a lower return that any run has had on its way.
-    By the scores alone a run that failed would be worth as much as the others where
-    these have all reached the most that can be. All NaN in an environment in which
-    every run failed.
+    All NaN where every run failed in an environment.
     """
-    if np.isnan(raw).all((0, 1)).any():
+    worst = worst_of(raw, floors)
+    if np.isnan(worst).any():
         return np.full_like(raw, np.nan)
-    worst = np.fmin(np.nanmin(raw, (0, 1)), floors)
     return np.where(np.isnan(raw), worst, raw)

@@ -77,7 +77,12 @@ def static(default: Any, help: str, check: Check | None = None) -> Any:
 
 
 def dynamic(
-    default: Any, help: str, check: Check | None = None, *, moves: bool = True
+    default: Any,
+    help: str,
+    check: Check | None = None,
+    *,
+    moves: bool = True,
+    stays: bool = False,
 ) -> Any:
     """Declare a field that is a number (or a pytree of numbers): it can be vmapped.
 
@@ -86,10 +91,13 @@ def dynamic(
         help: Sentence for command lines and documentation.
         check: Constraint on the value, if there is one.
         moves: Whether the number may be a schedule; False for one that says itself how
-            something moves, or without which what was learned means something else.
-            Numbers that no update reads are found by tracing: `train.reads`.
+            something moves. Numbers that no update reads are found by tracing:
+            `train.reads`.
+        stays: Whether the number must be the same in a whole run, because what was
+            learned means something else with another one.
     """
-    return _field(default, help, check, pytree_node=True, moves=moves)
+    more = {"moves": moves and not stays, "stays": stays}
+    return _field(default, help, check, pytree_node=True, **more)
 
 
 def _field(default: Any, help: str, check: Check | None, **more: bool) -> Any:

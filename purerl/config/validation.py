@@ -98,10 +98,12 @@ def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
 def _validate_course(field: dataclasses.Field, schedule: Schedule, name: str) -> None:
     """Check what a schedule makes of a field, at many moments of the run."""
     if not field.metadata.get("moves", True):
+        reason = "it says itself how something moves"
+        if field.metadata.get("stays"):
+            reason = "what was learned means something else with another number"
         raise ConfigError(
-            f"{name} cannot follow a schedule, got {schedule!r}: it says itself how "
-            "something moves, or what was learned means something else without it. "
-            "Give a number."
+            f"{name} cannot follow a schedule, got {schedule!r}: {reason}. Give a "
+            "number."
         )
     if not all(map(is_concrete, jax.tree.leaves(schedule))):
         return

@@ -24,6 +24,7 @@ from purerl.runner.arguments import as_folder, check_call, check_seconds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers, required
+from purerl.storage.folders import is_begun
 from purerl.storage.lock import locked
 from purerl.sweeps.planner import worker_limit
 
@@ -144,11 +145,14 @@ def evolve(
         progress and hosts.index() == 0,
     )
 
-    def choose_trackers() -> list[Tracker]:
-        # Only the first process writes.
-        return choose(trackers, options.folder) if hosts.index() == 0 else []
+    def check_and_choose() -> list[Tracker]:
+        if hosts.index() > 0:
+            return []  # Only the first process looks at the folder, and writes.
+        if not is_begun(options.folder):
+            setup.optimiser.check_fields()  # What was begun goes on as it is.
+        return choose(trackers, options.folder)
 
-    chosen = hosts.run_on_all(choose_trackers)
+    chosen = hosts.run_on_all(check_and_choose)
     # Of several processes all open the folder, and the first one writes.
     with locked(options.folder if hosts.count() == 1 else None):
         return EvolutionLoop(setup, generations, workers, options, chosen).run()

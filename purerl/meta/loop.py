@@ -20,6 +20,7 @@ from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
 from purerl.meta.training import Options, Training
+from purerl.runner import summary_file
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.messages import notes
 from purerl.runner.trackers import Tracker
@@ -81,7 +82,7 @@ class EvolutionLoop:
             hosts.run_on_all(lambda: self.tracking.begin(state, reporter.info))
             if first >= generations:
                 reporter.info(f"all {generations:,} generations had finished")
-                result = self._result(state, {"generations_run": 0})
+                result = self._result(state, first)
             else:
                 result = self._evolve(state, generations, reporter)
             self.tracking.close(result, result.done >= generations)
@@ -97,7 +98,6 @@ class EvolutionLoop:
                 reporter.info(line)
         self.compile()
         reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
-        began = time.perf_counter()
         with Interrupt() as interrupt, reporter:
 
             def is_stopped() -> bool:
@@ -121,9 +121,7 @@ class EvolutionLoop:
                 if int(state.done):
                     reporter.notify(self._how_to_go_on(int(state.done)))
                 raise
-        return self._result(
-            state, self._summary(state, first, time.perf_counter() - began)
-        )
+        return self._result(state, first)
 
     def open(self) -> tuple[State, int]:
         """Return the state to go on from, equal in every process, and where to stop."""
@@ -236,30 +234,38 @@ class EvolutionLoop:
         store.save(folder, state)
         self.saved_at, self.saved_time = done, time.monotonic()
 
-    def _result(self, state: State, summary: dict[str, Any]) -> EvolutionResult:
+    def _result(self, state: State, first: int) -> EvolutionResult:
+        """The result; `first` is the generation that this call began with."""
+        folder, costs = self.options.folder, self._costs(state)
+        call = {
+            "generations_run": int(state.done) - first,
+            "compile_seconds": round(self.training.compile_seconds, 2),
+        }
         result = EvolutionResult(
             self.setup.config,
             self.setup.settings,
             self.optimiser,
             state,
-            self.options.folder,
-            summary,
+            folder,
+            {**call, **costs},
         )
-        if self.options.folder is not None and hosts.index() == 0 and result.done:
-            result.save(self.options.folder)
+        if folder is not None and hosts.index() == 0 and result.done:
+            result.save(folder)
+            has_trained = result.done > first
+            summary_file.write(folder, costs, call, has_trained, ["compile_seconds"])
         return result
 
-    def _summary(self, state: State, first: int, seconds: float) -> dict[str, Any]:
-        ran = int(state.done) - first
-        agents = -(-ran // self.setup.per_run) * self.setup.runs
+    def _costs(self, state: State) -> dict[str, Any]:
+        """The costs of all generations, those of earlier calls among them."""
+        done = int(state.done)
+        agents = -(-done // self.setup.per_run) * self.setup.runs
+        steps, seconds = done * self.setup.steps, float(state.seconds[:done].sum())
         return {
-            "generations_run": ran,
             "agents": agents,
-            "env_steps": ran * self.setup.steps,
-            "compile_seconds": round(self.training.compile_seconds, 2),
+            "env_steps": steps,
             "train_seconds": round(seconds, 2),
             "agents_per_second": round(agents / max(seconds, 1e-9), 3),
-            "steps_per_second": round(ran * self.setup.steps / max(seconds, 1e-9)),
+            "steps_per_second": round(steps / max(seconds, 1e-9)),
             "lanes": self.training.lanes,
         }
 

@@ -13,13 +13,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.core import Tracer
 
 from purerl.config import ConfigError, check_known
 from purerl.meta.catalogue import TRUNCATED, algorithms
 from purerl.meta.genome import Genome
-from purerl.meta.strategy import Strategy
+from purerl.meta.strategy import NUMBERS, Strategy, given_fields
 from purerl.scale.host import to_host
+from purerl.train.reads import read_by
 from purerl.types import Array, Overrides, PyTree
+
+# Generations after which every field that a strategy reads has moved a population.
+_GENERATIONS = 3
 
 
 class Optimiser:
@@ -45,6 +50,56 @@ class Optimiser:
         self._ask = jax.jit(_as_evosax_writes(self._ask_and_decode))
         self._tell = jax.jit(_as_evosax_writes(self._tell_loss))
         self._has_schedule = "std_schedule" in _arguments(type(self.algorithm))
+
+    def check_fields(self) -> None:
+        """Refuse fields that were given to the strategy and that it does not read.
+
+        Raises:
+            ConfigError: naming the field, and those that the strategy reads.
+        """
+        given = given_fields(self.strategy)
+        if not given:
+            return
+        read = self._fields_read()
+        idle = [name for name in given if name not in read]
+        if idle:
+            value = getattr(self.strategy, idle[0])
+            raise ConfigError(
+                f"strategy: {idle[0]} has no effect, got {value!r}: beside its options "
+                f"{self.strategy.name} here reads {', '.join(read)}. Leave it out."
+            )
+
+    def _fields_read(self) -> list[str]:
+        """The fields on which the populations of a few generations depend."""
+        numbers = {
+            name: jnp.float32(getattr(self.strategy, name))
+            for name in NUMBERS
+            if getattr(self.strategy, name) is not None
+        }
+        loss = jnp.zeros((_GENERATIONS, self.population))
+
+        def populations(numbers: dict[str, Array], key: Array, loss: Array) -> PyTree:
+            strategy = dataclasses.replace(self.strategy, **numbers)
+            # Some of its constants are looked at where it is made.
+            with jax.ensure_compile_time_eval():
+                twin = Optimiser(strategy, self.genome, self.population)
+            state = twin._init(key, jnp.asarray(self.genome.start()))
+            found = []
+            for losses in loss:
+                vectors, _, state = twin._ask_and_decode(key, state)
+                state = twin._tell_loss(key, vectors, losses, state)
+                found.append(vectors)
+            return found
+
+        traced = _as_evosax_writes(populations)
+        read = read_by(traced, numbers, jax.random.key(0), loss)
+        for name in ("sigma", "learning_rate"):
+            if getattr(self.strategy, f"{name}_decay") == 1:
+                read -= {f"{name}_limit"}  # What does not decay has no limit.
+        if "use_antithetic_sampling" in _arguments(type(self.algorithm)):
+            read |= {"antithetic"}
+        fields = [field.name for field in dataclasses.fields(Strategy)]
+        return [name for name in fields if name in read | {"shaping"}]
 
     def init(self, key: Array) -> PyTree:
         """Return the state before the first generation, on the host."""
@@ -174,7 +229,8 @@ def _adam(strategy: Strategy) -> Any:
 
 def _decayed(start: float, decay: float, limit: float) -> Callable[[Any], Array]:
     """A number by generation; what does not decay has no limit."""
-    least = limit if decay != 1 else 0.0
+    # A traced factor stands for one that is not 1.
+    least = limit if isinstance(decay, Tracer) or decay != 1 else 0.0
 
     def value(generation: Any) -> Array:
         return jnp.maximum(start * decay ** jnp.float32(generation), least)

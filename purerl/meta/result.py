@@ -17,7 +17,7 @@ from purerl.meta.store import State
 from purerl.meta.strategy import read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
-from purerl.runner import manifest
+from purerl.runner import manifest, summary_file
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.search.fitness import NEGATIVE
@@ -47,7 +47,8 @@ class EvolutionResult:
         best_generation: The generation of the best member so far, counted from 0; -1
             before any.
         out: The folder, if any.
-        summary: Numbers about how the evolution was run.
+        summary: Numbers about how the evolution was run. All but `generations_run` and
+            `compile_seconds`, which are those of the call, are of all generations.
     """
 
     def __init__(
@@ -277,7 +278,8 @@ def load_evolution(
     state = store.restore(folder, like)
     if state is None:
         raise ConfigError(f"nothing has been saved in {folder} yet.")
-    return EvolutionResult(config, settings, optimiser, state, folder)
+    numbers = summary_file.read(folder)
+    return EvolutionResult(config, settings, optimiser, state, folder, numbers)
 
 
 def fresh_state(

@@ -6,6 +6,7 @@ checkpoints/     the last two states: strategy, best member, history
 snapshots/       the solution every few generations
 learned.yaml     the config with the solution in it; and value_loss.npz,
                  optimiser.npz, ...
+summary.json     what all generations have cost
 
 Every file is written atomically and none is pickled.
 """

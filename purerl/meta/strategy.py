@@ -17,7 +17,8 @@ import numpy as np
 from purerl.config import ConfigError, check_mapping
 from purerl.meta.catalogue import EXCLUDED, algorithms
 
-_NUMBERS = (
+# Fields that are numbers, or None.
+NUMBERS = (
     "sigma",
     "sigma_decay",
     "sigma_limit",
@@ -27,7 +28,6 @@ _NUMBERS = (
     "beta1",
     "beta2",
     "eps",
-    "antithetic",
 )
 SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
 
@@ -141,10 +141,29 @@ def read_strategy(given: "str | Mapping[str, Any] | Strategy") -> Strategy:
         strategy = _changed(preset, values)
     else:
         raise ConfigError(f"strategy must be a name or a Strategy, got {given!r}.")
-    numbers = {name: _as_python(getattr(strategy, name)) for name in _NUMBERS}
+    plain = (*NUMBERS, "antithetic")
+    numbers = {name: _as_python(getattr(strategy, name)) for name in plain}
     strategy = dataclasses.replace(strategy, name=_known(strategy.name), **numbers)
     _check(strategy)
     return strategy
+
+
+def given_fields(strategy: Strategy) -> list[str]:
+    """Return the fields of a strategy that somebody has changed.
+
+    They have neither the value that a strategy has anyway, nor that of a preset of its
+    algorithm.
+
+    Args:
+        strategy: The strategy, as it was read.
+    """
+    alike = [p for p in PRESETS.values() if _plain(p.name) == _plain(strategy.name)]
+    usual = (Strategy(strategy.name), *alike)
+    return [
+        name
+        for name in (*NUMBERS, "antithetic", "shaping")
+        if getattr(strategy, name) not in [getattr(one, name) for one in usual]
+    ]
 
 
 def names() -> list[str]:

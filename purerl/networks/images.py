@@ -3,6 +3,7 @@
 They take floats: bytes have been divided by 255 before (`acting.observe.to_features`).
 """
 
+import itertools
 import math
 from collections.abc import Callable
 from functools import partial
@@ -13,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.networks import layers
-from purerl.networks.layers import ACTIVATIONS, Dense
+from purerl.networks.layers import ACTIVATIONS, Dense, note_activity
 from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array
 
@@ -47,7 +48,8 @@ class Nature(nn.Module):
         """Features `[..., dense_size]` of images `[..., height, width, channels]`."""
         lead, x = _one_batch_axis(obs)
         finish = _finisher(self.activation, self.layer_norm, self.dtype)
-        for features, size, stride in ((32, 8, 4), (64, 4, 2), (64, 3, 1)):
+        for number, sizes in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1))):
+            features, size, stride = sizes
             x = nn.Conv(
                 features,
                 (size, size),
@@ -57,9 +59,12 @@ class Nature(nn.Module):
                 kernel_init=orthogonal(self.gain),
             )(x)
             x = finish(x)
+            note_activity(self, f"Conv_{number}", x)
         x = x.reshape(*lead, math.prod(x.shape[-3:]))
         x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
-        return finish(x).astype(jnp.float32)
+        x = finish(x)
+        note_activity(self, "Dense_0", x)
+        return x.astype(jnp.float32)
 
 
 class Impala(nn.Module):
@@ -102,16 +107,25 @@ class Impala(nn.Module):
             dtype=self.dtype,
             kernel_init=orthogonal(self.gain),
         )
+        names = (f"Conv_{number}" for number in itertools.count())
+
+        def noted(x: Array) -> Array:
+            note_activity(self, next(names), x)
+            return x
+
         for features in self.channels:
-            x = conv(features)(x)
+            # What is pooled or added to others has no activation of its own.
+            x = noted(conv(features)(x))
             x = nn.max_pool(x, (3, 3), (2, 2), padding="SAME")
             for _ in range(self.blocks):
-                y = conv(features)(finish(x))
-                x = x + conv(features)(finish(y))
+                y = noted(finish(conv(features)(finish(x))))
+                x = x + noted(conv(features)(y))
         x = finish(x)
         x = x.reshape(*lead, math.prod(x.shape[-3:]))
         x = Dense(self.dense_size, self.gain, self.dot_general, self.dtype)(x)
-        return finish(x).astype(jnp.float32)
+        x = finish(x)
+        note_activity(self, "Dense_0", x)
+        return x.astype(jnp.float32)
 
 
 def _one_batch_axis(obs: Array) -> tuple[tuple[int, ...], Array]:

@@ -40,13 +40,15 @@ COLLECTION = "intermediates"  # A collection of flax that no initialisation make
 def note_activity(module: nn.Module, layer: str, x: Array) -> None:
     """Keep the mean absolute output `[N]` of each of a layer's units, where asked for.
 
+    The units of a convolution are its channels, whose mean is over places too.
+
     It is asked for by `module.apply(..., mutable="intermediates")`. Otherwise nothing
     is computed, and programs are the same as without this call.
 
     Args:
         module: Module that the layer belongs to.
         layer: Name of the layer in the module, such as `Dense_0`.
-        x: Outputs `[..., N]`, after the activation.
+        x: Outputs `[..., N]`, after the activation where the layer has one.
     """
     if module.is_mutable_collection(COLLECTION):
         mean = jnp.abs(x).reshape(-1, x.shape[-1]).mean(0)

@@ -94,6 +94,7 @@ class CNN(nn.Module):
         if self.layer_norm:
             x = layer_norm(self.dtype)(x)
         x = ACTIVATIONS[self.activation](x)
+        note_activity(self, "Conv_0", x)
         x = x.reshape(*lead, math.prod(x.shape[-3:]))
         mlp = MLP(
             self.hidden_sizes,

@@ -4,7 +4,9 @@ Learned optimisers treat all parameters alike, and know them apart by such facts
 follow from the names and shapes of the layers, so that they are constants of a program.
 """
 
+import itertools
 import re
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
@@ -16,9 +18,13 @@ from purerl.types import PyTree
 _COLLECTION = "params"  # flax keeps the parameters of a network under this name.
 # Modules that see an observation before all others beside them, in this order.
 _FIRST = ("torso", "Conv", "CNN", "memory")
-# The blocks of a memory, which follow the layer that is beside them.
-_AFTER_LAYERS = "block"
+# The blocks of a memory, which follow the layer that is beside them. A block's norm is
+# before all else in it, and the recurrence of its number, which is beside it, follows.
+_BLOCK = "block"
 _NORM = "LayerNorm"
+# The modules of one block of a transformer, whose norms are before what they normalise.
+_TRANSFORMER = ("LayerNorm", "Attention", "Gate", "LayerNorm", "Dense", "Dense", "Gate")
+_OUTPUTS = "outputs"  # The last layer of an attention.
 
 
 class Layout(NamedTuple):
@@ -55,7 +61,8 @@ def layout_of(params: PyTree) -> Layout:
     critics alike, each has layers from 0 to 1. Within a network a torso comes first,
     then convolutions and a memory, then what is made of layers, and last what is a
     layer by itself (a head), each in the order of their names; a normalisation follows
-    the layer of its number.
+    the layer of its number. In blocks around which something is added (transformers,
+    memories of blocks, IMPALA's), it is before the layer that it normalises.
 
     Args:
         params: Pytree of arrays, or of their shapes.
@@ -119,30 +126,87 @@ def _layers(tree: Any, path: tuple[str, ...] = ()) -> list[tuple[str, ...]]:
     if not isinstance(tree, Mapping):
         return [path]
     modules = {name: x for name, x in tree.items() if isinstance(x, Mapping)}
+    inside = _in_blocks(modules)
+    is_block = bool(path) and path[-1].startswith(_BLOCK)
     found: list[tuple[str, ...]] = []
-    for name in _in_order(modules):
-        if _is_layer(modules[name]):
-            found.append((*path, name))
-        else:
-            found += _layers(modules[name], (*path, name))
+    for name in _in_order(modules, is_block):
+        if name in inside.values():
+            continue
+        own = [(*path, name)]
+        if not _is_layer(modules[name]):
+            own = _layers(modules[name], (*path, name))
+        if name in inside:
+            own.insert(1, (*path, inside[name]))
+        found += own
     # Arrays beside modules, such as a log standard deviation, are a last layer.
     return found if len(modules) == len(tree) else [*found, path]
 
 
-def _in_order(modules: Mapping[str, Any]) -> list[str]:
-    """The names of modules beside one another, from the first to the last."""
+def _in_blocks(modules: Mapping[str, Any]) -> dict[str, str]:
+    """The recurrences of a memory by the names of their blocks, which are beside them.
+
+    They are named as what makes them, such as `StateSpace_0` for `block_0`.
+    """
+    found = {}
+    for name in modules:
+        kind, _, number = name.rpartition("_")
+        block = f"{_BLOCK}_{number}"
+        if kind not in (_BLOCK, "Dense", _NORM) and block in modules:
+            found[block] = name
+    return found
+
+
+def _in_order(modules: Mapping[str, Any], is_block: bool) -> list[str]:
+    """The names of modules beside one another, from the first to the last.
+
+    Args:
+        modules: Modules by name.
+        is_block: Whether they are one block of a memory, which begins with its norm.
+    """
 
     def key(name: str) -> tuple:
         first = [n for n, kind in enumerate(_FIRST) if name.startswith(kind)]
         rank = first[0] if first else len(_FIRST)
         is_layer = _is_layer(modules[name]) and not first
-        return rank, name.startswith(_AFTER_LAYERS), is_layer, _numbered(name)
+        is_late = name.startswith(_BLOCK) or name == _OUTPUTS
+        return rank, is_late, is_layer, _numbered(name)
 
+    known = _with_norms_first(modules)
+    if known is not None:
+        return known
     norms = sorted((x for x in modules if x.startswith(_NORM)), key=_numbered)
     found = sorted((x for x in modules if x not in norms), key=key)
     for number, name in enumerate(norms):
-        found.insert(2 * number + 1, name)  # After the layer of this number.
+        # After the layer of this number, or before it.
+        found.insert(2 * number + (not is_block), name)
     return found
+
+
+def _with_norms_first(modules: Mapping[str, Any]) -> list[str] | None:
+    """The names of modules in order where blocks of them begin with a norm.
+
+    The numbers of modules tell how many blocks there are.
+
+    Args:
+        modules: Modules by name.
+
+    Returns:
+        Names of a transformer, or of IMPALA's network with norms; None of others.
+    """
+    count = Counter(name.rpartition("_")[0] for name in modules)
+    blocks, convolutions, norms = (count[x] for x in ("Attention", "Conv", _NORM))
+    sections = convolutions + 2 - norms  # Without norms before their first layers.
+    if blocks:
+        kinds = ["Dense", *_TRANSFORMER * blocks]
+    elif norms and sections > 1:
+        inside = convolutions // sections - 1
+        kinds = ["Conv", *(_NORM, "Conv") * inside] * sections
+        kinds += [_NORM, "Dense", _NORM]
+    else:
+        return None
+    numbers = {kind: itertools.count() for kind in kinds}
+    names = [f"{kind}_{next(numbers[kind])}" for kind in kinds]
+    return names if set(names) == set(modules) else None
 
 
 def _is_layer(tree: Any) -> bool:

@@ -14,11 +14,13 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.report import statistics
+from purerl.report.statistics.missing import lowest_of, worst_of
 
 if TYPE_CHECKING:
     import xarray as xr
 
 SCORE = "evaluation_return"
+RETURNS = (SCORE, "episode_return")
 _INNER = ("seed", "segment", "evaluation", "episode")
 _LOG_SPAN = 8.0
 _FEW = 4  # Fewer evaluations than this make no curve.
@@ -37,6 +39,8 @@ class Scores(NamedTuple):
         trained: Whether each member has rows, `[P, S]`; the others are yet to be
             trained.
         grid: Number of values of each axis in a grid; None in other designs.
+        lowest: Lowest return that any member has had on its way, where the scores are
+            returns; else NaN.
     """
 
     names: tuple[str, ...]
@@ -45,17 +49,18 @@ class Scores(NamedTuple):
     diverged: np.ndarray
     trained: np.ndarray
     grid: tuple[int, ...] | None
+    lowest: float = np.nan
 
     @property
     def filled(self) -> np.ndarray:
-        """Scores where one that is missing counts as the worst of the sweep.
+        """Scores where one that is missing is worth `statistics.missing.worst_of`.
 
         Raises:
             ConfigError: no member has a score.
         """
         if not np.isfinite(self.scores).any():
             raise ConfigError("no member of the sweep has a final score yet.")
-        worst = self.scores[np.isfinite(self.scores)].min()
+        worst = worst_of(self.scores.reshape(-1, 1), self.lowest)
         return np.where(np.isfinite(self.scores), self.scores, worst)
 
     @property
@@ -153,7 +158,10 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     final = np.where(diverged, np.nan, final)
     points, grid = _points(dataset, names)
     trained = np.any(np.isfinite(steps), axis=2)
-    return Scores(names, points, final.astype(np.float64), diverged, trained, grid)
+    is_return = metric in RETURNS and "episode_return" in dataset
+    lowest = lowest_of(_members(dataset, "episode_return")) if is_return else np.nan
+    final = final.astype(np.float64)
+    return Scores(names, points, final, diverged, trained, grid, lowest)
 
 
 def _last(values: np.ndarray, counts: np.ndarray) -> np.ndarray:

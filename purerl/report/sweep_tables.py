@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> Table:
     """Tabulate the best configurations: mean, its interval or range, IQM, lost members.
 
-    A member that diverged or is missing counts as the worst score of the sweep; a
-    configuration without any rows is left out.
+    A member that diverged or is missing counts as the worst score of the sweep, or as
+    the lowest return of any member on its way; a configuration without any rows is left
+    out.
 
     Args:
         dataset: Dataset of a sweep.

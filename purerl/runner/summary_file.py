@@ -1,7 +1,7 @@
 """summary.json: numbers of what a folder holds, and about the call that trained it."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ def write(
     facts: Mapping[str, Any],
     call: Mapping[str, Any],
     has_trained: bool,
+    added: Sequence[str] = (),
 ) -> None:
     """Write the file; a call that trained nothing leaves the times of an earlier one.
 
@@ -23,15 +24,26 @@ def write(
         facts: Numbers of what the folder holds, whoever trained it, by name.
         call: Numbers about the call, such as its times, by name.
         has_trained: Whether the call has trained something.
+        added: Names of the numbers of the call that are added to those of earlier ones.
     """
-    earlier = {} if has_trained else _read(folder / FILE)
+    earlier = read(folder)
+    if has_trained:
+        sums = {name: (earlier.get(name) or 0) + call[name] for name in added}
+        earlier = {
+            name: round(total, 2) if isinstance(total, float) else total
+            for name, total in sums.items()
+        }
     text = json.dumps({**call, **earlier, **facts}, indent=2)
     write_atomic(folder / FILE, text)
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """Numbers of an earlier call; none where they cannot be read."""
+def read(folder: Path) -> dict[str, Any]:
+    """Return the numbers of a folder's summary; none where they cannot be read.
+
+    Args:
+        folder: Folder of the results.
+    """
     try:
-        return dict(json.loads(path.read_text()))
+        return dict(json.loads((folder / FILE).read_text()))
     except (OSError, ValueError, TypeError):
         return {}

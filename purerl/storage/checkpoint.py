@@ -1,10 +1,12 @@
 """Checkpoints: the only door to orbax. Atomic, the last few kept, nothing pickled."""
 
+import contextlib
 import hashlib
 import json
 import logging
 import shutil
-from collections.abc import Collection
+import sys
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +25,8 @@ _EMPTY = "__empty__"
 # Between the path of random keys and their implementation, where that is no default:
 # `.key@rbg`.
 _IMPL = "@"
+# The error of asyncio in a thread whose loop has ended.
+_LATE = "Event loop is closed"
 # Bytes for the files beside the arrays.
 _MARGIN = 2**16
 # Fields of a state whose leaves have a slot for every item of a replay buffer.
@@ -265,10 +269,34 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
     return step, flat
 
 
+@contextlib.contextmanager
+def _without_late_errors() -> Iterator[None]:
+    """Say nothing of reads that end after another one has failed.
+
+    At the first failure orbax closes its event loop, and every other read then prints a
+    traceback that the loop is closed, from a thread and at any time from then on. So
+    what keeps them silent stays after a failure.
+    """
+    before = sys.unraisablehook
+
+    def told(found: Any) -> None:
+        error = found.exc_value
+        is_late = isinstance(error, RuntimeError) and str(error) == _LATE
+        if found.object is not None or not is_late:
+            before(found)
+
+    sys.unraisablehook = told
+    yield
+    sys.unraisablehook = before
+
+
 def _read(folder: Path, step: int) -> dict[str, np.ndarray]:
     ocp = _orbax()
     handler = ocp.StandardCheckpointHandler()
-    with ocp.CheckpointManager(folder.absolute(), item_handlers=handler) as manager:
+    with (
+        _without_late_errors(),
+        ocp.CheckpointManager(folder.absolute(), item_handlers=handler) as manager,
+    ):
         meta = manager.item_metadata(step)
         # Without a target orbax would ask for the devices that saved the arrays.
         target = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in meta.items()}

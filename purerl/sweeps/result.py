@@ -12,6 +12,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known
+from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
@@ -179,7 +180,9 @@ class SweepResult:
     def best(self, metric: str = "episode_return", mode: str = "max") -> Best:
         """Return the point with the best mean score over its seeds.
 
-        A member that diverged or is missing counts as the worst score of the sweep.
+        A member that diverged or is missing counts as the worst score of the sweep, or
+        as the worst training return of any member on its way, if that is worse and the
+        metric is `episode_return`.
 
         Args:
             metric: The metric that is compared, see `scores`.
@@ -195,7 +198,9 @@ class SweepResult:
         sign = 1.0 if mode == "max" else -1.0
         if not np.isfinite(scores).any():
             raise ConfigError(f"no member of the sweep has a final {metric}.")
-        worst = np.nanmin(sign * scores)
+        is_return = metric == "episode_return"
+        lowest = lowest_of(sign * self[metric].values) if is_return else np.nan
+        worst = worst_of(sign * scores.reshape(-1, 1), lowest)
         is_known = np.isfinite(scores)
         means = np.where(is_known, sign * scores, worst).mean(1)
         # A point whose members all have scores goes before one that is made equal.

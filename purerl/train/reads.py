@@ -94,7 +94,7 @@ def read_by_updates(run: Run, values: Overrides) -> frozenset[str]:
 
 
 def check_may_move(run: Run, values: Overrides, asked: str) -> None:
-    """Refuse to move numbers that no update of a run reads.
+    """Refuse to move numbers that no update of a run reads, or that have to stay.
 
     Args:
         run: Config and environment.
@@ -102,21 +102,24 @@ def check_may_move(run: Run, values: Overrides, asked: str) -> None:
         asked: What was to move them, for the message.
 
     Raises:
-        ConfigError: naming the number, and why it would not move.
+        ConfigError: naming the number, and why it cannot move.
     """
-    if run.env.on_host:
-        return
-    still = [name for name in values if name not in read_by_updates(run, values)]
-    if not still:
-        return
-    name = still[0]
-    if name not in read_by_start(run, values):
-        raise ConfigError(nothing_reads(name, run, f"within a run, {asked}"))
-    raise ConfigError(
-        f"{name} cannot move within a run, {asked}: it is read at the start of a "
-        "run only. Give it one number for the whole run; purerl.sweep, "
-        "purerl.halving and purerl.tune search it."
-    )
+    read = frozenset(values) if run.env.on_host else read_by_updates(run, values)
+    still = [name for name in values if name not in read]
+    if still and still[0] not in read_by_start(run, values):
+        raise ConfigError(nothing_reads(still[0], run, f"within a run, {asked}"))
+    fields = dataclasses.fields(run.config)
+    stays = {field.name for field in fields if field.metadata.get("stays")}
+    reasons = dict.fromkeys(still, "it is read at the start of a run only") | {
+        name: "what was learned means something else with another number"
+        for name in values
+        if name in stays
+    }
+    for name, reason in reasons.items():
+        raise ConfigError(
+            f"{name} cannot move within a run, {asked}: {reason}. Give it one number "
+            "for the whole run; purerl.sweep, purerl.halving and purerl.tune search it."
+        )
 
 
 def nothing_reads(name: str, run: Run, where: str) -> str:

@@ -5,7 +5,7 @@ manifest.json    axes, seeds, how it is searched, versions, device
 study.db         Optuna's study, where no other storage is given
 trials.csv       a line per trial, after every batch
 best.yaml        the best config, for `purerl train --config`
-summary.json     numbers of the last call that trained, the comparison on fresh seeds
+summary.json     numbers of the study, costs of all its calls, the comparison
 *.png            history, importance, contour, slice
 """
 

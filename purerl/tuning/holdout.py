@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from purerl.report.statistics.missing import lowest_of
 from purerl.runner.seeds import NUM_SEEDS
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool
@@ -44,4 +45,6 @@ def compare_on_fresh_seeds(
         batch.advance(report)
     scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
     unknown = [np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)]
-    return compare(trial, seeds, *scores, unknown=unknown)
+    on_the_way = [score for n in (0, 1) for curve in batch.curves[n] for score in curve]
+    lowest = lowest_of(on_the_way)
+    return compare(trial, seeds, *scores, unknown=unknown, lowest=lowest)

@@ -246,9 +246,7 @@ class StudyLoop:
         seeds = fresh_seeds(self.settings.seeds, self.options.holdout_seeds)
         stored = study.study.user_attrs.get(HOLDOUT)
         if stored and (stored["trial"], stored["seeds"]) == (best.number, list(seeds)):
-            scores = [stored[name]["scores"] for name in ("best", "default")]
-            unknown = stored.get("unknown")
-            return results.compare(best.number, seeds, *scores, unknown=unknown)
+            return results.read_holdout(stored)
         self.reporter.info(
             f"training trial {best.number} and the default with {len(seeds)} fresh "
             "seeds"

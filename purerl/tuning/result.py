@@ -3,7 +3,7 @@
 import csv
 import io
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval
-from purerl.report.statistics.missing import resolve
+from purerl.report.statistics.missing import worst_of
 from purerl.runner import summary_file
 from purerl.runner.best import Best
 
@@ -56,8 +56,7 @@ class HeldOutScores(NamedTuple):
 
     Attributes:
         scores: The score of each seed, `[S]`; NaN where it diverged.
-        mean: The mean of the scores, a seed that diverged counting as the worst score
-            of the whole comparison.
+        mean: The mean of the scores, a seed that diverged counting as `compare` says.
         low: The lower end of the mean's 95% interval; of fewer than ten scores, the
             lower end of their range.
         high: The upper end of the same interval or range.
@@ -82,6 +81,8 @@ class Holdout(NamedTuple):
         difference: The best minus the default, seed by seed.
         unknown: Whether each seed, of best and of default, has ended no episode. Then
             no mean is known.
+        lowest: The lowest score that any of them has had on its way; NaN where it is
+            not known.
     """
 
     trial: int
@@ -90,6 +91,7 @@ class Holdout(NamedTuple):
     default: HeldOutScores
     difference: HeldOutScores
     unknown: tuple[tuple[bool, ...], ...] = ()
+    lowest: float = np.nan
 
     @property
     def note(self) -> str:
@@ -101,7 +103,10 @@ class Holdout(NamedTuple):
             )
         if not self.difference.diverged or np.isnan(self.difference.mean):
             return ""
-        return "A seed that diverged counts as the worst score of both."
+        return (
+            "A seed that diverged counts as the worst score of both, or as the lowest "
+            "that any seed has had on its way."
+        )
 
 
 class TuneResult(NamedTuple):
@@ -170,12 +175,13 @@ def compare(
     best: Sequence[float | None],
     default: Sequence[float | None],
     unknown: Sequence[Sequence[bool]] | None = None,
+    lowest: float | None = None,
 ) -> Holdout:
     """Return the comparison of two lists of scores, one per seed each.
 
-    A seed that diverged counts as the worst score of both lists: left out, a config
-    whose bad runs diverge would look better than it is. Where a seed has ended no
-    episode, nothing is known of the mean.
+    A seed that diverged counts as the worst score of both lists, or as the lowest that
+    any seed has had on its way: left out, a config whose bad runs diverge would look
+    better than it is. Where a seed has ended no episode, nothing is known of the mean.
 
     Args:
         trial: The number of the best trial.
@@ -185,16 +191,17 @@ def compare(
             there is none.
         unknown: Whether each seed without a score, of best and of default, has only
             ended no episode; all diverged where not given.
+        lowest: The lowest score that any of them has had on its way, if it is known.
     """
+    lowest = np.nan if lowest is None else lowest
     raw = [np.array([np.nan if x is None else x for x in s]) for s in (best, default)]
     raw = [np.where(np.isfinite(scores), scores, np.nan) for scores in raw]
     is_unknown = [
         np.zeros(len(scores), bool) if unknown is None else np.asarray(unknown[i], bool)
         for i, scores in enumerate(raw)
     ]
-    filled = raw
-    if np.isfinite(raw).any():
-        filled = [table[:, 0] for table in resolve(*raw, nan="worst")[0]]
+    worst = worst_of(np.concatenate(raw)[:, None], lowest)
+    filled = [np.where(np.isnan(scores), worst, scores) for scores in raw]
     filled = [np.where(u, np.nan, x) for u, x in zip(is_unknown, filled, strict=True)]
     lost = [np.isnan(x) & ~u for u, x in zip(is_unknown, raw, strict=True)]
     return Holdout(
@@ -206,7 +213,19 @@ def compare(
             raw[0] - raw[1], filled[0] - filled[1], lost[0] | lost[1]
         ),
         unknown=tuple(tuple(u.tolist()) for u in is_unknown),
+        lowest=lowest,
     )
+
+
+def read_holdout(stored: Mapping[str, Any]) -> Holdout:
+    """Return a comparison from its plain values, those of earlier versions too.
+
+    Args:
+        stored: What `holdout_dict` returned.
+    """
+    scores = [stored[name]["scores"] for name in ("best", "default")]
+    known = {name: stored.get(name) for name in ("unknown", "lowest")}
+    return compare(stored["trial"], stored["seeds"], *scores, **known)
 
 
 def holdout_dict(holdout: Holdout) -> dict[str, Any]:
@@ -215,6 +234,7 @@ def holdout_dict(holdout: Holdout) -> dict[str, Any]:
         "trial": holdout.trial,
         "seeds": list(holdout.seeds),
         "unknown": [list(seeds) for seeds in holdout.unknown] or None,
+        "lowest": _plain(holdout.lowest),
         **{
             name: {
                 "mean": _plain(part.mean),
@@ -234,6 +254,13 @@ def _plain(value: float) -> float | None:
     return float(value) if np.isfinite(value) else None
 
 
+# Numbers of a call that a study has as the sum over its calls.
+_COSTS = (
+    *("trained_trials", "env_steps", "block_calls"),
+    *("compilations", "compile_seconds", "seconds"),
+)
+
+
 def write(folder: Path, result: TuneResult) -> None:
     """Write trials.csv, best.yaml and summary.json, each atomically."""
     write_atomic(folder / "trials.csv", csv_text(result.rows))
@@ -246,7 +273,7 @@ def write(folder: Path, result: TuneResult) -> None:
         "importance": result.importance,
         "holdout": holdout_dict(result.holdout) if result.holdout else None,
     }
-    summary_file.write(folder, facts, numbers, numbers["block_calls"] > 0)
+    summary_file.write(folder, facts, numbers, numbers["block_calls"] > 0, _COSTS)
 
 
 def csv_text(rows: Sequence[Row]) -> str:

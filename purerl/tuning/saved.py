@@ -70,7 +70,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
 
 
 def _read_summary(folder: Path) -> dict[str, Any]:
-    """Return the summary of the last call that ended; empty during the first."""
+    """Return the summary as the last call left it; empty during the first."""
     path = folder / summary_file.FILE
     if not path.exists():
         return {}
@@ -124,9 +124,4 @@ def _param(space: Space, name: str, text: str) -> Any:
 
 
 def _holdout(stored: Mapping[str, Any] | None) -> Holdout | None:
-    if not stored:
-        return None
-    scores = [stored[name]["scores"] for name in ("best", "default")]
-    return results.compare(
-        stored["trial"], stored["seeds"], *scores, unknown=stored.get("unknown")
-    )
+    return results.read_holdout(stored) if stored else None

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.networks import memories
 from purerl.optimisers.layout import layout_of
 from tests.helpers import CONTINUOUS_CARTPOLE, tiny_config
 
@@ -62,8 +63,39 @@ def test_two_critics_of_one_kind_are_two_networks():
             ["torso/Conv_0", "torso/MLP_0/Dense_0", "torso/MLP_0/Dense_1", "Dense_0"],
         ),
         (
-            purerl.RecurrentPPOConfig(memory="s5", hidden_sizes=(8,)),
-            ["torso/Dense_0", "memory/Dense_0"],
+            purerl.RecurrentPPOConfig(
+                memory=memories.S5(features=8, num_blocks=2), hidden_sizes=(8,)
+            ),
+            [
+                *("torso/Dense_0", "memory/Dense_0"),
+                *("block_0/LayerNorm_0", "memory/StateSpace_0", "block_0/Dense_0"),
+                *("block_1/LayerNorm_0", "memory/StateSpace_1", "block_1/Dense_0"),
+            ],
+        ),
+        (
+            purerl.RecurrentPPOConfig(
+                memory=memories.Transformer(features=8, num_blocks=2, num_heads=2),
+                hidden_sizes=(8,),
+            ),
+            [
+                *("torso/Dense_0", "memory/Dense_0"),
+                *("memory/LayerNorm_0", "Attention_0/inputs", "Attention_0/outputs"),
+                *("memory/Gate_0/after", "memory/LayerNorm_1", "memory/Dense_1"),
+                *("memory/Dense_2", "memory/Gate_1/kept", "memory/LayerNorm_2"),
+                *("Attention_1/inputs", "memory/Gate_2/kept", "memory/LayerNorm_3"),
+                *("memory/Dense_3", "memory/Dense_4", "memory/Gate_3/after"),
+            ],
+        ),
+        (
+            purerl.PPOConfig(env="Breakout-MinAtar", torso="impala", layer_norm=True),
+            [
+                *("torso/Conv_0", "torso/LayerNorm_0", "torso/Conv_1"),
+                *("torso/LayerNorm_3", "torso/Conv_4", "torso/Conv_5"),
+                *("torso/LayerNorm_4", "torso/Conv_6", "torso/LayerNorm_5"),
+                *("torso/Conv_10", "torso/LayerNorm_8", "torso/Conv_11"),
+                *("torso/Conv_14", "torso/LayerNorm_12", "torso/Dense_0"),
+                *("torso/LayerNorm_13", "Dense_0"),
+            ],
         ),
         (
             purerl.DQNConfig(noisy=True, dueling=True, hidden_sizes=(8,)),

@@ -15,6 +15,8 @@ from purerl import networks
 from purerl.algorithms import on_policy
 from purerl.config import ConfigError
 from purerl.keys import update_keys
+from purerl.networks.images import Impala, Nature
+from purerl.networks.torsos import CNN
 from purerl.optimisers import OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import noise_at, seed_of
@@ -276,6 +278,44 @@ def test_ppo_tells_the_epoch_and_how_active_its_units_are(target_kl):
     kernel, bias = (np.asarray(layer[name]) for name in ("kernel", "bias"))
     units = np.tanh(np.asarray(obs) @ kernel + bias)
     np.testing.assert_allclose(means[0], np.abs(units).mean(0).sum(), rtol=1e-5)
+
+
+IMAGES = {
+    "cnn": CNN((5,), "relu", layer_norm=True),
+    "nature": Nature(dense_size=6),
+    "impala": Impala((4, 3), blocks=1, dense_size=6, activation="tanh"),
+}
+
+
+@pytest.mark.parametrize("name", IMAGES)
+def test_convolutions_note_how_active_their_channels_are(name):
+    network = IMAGES[name]
+    images = jax.random.uniform(jax.random.key(0), (2, 3, 36, 36, 2))
+    params = jax.jit(network.init)(jax.random.key(1), images)
+    _, noted = network.apply(params, images, mutable=networks.COLLECTION)
+    activity = {"actor": noted[networks.COLLECTION]}
+    layout = layout_of({"actor": params})
+    found = dormancy(layout, activity, params)
+    for path, ratios in zip(
+        layout.names, np.split(found, np.cumsum(layout.sizes)[:-1]), strict=True
+    ):
+        if "LayerNorm" in path[-2]:
+            continue
+        # Each layer's units differ, and are 1 on average.
+        assert ratios.std() > 0 and ratios.mean() == pytest.approx(1.0, rel=1e-4)
+
+
+def test_a_channel_is_as_active_as_over_all_batches_and_places():
+    network = IMAGES["cnn"]
+    images = jax.random.uniform(jax.random.key(0), (2, 3, 10, 10, 2))
+    params = network.init(jax.random.key(1), images)
+    # The convolution has all units on, with a known output.
+    layer = params["params"]["Conv_0"]
+    layer["kernel"], layer["bias"] = layer["kernel"] * 0, jnp.arange(16.0)
+    _, noted = network.apply(params, images, mutable=networks.COLLECTION)
+    normed = jax.nn.standardize(jnp.arange(16.0), epsilon=1e-6)
+    found = noted[networks.COLLECTION]["activity_Conv_0"]
+    np.testing.assert_allclose(found, np.maximum(normed, 0), rtol=1e-4)
 
 
 def test_what_is_not_asked_for_is_not_noted():

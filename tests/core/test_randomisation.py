@@ -247,6 +247,53 @@ def test_what_cannot_be_drawn_from_is_refused_in_a_sentence(numbers, words):
         purerl.make_train(tiny_config(env_params=numbers))
 
 
+STICKY, CLIPPED = ("StickyActions",), ("ClipReward",)
+
+
+@pytest.mark.parametrize(
+    ("wrappers", "numbers", "words"),
+    [
+        (STICKY, {"sticky_probability": 25}, "sticky_probability must lie .* got 25.0"),
+        (STICKY, {"sticky_probability": Uniform(0.5, 1.5)}, "between 0 and 1, got 1.5"),
+        (STICKY, {"sticky_probability": Choice((0.1, -1))}, "between 0 and 1, got -1"),
+        (CLIPPED, {"reward_low": 2.0}, "reward_low must be less than reward_high, got"),
+        (
+            CLIPPED,
+            {"reward_low": Uniform(-1, 1), "reward_high": Uniform(0, 2)},
+            "reward_low must be less than reward_high, got 1.0 and 0.0",
+        ),
+        (("ScaleReward",), {"reward_factor": float("inf")}, "factor must be finite"),
+        ((*STICKY, "FrameStack(2)"), {"sticky_probability": -1}, "of CartPole-v1: St"),
+    ],
+)
+def test_numbers_of_wrappers_are_refused_as_these_refuse_them(wrappers, numbers, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(tiny_config(env_wrappers=wrappers, env_params=numbers))
+
+
+def test_rows_of_a_table_are_checked_each_by_itself():
+    low, high = Choice((-2, 0.5), group="table"), Choice((0, 1), group="table")
+    numbers = {"reward_low": low, "reward_high": high}
+    purerl.make_train(tiny_config(env_wrappers=CLIPPED, env_params=numbers))
+
+
+def test_numbers_of_wrappers_are_refused_as_overrides_and_as_axes():
+    config = tiny_config(env_wrappers=STICKY)
+    train, key = purerl.make_train(config), jax.random.key(0)
+    wrong = {"env_params.sticky_probability": 25.0}
+    with pytest.raises(ConfigError, match="must lie between 0 and 1, got 25"):
+        train(key, wrong)
+    with pytest.raises(ConfigError, match="must lie between 0 and 1, got 25"):
+        jax.eval_shape(jax.vmap(lambda key: train(key, wrong)), key[None])
+    many = jax.vmap(lambda share: train(key, {"env_params.sticky_probability": share}))
+    jax.eval_shape(many, np.array([0.5, 25.0], np.float32))  # Traced: nobody knows.
+    with pytest.raises(ConfigError, match=r"at env_params[.]sticky_probability=25"):
+        purerl.plan(config, {"env_params.sticky_probability": [0.25, 25]})
+    drawn = config.replace(env_params={"sticky_probability": Uniform(0.0, 0.5)})
+    with pytest.raises(ConfigError, match=r"must lie between 0 and 1, got 1[.]5"):
+        purerl.plan(drawn, {"env_params.sticky_probability.high": [0.5, 1.5]})
+
+
 def test_a_distribution_must_stand_in_the_config():
     train = purerl.make_train(tiny_config())
     with pytest.raises(ConfigError, match="Put the distribution into the config"):

@@ -212,6 +212,43 @@ def test_what_is_read_once_cannot_move(config, name):
         "an override": lambda: jax.eval_shape(
             purerl.make_train(config), jax.random.key(0), {name: moving}
         ),
+        **ways_to_move(config, name),
+    }
+    for case, call in calls.items():
+        with pytest.raises(ConfigError, match=words):
+            call()
+            pytest.fail(case)
+
+
+STAYS = [
+    (purerl.DQNConfig(values="categorical", value_min=0.0), "value_max"),
+    (purerl.DiscoConfig(hidden_sizes=(4,), num_bins=5), "max_abs_value"),
+]
+
+
+@pytest.mark.parametrize(("config", "name"), STAYS, ids=name_of_case)
+def test_atoms_of_learned_distributions_stay_where_they_are(config, name):
+    """A network's outputs would mean other returns with another range."""
+    words = f"{name} cannot .*: what was learned means something else with another"
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(config.replace(**{name: Linear(1.0, 0.5)}))
+    for case, call in ways_to_move(config, name).items():
+        with pytest.raises(ConfigError, match=words):
+            call()
+            pytest.fail(case)
+    # One number for each whole run may be any.
+    assert len(group_points(config, [{name: 50.0}, {name: 100.0}])) == 1
+
+
+def test_atoms_that_nothing_reads_have_no_effect():
+    expected = purerl.DQNConfig()
+    with pytest.raises(ConfigError, match="value_max has no effect"):
+        purerl.pbt(expected, {"value_max": purerl.uniform(50.0, 100.0)})
+
+
+def ways_to_move(config, name):
+    """Calls that change a number while agents train, by what changes it."""
+    return {
         "a population": lambda: purerl.pbt(config, {name: purerl.uniform(0.5, 1.0)}),
         "pieces": lambda: purerl.train_schedules(
             config, purerl.Schedule((0, 1), ({name: 1.0}, {name: 0.5}))
@@ -229,10 +266,6 @@ def test_what_is_read_once_cannot_move(config, name):
             fitness="training_curve",
         ),
     }
-    for case, call in calls.items():
-        with pytest.raises(ConfigError, match=words):
-            call()
-            pytest.fail(case)
 
 
 @pytest.mark.parametrize("is_learned", [(False, True), (True, False), (True, True)])

@@ -16,6 +16,7 @@ import envs
 import purerl
 from envs.adapters.arrays import as_space
 from envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
+from envs.adapters.gymnasium_doors import NumpyDoors
 from envs.adapters.gymnasium_spaces import to_gym_space
 from envs.registry import _OWN
 from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
@@ -293,6 +294,20 @@ def test_options_set_numbers_and_are_otherwise_ignored():
     truncated = envs.to_gymnasium("CartPole-v1", params=params)
     truncated.reset(seed=0)
     assert truncated.step(0)[2:4] == (False, True)
+
+
+@pytest.mark.parametrize("options", [3, "length", [("params", None)]])
+def test_options_that_are_no_dictionary_are_refused_in_a_sentence(options):
+    vector = envs.to_gymnasium_vector("CartPole-v1", num_envs=2, seed=5)
+    for env in (envs.to_gymnasium("CartPole-v1", seed=5), vector, NumpyDoors()):
+        with pytest.raises(ValueError, match="options of reset must be a dictionary, "):
+            env.reset(options=options)
+    # What was refused has used up nothing.
+    seeded = envs.to_gymnasium_vector("CartPole-v1", num_envs=2).reset(seed=5)[0]
+    np.testing.assert_array_equal(vector.reset()[0], seeded)
+    whole = envs.make("CartPole-v1").default_params.replace(x_threshold=5.0)
+    with pytest.raises(ValueError, match="params change a space of CartPole-v1"):
+        vector.reset(options={"params": whole})
 
 
 def test_a_mask_resets_some_lanes():

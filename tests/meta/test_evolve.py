@@ -14,6 +14,7 @@ from purerl.execution.members import crossed
 from purerl.meta import loop
 from purerl.meta import population as runs
 from purerl.optimisers import LearnedOptimiser
+from purerl.report.page import evolution_page
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -176,6 +177,45 @@ def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch
         with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
             evolve(out=tmp_path, strategy="open-es(sigma=9.0, learning_rate=0.2)")
     assert evolve(out=tmp_path, generations=1).done == 1
+
+
+def test_a_strategys_field_without_effect_is_refused_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    """An evolution that was begun with one, when it was taken, still goes on."""
+    idle = {"strategy": "snes(beta1=0.5)", "generations": 1}
+    out = tmp_path / "folder"
+    with pytest.raises(purerl.ConfigError, match="beta1 has no effect, got 0"):
+        evolve(out=out, **idle)
+    assert not out.exists()
+    with monkeypatch.context() as patch:
+        patch.setattr("purerl.meta.optimiser.given_fields", lambda strategy: [])
+        evolve(out=out, **idle)
+    assert evolve(out=out, **idle).done == 1
+
+
+def test_costs_are_those_of_all_generations(tmp_path):
+    def costs(folder):
+        found = json.loads((folder / "summary.json").read_text())
+        return {name: found[name] for name in found if name != "generations_run"}
+
+    runs = 6 * 2  # members and rollouts of a generation
+    first = evolve(out=tmp_path, generations=1)
+    assert first.summary["agents"] == runs
+    assert costs(tmp_path).items() <= first.summary.items()
+    more = evolve(out=tmp_path, generations=3)
+    assert more.summary["agents"] == 3 * runs and more.summary["generations_run"] == 2
+    assert more.summary["env_steps"] == 3 * first.summary["env_steps"]
+    assert more.summary["train_seconds"] == round(more.history["seconds"].sum(), 2)
+    after = costs(tmp_path)
+    compiled = [x.summary["compile_seconds"] for x in (first, more)]
+    assert after["compile_seconds"] == pytest.approx(sum(compiled))
+    again = evolve(out=tmp_path, generations=3)
+    assert again.summary["generations_run"] == 0
+    assert again.summary["agents"] == 3 * runs and costs(tmp_path) == after
+    assert purerl.load_evolution(tmp_path).summary["agents"] == 3 * runs
+    page = evolution_page(again).read_text()
+    assert f"<td>agents</td><td><code>{3 * runs}</code>" in page
 
 
 def test_names_in_another_order_are_another_evolution(tmp_path):

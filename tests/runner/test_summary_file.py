@@ -1,4 +1,5 @@
-"""summary.json: facts are those of the last call, times of the last that trained."""
+"""summary.json: facts are those of the last call, times of the last that trained,
+or of all."""
 
 import json
 
@@ -20,6 +21,16 @@ def test_a_call_that_trained_nothing_leaves_the_times_of_the_one_before(tmp_path
     assert read(tmp_path) == {"members": 5, "best": 2.0, **TIMES}
     summary_file.write(tmp_path, {"members": 5}, {"train_seconds": 1.0}, True)
     assert read(tmp_path) == {"members": 5, "train_seconds": 1.0}
+
+
+def test_costs_may_be_added_to_those_of_earlier_calls(tmp_path):
+    call = {"train_seconds": 1.1, "programs": 1, "speed": 5.0}
+    for _ in range(3):
+        summary_file.write(tmp_path, {}, call, True, ["train_seconds", "programs"])
+        summary_file.write(tmp_path, {}, NONE, False, ["train_seconds"])
+    found = read(tmp_path)
+    assert (found["train_seconds"], found["programs"]) == (3.3, 3)
+    assert found["speed"] == 5.0
 
 
 @pytest.mark.parametrize("text", [None, "{", "[1]", "3"])

@@ -1,6 +1,9 @@
 """Checkpoints hold arrays of any shape to the last bit, also those without elements."""
 
+import sys
+import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import jax
 import jax.numpy as jnp
@@ -50,3 +53,31 @@ def test_numbers_of_another_type_are_named_by_their_type():
         checkpoint.unflatten(flat, like, Path("run"))
     assert "['bias'] is float64, expected float32. " in str(error.value)
     assert "shape" not in str(error.value)
+
+
+def test_a_truncated_checkpoint_is_refused_in_its_sentence_alone(tmp_path, monkeypatch):
+    """The reads that end after the first has failed print nothing of their own."""
+    draw, told = np.random.default_rng(0), []
+    tree = {f"array{n}": draw.random(20_000, np.float32) for n in range(20)}
+    checkpoint.save(tmp_path, 1, tree, keep=1)
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    largest = max(files, key=lambda path: path.stat().st_size)
+    largest.write_bytes(largest.read_bytes()[:50_000])
+    monkeypatch.setattr(sys, "unraisablehook", told.append)
+    with pytest.raises(purerl.ConfigError, match="1 is damaged"):
+        checkpoint.restore(tmp_path)
+    time.sleep(0.2)  # They end at any time, and not always after it.
+    late = SimpleNamespace(exc_value=RuntimeError("Event loop is closed"), object=None)
+    sys.unraisablehook(late)  # type: ignore[arg-type]
+    assert not told
+    # What else goes wrong in such places is told as before.
+    other = SimpleNamespace(exc_value=ValueError("other"), object=None)
+    sys.unraisablehook(other)  # type: ignore[arg-type]
+    assert told == [other]
+
+
+def test_a_whole_checkpoint_leaves_the_hook_as_it_is(tmp_path):
+    checkpoint.save(tmp_path, 1, TREE, keep=1)
+    before = sys.unraisablehook
+    checkpoint.restore(tmp_path)
+    assert sys.unraisablehook is before

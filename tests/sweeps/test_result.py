@@ -88,6 +88,38 @@ def test_a_return_that_is_not_a_number_is_the_worst_and_not_left_out():
     np.testing.assert_array_equal(curve.reshape(2, 2), [[9.0, nan], [9.0, 450.0]])
 
 
+def test_a_member_that_diverged_is_worth_what_the_worst_returned_on_its_way():
+    """Where all others reach the most that can be, it is not worth as much as they."""
+    nan = np.nan
+    on_the_way = [[20, 500], [30, 500], [10, nan], [40, 498], [20, 498], [30, 498]]
+    returns = np.array(on_the_way, np.float32)
+    diverged = np.array([-1, -1, 1, -1, -1, -1])
+    arrays = {"train__episode_return": returns, "diverged_at": diverged}
+    arrays["train__env_steps"] = np.full((6, 2), [320, 640])
+    axes = {"learning_rate": [1e-2, 1e-3]}
+    result = result_of(axes, (0, 1, 2), **arrays)
+    assert result.best().point == {"learning_rate": 1e-3}
+    assert result.best().score == 498.0
+    worst = result.best(mode="min")  # The other way round it is the highest.
+    assert worst.point == {"learning_rate": 1e-3} and worst.score == 498.0
+    shown = read_scores(result.dataset)
+    np.testing.assert_array_equal(shown.filled[0], [500.0, 500.0, 10.0])
+    assert shown.points[shown.ranking()[0]] == {"learning_rate": 1e-3}
+    # Of a metric that is no return the worst score is all that is known.
+    steps = read_scores(result.dataset, "env_steps")
+    assert np.isnan(steps.lowest)
+
+
+def test_of_equal_means_the_point_with_all_scores_comes_first():
+    returns = np.array([[5.0], [5.0], [5.0], [5.0]], np.float32)
+    arrays = {"diverged_at": np.array([-1, 0, -1, -1])}
+    axes = {"learning_rate": [1e-2, 1e-3]}
+    result = result_of(axes, (0, 1), train__episode_return=returns, **arrays)
+    assert result.best().point == {"learning_rate": 1e-3}
+    shown = read_scores(result.dataset)
+    assert shown.points[shown.ranking()[0]] == {"learning_rate": 1e-3}
+
+
 def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
     """Padding counts neither as an episode nor as the last evaluation."""
     points = expand({"learning_rate": [1e-3, 1e-4]})

@@ -156,6 +156,9 @@ def test_the_same_call_again_trains_nothing_and_more_trials_go_on(chain, found):
     assert again.holdout is not None
     more = tune(chain, axes, out=out, trials=14, batch=5)
     assert more.rows[:12] == result.rows and len(more.rows) == 14
+    costs = purerl.load_tune(out, chain).summary
+    for name in ("env_steps", "compilations", "trained_trials"):
+        assert costs[name] == result.summary[name] + more.summary[name] > 0
     with pytest.raises(purerl.ConfigError, match="the axis gamma is uniform"):
         tune(chain, {AXIS: list(REWARDS), "gamma": [0.9]}, out=out)
 
@@ -505,4 +508,15 @@ def test_a_seed_without_an_episode_has_not_diverged():
     assert stored["unknown"] == unknown
     lost = results.compare(3, (7, 8), [1.0, 2.0], [4.0, None])
     assert (lost.default.diverged, lost.default.mean) == (1, 2.5)
-    assert lost.note == "A seed that diverged counts as the worst score of both."
+    assert lost.note.startswith("A seed that diverged counts as the worst score of")
+
+
+def test_a_seed_that_diverged_is_worth_what_the_worst_had_on_its_way():
+    found = results.compare(3, (7, 8), [500.0, 500.0], [500.0, None], lowest=20.0)
+    assert (found.best.mean, found.default.mean) == (500.0, 260.0)
+    assert found.difference.mean == 240.0
+    stored = json.loads(json.dumps(results.holdout_dict(found)))
+    again = results.read_holdout(stored)
+    assert again.default.mean == 260.0 and again.lowest == 20.0
+    del stored["lowest"]  # as earlier versions wrote it
+    assert results.read_holdout(stored).default.mean == 500.0

@@ -9,7 +9,7 @@ from purerl.config import ConfigError, check_known
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.sweep_data import (
-    SCORE,
+    RETURNS,
     Scores,
     curve_metric,
     env_name,
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 MAX_LINES = 8
 POINTS = 100
 OTHERS = ("best", "all")
-# A member that diverged has no score and counts as the worst.
-RETURNS = (SCORE, "episode_return")
 
 
 class Line(NamedTuple):

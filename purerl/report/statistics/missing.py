@@ -9,6 +9,9 @@ is worth; `nan` says it:
 * a number: that score, such as the lowest return the task can give;
 * `"drop"`: left out, and counted in `Estimate.missing`. Beware: an algorithm whose bad
   runs die looks better than it is.
+
+Sweeps, studies and comparisons also know what their runs returned on their way, and
+share `worst_of`.
 """
 
 from collections.abc import Sequence
@@ -80,10 +83,39 @@ def _check_tasks(tables: list[np.ndarray], nan: str) -> None:
 
 def _with_worst(tables: list[np.ndarray]) -> list[np.ndarray]:
     """Give runs without a score the worst one of their task, over all groups."""
-    together = np.concatenate(tables)
-    low = np.min(np.where(np.isnan(together), np.inf, together), axis=0)
-    low = np.where(np.isfinite(low), low, np.nan)
+    low = worst_of(np.concatenate(tables))
     return [np.where(np.isnan(table), low, table) for table in tables]
+
+
+def worst_of(scores: np.ndarray, lowest: Any = np.nan) -> np.ndarray:
+    """Return what a run is worth in its task that has no score, `[M]`.
+
+    That is the lowest score, or a lower return that any run has had on its way. By the
+    scores alone a run that failed would be worth as much as the others where these have
+    all reached the most that can be.
+
+    Args:
+        scores: Scores of all runs that are compared, `[..., M]`.
+        lowest: The lowest return that any run has had on its way, `[M]` or one number;
+            NaN where it is not known.
+
+    Returns:
+        Numbers `[M]`; NaN where a task has no score.
+    """
+    flat = scores.reshape(-1, scores.shape[-1])
+    low = np.min(np.where(np.isfinite(flat), flat, np.inf), axis=0)
+    return np.where(np.isfinite(low), np.fmin(low, lowest), np.nan)
+
+
+def lowest_of(returns: Any) -> float:
+    """Return the lowest of some returns; NaN where none is a finite number.
+
+    Args:
+        returns: Returns of runs on their way, an array of any shape.
+    """
+    values = np.asarray(returns, float)
+    low = np.min(values, initial=np.inf, where=np.isfinite(values))
+    return float(low) if np.isfinite(low) else np.nan
 
 
 def as_numbers(name: str, values: Any) -> np.ndarray:
