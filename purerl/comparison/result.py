@@ -127,7 +127,11 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Statistics of every setting, by environment and measure; see `Row`."""
-        lowest = [lowest_of(self.curves[e]) for e in self.environments]
+        known = np.isfinite(np.stack(list(self.scores.values()))).all(0)
+        lowest = [
+            lowest_of(self.curves[e], ~known[n])
+            for n, e in enumerate(self.environments)
+        ]
         return make_rows(
             self.scores, self.environments, self.settings, self.baseline, lowest
         )

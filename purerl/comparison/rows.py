@@ -26,7 +26,7 @@ def make_rows(
         environments: Names of the environments, E of them.
         settings: Names of the settings, N of them.
         baseline: The setting that others are compared with.
-        lowest: The lowest return that any run has had on its way, by environment.
+        lowest: The lowest return on the way, by environment, see `lowest_of`.
     """
     rows: list[Row] = []
     floors = np.asarray(lowest, float)

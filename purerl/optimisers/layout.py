@@ -25,6 +25,7 @@ _NORM = "LayerNorm"
 # The modules of one block of a transformer, whose norms are before what they normalise.
 _TRANSFORMER = ("LayerNorm", "Attention", "Gate", "LayerNorm", "Dense", "Dense", "Gate")
 _OUTPUTS = "outputs"  # The last layer of an attention.
+_HEAD = "Critic"
 
 
 class Layout(NamedTuple):
@@ -168,7 +169,8 @@ def _in_order(modules: Mapping[str, Any], is_block: bool) -> list[str]:
         first = [n for n, kind in enumerate(_FIRST) if name.startswith(kind)]
         rank = first[0] if first else len(_FIRST)
         is_layer = _is_layer(modules[name]) and not first
-        is_late = name.startswith(_BLOCK) or name == _OUTPUTS
+        # The head of a critic of all actions stands beside its torso.
+        is_late = name.startswith(_BLOCK) or name == _OUTPUTS or _HEAD in name
         return rank, is_late, is_layer, _numbered(name)
 
     known = _with_norms_first(modules)

@@ -159,7 +159,9 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     points, grid = _points(dataset, names)
     trained = np.any(np.isfinite(steps), axis=2)
     is_return = metric in RETURNS and "episode_return" in dataset
-    lowest = lowest_of(_members(dataset, "episode_return")) if is_return else np.nan
+    lowest = np.nan
+    if is_return:
+        lowest = lowest_of(_members(dataset, "episode_return"), diverged)
     final = final.astype(np.float64)
     return Scores(names, points, final, diverged, trained, grid, lowest)
 

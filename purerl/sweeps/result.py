@@ -199,7 +199,8 @@ class SweepResult:
         if not np.isfinite(scores).any():
             raise ConfigError(f"no member of the sweep has a final {metric}.")
         is_return = metric == "episode_return"
-        lowest = lowest_of(sign * self[metric].values) if is_return else np.nan
+        failed = np.isfinite(self["diverged_at"].values)
+        lowest = lowest_of(sign * self[metric].values, failed) if is_return else np.nan
         worst = worst_of(sign * scores.reshape(-1, 1), lowest)
         is_known = np.isfinite(scores)
         means = np.where(is_known, sign * scores, worst).mean(1)

@@ -45,6 +45,12 @@ def compare_on_fresh_seeds(
         batch.advance(report)
     scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
     unknown = [np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)]
-    on_the_way = [score for n in (0, 1) for curve in batch.curves[n] for score in curve]
+    on_the_way = [
+        score
+        for n in (0, 1)
+        for curve, failed in zip(batch.curves[n], batch.diverged[n], strict=True)
+        if not failed
+        for score in curve
+    ]
     lowest = lowest_of(on_the_way)
     return compare(trial, seeds, *scores, unknown=unknown, lowest=lowest)

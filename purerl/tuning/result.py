@@ -81,7 +81,7 @@ class Holdout(NamedTuple):
         difference: The best minus the default, seed by seed.
         unknown: Whether each seed, of best and of default, has ended no episode. Then
             no mean is known.
-        lowest: The lowest score that any of them has had on its way; NaN where it is
+        lowest: The lowest score on the way of those that did not fail; NaN where it is
             not known.
     """
 
@@ -191,7 +191,7 @@ def compare(
             there is none.
         unknown: Whether each seed without a score, of best and of default, has only
             ended no episode; all diverged where not given.
-        lowest: The lowest score that any of them has had on its way, if it is known.
+        lowest: The lowest score on the way of those that did not fail, if it is known.
     """
     lowest = np.nan if lowest is None else lowest
     raw = [np.array([np.nan if x is None else x for x in s]) for s in (best, default)]

@@ -185,6 +185,11 @@ def test_a_failed_run_counts_as_the_worst_score_of_its_environment():
     full.curves["a"][0, 0, 0] = 20.0
     row = full.row("a", "final_return", "other")
     assert (row.failed, row.mean, row.difference) == (5, 260.0, -240.0)
+    # A run that failed may have returned anything before, which is no floor.
+    full = make([[[500.0] * 10, [500.0] * 5 + [np.nan] * 5]])
+    full.curves["a"][0, 0, 0] = 20.0
+    full.curves["a"][1, 7:9, 0] = [-1e30, -np.inf]
+    assert full.row("a", "final_return", "other").mean == 260.0
     lost = make([[[np.nan] * 3, [np.nan] * 3]])
     assert np.isnan(lost.row("a", "final_return", "other").mean)
     assert lost.row("a", "final_return", "other").failed == 3

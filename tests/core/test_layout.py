@@ -97,6 +97,13 @@ def test_two_critics_of_one_kind_are_two_networks():
                 *("torso/LayerNorm_13", "Dense_0"),
             ],
         ),
+        *(
+            (
+                kind(env="CartPole-v1", layer_norm=True, hidden_sizes=(8,)),
+                ["MLP_0/Dense_0", "MLP_0/LayerNorm_0", "DiscreteCritic_0/Dense_0"],
+            )
+            for kind in (purerl.SACConfig, purerl.MPOConfig)
+        ),
         (
             purerl.DQNConfig(noisy=True, dueling=True, hidden_sizes=(8,)),
             ["torso/Dense_0", "NoisyMLP_0"],

@@ -90,14 +90,14 @@ def _with_worst(tables: list[np.ndarray]) -> list[np.ndarray]:
 def worst_of(scores: np.ndarray, lowest: Any = np.nan) -> np.ndarray:
     """Return what a run is worth in its task that has no score, `[M]`.
 
-    That is the lowest score, or a lower return that any run has had on its way. By the
-    scores alone a run that failed would be worth as much as the others where these have
+    That is the lowest score, or a lower return that a run with a score has had on its
+    way. By the scores alone a run that failed would be worth as much as the others where these have
     all reached the most that can be.
 
     Args:
         scores: Scores of all runs that are compared, `[..., M]`.
-        lowest: The lowest return that any run has had on its way, `[M]` or one number;
-            NaN where it is not known.
+        lowest: The lowest return on the way, from `lowest_of`, `[M]` or one number; NaN
+            where it is not known.
 
     Returns:
         Numbers `[M]`; NaN where a task has no score.
@@ -107,14 +107,17 @@ def worst_of(scores: np.ndarray, lowest: Any = np.nan) -> np.ndarray:
     return np.where(np.isfinite(low), np.fmin(low, lowest), np.nan)
 
 
-def lowest_of(returns: Any) -> float:
+def lowest_of(returns: Any, failed: Any = False) -> float:
     """Return the lowest of some returns; NaN where none is a finite number.
 
     Args:
-        returns: Returns of runs on their way, an array of any shape.
+        returns: Returns of runs on their way, an array `[..., T]`.
+        failed: Whether each run has failed, `[...]`. The returns of such a run are left
+            out: they may be any number before they are none.
     """
     values = np.asarray(returns, float)
-    low = np.min(values, initial=np.inf, where=np.isfinite(values))
+    counts = np.isfinite(values) & ~np.asarray(failed, bool)[..., None]
+    low = np.min(values, initial=np.inf, where=counts)
     return float(low) if np.isfinite(low) else np.nan
 
 
