@@ -97,13 +97,6 @@ def test_two_critics_of_one_kind_are_two_networks():
                 *("torso/LayerNorm_13", "Dense_0"),
             ],
         ),
-        *(
-            (
-                kind(env="CartPole-v1", layer_norm=True, hidden_sizes=(8,)),
-                ["MLP_0/Dense_0", "MLP_0/LayerNorm_0", "DiscreteCritic_0/Dense_0"],
-            )
-            for kind in (purerl.SACConfig, purerl.MPOConfig)
-        ),
         (
             purerl.DQNConfig(noisy=True, dueling=True, hidden_sizes=(8,)),
             ["torso/Dense_0", "NoisyMLP_0"],
@@ -120,6 +113,20 @@ def test_layers_stand_in_the_order_in_which_they_see_an_observation(config, orde
 
     found = [depth_of(layer) for layer in order]
     assert found[0] == 0.0 and found == sorted(set(found))
+
+
+@pytest.mark.parametrize("kind", [purerl.SACConfig, purerl.MPOConfig])
+def test_the_head_of_a_critic_of_all_actions_is_its_last_layer(kind):
+    config = kind(env="CartPole-v1", layer_norm=True, hidden_sizes=(8,))
+    state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    places = depths(state.params)
+    order = ("MLP_1/Dense_0", "MLP_1/LayerNorm_0", "DiscreteCritic_1/Dense_0")
+    leaves = ("kernel", "scale", "kernel")
+    found = [
+        places[f"critics/params/{layer}/{leaf}"]
+        for layer, leaf in zip(order, leaves, strict=True)
+    ]
+    assert found == [0.0, 0.5, 1.0]
 
 
 def test_critics_of_pictures_are_networks_of_their_own():
