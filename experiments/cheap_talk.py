@@ -214,9 +214,7 @@ def evolve_all(
     strategy = {
         "name": "open-es",
         "sigma": asked.sigma,
-        "sigma_limit": asked.sigma,
         "learning_rate": asked.learning_rate,
-        "learning_rate_limit": asked.learning_rate,
         "beta1": 0.9,
     }
     return {
