@@ -6,6 +6,7 @@ evosax minimises, purerl's fitness is to be maximised: the sign is turned once, 
 
 import dataclasses
 import inspect
+import math
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -23,6 +24,9 @@ from purerl.scale.host import to_host
 from purerl.train.reads import read_by
 from purerl.types import Array, Overrides, PyTree
 
+# Strategies whose spread is the sum of a schedule and of what they learn, in variances
+# or in standard deviations: the share of sigma of which each of the two begins.
+_SHARES = {"iAMaLGaM_Full": math.sqrt(0.5), "iAMaLGaM_Univariate": 0.5}
 # Generations after which every field that a strategy reads has moved a population.
 _GENERATIONS = 3
 
@@ -153,12 +157,17 @@ class Optimiser:
     def sigma(self, state: PyTree) -> float:
         """Return the mean standard deviation, NaN for a strategy without one."""
         std = getattr(state, "std", None)
+        if self.strategy.name in _SHARES and state.C.ndim == 1:
+            std = std + np.sqrt(state.C)
+        elif self.strategy.name in _SHARES:
+            std = np.sqrt(std**2 + np.diag(state.C))
         return float(np.mean(std)) if std is not None else float("nan")
 
     def _init(self, key: Array, start: Array) -> PyTree:
         key_init, key_population = jax.random.split(key)
         if self.is_distribution:
-            return self.algorithm.init(key_init, start, self.params)
+            state = self.algorithm.init(key_init, start, self.params)
+            return _as_wide_as_sigma(self.strategy, state)
         noise = jax.random.normal(key_population, (self.population, start.size))
         noise = noise.at[0].set(0.0)  # One member starts where the config is.
         vectors = start[None] + self.strategy.sigma * noise
@@ -210,9 +219,26 @@ def with_failed_worst(loss: np.ndarray) -> np.ndarray:
     return np.where(np.isfinite(loss), loss, finite.max() + margin).astype(np.float32)
 
 
+def _as_wide_as_sigma(strategy: Strategy, state: PyTree) -> PyTree:
+    """Give the first population the spread of sigma, where evosax gives it another.
+
+    Args:
+        strategy: The strategy.
+        state: Its state before the first generation.
+    """
+    if strategy.name == "xNES":  # Sigma is in the step already.
+        return state.replace(B=jnp.eye(len(state.B)))
+    if strategy.name in _SHARES:
+        share = _SHARES[strategy.name]
+        return state.replace(C=state.C * (strategy.sigma * share) ** 2)
+    return state
+
+
 def _schedule(strategy: Strategy) -> Callable[[Any], Array]:
-    """Sigma by generation."""
-    return _decayed(strategy.sigma, strategy.sigma_decay, strategy.sigma_limit)
+    """Sigma by generation; where it is added to a covariance, what is added."""
+    share = _SHARES.get(strategy.name, 1.0)
+    limit = strategy.sigma_limit * share
+    return _decayed(strategy.sigma * share, strategy.sigma_decay, limit)
 
 
 def _adam(strategy: Strategy) -> Any:

@@ -91,8 +91,8 @@ def worst_of(scores: np.ndarray, lowest: Any = np.nan) -> np.ndarray:
     """Return what a run is worth in its task that has no score, `[M]`.
 
     That is the lowest score, or a lower return that a run with a score has had on its
-    way. By the scores alone a run that failed would be worth as much as the others where these have
-    all reached the most that can be.
+    way. By the scores alone a run that failed would be worth as much as the others
+    where these have all reached the most that can be.
 
     Args:
         scores: Scores of all runs that are compared, `[..., M]`.
