@@ -25,6 +25,7 @@ import jax
 import purerl
 from purerl import presets
 from purerl.atomic import write_atomic
+from purerl.execution.format import with_noun
 from purerl.hardware.work import work_of
 from purerl.tracing import traced_for
 
@@ -131,7 +132,9 @@ def label_of(name: str, agents: int) -> str:
         name: The preset.
         agents: Agents that are trained side by side.
     """
-    return name if agents == ROWS[name] else f"{name}, {agents:,} agents"
+    if agents == ROWS[name]:
+        return name
+    return f"{name}, {with_noun(agents, 'agent')}"
 
 
 def numbers(program: gpu_kernels.Program) -> dict[str, Any]:

@@ -15,14 +15,17 @@ KEPT_NUMBERS = json.loads(KEPT.read_text())
 
 @pytest.mark.slow
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs setup_gpu_program.sh")
-@pytest.mark.parametrize("row", ["ppo-cartpole", "dqn-cartpole"])
-def test_no_change_has_brought_a_kernel_back(row, tmp_path):
+@pytest.mark.parametrize(
+    "label", ["ppo-cartpole", "ppo-cartpole, 1 agent", "dqn-cartpole", "sac-pendulum"]
+)
+def test_no_change_has_brought_a_kernel_back(label, tmp_path):
     """A comparison more in PPO's loss once cost a kernel in every gradient step."""
-    kept = KEPT_NUMBERS[row]
+    kept, row = KEPT_NUMBERS[label], label.partition(",")[0]
     if kept["jax"] != version("jax"):
         pytest.skip(f"the numbers kept are those of jax {kept['jax']}")
     out = tmp_path / "counted.json"
     command = [PYTHON, BENCHMARKS / "gpu_program.py", row, "--out", out]
+    command += ["--agents", str(kept["agents"])]
     subprocess.run(command, check=True, capture_output=True)
-    counted = json.loads(out.read_text())[row]
+    counted = json.loads(out.read_text())[label]
     assert counted["kernels"] <= kept["kernels"], counted["loops"]
