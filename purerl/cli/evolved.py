@@ -11,7 +11,6 @@ from purerl.comparison.result import find_comparison
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
-from purerl.runner import summary_file
 
 
 def estimate_table(cost: Estimate, what: dict[str, Any]) -> Table:
@@ -47,7 +46,7 @@ def _hours(hours: float) -> str:
 
 
 def show(result: EvolutionResult, command: str = "") -> None:
-    """Print what came out; write pictures, page and summary.json into the folder.
+    """Print what came out; write pictures and the page into the folder.
 
     Args:
         result: The result of the evolution.
@@ -75,8 +74,6 @@ def show(result: EvolutionResult, command: str = "") -> None:
     folder = result.out
     if folder is None:
         return
-    has_trained = result.summary["generations_run"] > 0
-    summary_file.write(folder, {}, result.summary, has_trained)
     plots.save(result.plot(), folder / "evolution.png")
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")

@@ -20,6 +20,7 @@ from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
 from purerl.meta.training import Options, Training
+from purerl.runner import summary_file
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.messages import notes
 from purerl.runner.trackers import Tracker
@@ -247,6 +248,8 @@ class EvolutionLoop:
         )
         if self.options.folder is not None and hosts.index() == 0 and result.done:
             result.save(self.options.folder)
+            has_trained = summary["generations_run"] > 0
+            summary_file.write(self.options.folder, {}, summary, has_trained)
         return result
 
     def _summary(self, state: State, first: int, seconds: float) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
-from purerl.runner import manifest
+from purerl.runner import manifest, summary_file
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.space.design import Design
@@ -346,6 +346,15 @@ class SweepResult:
                 f"{', ...' if len(values) > 12 else ''}."
             )
         return np.flatnonzero(matches)
+
+
+def write_summary(result: SweepResult) -> None:
+    """Write `summary.json` into the sweep's folder, if it has one."""
+    if result.out is not None:
+        numbers = result.summary
+        facts = {name: numbers[name] for name in ("members", "groups")}
+        has_trained = numbers["trained_members"] > 0
+        summary_file.write(result.out, facts, numbers, has_trained)
 
 
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
