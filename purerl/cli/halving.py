@@ -24,7 +24,7 @@ from purerl.cli.options import (
     option,
     read_trackers,
 )
-from purerl.cli.pbt import best_table, write_summary
+from purerl.cli.pbt import best_table, say_where
 from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.execution import dry_run
@@ -123,7 +123,7 @@ def show(result: HalvingResult) -> None:
     console = Console()
     console.print(rungs_table(result))
     console.print(best_table(result))
-    write_summary(result, console)
+    say_where(result, console)
 
 
 def rungs_table(result: HalvingResult) -> Table:

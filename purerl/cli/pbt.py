@@ -8,7 +8,6 @@ from typing import Annotated
 from rich.console import Console
 from rich.table import Table
 
-from purerl import serialise
 from purerl.cli import flags, settings
 from purerl.cli.options import (
     CheckpointSeconds,
@@ -34,7 +33,6 @@ from purerl.population.pbt import PBTOptions, make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.runner import summary_file
 from purerl.runner.seeds import seeds_from
 from purerl.space.labels import in_a_line
 from purerl.storage import folders
@@ -133,7 +131,7 @@ def show(result: PBTResult) -> None:
     console.print(best_table(result))
     best = result.best()
     console.print(schedule_table(best.schedule.merged(), best.seed, best.member))
-    write_summary(result, console)
+    say_where(result, console)
 
 
 def best_table(result: Result) -> Table:
@@ -169,22 +167,10 @@ def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
     return table
 
 
-def write_summary(result: Result, console: Console) -> None:
-    """Write summary.json beside the records, and say where everything is."""
+def say_where(result: Result, console: Console) -> None:
+    """Print how much was trained, and where everything is."""
     if result.out is None:
         return
-    best = result.best()
-    facts = {
-        "training_steps": result.training_steps,
-        "evaluation_steps": result.evaluation_steps,
-        "best_score": best.score,
-        "best_seed": best.seed,
-        "best_member": best.member,
-        "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
-    }
-    has_trained = result.summary["trained_requests"] > 0
-    summary_file.write(result.out, facts, result.summary, has_trained)
-    serialise.to_yaml(best.config, result.out / "best.yaml")
     console.print(
         f"{result.training_steps:,} steps of training, {result.evaluation_steps:,} of "
         f"evaluation; written to {result.out}/ "

@@ -25,7 +25,6 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
-from purerl.runner import summary_file
 from purerl.runner.seeds import seeds_from
 from purerl.scale import hosts
 from purerl.space.parse import parse
@@ -181,7 +180,7 @@ def show_plan(planned: Any) -> None:
 
 
 def show(result: SweepResult, command: str = "") -> None:
-    """Print the best points; write summary.json and report.html into the folder."""
+    """Print the best points; write report.html into the folder."""
     from purerl.report import page
     from purerl.report.sweep_tables import best_table
 
@@ -191,10 +190,6 @@ def show(result: SweepResult, command: str = "") -> None:
         return
     console.print(best_table(result.dataset))
     if result.out is not None:
-        numbers = result.summary
-        facts = {name: numbers[name] for name in ("members", "groups")}
-        has_trained = numbers["trained_members"] > 0
-        summary_file.write(result.out, facts, numbers, has_trained)
         load = f"import purerl\n\nresult = purerl.load_sweep({str(result.out)!r})"
         page.sweep_page(
             result.dataset, result.out / "report.html", load=load, command=command

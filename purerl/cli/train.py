@@ -31,9 +31,9 @@ from purerl.execution import dry_run
 from purerl.execution.format import quoted
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
-from purerl.runner import manifest, summary_file
+from purerl.runner import manifest
 from purerl.runner.api import run
-from purerl.runner.result import RunResult, summary, write_summary
+from purerl.runner.result import RunResult, summary
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.runner.start import NETWORKS, Start, parse_start, read_start
 from purerl.scale.devices import make_workers, use_all_cores
@@ -146,8 +146,8 @@ def main(argv: Sequence[str]) -> int:
     if not result.finished:
         return 130
     if result.train_steps == 0:
-        if result.out is not None and not (result.out / summary_file.FILE).exists():
-            _draw(result)  # A kill came between the last checkpoint and these files.
+        if result.out is not None and not (result.out / manifest.CURVE).exists():
+            _draw(result)  # A kill came after the last checkpoint and before it.
         print(
             f"the run in {result.out} had finished already; nothing was trained. "
             f"More steps: purerl train --resume {quoted(result.out)} --extend STEPS"
@@ -275,7 +275,7 @@ def _remove_unused(folder: Path) -> None:
 
 
 def show(result: RunResult, total_seconds: float) -> None:
-    """Print the table and the times; draw the curve; write summary.json."""
+    """Print the table and the times; draw the curve."""
     from purerl.report import tables
 
     console = Console()
@@ -294,9 +294,8 @@ def show(result: RunResult, total_seconds: float) -> None:
 
 
 def _draw(result: RunResult) -> None:
-    """Write the curve and, last, summary.json into the run's folder, if it has one."""
+    """Draw the curve into the run's folder, if it has one."""
     from purerl.report import plots
 
     if result.out is not None:
-        plots.learning_curve(result, result.out / "curve.png")
-    write_summary(result)
+        plots.learning_curve(result, result.out / manifest.CURVE)

@@ -15,7 +15,14 @@ from purerl.config.errors import (
     check_mapping,
     how_to_read,
 )
-from purerl.config.fields import Auto, field_names, is_part
+from purerl.config.fields import (
+    AUTO,
+    Auto,
+    field_names,
+    is_auto,
+    is_part,
+    may_be_none,
+)
 from purerl.config.validation import is_concrete, validate_field
 from purerl.types import Overrides, Schedule
 
@@ -66,10 +73,22 @@ def _replace_at(node: Any, keys: list[str], value: Any, path: str) -> Any:
             )
         new = _replace_at(current, rest, value, path)
     else:
-        new = _same_shape(current, value, path)
+        if isinstance(field.default, Auto) and is_auto(value):
+            value = AUTO  # The word, as people and files write it.
+        new = value if _is_absence(field, value) else _same_shape(current, value, path)
         if is_concrete(new) and "help" in field.metadata:
             validate_field(field, new, path)  # A traced value cannot be looked at.
     return dataclasses.replace(node, **{name: new})  # type: ignore[type-var]
+
+
+def _is_absence(field: dataclasses.Field, value: Any) -> bool:
+    """Return whether a value is the `None` or the `auto` that a field may hold.
+
+    It has no leaves, where a number has one: it is structure, and another program.
+    """
+    if value is None:
+        return may_be_none(field) or field.default is None
+    return isinstance(value, Auto) and isinstance(field.default, Auto)
 
 
 def _same_shape(current: Any, value: Any, path: str) -> Any:

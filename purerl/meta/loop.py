@@ -249,10 +249,17 @@ class EvolutionLoop:
             folder,
             {**call, **costs},
         )
+<<<<<<< HEAD
         if folder is not None and hosts.index() == 0 and result.done:
             result.save(folder)
             has_trained = result.done > first
             summary_file.write(folder, costs, call, has_trained, ["compile_seconds"])
+=======
+        if self.options.folder is not None and hosts.index() == 0 and result.done:
+            result.save(self.options.folder)
+            has_trained = summary["generations_run"] > 0
+            summary_file.write(self.options.folder, {}, summary, has_trained)
+>>>>>>> api35
         return result
 
     def _costs(self, state: State) -> dict[str, Any]:

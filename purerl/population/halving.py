@@ -17,6 +17,7 @@ from purerl.population.brackets import check_eta, make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
+from purerl.population.result import write_files
 from purerl.population.space import Space
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder
@@ -112,9 +113,11 @@ def halving(
         progress=progress,
     )
     options = dict(search.options)
-    return HalvingResult(
+    result = HalvingResult(
         search.space, search.seeds, options, search.plan, finished, folder
     )
+    write_files(result)
+    return result
 
 
 class HalvingOptions(NamedTuple):

@@ -17,6 +17,7 @@ from purerl.population.describe import stored_options, with_stored_values
 from purerl.population.fitness import KINDS
 from purerl.population.pbt_result import PBTResult
 from purerl.population.pbt_search import PBTSearch
+from purerl.population.result import write_files
 from purerl.population.space import Space
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_extend
@@ -135,7 +136,9 @@ def pbt(
         progress=progress,
     )
     options = dict(search.options)
-    return PBTResult(search.space, search.seeds, options, finished, folder)
+    result = PBTResult(search.space, search.seeds, options, finished, folder)
+    write_files(result)
+    return result
 
 
 class PBTOptions(NamedTuple):

@@ -1,15 +1,18 @@
 """The common part of the results of all searches over hyperparameters."""
 
 import abc
+import contextlib
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedule import Schedule
 from purerl.population.space import Space
+from purerl.runner import summary_file
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
 from purerl.train import make_policy
@@ -46,6 +49,27 @@ class BestMember(NamedTuple):
     def policy(self) -> Callable[..., Any]:
         """Return the member's policy (see `purerl.make_policy`)."""
         return make_policy(self.config, to_device(self.state))
+
+
+def write_files(result: "Result") -> None:
+    """Write `summary.json`, and the best config, beside the records of a search."""
+    if result.out is None or not result.finished:
+        return
+    facts: dict[str, Any] = {
+        "training_steps": result.training_steps,
+        "evaluation_steps": result.evaluation_steps,
+    }
+    with contextlib.suppress(ConfigError):  # All members diverged.
+        best = result.best()
+        facts |= {
+            "best_score": best.score,
+            "best_seed": best.seed,
+            "best_member": best.member,
+            "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
+        }
+        serialise.to_yaml(best.config, result.out / "best.yaml")
+    has_trained = result.summary["trained_requests"] > 0
+    summary_file.write(result.out, facts, result.summary, has_trained)
 
 
 class Result(abc.ABC):

@@ -24,7 +24,7 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.jsonl import stack_rows
 from purerl.runner.messages import evaluations, how_to_go_on, notes
 from purerl.runner.records import Records
-from purerl.runner.result import RunResult
+from purerl.runner.result import RunResult, write_summary
 from purerl.runner.start import Begun
 from purerl.runner.trackers import Tracker, files
 from purerl.runner.trackers.base import describe
@@ -107,6 +107,8 @@ class RunLoop:
                 result = self._had_finished(restored[1])
         else:
             result = self._train(restored, reporter)
+        if result.finished:
+            write_summary(result)
         files.finish(self.trackers, result)
         return result
 

@@ -37,6 +37,7 @@ from purerl.storage.folders import (
     written_by,
 )
 
+CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
 # What `describe_run` has always written.
 ENTRIES = (
     "config",
@@ -321,8 +322,9 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
     # Evaluations and annealed numbers of the longer run are others from here on. First,
     # so that a kill leaves no longer run whose trackers count rows of the shorter one.
     saved_records(folder, stored["seeds"]).rewind_trackers()
-    # It is of the shorter run, and must not outlive a kill.
-    (folder / summary_file.FILE).unlink(missing_ok=True)
+    # They are of the shorter run, and must not outlive a kill.
+    for name in (summary_file.FILE, CURVE):
+        (folder / name).unlink(missing_ok=True)
     write(folder, {**stored, **described})
 
 

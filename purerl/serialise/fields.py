@@ -6,7 +6,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from purerl import schedules
-from purerl.config import Auto, ConfigError, is_auto, is_number, part_kind
+from purerl.config import (
+    AUTO,
+    Auto,
+    ConfigError,
+    is_auto,
+    is_number,
+    may_be_none,
+    part_kind,
+)
 from purerl.serialise.parts import parse_part
 
 
@@ -23,9 +31,11 @@ def parse_value(field: dataclasses.Field, value: Any) -> Any:
     kind = part_kind(field.name)
     if field.name == "env_params":
         return parse_params(value)
-    if value is None or (is_auto(value) and isinstance(field.default, Auto)):
+    if isinstance(field.default, Auto) and is_auto(value):
+        return AUTO
+    if value is None:
         return value
-    if field.default is None and value == "None":
+    if value == "None" and (field.default is None or may_be_none(field)):
         return None  # as a command line writes it
     if kind is not None:
         return parse_part(value, kind)

@@ -7,6 +7,7 @@ import jax
 import numpy as np
 from rich.table import Table
 
+from purerl.config import is_auto
 from purerl.execution.format import (
     format_bytes,
     format_count,
@@ -78,7 +79,9 @@ def group_label(group: Group, several: bool) -> str:
 
 
 def _kind(value: Any) -> str:
-    """The class of a part, or the names of an environment's parameters."""
+    """The class of a part, the names of an environment's parameters, None or auto."""
+    if value is None or is_auto(value):
+        return str(value)
     if not isinstance(value, Mapping):
         return type(value).__name__
     names = (

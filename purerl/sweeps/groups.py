@@ -14,7 +14,13 @@ import numpy as np
 
 from purerl.acting.environment import bind_params
 from purerl.algorithms import config_class, name_of
-from purerl.config import ConfigError, TrainConfig, checks_together, validate_field
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    checks_together,
+    is_auto,
+    validate_field,
+)
 from purerl.randomisation import is_random
 from purerl.space.points import (
     split,
@@ -243,6 +249,8 @@ def _structures(config: TrainConfig, dynamic: Mapping[str, Any]) -> list[Any]:
 
 
 def _structure_text(value: Any, structure: Any, is_structure: bool) -> str:
+    if is_auto(value):
+        return str(value)  # What it stands for is found in a program of its own.
     # A loss's class and static fields are in its structure's text.
     if is_structure:
         return f"{type(value).__qualname__} {structure}"

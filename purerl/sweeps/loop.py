@@ -34,7 +34,7 @@ from purerl.sweeps.plan import (
     without,
     without_program,
 )
-from purerl.sweeps.result import SweepResult
+from purerl.sweeps.result import SweepResult, write_summary
 from purerl.sweeps.spec import describe
 from purerl.sweeps.store import FolderStore, MemoryStore
 from purerl.sweeps.tracking import TrackedMembers, Tracking
@@ -151,6 +151,8 @@ class SweepLoop:
             hosts.run_on_all(lambda: self.tracking.begin(_notify))
             stack.enter_context(self.tracking.group)
             result = self._run(finished)
+            if hosts.index() == 0:
+                write_summary(result)
             self.tracking.close(result.finished)
         return result
 

@@ -11,9 +11,14 @@ import jax
 import numpy as np
 
 from purerl import serialise
+<<<<<<< HEAD
 from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.runner import manifest
+=======
+from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
+from purerl.runner import manifest, summary_file
+>>>>>>> api35
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.space.design import Design
@@ -129,7 +134,9 @@ class SweepResult:
         }
         return dataset
 
-    def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
+    def sel(
+        self, point: Mapping[str, Any] | int | None = None, **axes: Any
+    ) -> "xr.Dataset":
         """Return the results at some values: `sel(learning_rate=3e-4, seed=7)`.
 
         A number with a fraction selects the value nearest to it, if it is the same but
@@ -137,14 +144,39 @@ class SweepResult:
         `point`.
 
         Args:
-            point: Values by name of the axis, for names with dots.
+            point: Values by name of the axis, for names with dots; or the number of a
+                point of a zip or random design, from 0 on.
             axes: Values by name of the axis, as keywords.
 
         Raises:
-            ConfigError: no such axis or value.
+            ConfigError: no such axis, value or point.
         """
-        dataset = self.dataset
-        for name, value in {**(point or {}), **axes}.items():
+        if isinstance(point, int | np.integer) and not isinstance(point, bool):
+            found = self.dataset.isel(point=[self._number_of(int(point))])
+            return self._selected(found, axes).isel(point=0)
+        check_mapping("point", point, '{"policy_loss.clip_eps": 0.1}')
+        values = point if isinstance(point, Mapping) else {}
+        return self._selected(self.dataset, {**values, **axes})
+
+    def _number_of(self, point: int) -> int:
+        """Return the number of a point along the dimension `point`, checked."""
+        if "point" not in self.design.dims:
+            raise ConfigError(
+                f"point must map names of axes to values in a grid, got {point}; its "
+                f"dimensions are {', '.join((*self.design.names, 'seed'))}."
+            )
+        last = len(self.design.points) - 1
+        if not 0 <= point <= last:
+            raise ConfigError(
+                f"point must be a number from 0 to {last} in this sweep, got {point}."
+            )
+        return point
+
+    def _selected(
+        self, dataset: "xr.Dataset", point: Mapping[str, Any]
+    ) -> "xr.Dataset":
+        """Return the part of a dataset at some values of axes."""
+        for name, value in point.items():
             check_known(name, [*self.design.names, "seed"], "the sweep")
             index = self._where(dataset[name].values, name, value)
             dim = dataset[name].dims[0]
@@ -325,6 +357,15 @@ class SweepResult:
                 f"{', ...' if len(values) > 12 else ''}."
             )
         return np.flatnonzero(matches)
+
+
+def write_summary(result: SweepResult) -> None:
+    """Write `summary.json` into the sweep's folder, if it has one."""
+    if result.out is not None:
+        numbers = result.summary
+        facts = {name: numbers[name] for name in ("members", "groups")}
+        has_trained = numbers["trained_members"] > 0
+        summary_file.write(result.out, facts, numbers, has_trained)
 
 
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}

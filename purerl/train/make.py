@@ -51,8 +51,9 @@ def make_train(
             `TrainResult.observed` has what it returned.
         metrics: Function `(state, metrics) -> dict of scalars`, called after every
             update; the scalars are added to the update's metrics.
-        first_update: Number of updates that the states have done that `start` gets.
-            It must be told where they are traced, and else follows from them.
+        first_update: Number of updates that the states have done that `start` gets; it
+            must be told where they are traced, and is not compared with them there:
+            after a wrong one, as many updates are made as it leaves of the run.
 
     Returns:
         `train(key, overrides=None, start=None) -> TrainResult`, which `jax.jit`,
@@ -60,8 +61,7 @@ def make_train(
         names of dynamic fields to values. `start` is the state of an agent that goes
         on with all it has (one of `RunResult.state` too), or networks by name
         (`purerl.networks_of`) with which a run begins; the key is the agent's from
-        then on. With the key that the state was trained with, an agent goes on as if
-        it had not stopped.
+        then on. With the key that trained the state, it goes on as if never stopped.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.

@@ -182,9 +182,17 @@ class Batch:
         Segments are whole updates, so that a trial may be further than the report that
         it was advanced to, and at the end of its budget before the last one.
         """
-        run = next(run for run in self.runs if trial in run.trials)
+        run = self._run_of(trial)
         total = run.group.bound.plan.num_updates
         return run.cohort.update * self.settings.reports // total
+
+    def trained(self, trial: int) -> int:
+        """Return the environment steps that one agent of a trial has trained."""
+        run = self._run_of(trial)
+        return run.cohort.update * run.group.bound.plan.steps_per_update
+
+    def _run_of(self, trial: int) -> _Run:
+        return next(run for run in self.runs if trial in run.trials)
 
     @property
     def planned_steps(self) -> int:

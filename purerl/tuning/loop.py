@@ -222,7 +222,8 @@ class StudyLoop:
             elif is_done:
                 state = "complete" if score.value == score.value else "unknown"
             if is_new and not score.diverged:
-                is_hopeless = study.report(trial, score.value, step)
+                trained = batch.trained(number)
+                is_hopeless = study.report(trial, score.value, step, trained)
                 if is_hopeless and not is_done:
                     state = "pruned"
             if not state:

@@ -33,9 +33,9 @@ class Row(NamedTuple):
         params: Values of the axes; what is no number by its label.
         seed_scores: Scores, one per seed, None where there is none.
         env_steps: Environment steps trained, over all seeds.
-        curve: The mean score over the seeds, by environment steps of one agent: those
-            of the reports, which all trials have in common. At each of them the last
-            score that was known counts.
+        curve: The mean score over the seeds, by environment steps of one agent that had
+            been trained when it was reported. Studies that were begun earlier may have
+            the share of the budget that was reported, which is less.
         is_default: Whether the trial has the config's own values.
         note: More about the trial's state.
     """

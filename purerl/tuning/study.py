@@ -30,6 +30,9 @@ WORKER, STREAM, DEFAULT, ATTEMPT, SURPLUS = (
     "surplus",
 )
 DETAIL = "detail"
+# User attribute of a trial: the environment steps of one agent that had been trained at
+# each report, by the step that Optuna was told. Older studies have none.
+TRAINED_STEPS = "trained_steps"
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # A trial whose worker died so often is given up: it may be what kills them.
 MAX_ATTEMPTS = 3
@@ -148,16 +151,21 @@ class Study:
         else:
             self._tell(trial, TrialState.COMPLETE, score)
 
-    def report(self, trial: optuna.Trial, score: float, step: int) -> bool:
+    def report(
+        self, trial: optuna.Trial, score: float, step: int, trained: int
+    ) -> bool:
         """Report a trial's score so far; return whether to stop it.
 
         Args:
             trial: The trial.
             score: The mean score over the seeds so far.
-            step: The part of its budget that the trial has seen, in environment steps
-                of one agent.
+            step: The report, as a share of the config's budget in environment steps:
+                the pruner compares trials at steps that all of them have.
+            trained: Environment steps of one agent that were trained until then.
         """
         try:
+            steps = trial.user_attrs.get(TRAINED_STEPS, {})
+            trial.set_user_attr(TRAINED_STEPS, {**steps, str(step): trained})
             trial.report(score, step)
         except optuna.exceptions.UpdateFinishedTrialError:
             return True  # Another worker took this one for dead, and the trial away.
@@ -257,6 +265,13 @@ def _age(trial: FrozenTrial) -> float:
     return (datetime.datetime.now() - trial.datetime_start).total_seconds()
 
 
+def _curve(trial: FrozenTrial) -> dict[int, float]:
+    """Return a trial's scores by the steps that had been trained, where known."""
+    trained = trial.user_attrs.get(TRAINED_STEPS, {})
+    scores = trial.intermediate_values.items()
+    return {int(trained.get(str(step), step)): score for step, score in scores}
+
+
 def _row(trial: FrozenTrial, space: Space) -> Row:
     detail = trial.user_attrs.get(DETAIL, {})
     state = {
@@ -272,7 +287,7 @@ def _row(trial: FrozenTrial, space: Space) -> Row:
         params={name: trial.params[name] for name in space.axes},
         seed_scores=tuple(detail.get("seed_scores", ())),
         env_steps=int(detail.get("env_steps", 0)),
-        curve=dict(trial.intermediate_values),
+        curve=_curve(trial),
         is_default=bool(trial.user_attrs.get(DEFAULT)),
         note=detail.get("note", ""),
     )

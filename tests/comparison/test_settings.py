@@ -75,6 +75,22 @@ def test_what_changes_the_same_numbers_is_one_program():
     ]
 
 
+def test_a_whole_config_may_have_none_where_the_others_have_a_number():
+    unbounded = CONFIG.replace(max_grad_norm=None)
+    settings = {
+        "own": {},
+        "whole": unbounded,
+        "none": {"max_grad_norm": None},
+        "in words": {"max_grad_norm": "None"},
+        "bounded": {"max_grad_norm": 0.1},
+    }
+    expected = [("own",), ("whole", "none", "in words"), ("bounded",)]
+    assert members(settings) == expected
+    (setting, *_) = read_settings({"whole": unbounded})
+    (place,) = read_environments(CONFIG, ())
+    assert enter(setting, place).trained.max_grad_norm is None
+
+
 def test_whole_configs_train_where_the_others_do():
     place = {"env": "Acrobot-v1", "total_timesteps": 320, "name": "short"}
     parts = planned(CONFIG, SETTINGS, ["CartPole-v1", place], SEEDS)

@@ -14,10 +14,10 @@ import envs
 import purerl
 from purerl import losses, schedules, serialise
 from purerl.acting.environment import bind_params
-from purerl.config import ConfigError, apply_overrides, static_fields
+from purerl.config import Auto, ConfigError, apply_overrides, static_fields
 from purerl.randomisation import Uniform
 from purerl.train import bind
-from tests.helpers import slow_but, tiny_config
+from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 PPO = purerl.PPOConfig
 CONTINUOUS = "probe/continuous"
@@ -527,6 +527,52 @@ def test_an_override_inside_another_is_refused(overrides):
     train = purerl.make_train(PPO(total_timesteps=1e3))
     with pytest.raises(ConfigError, match="which is inside it"):
         jax.eval_shape(lambda: train(jax.random.key(0), overrides))
+
+
+NUMBERS_OR_NONE = [
+    *((cls, "max_grad_norm") for cls in (PPO, purerl.RecurrentPPOConfig)),
+    *((cls, "max_grad_norm") for cls in (purerl.DQNConfig, purerl.PQNConfig)),
+    (purerl.MPOConfig, "max_grad_norm"),
+    *((PPO, name) for name in ("target_kl", "critic_learning_rate")),
+    (purerl.SACConfig, "temperature_learning_rate"),
+]
+
+
+@pytest.mark.parametrize(("cls", "name"), NUMBERS_OR_NONE)
+def test_a_number_can_be_taken_away_where_a_field_may_be_none(cls, name):
+    with_number = cls(**{name: 0.02})
+    new = apply_overrides(with_number, {name: None})
+    assert getattr(new, name) is None
+    assert apply_overrides(new, {name: 0.02}) == with_number
+
+
+def test_what_may_be_absent_can_be_taken_away_whatever_the_config_has():
+    optimiser = purerl.optimisers.OpenOptimiser()
+    config = PPO(critic_optimiser=purerl.optimisers.Adam(), optimiser=optimiser)
+    changes = {"critic_optimiser": None, "optimiser.max_norm": None}
+    new = apply_overrides(config, changes)
+    assert new.critic_optimiser is None and new.optimiser.max_norm is None
+    for name in ("learning_rate", "optimiser", "policy_loss"):
+        with pytest.raises(ConfigError, match=rf"override '{name}' must be"):
+            apply_overrides(config, {name: None})
+
+
+def test_auto_can_be_an_override_where_it_is_a_value_of_the_field():
+    new = apply_overrides(PPO(entropy_coef=0.05), {"entropy_coef": "auto"})
+    assert new == PPO() and isinstance(new.entropy_coef, Auto)
+    with pytest.raises(ConfigError, match="gamma must be a number, got 'auto'"):
+        apply_overrides(PPO(), {"gamma": "auto"})
+
+
+def test_an_override_of_none_trains_as_the_config_with_none():
+    config, without = tiny_config(), {"max_grad_norm": None, "entropy_coef": "auto"}
+    key = jax.random.key(0)
+    overridden = jax.jit(lambda key: purerl.make_train(config)(key, without))(key)
+    expected = jax.jit(purerl.make_train(config.replace(**without)))(key)
+    assert_same_bits(overridden, expected)
+    clipped = jax.jit(purerl.make_train(config.replace(max_grad_norm=1e-3)))(key)
+    with pytest.raises(AssertionError):
+        assert_same_bits(clipped.metrics, expected.metrics)
 
 
 def test_a_loss_without_numbers_can_be_replaced_by_another():

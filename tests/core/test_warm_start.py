@@ -11,6 +11,7 @@ from purerl.learning import optimiser
 from purerl.learning.parts import check_parts, frozen_in, name_leaves
 from purerl.optimisers import AdamW, Muon
 from purerl.train import bind, make_segment
+from tests.docs import pages
 from tests.helpers import assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=3 * 32, num_evaluations=1)
@@ -37,6 +38,23 @@ def begin(config, start, **options):
 def test_a_first_update_outside_the_run_is_refused(number):
     with pytest.raises(purerl.ConfigError, match=rf"first_update must .*got {number}"):
         purerl.make_train(CONFIG, first_update=number)
+
+
+def test_another_first_update_than_that_of_a_traced_state_does_what_the_page_says():
+    config = tiny_config()  # 20 updates of 32 steps
+    key = jax.random.key(0)
+    state = purerl.make_train(config.replace(total_timesteps=320))(key).state
+    train = purerl.make_train(config, first_update=5)
+    with pytest.raises(purerl.ConfigError, match="first_update is 5, and start has"):
+        train(key, start=state)
+    result = jax.jit(train)(key, start=state)
+    steps = 32 * np.arange(6, 21)
+    np.testing.assert_array_equal(result.metrics["env_steps"], steps)
+    assert int(result.state.update) == 10 + 15
+    assert int(result.evaluation["env_steps"][-1]) == 32 * (10 + 15)
+    page = (pages.ROOT / "docs" / "warm-starts.md").read_text()
+    for text in (page, purerl.make_train.__doc__ or ""):
+        assert "compared with" in text
 
 
 def test_a_first_update_inside_the_run_may_be_a_number_of_numpy():

@@ -19,6 +19,10 @@ SITE = sorted(
     path.relative_to(pages.ROOT).as_posix()
     for path in (pages.ROOT / "docs").rglob("*.md")
 )
+EXAMPLES = sorted(
+    path.relative_to(pages.ROOT).as_posix()
+    for path in (pages.ROOT / "examples").rglob("*.py")
+)
 IMPORTS = (ast.Import, ast.ImportFrom)
 MODULES = {"envs", "jax", "jnp", "nn", "np", "optax", "struct"}
 
@@ -55,6 +59,18 @@ def test_a_block_that_imports_purerl_imports_all_that_it_uses(page):
             known = {a.asname or a.name.split(".")[0] for n in imports for a in n.names}
             used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
             assert used & MODULES <= known, block.code
+
+
+@pytest.mark.parametrize("page", ["README.md", *SITE, *EXAMPLES])
+def test_a_table_is_printed_by_rich(page):
+    """The `print` of Python shows `<rich.table.Table object at 0x...>`."""
+    path = pages.ROOT / page
+    found = [b.code for b in pages.blocks(path) if b.language == "python"]
+    for code in [path.read_text()] if path.suffix == ".py" else found:
+        for node in ast.walk(ast.parse(code)):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
+                shown = [ast.unparse(argument) for argument in node.args]
+                assert not [text for text in shown if text.endswith("table()")], code
 
 
 def _check_commands(code: str) -> None:

@@ -145,11 +145,14 @@ def test_a_config_that_was_edited_is_not_gone_on_with(tiny, copy):
 def test_an_extension_that_was_killed_before_the_config_goes_on(tiny, copy, extend):
     longer = purerl.resolve(tiny.replace(total_timesteps=1_280))
     path, summary = copy / "config.yaml", copy / "summary.json"
+    curve = copy / "curve.png"
     before = path.read_text()
     summary.write_text("{}")
+    curve.write_bytes(b"of the shorter run")
     manifest.extend(copy, folders.load(copy), longer)
     after = path.read_text()
-    assert "total_timesteps: 1280" in after and not summary.exists()
+    assert "total_timesteps: 1280" in after
+    assert not summary.exists() and not curve.exists()
     path.write_text(before.replace("total_timesteps: 640", "total_timesteps: 960"))
     with pytest.raises(ConfigError, match="total_timesteps is 1280 there and 960"):
         run_tiny(longer, seeds=2, out=copy, resume=True, extend=extend)

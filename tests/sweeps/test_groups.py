@@ -60,6 +60,21 @@ def test_losses_of_one_kind_are_one_program_and_of_two_kinds_two():
     assert len(other) == 2
 
 
+def test_a_number_none_and_auto_are_programs_of_their_own():
+    config = tiny_config(max_grad_norm=0.5, target_kl=0.02, entropy_coef=0.05)
+    groups = groups_of({"max_grad_norm": [0.1, None, 0.2]}, config)
+    assert [group.points for group in groups] == [(0, 2), (1,)]
+    assert groups[1].overrides == {"max_grad_norm": None}
+    (group,) = groups_of({"target_kl": [None], "gamma": [0.9, 0.99]}, config)
+    assert group.points == (0, 1)
+    groups = groups_of({"entropy_coef": ["auto", 0.1, 0.2]}, config)
+    assert [group.points for group in groups] == [(0,), (1, 2)]
+    first = groups[0]
+    assert first.bound.at(first.overrides).entropy_coef == 0.01
+    with pytest.raises(purerl.ConfigError, match="'gamma' must be a number"):
+        groups_of({"gamma": [0.9, None]}, config)
+
+
 def test_a_plan_says_what_the_points_of_each_group_share():
     def labels(axes):
         groups = groups_of(axes)
@@ -75,6 +90,11 @@ def test_a_plan_says_what_the_points_of_each_group_share():
     assert labels({"env_params": [{"length": 1.0}, drawn]}) == [
         "env_params={length}",
         "env_params={gravity, length: Uniform}",
+    ]
+    bounds = {"max_grad_norm": [None, 0.5], "entropy_coef": ["auto"]}
+    assert labels(bounds) == [
+        "max_grad_norm=None, entropy_coef=auto",
+        "entropy_coef=auto",
     ]
     lengths = [0.5, Uniform(0.4, 0.6)]
     assert labels({"env_params.length": lengths}) == [

@@ -52,6 +52,26 @@ def test_a_fraction_is_selected_by_the_nearest_value():
     assert result.sel(learning_rate=rounded)["episode_return"].item() == 1
 
 
+def test_a_point_of_a_zip_design_is_selected_by_its_number():
+    axes = {"learning_rate": [1e-3, 2e-3, 2e-3], "gamma": [0.9, 0.9, 0.99]}
+    returns = np.arange(6, dtype=np.float32)[:, None]
+    result = result_of(axes, (7, 8), "zip", train__episode_return=returns)
+    for number in (1, np.int64(1)):
+        found = result.sel(point=number, seed=8)
+        assert found["episode_return"].item() == 3 and found["gamma"].item() == 0.9
+    assert result.sel(1)["episode_return"].dims == ("seed", "segment")
+    assert result.sel(2, gamma=0.99, seed=7)["episode_return"].item() == 4
+    with pytest.raises(ConfigError, match=r"has no gamma=0\.99; it has 0\.9"):
+        result.sel(1, gamma=0.99)
+    with pytest.raises(ConfigError, match="point must be a number from 0 to 2"):
+        result.sel(3)
+    with pytest.raises(ConfigError, match="point must map names of fields to values"):
+        result.sel("first")
+    grid = result_of({"gamma": [0.9, 0.99]}, (0,))
+    with pytest.raises(ConfigError, match=r"in a grid, got 1; .* are gamma, seed"):
+        grid.sel(point=1, seed=0)
+
+
 @pytest.mark.parametrize("design", ["grid", "zip"])
 def test_a_metric_that_is_called_like_an_axis_has_another_name(design):
     axes = {"policy_loss": [ClipDrift(0.1), ClipDrift(0.3)]}

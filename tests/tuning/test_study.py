@@ -218,7 +218,7 @@ def test_what_was_taken_away_does_not_count(url):
     second = opened(url)
     second.rescue()
     finish(second, second.ask(4))
-    assert first.report(slow[0], 1.0, 5)  # to stop
+    assert first.report(slow[0], 1.0, 5, 5)  # to stop
     finish(first, slow)
     assert second.counts().finished == 4
 
@@ -297,6 +297,18 @@ def test_a_storage_that_cannot_be_used_is_one_sentence(url):
         opened(url)
 
 
+def test_scores_stand_at_the_steps_that_were_trained(url):
+    study = opened(url)
+    older, newer, *_ = study.ask(4)
+    older.report(1.0, 5)  # as purerl did before it stored what was trained
+    study.report(newer, 2.0, 5, 8)
+    study.report(newer, 3.0, 10, 16)
+    curves = [row.curve for row in opened(url).rows()[:2]]
+    assert curves == [{5: 1.0}, {8: 2.0, 16: 3.0}]
+    told = [trial.intermediate_values for trial in study.trials()[:2]]
+    assert told == [{5: 1.0}, {5: 2.0, 10: 3.0}]  # of Optuna, for its pruner
+
+
 def test_passwords_are_not_shown():
     with pytest.raises(purerl.ConfigError) as error:
         opened("foo://me:secret@host/db")
@@ -307,7 +319,7 @@ def test_lost_trials_teach_the_sampler_and_never_win(url):
     study = opened(url, budget=3)
     trials = study.ask(3)
     study.finish(trials[0], 5.0, {"state": "complete"})
-    study.report(trials[1], 9.0, 10)
+    study.report(trials[1], 9.0, 10, 12)
     study.finish(trials[1], None, {"state": "diverged"})
     study.finish(trials[2], float("nan"), {"state": "unknown"})
     assert [row.state for row in study.rows()] == ["complete", "diverged", "unknown"]

@@ -6,10 +6,23 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.train import bind
 from tests.helpers import tiny_config
 from tests.runner.told import Told
 
 from .conftest import tune
+
+
+def test_no_score_is_told_at_a_step_before_it_was_measured(chain, tmp_path):
+    told, out = Told(), tmp_path / "study"
+    config = chain.replace(total_timesteps=16 * 16, num_evaluations=2)
+    assert bind(config).plan.evaluate_after == (8, 16)
+    result = tune(config, out=out, trials=2, reports=9, trackers=[told])
+    for row in result.rows:
+        assert list(row.curve) == [8 * 16, 16 * 16]
+        steps = [numbers["env_steps"] for _, numbers in told.rows[row.number]]
+        assert steps == [8 * 16, 16 * 16, 16 * 16]
+    assert purerl.load_tune(out, config).rows == result.rows
 
 
 @pytest.mark.slow

@@ -213,7 +213,8 @@ def test_a_trial_at_the_end_of_its_budget_is_not_pruned(chain, monkeypatch):
     # Of eight reports a segment is two of twelve updates: six segments are all.
     told: dict[int, list[int]] = {}
 
-    def report(self, trial, score, step):
+    def report(self, trial, score, step, trained):
+        assert trained >= step
         steps = told.setdefault(trial.number, [])
         steps.append(step)
         return len(steps) == 6

@@ -3,6 +3,7 @@
 import tempfile
 from pathlib import Path
 
+from purerl.runner.manifest import CURVE
 from purerl.runner.result import RunResult
 from purerl.runner.trackers.group import Group
 from purerl.storage import checkpoint
@@ -31,7 +32,7 @@ def _keep(trackers: Group, result: RunResult, folder: Path) -> None:
             name = f"checkpoints/{saved[-1]}"
             trackers.artifact(result.out / name, f"run/{name}")
     if result.finished:
-        path = (result.out or folder) / "curve.png"
+        path = (result.out or folder) / CURVE
         try:
             from purerl.report import plots
 
@@ -39,4 +40,4 @@ def _keep(trackers: Group, result: RunResult, folder: Path) -> None:
         except Exception as error:  # A picture is not worth a run.
             trackers.notify(f"the learning curve could not be drawn ({error}).")
             return
-        trackers.artifact(path, "figures/curve.png")
+        trackers.artifact(path, f"figures/{CURVE}")
