@@ -27,6 +27,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
+from purerl.registry import ON_COMMAND_LINE
 from purerl.types import Algorithm
 
 
@@ -146,7 +147,8 @@ def config_class(name: str) -> type[TrainConfig]:
         hint = f" Did you mean {guess[0]!r}?" if guess else ""
         raise ConfigError(
             f"there is no algorithm {name!r}.{hint} "
-            f"Algorithms: {', '.join(ALGORITHMS)}."
+            f"Algorithms: {', '.join(ALGORITHMS)}. purerl.algorithms.register adds "
+            f"one. {ON_COMMAND_LINE}"
         )
     return ALGORITHMS[name].config
 

@@ -1,7 +1,6 @@
 """The common part of `purerl compare` and `purerl transfer`: options, costs, output."""
 
 import dataclasses
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,6 +25,7 @@ from purerl.comparison.result import Comparison
 from purerl.comparison.training import Part
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.commands import command_line
 from purerl.report.comparison import WORDS
 from purerl.runner.seeds import seeds_from
 
@@ -129,7 +129,7 @@ def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    words = shlex.join(["purerl", *command])
+    words = command_line(*command)
     comparison_page(result, folder / "report.html", folder=str(folder), command=words)
     console.print(
         f"written to {folder}/, with report.html; in Python "

@@ -1,7 +1,6 @@
 """`purerl evolve`: evolve a loss, an optimiser, hyperparameters or physics."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +26,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.commands import command_line
 from purerl.hardware.device import Device
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
@@ -174,7 +174,7 @@ def main(argv: Sequence[str]) -> int:
         **run,
     )
     if hosts.index() == 0 and result.done:
-        show(result, shlex.join(["purerl", "evolve", *argv]))
+        show(result, command_line("evolve", *argv))
     return 0 if result.done >= run["generations"] else 130
 
 

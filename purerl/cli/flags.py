@@ -1,6 +1,7 @@
 """Typed flags from a config dataclass: every field, its type, default and help."""
 
 import dataclasses
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -10,6 +11,7 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from purerl import randomisation, schedules, serialise
 from purerl.algorithms import ALGORITHMS
+from purerl.cli import IMPORT
 from purerl.cli.numbers import dotted_flags, write_inside
 from purerl.config import (
     AUTO,
@@ -266,4 +268,10 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     argv = write_inside({field.name: field.default for field in fields}, argv)
     argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
-    return tyro.cli(cls, args=list(argv), prog=f"purerl {command}", config=prefix)
+    return tyro.cli(
+        cls,
+        args=list(argv),
+        prog=f"purerl {command}",
+        description=f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{IMPORT}",
+        config=prefix,
+    )

@@ -1,7 +1,6 @@
 """`purerl sweep`: axes and seeds in, a folder of labelled results out."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +24,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
+from purerl.execution.commands import command_line
 from purerl.runner import summary_file
 from purerl.runner.seeds import seeds_from
 from purerl.scale import hosts
@@ -116,7 +116,7 @@ def main(argv: Sequence[str]) -> int:
     )
     if hosts.index() > 0:
         return 0
-    show(result, shlex.join(["purerl", "sweep", *argv]))
+    show(result, command_line("sweep", *argv))
     return 0 if result.finished else 130
 
 

@@ -28,6 +28,7 @@ from purerl.cli.options import (
 )
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
@@ -150,7 +151,8 @@ def main(argv: Sequence[str]) -> int:
             _draw(result)  # A kill came between the last checkpoint and these files.
         print(
             f"the run in {result.out} had finished already; nothing was trained. "
-            f"More steps: purerl train --resume {quoted(result.out)} --extend STEPS"
+            f"More steps: {program()} train --resume {quoted(result.out)} --extend "
+            "STEPS"
         )
         return 0
     show(result, time.perf_counter() - started)

@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from purerl.execution.commands import program
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
@@ -280,8 +281,8 @@ class EvolutionLoop:
         if self.options.folder is None:
             return f"stopped after generation {done:,}; nothing was saved (no out)"
         return (
-            f"stopped after generation {done:,}, which is saved. Go on with: purerl "
-            f"evolve --resume {quoted(self.options.folder)}"
+            f"stopped after generation {done:,}, which is saved. Go on with: "
+            f"{program()} evolve --resume {quoted(self.options.folder)}"
         )
 
 
