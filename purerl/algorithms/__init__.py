@@ -142,7 +142,7 @@ def config_class(name: str) -> type[TrainConfig]:
     Raises:
         ConfigError: no such algorithm.
     """
-    if name not in ALGORITHMS:
+    if not isinstance(name, str) or name not in ALGORITHMS:
         guess = difflib.get_close_matches(str(name), list(ALGORITHMS), n=1)
         hint = f" Did you mean {guess[0]!r}?" if guess else ""
         raise ConfigError(

@@ -2,6 +2,7 @@
 
 import dataclasses
 import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -18,14 +19,20 @@ from purerl.config import (
     Auto,
     ConfigError,
     TrainConfig,
+    check_mapping,
     field_names,
     is_number,
+    is_part,
     may_be_none,
     part_kind,
+    validate_field,
 )
 from purerl.networks import modules
 
-_MAPPINGS = ("env_kwargs", "env_params")
+_MAPPINGS = {
+    "env_kwargs": '{"backend": "spring"}',
+    "env_params": '{"length": 0.5}',
+}
 
 
 def parser_class(config: TrainConfig, options: type, *more: type) -> type:
@@ -35,6 +42,9 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         config: Config whose values are the defaults.
         options: A dataclass of the command's own options.
         *more: Dataclasses of options that the command shares with others.
+
+    Raises:
+        ConfigError: a value of the config that its field cannot have, and so no flag.
     """
     fields = [
         (field.name, field.type, field)
@@ -43,6 +53,7 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
     ]
     ours = []
     for field in dataclasses.fields(config):
+        _check_default(field, getattr(config, field.name))
         kind, default = _flag(field, getattr(config, field.name))
         is_leaf = field.metadata.get("pytree_node", True)
         note = dotted_flags(field.name, getattr(config, field.name))
@@ -55,6 +66,18 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         namespace={"__doc__": options.__doc__},
         kw_only=True,
     )
+
+
+def _check_default(field: dataclasses.Field, value: Any) -> None:
+    """Refuse a value that a file has given to a field which cannot have it.
+
+    Schedules wait for the training: to look at their course would be a computation,
+    before which JAX must be told how many devices there are.
+    """
+    if field.name in _MAPPINGS:
+        check_mapping(field.name, value, _MAPPINGS[field.name])
+    elif not is_part(value):
+        validate_field(field, value)
 
 
 def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
@@ -122,7 +145,9 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
     for field in dataclasses.fields(base):
         value = getattr(parsed, field.name)
         before = getattr(base, field.name)
-        if field.name in _MAPPINGS:
+        if field.name in _MAPPINGS and value == _flag(field, before)[1]:
+            value = before  # Not every value of a file is the same again as words.
+        elif field.name in _MAPPINGS:
             value = read_mapping(field.name, value)
             value = value or (None if field.name == "env_params" else {})
             value = serialise.parse_value(field, value)
@@ -268,10 +293,13 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     argv = write_inside({field.name: field.default for field in fields}, argv)
     argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
-    return tyro.cli(
-        cls,
-        args=list(argv),
-        prog=f"purerl {command}",
-        description=f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{IMPORT}",
-        config=prefix,
-    )
+    with warnings.catch_warnings():
+        # One wrapper may stand for a tuple of them, and parts are texts to tyro.
+        warnings.filterwarnings("ignore", "The field .* is annotated with type")
+        return tyro.cli(
+            cls,
+            args=list(argv),
+            prog=f"purerl {command}",
+            description=f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{IMPORT}",
+            config=prefix,
+        )

@@ -70,11 +70,17 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     """Read the config that `to_dict` wrote; missing fields keep their defaults.
 
     Raises:
-        ConfigError: an unknown algorithm, field or loss.
+        ConfigError: an unknown algorithm, field or loss, or a name that is no text.
     """
     from purerl.algorithms import config_class
 
     values = dict(values)
+    odd = [name for name in values if not isinstance(name, str)]
+    if odd:
+        raise ConfigError(
+            f"the names of a config's fields are texts, got {odd[0]!r}; leave it out, "
+            "or put the name in quotes where it was meant as a text."
+        )
     cls = config_class(values.pop("algorithm", "ppo"))
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
@@ -116,7 +122,7 @@ def from_yaml(path: str | Path) -> TrainConfig:
             f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "
             "file; a loss, a rule or an optimiser goes to the flag of its field."
         ) from None
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: no such date.
         raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping):
         raise ConfigError(
