@@ -170,16 +170,21 @@ def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
         pairs: Words after the flag.
 
     Raises:
-        ConfigError: a word without `=`, or a value that cannot be read.
+        ConfigError: a word without `=`, a name given twice, or a value that cannot be
+            read.
     """
-    values = {}
+    flag, values = name.replace("_", "-"), {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
-            flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} takes name=value, got {pair!r}.")
+        if key in values:
+            raise ConfigError(
+                f"--{flag} gives {key} twice, as {values[key]!r} and as {text}; leave "
+                "one of them out."
+            )
         try:
-            values[key] = yaml.safe_load(text)
+            values[key] = serialise.read_yaml(text)
         except yaml.YAMLError:
             raise ConfigError(f"cannot read the value of {pair!r}.") from None
     return values
@@ -228,6 +233,22 @@ def _check_paths(cls: type, argv: Sequence[str]) -> None:
         elif has_folder and not before.startswith("--"):
             _refuse_empty("the folder", word)
         before = word
+
+
+def _check_mappings(argv: Sequence[str]) -> None:
+    """Refuse a second flag of a mapping: only its own names would count.
+
+    Raises:
+        ConfigError: naming the flag.
+    """
+    given = [word.partition("=")[0].replace("_", "-") for word in argv]
+    for name in _MAPPINGS:
+        flag = f"--{name.replace('_', '-')}"
+        if given.count(flag) > 1:
+            raise ConfigError(
+                f"{flag} is given twice; give one with all its names: "
+                f"{flag} name=value name=value."
+            )
 
 
 def _switches(cls: type, argv: Sequence[str]) -> list[str]:
@@ -285,9 +306,10 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
         command: The name of the command.
 
     Raises:
-        ConfigError: a path that is empty.
+        ConfigError: a path that is empty, or a flag that cannot be.
     """
     _check_paths(cls, argv)
+    _check_mappings(argv)
     _check_algorithm(cls, argv)
     fields = dataclasses.fields(cls)
     argv = write_inside({field.name: field.default for field in fields}, argv)

@@ -14,7 +14,7 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.serialise.fields import parse_value
 from purerl.serialise.values import plain
-from purerl.serialise.yaml_text import yaml_text
+from purerl.serialise.yaml_text import read_yaml, yaml_text
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -113,10 +113,11 @@ def from_yaml(path: str | Path) -> TrainConfig:
     """Read a config that `to_yaml` or a person wrote (loaded safely).
 
     Raises:
-        ConfigError: a missing file, no mapping, or anything `from_dict` refuses.
+        ConfigError: a missing file, no mapping, a key twice, or anything that
+            `from_dict` refuses.
     """
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        values = read_yaml(Path(path).read_text())
     except UnicodeDecodeError:
         raise ConfigError(
             f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "

@@ -93,3 +93,63 @@ def read(path, argv=None):
 def test_from_dict_refuses_names_that_are_no_texts():
     with pytest.raises(ConfigError, match="are texts, got 5; leave it out, or put"):
         serialise.from_dict({"num_envs": 4, 5: 3})
+
+
+@pytest.mark.parametrize(
+    "text, fragment",
+    [
+        ("num_envs: 4\ngamma: 0.9\nnum_envs: 8\n", "num_envs is given twice, in lines"),
+        (
+            '{"num_envs": 4,\n "num_envs": 8}',
+            "given twice, in lines 1 and 2; leave one",
+        ),
+        ('{"num_envs": 4, "num_envs": 8}', "is given twice, in line 1; leave one"),
+        ("env_params: {length: 1, length: 2}", "length is given twice, in line 1;"),
+        ("optimiser:\n  type: Adam\n  b1: 0.5\n  b1: 0.6\n", "b1 is given twice, in l"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_a_sentence(text, fragment, tmp_path, capsys):
+    path = config_file(tmp_path, text)
+    assert main(["train", "--config", path, "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert f"cannot read the config '{path}': " in told and fragment in told
+    assert told.count("\n") == 1
+
+
+def test_keys_that_a_merge_replaces_are_not_given_twice(tmp_path):
+    text = (
+        "env_params: &all\n  <<: &some {length: 0.25}\n  length: 0.75\n"
+        "env_kwargs: {inner: {<<: *all, length: 0.5, '1': 0, 1: 2}}\n"
+    )
+    found = serialise.read_yaml(text)
+    assert found["env_params"] == {"length": 0.75}
+    assert found["env_kwargs"]["inner"] == {"length": 0.5, "1": 0, 1: 2}
+
+
+@pytest.mark.parametrize("flag", ["--env-params", "--env-kwargs"])
+def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
+    assert main(["train", "--dry-run", flag, "length=0.5", "length=0.7"]) == 2
+    told = capsys.readouterr().err
+    assert f"{flag} gives length twice, as 0.5 and as 0.7; leave one of them" in told
+    assert main(["train", "--dry-run", flag, "length=0.5", flag, "force_mag=5"]) == 2
+    assert f"{flag} is given twice; give one with all its" in capsys.readouterr().err
+    assert main(["train", "--dry-run", flag, "length={a: 1, a: 2}"]) == 2
+    assert "cannot read the value of 'length={a: 1, a: 2}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flag, text, name",
+    [
+        ("--learning-rate", "Linear(1e-3, 0.0, start=1e-4)", "start"),
+        ("--value-loss", "MLPValueLoss((8,), hidden_sizes=(4,))", "hidden_sizes"),
+    ],
+)
+def test_a_value_by_its_place_and_its_name_is_a_sentence(flag, text, name, capsys):
+    assert main(["train", "--dry-run", flag, text]) == 2
+    assert f"was given {name} twice, as " in capsys.readouterr().err
+
+
+def test_a_part_in_a_file_with_a_key_twice_is_a_sentence(tmp_path, capsys):
+    (tmp_path / "loss.yaml").write_text("type: ClipDrift\nclip_eps: 1\nclip_eps: 2\n")
+    with pytest.raises(ConfigError, match="clip_eps is given twice, in lines 2 and 3"):
+        serialise.load_loss(tmp_path / "loss.yaml")
