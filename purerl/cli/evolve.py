@@ -37,6 +37,7 @@ from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.meta.unrolls import check_whole_runs
 from purerl.runner import manifest
+from purerl.runner.arguments import check_seconds
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers, required
 from purerl.storage import folders
@@ -157,6 +158,8 @@ def main(argv: Sequence[str]) -> int:
             name: getattr(parsed, name)
             for name in ("lanes", "segment_updates", "generations")
         }
+    trackers = read_trackers(parsed)
+    check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
     if parsed.dry_run:
         folders.check_out(parsed.resume or parsed.out, "evolution")
         _show_estimate(config, what, run, parsed, device)
@@ -168,7 +171,7 @@ def main(argv: Sequence[str]) -> int:
         memory_limit=parsed.memory_limit,
         checkpoint_seconds=parsed.checkpoint_seconds,
         snapshot_every=parsed.snapshot_every,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
         **what,
         **run,

@@ -101,6 +101,7 @@ def main(argv: Sequence[str]) -> int:
         "chunk_blocks": parsed.chunk_blocks,
         "keep_states": parsed.keep_states,
     }
+    trackers = read_trackers(parsed)
     if parsed.dry_run:  # A sweep of this command has a folder; its plan makes none.
         folders.check_out(parsed.out, "sweep")
         show_plan(plan(config, axes, out=parsed.out or Path("runs"), **options))
@@ -110,7 +111,7 @@ def main(argv: Sequence[str]) -> int:
         axes,
         out=_folder(parsed.out, str(config.env)),
         extend=parsed.extend,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
         **options,
     )

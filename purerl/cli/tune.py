@@ -106,6 +106,7 @@ def main(argv: Sequence[str]) -> int:
     fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
+    trackers = read_trackers(parsed)
     if parsed.dry_run:
         folders.check_out(parsed.out, "tune")
         Space(config, search_axes(parsed.axis)).check_effects()
@@ -128,7 +129,7 @@ def main(argv: Sequence[str]) -> int:
         seed=parsed.sampler_seed,
         holdout_seeds=parsed.holdout_seeds,
         lanes=parsed.lanes,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
     )
     show(result, command_line("tune", *argv))
