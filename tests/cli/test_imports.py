@@ -1,5 +1,6 @@
 """Modules of the user's own that commands import: `--import` and PURERL_IMPORT."""
 
+import os
 import subprocess
 import sys
 
@@ -11,6 +12,7 @@ from purerl.cli import main
 from purerl.execution import commands
 from purerl.runner import messages
 from purerl.runner.trackers.catalogue import TRACKERS
+from purerl.scale.devices import num_cores
 from purerl.storage import kinds
 from tests.helpers import tiny_config
 
@@ -63,6 +65,14 @@ def here(tmp_path, monkeypatch):
             del table[name]
 
 
+def run(*words, **variables):
+    """Run a command in a process of its own, without the working directory in it."""
+    code = "import sys; from purerl.cli import main; sys.exit(main(sys.argv[1:]))"
+    command = [sys.executable, "-P", "-c", code, *words]
+    env = {**os.environ, **variables}
+    return subprocess.run(command, capture_output=True, text=True, env=env)
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -84,15 +94,9 @@ def test_the_variable_names_modules_too(here, monkeypatch, capsys):
 
 
 def test_a_run_with_parts_of_the_users_goes_on_and_is_played(here, capsys):
-    # Each command is a process of its own, as in a shell.
     short = "--total-timesteps 256 --num-envs 4 --num-steps 16 --num-minibatches 2"
     train = "--env Leaning-v0 --learning-rate Sinking(1e-2) --out run --no-progress"
     known = ["--import", "poles"]
-
-    def run(*words):
-        code = "import sys; from purerl.cli import main; sys.exit(main(sys.argv[1:]))"
-        command = [sys.executable, "-P", "-c", code, *words]
-        return subprocess.run(command, capture_output=True, text=True)
 
     started = run("train", *train.split(), *short.split(), "--track", "told", *known)
     assert started.returncode == 0, started.stderr
@@ -105,6 +109,14 @@ def test_a_run_with_parts_of_the_users_goes_on_and_is_played(here, capsys):
     resumed = run("train", "--resume", "run", *known)
     assert resumed.returncode == 0
     assert "purerl --import poles train --resume run --extend" in resumed.stdout
+
+
+def test_a_module_that_computes_too_early_is_told_so(here):
+    (here / "early.py").write_text("import jax.numpy as jnp\nONES = jnp.ones(3) * 2\n")
+    words = ["train", "--data-parallel", "--dry-run", "--import", "early"]
+    done = run(*words, JAX_NUM_CPU_DEVICES=str(num_cores() + 1))
+    assert done.returncode == 2
+    assert "A module that a command imports (--import) must compute no" in done.stderr
 
 
 def test_an_environment_that_nobody_has_registered_names_the_flag(here, capsys):
