@@ -305,7 +305,8 @@ def _unknown_id(id: str) -> str:
     others = ", ".join(f"{package}/NAME" for package in (*_SUITE_MAKERS, *_HOST_MAKERS))
     return (
         f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
-        f"which there are {others}; `envs.register` adds one."
+        f"which there are {others}; `envs.register` adds one. On purerl's "
+        "command line, --import MODULE imports the module that does so."
     )
 
 

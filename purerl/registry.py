@@ -10,6 +10,8 @@ from typing import Any
 
 from purerl.config import ConfigError
 
+ON_COMMAND_LINE = "On a command line, --import MODULE imports the module that does so."
+
 _REGISTRIES: list["Registry"] = []
 
 
@@ -91,13 +93,13 @@ class Registry:
             raise ConfigError(
                 f"the {self.kind} {name} was not registered when it was written. Call "
                 f"{self.call} with a name and its class before reading, or pass "
-                f"the config as an object. {listed}"
+                f"the config as an object. {ON_COMMAND_LINE} {listed}"
             )
         guess = closest(str(name), list(self.classes))
         hint = f" Did you mean {guess!r}?" if guess else ""
         raise ConfigError(
             f"there is no {self.kind} {name!r}.{hint} {listed} "
-            f"{self.call}(name, cls) adds one."
+            f"{self.call}(name, cls) adds one. {ON_COMMAND_LINE}"
         )
 
     def find(self, name: Any) -> type | None:
@@ -149,11 +151,14 @@ def class_of(name: Any, kind: str = "") -> type:
     if name.startswith("<"):
         raise ConfigError(
             f"the part {name} was not registered when it was written. Call the "
-            f"function of its kind with a name and its class before reading: {calls}."
+            f"function of its kind with a name and its class before reading: {calls}. "
+            f"{ON_COMMAND_LINE}"
         )
     guess = closest(name, [known for one in asked for known in one.classes])
     hint = f" Did you mean {guess!r}?" if guess else ""
-    raise ConfigError(f"there is no part {name!r}.{hint} These add one: {calls}.")
+    raise ConfigError(
+        f"there is no part {name!r}.{hint} These add one: {calls}. {ON_COMMAND_LINE}"
+    )
 
 
 def is_known(name: str) -> bool:

@@ -131,7 +131,8 @@ def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
         hint = f" Did you mean {folded[near[0]]}?" if near else ""
         raise ValueError(
             f"env_wrappers: there is no wrapper {name!r}.{hint} Wrappers: "
-            f"{', '.join(WRAPPERS)}. envs.register_wrapper(name, cls) adds one."
+            f"{', '.join(WRAPPERS)}. envs.register_wrapper(name, cls) adds one. On "
+            "purerl's command line, --import MODULE imports the module that does so."
         )
     return WRAPPERS[name], places, names
 

@@ -27,6 +27,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
+from purerl.registry import ON_COMMAND_LINE
 from purerl.types import Algorithm
 
 
@@ -141,12 +142,13 @@ def config_class(name: str) -> type[TrainConfig]:
     Raises:
         ConfigError: no such algorithm.
     """
-    if name not in ALGORITHMS:
+    if not isinstance(name, str) or name not in ALGORITHMS:
         guess = difflib.get_close_matches(str(name), list(ALGORITHMS), n=1)
         hint = f" Did you mean {guess[0]!r}?" if guess else ""
         raise ConfigError(
             f"there is no algorithm {name!r}.{hint} "
-            f"Algorithms: {', '.join(ALGORITHMS)}."
+            f"Algorithms: {', '.join(ALGORITHMS)}. purerl.algorithms.register adds "
+            f"one. {ON_COMMAND_LINE}"
         )
     return ALGORITHMS[name].config
 

@@ -4,7 +4,8 @@ import errno
 import importlib
 import os
 import sys
-from collections.abc import Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 
 COMMANDS = {
     "train": "train agents and write a run's folder",
@@ -27,6 +28,12 @@ COMMANDS = {
     "doctor": "say what this machine has and what purerl will use",
 }
 
+IMPORT = (
+    "--import MODULE imports a module of your own first, which registers environments, "
+    "losses and other parts; it may be repeated, and PURERL_IMPORT=MODULE,... does the "
+    "same."
+)
+
 CLOSED_PIPE = 128 + 13  # The status of a process that SIGPIPE has ended.
 
 
@@ -37,6 +44,8 @@ def usage() -> str:
         "usage: purerl COMMAND [options]\n\n"
         "End-to-end jitted reinforcement learning in JAX.\n\n"
         f"commands:\n{rows}\n\n"
+        "options of every command:\n"
+        f"{textwrap.fill(IMPORT, 80, initial_indent='  ', subsequent_indent='  ')}\n\n"
         "purerl COMMAND --help tells a command's options. First try: purerl train\n"
     )
 
@@ -58,7 +67,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(argv: Sequence[str] | None) -> int:
-    args = list(sys.argv[1:] if argv is None else argv)
+    args, modules = _take_imports(sys.argv[1:] if argv is None else argv)
     if not args or args[0] in ("-h", "--help"):
         print(usage(), end="")
         return 0 if args else 2
@@ -76,9 +85,42 @@ def _run(argv: Sequence[str] | None) -> int:
         return 2
     # Before JAX is imported: all numbers of training have 32 bits (`purerl.precision`).
     os.environ.pop("JAX_ENABLE_X64", None)
+    from purerl.execution.commands import importing
+
+    with importing(list(modules)):
+        return _run_command(name, rest, modules)
+
+
+def _take_imports(argv: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """The words without every `--import`, and the modules to import.
+
+    Each module is a key, whose value is the flag or the variable that names it.
+    """
+    given = os.environ.get("PURERL_IMPORT", "")
+    modules = {name: "PURERL_IMPORT" for name in _names(given)} if given.strip() else {}
+    rest, words = [], iter(argv)
+    for word in words:
+        flag, equals, text = word.partition("=")
+        if flag != "--import":
+            rest.append(word)
+            continue
+        modules |= {name: flag for name in _names(text if equals else next(words, ""))}
+    return rest, modules
+
+
+def _names(text: str) -> list[str]:
+    """The names between commas; an empty one, which is refused, where there is none."""
+    return [name.strip() for name in text.split(",") if name.strip()] or [""]
+
+
+def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
     from purerl.config import ConfigError
+    from purerl.execution.commands import program
 
     try:
+        if modules:
+            # They come first: flags and their help list the names that there are.
+            importlib.import_module("purerl.cli.imports").load(modules)
         return importlib.import_module(f"purerl.cli.{name}").main(rest)
     except ConfigError as error:
         print(f"purerl {name}: {error}", file=sys.stderr)
@@ -87,8 +129,9 @@ def _run(argv: Sequence[str] | None) -> int:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
             print(
                 f"purerl {name}: the disk is full ({error.strerror}). What was written "
-                "before is whole: make room, and go on with it (purerl train --resume "
-                "FOLDER; the same command for anything else).",
+                "before is whole: make room, and go on with it "
+                f"({program()} train --resume FOLDER; the same command for anything "
+                "else).",
                 file=sys.stderr,
             )
             return 2

@@ -49,9 +49,10 @@ def main(argv: Sequence[str]) -> int:
     parsed, config, environments = comparing.read(argv, Compare, base_config)
     named = read_settings(parsed.setting)
     settings.enable_compile_cache()
+    options = comparing.keywords(parsed)
     if parsed.dry_run:
         check_out(parsed.out)
-        asked = (parsed.seeds, parsed.measures, parsed.baseline)
+        asked = (options["seeds"], parsed.measures, parsed.baseline)
         parts = planned(config, named, environments, *asked)
         comparing.show_plan(parts, parsed)
         return 0
@@ -62,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
         environments=environments,
         baseline=parsed.baseline,
         out=folder,
-        **comparing.keywords(parsed),
+        **options,
     )
     comparing.show(result, folder, ["compare", *argv])
     return 0

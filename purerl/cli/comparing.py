@@ -1,7 +1,6 @@
 """The common part of `purerl compare` and `purerl transfer`: options, costs, output."""
 
 import dataclasses
-import shlex
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple
@@ -26,8 +25,11 @@ from purerl.comparison.result import Comparison
 from purerl.comparison.training import Part
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.commands import command_line
 from purerl.report.comparison import WORDS
-from purerl.runner.seeds import seeds_from
+from purerl.runner.seeds import as_seed, seeds_from
+from purerl.scale.devices import make_workers
+from purerl.sweeps.planner import worker_limit
 
 WIDTH = 130  # The width of the table where the output is no terminal.
 
@@ -94,7 +96,15 @@ def read(
 
 
 def keywords(parsed: Any) -> dict[str, Any]:
-    """Return the arguments of `purerl.compare` that the options of `Common` say."""
+    """Return the arguments of `purerl.compare` that the options of `Common` say.
+
+    They are asked for before a dry run, which refuses what the command refuses.
+
+    Raises:
+        ConfigError: a number or a tracker that cannot be.
+    """
+    as_seed("seed", parsed.seed)
+    worker_limit(parsed.memory_limit, make_workers())
     names = ("seed", "measures", "lanes", "segment_updates", "memory_limit", "progress")
     seeds = seeds_from(parsed.first_seed, parsed.seeds)
     named = {name: getattr(parsed, name) for name in names}
@@ -129,7 +139,7 @@ def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    words = shlex.join(["purerl", *command])
+    words = command_line(*command)
     comparison_page(result, folder / "report.html", folder=str(folder), command=words)
     console.print(
         f"written to {folder}/, with report.html; in Python "

@@ -1,7 +1,6 @@
 """`purerl evolve`: evolve a loss, an optimiser, hyperparameters or physics."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,6 +26,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.commands import command_line
 from purerl.hardware.device import Device
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
@@ -37,6 +37,7 @@ from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
 from purerl.meta.unrolls import check_whole_runs
 from purerl.runner import manifest
+from purerl.runner.arguments import check_seconds
 from purerl.scale import hosts
 from purerl.scale.devices import check_count, make_workers, required
 from purerl.storage import folders
@@ -157,6 +158,8 @@ def main(argv: Sequence[str]) -> int:
             name: getattr(parsed, name)
             for name in ("lanes", "segment_updates", "generations")
         }
+    trackers = read_trackers(parsed)
+    check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
     if parsed.dry_run:
         folders.check_out(parsed.resume or parsed.out, "evolution")
         _show_estimate(config, what, run, parsed, device)
@@ -168,13 +171,13 @@ def main(argv: Sequence[str]) -> int:
         memory_limit=parsed.memory_limit,
         checkpoint_seconds=parsed.checkpoint_seconds,
         snapshot_every=parsed.snapshot_every,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
         **what,
         **run,
     )
     if hosts.index() == 0 and result.done:
-        show(result, shlex.join(["purerl", "evolve", *argv]))
+        show(result, command_line("evolve", *argv))
     return 0 if result.done >= run["generations"] else 130
 
 

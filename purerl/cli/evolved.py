@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl.comparison.result import find_comparison
+from purerl.execution.commands import program
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
@@ -108,7 +109,8 @@ def _say_how_to_train(result: EvolutionResult, folder: Path, console: Console) -
     whole = folder / "learned.yaml"
     if whole.exists():
         console.print(
-            f"train with all that was learned: purerl train --config {quoted(whole)}",
+            "train with all that was learned: "
+            f"{program()} train --config {quoted(whole)}",
             highlight=False,
             soft_wrap=True,
         )

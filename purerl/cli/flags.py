@@ -1,6 +1,8 @@
 """Typed flags from a config dataclass: every field, its type, default and help."""
 
 import dataclasses
+import inspect
+import warnings
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, Literal, get_args
 
@@ -10,20 +12,27 @@ from tyro.constructors import PrimitiveConstructorSpec
 
 from purerl import randomisation, schedules, serialise
 from purerl.algorithms import ALGORITHMS
+from purerl.cli import IMPORT
 from purerl.cli.numbers import dotted_flags, write_inside
 from purerl.config import (
     AUTO,
     Auto,
     ConfigError,
     TrainConfig,
+    check_mapping,
     field_names,
     is_number,
+    is_part,
     may_be_none,
     part_kind,
+    validate_field,
 )
 from purerl.networks import modules
 
-_MAPPINGS = ("env_kwargs", "env_params")
+_MAPPINGS = {
+    "env_kwargs": '{"backend": "spring"}',
+    "env_params": '{"length": 0.5}',
+}
 
 
 def parser_class(config: TrainConfig, options: type, *more: type) -> type:
@@ -33,6 +42,9 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         config: Config whose values are the defaults.
         options: A dataclass of the command's own options.
         *more: Dataclasses of options that the command shares with others.
+
+    Raises:
+        ConfigError: a value of the config that its field cannot have, and so no flag.
     """
     fields = [
         (field.name, field.type, field)
@@ -41,6 +53,7 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
     ]
     ours = []
     for field in dataclasses.fields(config):
+        _check_default(field, getattr(config, field.name))
         kind, default = _flag(field, getattr(config, field.name))
         is_leaf = field.metadata.get("pytree_node", True)
         note = dotted_flags(field.name, getattr(config, field.name))
@@ -53,6 +66,18 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         namespace={"__doc__": options.__doc__},
         kw_only=True,
     )
+
+
+def _check_default(field: dataclasses.Field, value: Any) -> None:
+    """Refuse a value that a file has given to a field which cannot have it.
+
+    Schedules wait for the training: to look at their course would be a computation,
+    before which JAX must be told how many devices there are.
+    """
+    if field.name in _MAPPINGS:
+        check_mapping(field.name, value, _MAPPINGS[field.name])
+    elif not is_part(value):
+        validate_field(field, value)
 
 
 def _flag(field: dataclasses.Field, value: Any) -> tuple[Any, Any]:
@@ -120,7 +145,9 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
     for field in dataclasses.fields(base):
         value = getattr(parsed, field.name)
         before = getattr(base, field.name)
-        if field.name in _MAPPINGS:
+        if field.name in _MAPPINGS and value == _flag(field, before)[1]:
+            value = before  # Not every value of a file is the same again as words.
+        elif field.name in _MAPPINGS:
             value = read_mapping(field.name, value)
             value = value or (None if field.name == "env_params" else {})
             value = serialise.parse_value(field, value)
@@ -143,16 +170,21 @@ def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
         pairs: Words after the flag.
 
     Raises:
-        ConfigError: a word without `=`, or a value that cannot be read.
+        ConfigError: a word without `=`, a name given twice, or a value that cannot be
+            read.
     """
-    values = {}
+    flag, values = name.replace("_", "-"), {}
     for pair in pairs:
         key, equals, text = pair.partition("=")
         if not equals:
-            flag = name.replace("_", "-")
             raise ConfigError(f"--{flag} takes name=value, got {pair!r}.")
+        if key in values:
+            raise ConfigError(
+                f"--{flag} gives {key} twice, as {values[key]!r} and as {text}; leave "
+                "one of them out."
+            )
         try:
-            values[key] = yaml.safe_load(text)
+            values[key] = serialise.read_yaml(text)
         except yaml.YAMLError:
             raise ConfigError(f"cannot read the value of {pair!r}.") from None
     return values
@@ -201,6 +233,22 @@ def _check_paths(cls: type, argv: Sequence[str]) -> None:
         elif has_folder and not before.startswith("--"):
             _refuse_empty("the folder", word)
         before = word
+
+
+def _check_mappings(argv: Sequence[str]) -> None:
+    """Refuse a second flag of a mapping: only its own names would count.
+
+    Raises:
+        ConfigError: naming the flag.
+    """
+    given = [word.partition("=")[0].replace("_", "-") for word in argv]
+    for name in _MAPPINGS:
+        flag = f"--{name.replace('_', '-')}"
+        if given.count(flag) > 1:
+            raise ConfigError(
+                f"{flag} is given twice; give one with all its names: "
+                f"{flag} name=value name=value."
+            )
 
 
 def _switches(cls: type, argv: Sequence[str]) -> list[str]:
@@ -258,12 +306,22 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
         command: The name of the command.
 
     Raises:
-        ConfigError: a path that is empty.
+        ConfigError: a path that is empty, or a flag that cannot be.
     """
     _check_paths(cls, argv)
+    _check_mappings(argv)
     _check_algorithm(cls, argv)
     fields = dataclasses.fields(cls)
     argv = write_inside({field.name: field.default for field in fields}, argv)
     argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
-    return tyro.cli(cls, args=list(argv), prog=f"purerl {command}", config=prefix)
+    with warnings.catch_warnings():
+        # One wrapper may stand for a tuple of them, and parts are texts to tyro.
+        warnings.filterwarnings("ignore", "The field .* is annotated with type")
+        return tyro.cli(
+            cls,
+            args=list(argv),
+            prog=f"purerl {command}",
+            description=f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{IMPORT}",
+            config=prefix,
+        )

@@ -31,6 +31,7 @@ from purerl.execution import dry_run
 from purerl.population.halving import DEFAULT_ETA, HalvingOptions, halving, make_search
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
+from purerl.runner.arguments import check_seconds
 from purerl.runner.seeds import seeds_from
 from purerl.storage import folders
 
@@ -92,6 +93,8 @@ def main(argv: Sequence[str]) -> int:
         searches=seeds_from(parsed.first_seed, parsed.searches, "searches"),
         segment_updates=parsed.segment_updates,
     )
+    trackers = read_trackers(parsed)
+    check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
     if parsed.dry_run:
         folders.check_out(parsed.out, "halving")
         part = _cost(make_search(config, axes, asked, parsed.out))
@@ -103,7 +106,7 @@ def main(argv: Sequence[str]) -> int:
         out=parsed.out or default_folder(f"halving-{config.env}"),
         lanes=parsed.lanes,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
         **asked._asdict(),
     )

@@ -16,6 +16,7 @@ from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError
 from purerl.runner.seeds import split_seed
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
+from purerl.runner.trackers import read_trackers as make_trackers
 
 
 def option(text: str) -> object:
@@ -130,11 +131,13 @@ class Processes:
 def read_trackers(parsed: Any) -> list[str | Tracker] | None:
     """Read what `--track` and `--tracking-uri` ask for; None where it is nothing.
 
+    They are asked for before a dry run, which refuses what the command refuses.
+
     Args:
         parsed: The options of the command, with those of `Tracking`.
 
     Raises:
-        ConfigError: an address without MLflow.
+        ConfigError: an address without MLflow, or trackers that cannot be made.
     """
     names: Sequence[str] = parsed.track
     uri = parsed.tracking_uri
@@ -147,6 +150,7 @@ def read_trackers(parsed: Any) -> list[str | Tracker] | None:
         make_tracker(name, uri=uri) if name == "mlflow" and uri else name
         for name in names
     ]
+    make_trackers(trackers)  # By its name alone each is made again, as it was before.
     return trackers or None
 
 

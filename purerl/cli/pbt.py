@@ -33,6 +33,7 @@ from purerl.population.pbt import PBTOptions, make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
+from purerl.runner.arguments import check_seconds
 from purerl.runner.seeds import seeds_from
 from purerl.space.labels import in_a_line
 from purerl.storage import folders
@@ -103,6 +104,8 @@ def main(argv: Sequence[str]) -> int:
     )
     if parsed.extend and parsed.out is None:
         raise ConfigError("--extend goes on with what a folder holds: give its --out.")
+    trackers = read_trackers(parsed)
+    check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
     if parsed.dry_run:
         folders.check_out(parsed.out, "pbt")
         search = make_search(config, axes, asked, parsed.out)
@@ -115,7 +118,7 @@ def main(argv: Sequence[str]) -> int:
         out=parsed.out or default_folder(f"pbt-{config.env}"),
         lanes=parsed.lanes,
         checkpoint_seconds=parsed.checkpoint_seconds,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
         **asked._asdict(),
     )

@@ -1,7 +1,6 @@
 """`purerl sweep`: axes and seeds in, a folder of labelled results out."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -25,6 +24,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
+from purerl.execution.commands import command_line
 from purerl.runner.seeds import seeds_from
 from purerl.scale import hosts
 from purerl.space.parse import parse
@@ -100,6 +100,7 @@ def main(argv: Sequence[str]) -> int:
         "chunk_blocks": parsed.chunk_blocks,
         "keep_states": parsed.keep_states,
     }
+    trackers = read_trackers(parsed)
     if parsed.dry_run:  # A sweep of this command has a folder; its plan makes none.
         folders.check_out(parsed.out, "sweep")
         show_plan(plan(config, axes, out=parsed.out or Path("runs"), **options))
@@ -109,13 +110,13 @@ def main(argv: Sequence[str]) -> int:
         axes,
         out=_folder(parsed.out, str(config.env)),
         extend=parsed.extend,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
         **options,
     )
     if hosts.index() > 0:
         return 0
-    show(result, shlex.join(["purerl", "sweep", *argv]))
+    show(result, command_line("sweep", *argv))
     return 0 if result.finished else 130
 
 

@@ -28,15 +28,17 @@ from purerl.cli.options import (
 )
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.execution.memory import require_number
 from purerl.hardware.device import Device
 from purerl.runner import manifest
 from purerl.runner.api import run
+from purerl.runner.arguments import check_seconds
 from purerl.runner.result import RunResult, summary
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.runner.start import NETWORKS, Start, parse_start, read_start
-from purerl.scale.devices import make_workers, use_all_cores
+from purerl.scale.devices import as_count, make_workers, use_all_cores
 from purerl.train import bind
 
 
@@ -128,6 +130,7 @@ def main(argv: Sequence[str]) -> int:
                 "--total-timesteps for a new run."
             )
         config, start = flags.read_config(parsed, base), _start(parsed)
+        trackers = read_trackers(parsed)
         if parsed.dry_run:
             return _show_cost(config, parsed, start, device)
         result = run(
@@ -140,7 +143,7 @@ def main(argv: Sequence[str]) -> int:
             checkpoint_seconds=parsed.checkpoint_seconds,
             keep_checkpoints=parsed.keep_checkpoints,
             data_parallel=parsed.data_parallel,
-            trackers=read_trackers(parsed),
+            trackers=trackers,
             progress=parsed.progress,
         )
     if not result.finished:
@@ -150,7 +153,8 @@ def main(argv: Sequence[str]) -> int:
             _draw(result)  # A kill came after the last checkpoint and before it.
         print(
             f"the run in {result.out} had finished already; nothing was trained. "
-            f"More steps: purerl train --resume {quoted(result.out)} --extend STEPS"
+            f"More steps: {program()} train --resume {quoted(result.out)} --extend "
+            "STEPS"
         )
         return 0
     show(result, time.perf_counter() - started)
@@ -172,6 +176,8 @@ def _start(parsed: Any) -> Start | None:
 def _show_cost(
     config: TrainConfig, parsed: Any, start: Start | None, device: Device | None
 ) -> int:
+    check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
+    as_count("keep_checkpoints", parsed.keep_checkpoints)
     bound = bind(config)
     if parsed.out is not None:
         manifest.check_new(parsed.out)

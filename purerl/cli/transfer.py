@@ -80,9 +80,10 @@ def main(argv: Sequence[str]) -> int:
         )
     settings.enable_compile_cache()
     asked = settings_of(config, field, losses)
+    options = comparing.keywords(parsed)
     if parsed.dry_run:
         check_out(parsed.out)
-        chosen = (parsed.seeds, parsed.measures, parsed.baseline)
+        chosen = (options["seeds"], parsed.measures, parsed.baseline)
         parts = planned(config, asked, environments, *chosen)
         comparing.show_plan(parts, parsed)
         return 0
@@ -93,7 +94,7 @@ def main(argv: Sequence[str]) -> int:
         environments=environments,
         out=folder,
         baseline=parsed.baseline or next(iter(given), list(losses)[-1]),
-        **comparing.keywords(parsed),
+        **options,
     )
     comparing.show(result, folder, ["transfer", *argv])
     return 0

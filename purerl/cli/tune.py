@@ -1,7 +1,6 @@
 """`purerl tune`: axes and a number of trials in, the best config out."""
 
 import dataclasses
-import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -24,6 +23,7 @@ from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
+from purerl.execution.commands import command_line, program
 from purerl.execution.format import quoted
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
@@ -106,6 +106,7 @@ def main(argv: Sequence[str]) -> int:
     fitness = check_fitness(parsed.fitness, KINDS)
     settings.enable_compile_cache()
     config = flags.read_config(parsed, base)
+    trackers = read_trackers(parsed)
     if parsed.dry_run:
         folders.check_out(parsed.out, "tune")
         Space(config, search_axes(parsed.axis)).check_effects()
@@ -128,10 +129,10 @@ def main(argv: Sequence[str]) -> int:
         seed=parsed.sampler_seed,
         holdout_seeds=parsed.holdout_seeds,
         lanes=parsed.lanes,
-        trackers=read_trackers(parsed),
+        trackers=trackers,
         progress=parsed.progress,
     )
-    show(result, shlex.join(["purerl", "tune", *argv]))
+    show(result, command_line("tune", *argv))
     return 0 if result.finished else 130
 
 
@@ -179,7 +180,7 @@ def show(result: TuneResult, command: str = "") -> None:
     if result.out is not None:
         report.write(result.out, result.out / "report.html", command)
         best = quoted(result.out / "best.yaml")
-        use = f" (purerl train --config {best})" if result.best_config else ""
+        use = f" ({program()} train --config {best})" if result.best_config else ""
         console.print(
             f"written to {result.out}/, with report.html{use}",
             highlight=False,

@@ -212,7 +212,7 @@ def planned(
     config: TrainConfig,
     settings: Settings,
     environments: Environments,
-    seeds: int,
+    seeds: int | Sequence[int],
     measures: Sequence[str] = MEASURES,
     baseline: str | None = None,
 ) -> list[Part]:
@@ -222,7 +222,7 @@ def planned(
         config: The config that the settings change.
         settings: Settings by name, see `compare`.
         environments: Environments, see `compare`.
-        seeds: The number of held-out seeds.
+        seeds: The held-out seeds, see `compare`.
         measures: Kinds of `purerl.meta.fitness`, see `compare`.
         baseline: The setting that others are compared with, see `compare`.
 

@@ -154,6 +154,9 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
                 call = f"call it to make one: {value.__name__}(...)"
                 got = f"the class {value.__name__}; {call}"
             rest = how_to_read(value) if is_text else ""
+            if isinstance(value, list | tuple) and value:
+                several = ",".join(map(str, value))
+                rest = f" A sweep trains several values: --axis {name}={several}."
             raise ConfigError(f"{name} must be a number{moves}, got {got}.{rest}")
         if np.shape(value) != ():
             raise ConfigError(

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import yaml
 
+from purerl import serialise
 from purerl.config import ConfigError
 
 FOLDER = Path(__file__).with_name("devices")
@@ -63,7 +64,7 @@ def load_device(name: str | Path) -> Device:
             f"one, got {str(name)!r}."
         )
     try:
-        fields = yaml.safe_load(path.read_text())
+        fields = serialise.read_yaml(path.read_text())
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"device: {path} is no YAML file ({error}).") from None
     if not isinstance(fields, dict):

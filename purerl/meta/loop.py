@@ -11,6 +11,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from purerl.execution.commands import program
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
@@ -249,17 +250,10 @@ class EvolutionLoop:
             folder,
             {**call, **costs},
         )
-<<<<<<< HEAD
         if folder is not None and hosts.index() == 0 and result.done:
             result.save(folder)
             has_trained = result.done > first
             summary_file.write(folder, costs, call, has_trained, ["compile_seconds"])
-=======
-        if self.options.folder is not None and hosts.index() == 0 and result.done:
-            result.save(self.options.folder)
-            has_trained = summary["generations_run"] > 0
-            summary_file.write(self.options.folder, {}, summary, has_trained)
->>>>>>> api35
         return result
 
     def _costs(self, state: State) -> dict[str, Any]:
@@ -293,8 +287,8 @@ class EvolutionLoop:
         if self.options.folder is None:
             return f"stopped after generation {done:,}; nothing was saved (no out)"
         return (
-            f"stopped after generation {done:,}, which is saved. Go on with: purerl "
-            f"evolve --resume {quoted(self.options.folder)}"
+            f"stopped after generation {done:,}, which is saved. Go on with: "
+            f"{program()} evolve --resume {quoted(self.options.folder)}"
         )
 
 

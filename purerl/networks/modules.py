@@ -402,7 +402,8 @@ def _import(field: str, path: str) -> Any:
     except (ImportError, AttributeError, ValueError) as error:
         raise ConfigError(
             f"{field}: cannot import {path} ({error}); write package.module:Class, of "
-            "a package that is installed or in a folder of PYTHONPATH."
+            "a package that is installed or in a folder of PYTHONPATH. A command finds "
+            "modules in the working directory where --import MODULE names one."
         ) from None
 
 

@@ -9,6 +9,7 @@ import numpy as np
 from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.report import plots
 from purerl.report.html import (
@@ -115,7 +116,7 @@ def train_command(config: TrainConfig, name: str, file: Path) -> str:
     """
     algorithm = name_of(config)
     chosen = "" if algorithm == "ppo" else f"--algorithm {algorithm} "
-    return f"purerl train {chosen}--{name.replace('_', '-')} {quoted(file)}"
+    return f"{program()} train {chosen}--{name.replace('_', '-')} {quoted(file)}"
 
 
 def _numbers(result: "EvolutionResult") -> list[list[Any]]:

@@ -7,6 +7,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.commands import program
 from purerl.execution.format import format_bytes, quoted
 from purerl.metrics import decimals
 from purerl.report import plots
@@ -96,7 +97,7 @@ def _videos(folder: Path, config: TrainConfig) -> str:
             shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
     shown += [note_html(f"Open {path.name} in a browser.") for path in pages]
     if not shown and can_render(config):
-        command = f"purerl render {quoted(folder)}"
+        command = f"{program()} render {quoted(folder)}"
         shown = [note_html("There is no video of this run yet. To write one:")]
         shown.append(code_html(command))
     return "".join(shown)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.runner.arguments import stored_folder
 from purerl.runner.records import Records, saved_records
@@ -68,7 +69,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     if not checkpoint.steps(folder / "checkpoints"):
         raise ConfigError(
             f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
-            f"go on with it: purerl train --resume {quoted(folder)}"
+            f"go on with it: {program()} train --resume {quoted(folder)}"
         )
     records = saved_records(folder, stored["seeds"])
     missing = lacking(trackers, folder, records.num_rows, notify)

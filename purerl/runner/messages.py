@@ -5,6 +5,7 @@ from pathlib import Path
 
 from purerl import auto
 from purerl.config import TrainConfig
+from purerl.execution.commands import has_imported, program
 from purerl.execution.format import quoted, with_noun
 from purerl.runner import manifest
 from purerl.runner.seeds import seeds_text
@@ -60,8 +61,8 @@ def how_to_go_on(config: TrainConfig, seeds: tuple[int, ...], folder: Path) -> s
         seeds: Seeds of its agents.
         folder: Folder of the run.
     """
-    if manifest.is_rebuildable(config):
-        return f"Go on with: purerl train --resume {quoted(folder)}"
+    if manifest.is_rebuildable(config) or has_imported():
+        return f"Go on with: {program()} train --resume {quoted(folder)}"
     # The command line knows nothing of what this program brought along.
     return (
         "Go on with the same config, from Python: purerl.run(config, "

@@ -68,7 +68,9 @@ def use_all_cores() -> int:
         if len(jax.devices("cpu")) != cores:
             raise ConfigError(
                 "use_all_cores must be called before the first JAX computation; move "
-                "it to the top of the script, right after the imports."
+                "it to the top of the script, right after the imports. A module that a "
+                "command imports (--import) must compute nothing with JAX meanwhile: "
+                "make its arrays with NumPy."
             ) from None
     return cores
 

@@ -14,7 +14,7 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.serialise.fields import parse_value
 from purerl.serialise.values import plain
-from purerl.serialise.yaml_text import yaml_text
+from purerl.serialise.yaml_text import read_yaml, yaml_text
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -70,11 +70,17 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     """Read the config that `to_dict` wrote; missing fields keep their defaults.
 
     Raises:
-        ConfigError: an unknown algorithm, field or loss.
+        ConfigError: an unknown algorithm, field or loss, or a name that is no text.
     """
     from purerl.algorithms import config_class
 
     values = dict(values)
+    odd = [name for name in values if not isinstance(name, str)]
+    if odd:
+        raise ConfigError(
+            f"the names of a config's fields are texts, got {odd[0]!r}; leave it out, "
+            "or put the name in quotes where it was meant as a text."
+        )
     cls = config_class(values.pop("algorithm", "ppo"))
     fields = {field.name: field for field in dataclasses.fields(cls)}
     for name in values:
@@ -107,16 +113,17 @@ def from_yaml(path: str | Path) -> TrainConfig:
     """Read a config that `to_yaml` or a person wrote (loaded safely).
 
     Raises:
-        ConfigError: a missing file, no mapping, or anything `from_dict` refuses.
+        ConfigError: a missing file, no mapping, a key twice, or anything that
+            `from_dict` refuses.
     """
     try:
-        values = yaml.safe_load(Path(path).read_text())
+        values = read_yaml(Path(path).read_text())
     except UnicodeDecodeError:
         raise ConfigError(
             f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "
             "file; a loss, a rule or an optimiser goes to the flag of its field."
         ) from None
-    except (OSError, yaml.YAMLError) as error:
+    except (OSError, yaml.YAMLError, ValueError) as error:  # ValueError: no such date.
         raise ConfigError(f"cannot read the config {str(path)!r}: {error}.") from None
     if not isinstance(values, Mapping):
         raise ConfigError(

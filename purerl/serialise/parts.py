@@ -23,7 +23,7 @@ from purerl.config import ConfigError, as_tuples, check_known, is_part
 from purerl.serialise import artifact
 from purerl.serialise.text import part_dict
 from purerl.serialise.values import plain
-from purerl.serialise.yaml_text import yaml_text
+from purerl.serialise.yaml_text import read_yaml, yaml_text
 
 IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 
@@ -59,7 +59,7 @@ def parse_part(value: Any, kind: str = "") -> Any:
                 f"{cls.__name__} was given more values than it has fields: "
                 f"{', '.join(fields)}."
             )
-        values[list(fields)[number]] = values.pop(number)  # given by its place
+        _name_place(values, number, list(fields)[number], cls)
     for name in values:
         check_known(name, list(fields), cls.__name__)
     try:
@@ -85,6 +85,20 @@ def parse_loss(value: Any) -> Any:
     return parse_part(value, "loss")
 
 
+def _name_place(values: dict[Any, Any], number: int, name: str, cls: type) -> None:
+    """Give a value that was given by its place its name.
+
+    Raises:
+        ConfigError: it was given by its name too.
+    """
+    if name in values:
+        raise ConfigError(
+            f"{cls.__name__} was given {name} twice, as {values[number]!r} by its "
+            f"place and as {values[name]!r} by its name; leave one of them out."
+        )
+    values[name] = values.pop(number)
+
+
 def _made(cls: Any, values: dict[str, Any]) -> Any:
     """A network from its sizes; a part may be inside, such as the base of a rule."""
     for name in [name for name in values if isinstance(name, int)]:
@@ -94,7 +108,7 @@ def _made(cls: Any, values: dict[str, Any]) -> Any:
                 f"{cls.__name__} was given more values than it takes: "
                 f"{', '.join(known)}."
             )
-        values[known[name]] = values.pop(name)  # given by its place
+        _name_place(values, name, known[name], cls)
     known = list(inspect.signature(cls.make).parameters)
     for name in values:
         check_known(name, known, cls.__name__)
@@ -190,7 +204,7 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
         if path.suffix == ".npz":
             part = artifact.unpack(path.read_bytes())
         else:
-            part = yaml.safe_load(path.read_text())
+            part = read_yaml(path.read_text())
     except ConfigError:
         raise
     except (OSError, BadZipFile, yaml.YAMLError) as error:

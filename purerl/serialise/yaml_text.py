@@ -12,6 +12,39 @@ def yaml_text(values: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(values), sort_keys=False)
 
 
+def read_yaml(text: str) -> Any:
+    """Return what is written as YAML, or as JSON (loaded safely).
+
+    Args:
+        text: The text, which a person may have written.
+
+    Raises:
+        yaml.YAMLError: it is neither, or a mapping in it has a key twice: of two values
+            one would count, and nobody would know which.
+    """
+    return yaml.load(text, _Loader)  # It derives from the safe one.
+
+
+class _Loader(yaml.SafeLoader):
+    """A safe loader that refuses keys which are given twice."""
+
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        # Here and not where dictionaries are made, as `<<` has put keys in by then.
+        node = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            name, line = (key.tag, str(key.value)), key.start_mark.line + 1
+            if name in lines:
+                both = sorted({lines[name], line})
+                where = f"lines {both[0]} and {both[1]}" if both[1:] else f"line {line}"
+                raise yaml.constructor.ConstructorError(
+                    problem=f"{key.value} is given twice, in {where}; leave one of "
+                    "them out"
+                )
+            lines[name] = line
+        return node
+
+
 def read_mapping(path: str | Path) -> dict[str, Any] | None:
     """Return the mapping that a YAML file holds (loaded safely).
 

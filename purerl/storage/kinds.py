@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 
 COMPARISON = "comparison"
@@ -19,9 +20,10 @@ class Kind(NamedTuple):
 
     Attributes:
         words: The noun with its article.
-        goes_on: The command that goes on with it; `{folder}` stands for the folder.
+        goes_on: The command that goes on with it; `{folder}` stands for the folder,
+            `{purerl}` for the program.
         reads: The commands and functions that read it; `{folder}` stands for the
-            folder.
+            folder, `{purerl}` for the program.
         is_tracked: Whether `purerl track` takes such a folder.
     """
 
@@ -38,32 +40,32 @@ def _repeat(command: str) -> str:
 KINDS = {
     "run": Kind(
         "a run",
-        "purerl train --resume {folder}",
+        "{purerl} train --resume {folder}",
         (
-            "purerl evaluate {folder}",
-            "purerl render {folder}",
-            "purerl plot {folder}",
-            "purerl report {folder}",
+            "{purerl} evaluate {folder}",
+            "{purerl} render {folder}",
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
         ),
     ),
     "sweep": Kind(
         "a sweep",
         _repeat("sweep"),
         (
-            "purerl plot {folder}",
-            "purerl report {folder}",
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
             "purerl.load_sweep({folder!r}) in Python",
         ),
     ),
     "pbt": Kind(
         "population-based training",
         _repeat("pbt"),
-        ("purerl report {folder}", "purerl.load_search({folder!r}) in Python"),
+        ("{purerl} report {folder}", "purerl.load_search({folder!r}) in Python"),
     ),
     "halving": Kind(
         "a successive-halving search",
         _repeat("halving"),
-        ("purerl report {folder}", "purerl.load_search({folder!r}) in Python"),
+        ("{purerl} report {folder}", "purerl.load_search({folder!r}) in Python"),
     ),
     "schedules": Kind(
         "agents trained with schedules",
@@ -74,14 +76,14 @@ KINDS = {
     "tune": Kind(
         "a tuning study",
         _repeat("tune"),
-        ("purerl report {folder}", "purerl.load_tune({folder!r}) in Python"),
+        ("{purerl} report {folder}", "purerl.load_tune({folder!r}) in Python"),
     ),
     "evolution": Kind(
         "an evolution",
-        "purerl evolve --resume {folder}",
+        "{purerl} evolve --resume {folder}",
         (
-            "purerl plot {folder}",
-            "purerl report {folder}",
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
             "purerl.load_evolution({folder!r}) in Python",
         ),
     ),
@@ -89,8 +91,8 @@ KINDS = {
         "a comparison",
         "repeat its purerl compare or purerl transfer command with --out {folder}",
         (
-            "purerl plot {folder}",
-            "purerl report {folder}",
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
             "purerl.load_comparison({folder!r}) in Python",
         ),
     ),
@@ -154,8 +156,8 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     if known is None:
         return f"{lead} This version does not know that kind; give another folder."
     quoted = _Quoted(folder)
-    goes_on = known.goes_on.format(folder=quoted)
-    reads = " or ".join(known.reads).format(folder=quoted)
+    goes_on = known.goes_on.format(folder=quoted, purerl=program())
+    reads = " or ".join(known.reads).format(folder=quoted, purerl=program())
     return f"{lead} To go on with it: {goes_on}. To read it: {reads}."
 
 

@@ -11,14 +11,9 @@ import jax
 import numpy as np
 
 from purerl import serialise
-<<<<<<< HEAD
-from purerl.config import ConfigError, TrainConfig, check_known
-from purerl.report.statistics.missing import lowest_of, worst_of
-from purerl.runner import manifest
-=======
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
+from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.runner import manifest, summary_file
->>>>>>> api35
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
 from purerl.space.design import Design

@@ -212,3 +212,66 @@ def test_a_dry_run_refuses_axes_that_a_population_cannot_move(capsys):
     args = ["pbt", "--algorithm", "sac", "--total-timesteps", "2000", "--dry-run"]
     assert main([*args, "--axis", "temperature_init=loguniform(0.01,1)"]) == 2
     assert "a population changes its numbers" in capsys.readouterr().err
+
+
+TRAINING = [
+    ["train"],
+    ["sweep", "--axis", "learning_rate=1e-3,1e-2"],
+    ["pbt", *AXIS],
+    ["halving", *AXIS, *HALVING],
+    ["tune", *AXIS],
+    ["evolve", "--evolve", "learning_rate"],
+    ["compare", "--setting", "a:", "--setting", "b: learning_rate=1e-4"],
+    ["transfer", "--loss", "squared"],
+]
+
+
+@pytest.mark.parametrize("command", TRAINING, ids=lambda words: words[0])
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--track", "nothere"], "there is no tracker 'nothere'"),
+        (["--track", "wandb", "--track", "wandb"], "trackers names 'wandb' twice"),
+        (["--tracking-uri", "http://host"], "is the address of MLflow's store"),
+    ],
+)
+def test_a_dry_run_refuses_the_trackers_that_training_refuses(
+    command, flags, sentence, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    for more in ([], ["--dry-run"]):
+        assert main([*command, *TINY, *flags, *more]) == 2
+        assert sentence in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.json"))
+
+
+@pytest.mark.parametrize(
+    "command",
+    [words for words in TRAINING if words[0] in ("train", "pbt", "halving", "evolve")],
+    ids=lambda words: words[0],
+)
+def test_a_dry_run_refuses_a_time_that_is_none(command, tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main([*command, *TINY, "--checkpoint-seconds", "-1", "--dry-run"]) == 2
+    assert "must be a number of seconds, 0 or more" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("flags", "sentence"),
+    [
+        (["--seed", "-1"], "seed must be a whole number from 0 to 2^32 - 1, got -1"),
+        (["--first-seed", "-1"], "different whole numbers from 0 to 2^32 - 1, got"),
+        (["--memory-limit", "xyz"], "memory_limit must be a positive number of bytes"),
+    ],
+)
+@pytest.mark.parametrize("command", TRAINING[-2:], ids=lambda words: words[0])
+def test_a_dry_run_of_a_comparison_refuses_what_it_refuses(
+    command, flags, sentence, capsys
+):
+    assert main([*command, *TINY, *flags, "--dry-run"]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_dry_run_refuses_to_keep_no_checkpoint(capsys):
+    assert main(["train", *TINY, "--keep-checkpoints", "0", "--dry-run"]) == 2
+    assert "must be a positive whole number, got 0" in capsys.readouterr().err

@@ -7,6 +7,7 @@ import pytest
 from purerl import serialise
 from purerl.cli import main, options
 from purerl.config import ConfigError
+from purerl.runner.trackers import Tracker
 from tests.helpers import tiny_config
 from tests.runner.tracked import event_scalars
 
@@ -82,6 +83,11 @@ COMMANDS = {
 }
 
 
+class Made(Tracker):
+    def __init__(self, uri):
+        self.uri = uri
+
+
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_that_trains_takes_an_address_of_mlflow(
     command, tmp_path, monkeypatch, capsys
@@ -95,9 +101,10 @@ def test_every_command_that_trains_takes_an_address_of_mlflow(
         raise ConfigError("stopped before any training")
 
     monkeypatch.setattr(f"purerl.cli.{command}.{function}", stop)
-    monkeypatch.setattr(options, "make_tracker", lambda name, uri: (name, uri))
+    monkeypatch.setattr(options, "make_tracker", lambda name, uri: Made(uri))
     words = [command, *words, "--out", str(tmp_path), "--tracking-uri", "sqlite:///x"]
     assert main(words) == 2
     assert "add --track mlflow" in capsys.readouterr().err
     assert main([*words, "--track", "mlflow", "--track", "wandb"]) == 2
-    assert told == [[("mlflow", "sqlite:///x"), "wandb"]]
+    ((made, other),) = told
+    assert (made.uri, other) == ("sqlite:///x", "wandb")

@@ -15,6 +15,7 @@ from typing import Any
 
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS
@@ -98,7 +99,7 @@ def how_to_send(tracker: Tracker, folder: Path, kind: str) -> str:
             f"Repeat the call with out={str(folder)!r}: what is missing is sent then."
         )
     if tracker.name in TRACKERS:
-        command = f"purerl track {quoted(folder)} --track {tracker.name}"
+        command = f"{program()} track {quoted(folder)} --track {tracker.name}"
     else:
         command = f"purerl.track({str(folder)!r}, [{type(tracker).__name__}(...)])"
     return f"Send what is missing with: {command}"

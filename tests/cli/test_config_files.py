@@ -1,0 +1,155 @@
+"""Config files that a person wrote: what is wrong in one is said in a sentence."""
+
+import warnings
+
+import pytest
+import yaml
+
+from purerl import PPOConfig, serialise
+from purerl.cli import flags, main
+from purerl.cli.train import SHARED, Train, base_config
+from purerl.config import ConfigError
+
+
+def config_file(folder, text):
+    path = folder / "mine.yaml"
+    path.write_text(text)
+    return str(path)
+
+
+@pytest.mark.parametrize("command", ["train", "sweep"])
+@pytest.mark.parametrize(
+    "line, fragment",
+    [
+        (
+            "learning_rate: [1.0e-3, 1.0e-4]",
+            "must be a number, got [0.001, 0.0001]. A ",
+        ),
+        ("gamma: [0.9]", "A sweep trains several values: --axis gamma=0.9."),
+        ("gamma: []", "gamma must be a number, got []."),
+        (
+            "env_params: [0.1]",
+            "env_params must map names of fields to values, got [0.1",
+        ),
+        ('env_params: "length=0.1"', "env_params must map names of fields to values"),
+        ("env_params: {5: 3}", "got the name 5"),
+        ("env_kwargs: [a]", "env_kwargs must map names of fields to values"),
+        ("num_envs: null", "num_envs must be a whole number, got None"),
+        (
+            'normalize_rewards: "yes"',
+            "normalize_rewards must be True or False, got 'yes",
+        ),
+        ('hidden_sizes: "64,64"', "got '64,64'"),
+        ("5: 3", "the names of a config's fields are texts, got 5; leave it out"),
+        ("~: 3", "the names of a config's fields are texts, got None"),
+        ("on: 3", "the names of a config's fields are texts, got True"),
+        ("algorithm: [ppo]", "there is no algorithm ['ppo']"),
+        ("env: 2020-13-45", "cannot read the config"),
+    ],
+)
+def test_a_value_that_no_field_can_have_is_a_sentence(
+    command, line, fragment, tmp_path, capsys
+):
+    path = config_file(tmp_path, f"{line}\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert main([command, "--config", path, "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith(f"purerl {command}: ") and fragment in told
+    assert told.count("\n") == 1
+
+
+def test_one_wrapper_may_stand_without_a_list(tmp_path):
+    path = config_file(tmp_path, "env_wrappers: FrameStack(2)\n")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert read(path).env_wrappers == "FrameStack(2)"
+
+
+@pytest.mark.parametrize(
+    "field, values",
+    [
+        ("env_kwargs", {"path": "5", "word": "true", "none": None, "small": 1e-7}),
+        ("env_kwargs", {"several": [None, "1", 1e-7], "more": {"text": "a: b"}}),
+        ("env_params", {"length": 0.25, "force_mag": "Uniform(5, 15)"}),
+    ],
+)
+def test_mappings_of_a_file_are_what_it_says(field, values, tmp_path):
+    path = config_file(tmp_path, yaml.safe_dump({field: values}))
+    config = read(path)
+    assert config == serialise.from_yaml(path)
+    assert config != PPOConfig()
+    argv = ["--config", path, f"--{field.replace('_', '-')}", "length=0.5"]
+    assert dict(getattr(read(path, argv), field)) == {"length": 0.5}
+
+
+def read(path, argv=None):
+    argv = argv or ["--config", path]
+    base = base_config(argv)
+    parsed = flags.parse(flags.parser_class(base, Train, *SHARED), argv, "train")
+    return flags.read_config(parsed, base)
+
+
+def test_from_dict_refuses_names_that_are_no_texts():
+    with pytest.raises(ConfigError, match="are texts, got 5; leave it out, or put"):
+        serialise.from_dict({"num_envs": 4, 5: 3})
+
+
+@pytest.mark.parametrize(
+    "text, fragment",
+    [
+        ("num_envs: 4\ngamma: 0.9\nnum_envs: 8\n", "num_envs is given twice, in lines"),
+        (
+            '{"num_envs": 4,\n "num_envs": 8}',
+            "given twice, in lines 1 and 2; leave one",
+        ),
+        ('{"num_envs": 4, "num_envs": 8}', "is given twice, in line 1; leave one"),
+        ("env_params: {length: 1, length: 2}", "length is given twice, in line 1;"),
+        ("optimiser:\n  type: Adam\n  b1: 0.5\n  b1: 0.6\n", "b1 is given twice, in l"),
+    ],
+)
+def test_a_key_that_is_given_twice_is_a_sentence(text, fragment, tmp_path, capsys):
+    path = config_file(tmp_path, text)
+    assert main(["train", "--config", path, "--dry-run"]) == 2
+    told = capsys.readouterr().err
+    assert f"cannot read the config '{path}': " in told and fragment in told
+    assert told.count("\n") == 1
+
+
+def test_keys_that_a_merge_replaces_are_not_given_twice(tmp_path):
+    text = (
+        "env_params: &all\n  <<: &some {length: 0.25}\n  length: 0.75\n"
+        "env_kwargs: {inner: {<<: *all, length: 0.5, '1': 0, 1: 2}}\n"
+    )
+    found = serialise.read_yaml(text)
+    assert found["env_params"] == {"length": 0.75}
+    assert found["env_kwargs"]["inner"] == {"length": 0.5, "1": 0, 1: 2}
+
+
+@pytest.mark.parametrize("flag", ["--env-params", "--env-kwargs"])
+def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
+    assert main(["train", "--dry-run", flag, "length=0.5", "length=0.7"]) == 2
+    told = capsys.readouterr().err
+    assert f"{flag} gives length twice, as 0.5 and as 0.7; leave one of them" in told
+    assert main(["train", "--dry-run", flag, "length=0.5", flag, "force_mag=5"]) == 2
+    assert f"{flag} is given twice; give one with all its" in capsys.readouterr().err
+    assert main(["train", "--dry-run", flag, "length={a: 1, a: 2}"]) == 2
+    assert "cannot read the value of 'length={a: 1, a: 2}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    "flag, text, name",
+    [
+        ("--learning-rate", "Linear(1e-3, 0.0, start=1e-4)", "start"),
+        ("--value-loss", "MLPValueLoss((8,), hidden_sizes=(4,))", "hidden_sizes"),
+    ],
+)
+def test_a_value_by_its_place_and_its_name_is_a_sentence(flag, text, name, capsys):
+    assert main(["train", "--dry-run", flag, text]) == 2
+    assert f"was given {name} twice, as " in capsys.readouterr().err
+
+
+def test_a_part_in_a_file_with_a_key_twice_is_a_sentence(tmp_path, capsys):
+    (tmp_path / "loss.yaml").write_text("type: ClipDrift\nclip_eps: 1\nclip_eps: 2\n")
+    with pytest.raises(ConfigError, match="clip_eps is given twice, in lines 2 and 3"):
+        serialise.load_loss(tmp_path / "loss.yaml")
