@@ -127,9 +127,9 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Statistics of every setting, by environment and measure; see `Row`."""
-        known = np.isfinite(np.stack(list(self.scores.values()))).all(0)
+        failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
         lowest = [
-            lowest_of(self.curves[e], ~known[n])
+            lowest_of(self.curves[e], failed[:, n].any(0))
             for n, e in enumerate(self.environments)
         ]
         return make_rows(

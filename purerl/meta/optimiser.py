@@ -156,7 +156,7 @@ class Optimiser:
 
     def sigma(self, state: PyTree) -> float:
         """Return the mean standard deviation, NaN for a strategy without one."""
-        std = getattr(state, "std", None)
+        std: Any = getattr(state, "std", None)
         if self.strategy.name in _SHARES and state.C.ndim == 1:
             std = std + np.sqrt(state.C)
         elif self.strategy.name in _SHARES:
