@@ -15,6 +15,11 @@ from jax.flatten_util import ravel_pytree
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
+# With an infinite bound a gradient would be scaled by inf / inf, which is no number. No
+# norm is twice as large as this, because its square would be infinite; and the product
+# of a number and a power of two is not rounded.
+_LARGEST = 2.0**63
+
 
 class ClipState(NamedTuple):
     """The norm of the last gradient, before clipping, float32 `[]`."""
@@ -340,14 +345,15 @@ def clip_by_global_norm(
         norm = _norm(updates)
         if max_norm is None:
             return updates, ClipState(norm)
+        bound = jnp.minimum(max_norm, _LARGEST)  # one that is traced may be infinite
         # Dividing by the larger of the two avoids 0 / 0 where the gradient vanishes.
-        longest = jnp.maximum(norm, max_norm)
+        longest = jnp.maximum(norm, bound)
         if traced_for_cpu():
-            clipped = optax.tree.scale(max_norm / longest, updates)
+            clipped = optax.tree.scale(bound / longest, updates)
         else:
             # Dividing every number costs no kernel, whereas the quotient of the two
             # norms, which all numbers share, would be one of its own.
-            clipped = jax.tree.map(lambda x: x * max_norm / longest, updates)
+            clipped = jax.tree.map(lambda x: x * bound / longest, updates)
         return clipped, ClipState(norm)
 
     return optax.GradientTransformation(init, update)

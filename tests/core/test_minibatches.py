@@ -8,6 +8,8 @@ import pytest
 
 from purerl.learning import optimiser
 from purerl.learning.minibatches import Passes, minimise
+from purerl.tracing import traced_for
+from tests.helpers import assert_same_bits
 
 N, EPOCHS, PARTS = 12, 3, 4
 BATCH = {"index": jnp.arange(N, dtype=jnp.float32), "twice": 2.0 * jnp.arange(N)}
@@ -98,3 +100,19 @@ def test_a_gradient_of_zero_has_a_derivative_after_clipping():
     assert (float(found), float(norm)) == (7.0, 0.0)
     _, norm = moved(jnp.nan)
     assert np.isnan(norm)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda"])
+def test_an_infinite_bound_that_is_traced_clips_nothing(platform):
+    gradient = {"w": jnp.array([3.0, -1e-3, 2.0**60]), "b": jnp.zeros(2)}
+
+    @jax.jit
+    def clipped(bound):
+        with traced_for(platform):
+            clip = optimiser.clip_by_global_norm(bound)
+            return clip.update(gradient, clip.init(gradient))
+
+    for bound in (jnp.inf, 1e38):
+        moved, state = clipped(bound)
+        assert_same_bits(moved, gradient)
+        assert float(state.grad_norm) == pytest.approx(2.0**60)
