@@ -224,7 +224,7 @@ def _as_wide_as_sigma(strategy: Strategy, state: PyTree) -> PyTree:
 
     Args:
         strategy: The strategy.
-        state: Its state before the first generation.
+        state: State of the strategy before the first generation.
     """
     if strategy.name == "xNES":  # Sigma is in the step already.
         return state.replace(B=jnp.eye(len(state.B)))
