@@ -41,8 +41,8 @@ class Row(NamedTuple):
         setting: Name of the setting.
         seeds: Number of runs.
         failed: Number of these runs that met a number that was not finite. They count
-            as the worst score of any setting there, or as the lowest return that any
-            run had on its way, where that is lower.
+            as the worst score of any setting there, or as a lower return that a run
+            which did not fail has had on its way.
         mean: Mean over runs, with its interval; NaN over all environments, whose
             returns have no common unit.
         iqm: Interquartile mean over runs, with its interval; NaN over all environments.

@@ -105,9 +105,7 @@ def scores_html(result: "Comparison") -> str:
         words += "of the spread of all settings' scores where that is larger."
     if any_failed:
         words += " A run that failed counts as the worst score of its environment, or "
-        words += (
-            "as the lowest return that a run which did not fail has had on its way."
-        )
+        words += "as a lower return that a run which did not fail has had on its way."
     return body + note_html(words)
 
 

@@ -19,8 +19,8 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
     """Tabulate the best configurations: mean, its interval or range, IQM, lost members.
 
     A member that diverged or is missing counts as the worst score of the sweep, or as
-    the lowest return of any member on its way; a configuration without any rows is left
-    out.
+    a lower return that one which did not diverge has had on its way; a configuration
+    without any rows is left out.
 
     Args:
         dataset: Dataset of a sweep.
