@@ -211,6 +211,24 @@ def target_values(
     return critics.apply(params, *inputs)
 
 
+def policy_critics(
+    config: EnsembleConfig, critics: Any, params: PyTree
+) -> Callable[..., Values]:
+    """Return the critics that `policy_objective` judges by, with their parameters.
+
+    Of an ensemble that is the first alone where the others do not count. Of two critics
+    beside one another the compiler leaves the second out by itself.
+
+    Args:
+        config: Config of the agent, whose `auto` is resolved.
+        critics: The critics.
+        params: Parameters of the critics.
+    """
+    if config.policy_value == "first" and isinstance(critics, networks.Ensemble):
+        critics, params = redq.members(critics, params, slice(1))
+    return partial(critics.apply, params)
+
+
 def pessimistic(config: EnsembleConfig, values: Values) -> Array:
     """Return the pessimistic values of a target: the smallest, or a truncated mixture.
 

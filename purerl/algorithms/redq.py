@@ -36,14 +36,15 @@ def draw_subsets(
 
 
 def members(
-    critics: networks.Ensemble, params: PyTree, subset: Array
+    critics: networks.Ensemble, params: PyTree, subset: Array | slice
 ) -> tuple[networks.Ensemble, PyTree]:
     """Return the critics of a set, and their parameters.
 
     Args:
         critics: All E critics.
         params: Parameters of all critics, leaves `[E, ...]`.
-        subset: `[M]` int32, numbers of the critics in the set.
+        subset: `[M]` int32, numbers of the critics in the set, or a slice of them.
     """
-    few: Any = critics.clone(num=subset.shape[0])
-    return few, jax.tree.map(lambda x: x[subset], params)
+    chosen = jax.tree.map(lambda x: x[subset], params)
+    few: Any = critics.clone(num=len(jax.tree.leaves(chosen)[0]))
+    return few, chosen

@@ -522,7 +522,9 @@ def improve(
         learner: Learner before the step.
     """
     temperature = temperature_of(parts, learner)
-    critics = partial(parts.critics.apply, learner.params["critics"])
+    critics = ensembles.policy_critics(
+        parts.config, parts.critics, learner.params["critics"]
+    )
     estimate = partial(ensembles.policy_objective, parts.config)
 
     def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:

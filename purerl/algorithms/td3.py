@@ -303,10 +303,12 @@ def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]
         obs: Features of the batch's observations.
         learner: Learner before the step.
     """
+    critics = ensembles.policy_critics(
+        parts.config, parts.critics, learner.params["critics"]
+    )
 
     def loss(params: PyTree) -> Array:
-        action = parts.actor.apply(params, obs)
-        values = parts.critics.apply(learner.params["critics"], obs, action)
+        values = critics(obs, parts.actor.apply(params, obs))
         return -ensembles.policy_objective(parts.config, values).mean()
 
     minimise = jax.value_and_grad(loss)

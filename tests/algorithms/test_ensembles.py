@@ -69,6 +69,23 @@ def one_critic(params, index, obs, action):
 # REDQ.
 
 
+def test_a_policy_that_climbs_the_first_critic_asks_no_other():
+    """Of three critics side by side the first is computed alone, and is the first."""
+    config = purerl.TD3Config(num_critics=3, hidden_sizes=(8,), policy_value="first")
+    parts = td3.build(config, resolve_env(config))
+    params = td3.init(parts, jax.random.key(0)).params["critics"]
+    inputs = jnp.ones((4, 3)), jnp.ones((4, 1))
+    every = parts.critics.apply(params, *inputs)
+    one = ensembles.policy_critics(parts.config, parts.critics, params)(*inputs)
+    assert (every.shape, one.shape) == ((3, 4), (1, 4))
+    objective = ensembles.policy_objective
+    np.testing.assert_allclose(
+        objective(parts.config, one), objective(parts.config, every), rtol=1e-6
+    )
+    config = config.replace(policy_value="mean")
+    assert ensembles.policy_critics(config, parts.critics, params)(*inputs).shape[0] > 1
+
+
 def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
     draws = 5_000
     found = redq.draw_subsets(jax.random.key(0), (draws,), num_critics=5, subset=2)
