@@ -39,7 +39,7 @@ from purerl.losses.check import check_value_loss
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
-from purerl.types import Array, Hosted, PyTree
+from purerl.types import Array, Hosted, Metrics, PyTree
 
 # From the name of some parameters to the prefix of their fields in a config.
 _PREFIXES = {
@@ -173,6 +173,13 @@ def init(
         priorities=experience.priorities,
         obs_moments=experience.obs_moments,
     )
+
+
+def step(
+    hooks: OffPolicyHooks, state: ActorCriticState
+) -> tuple[ActorCriticState, Metrics]:
+    """Make one update: rounds of acting, storing and learning."""
+    return off_policy_pieces.step(split(hooks, state), state)
 
 
 def split(hooks: OffPolicyHooks, state: ActorCriticState) -> Split:

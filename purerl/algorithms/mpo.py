@@ -56,7 +56,6 @@ from purerl.algorithms import (
     discrete,
     mpo_discrete,
     off_policy,
-    off_policy_pieces,
 )
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
@@ -275,7 +274,7 @@ def init_duals(parts: Parts) -> Any:
 
 def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
     """Make one update: rounds of acting, storing and learning."""
-    return off_policy_pieces.step(actor_critic.split(make_hooks(parts), state), state)
+    return actor_critic.step(make_hooks(parts), state)
 
 
 def act(

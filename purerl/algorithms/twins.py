@@ -15,12 +15,11 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.algorithms import off_policy_pieces
+from purerl.algorithms import actor_critic, off_policy_pieces
 from purerl.algorithms.actor_critic import (
     ActorCriticConfig,
     ActorCriticState,
     Learner,
-    split,
 )
 from purerl.algorithms.off_policy import Experience, OffPolicyHooks
 from purerl.networks.critics import ActionCritic, DiscreteCritic
@@ -66,8 +65,8 @@ def step(
     """
     critics = as_one(parts.config, parts.critics)
     if critics is None:
-        return off_policy_pieces.step(split(make_hooks(parts), state), state)
-    two = split(make_hooks(parts._replace(critics=critics)), state)
+        return actor_critic.step(make_hooks(parts), state)
+    two = actor_critic.split(make_hooks(parts._replace(critics=critics)), state)
 
     def join(learner: Learner, experience: Experience) -> ActorCriticState:
         return two.join(separated(learner), experience)

@@ -207,9 +207,9 @@ class SweepResult:
     def best(self, metric: str = "episode_return", mode: str = "max") -> Best:
         """Return the point with the best mean score over its seeds.
 
-        A member that diverged or is missing counts as the worst score of the sweep, or
-        as the worst training return of any member on its way, if that is worse and the
-        metric is `episode_return`.
+        A member that diverged or is missing counts as the worst score of the sweep, or,
+        where the metric is `episode_return`, as a worse training return that a member
+        which did not diverge has had on its way.
 
         Args:
             metric: The metric that is compared, see `scores`.
