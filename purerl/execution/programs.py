@@ -10,13 +10,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import SingleDeviceSharding
 
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, num_bytes, require_agent
 from purerl.execution.reduce import PARAMETERS_FINITE
 from purerl.learning.diagnostics import parameters_finite
 from purerl.scale import parallel
-from purerl.scale.devices import Worker, compile_for
+from purerl.scale.devices import Worker, begin_to_compile, compile_for
 from purerl.scale.host import to_host
 from purerl.train import Bound, evaluate_afresh, make_segment
 from purerl.types import Array, Overrides, PyTree
@@ -86,13 +87,16 @@ class Program:
         def members_on(device: Any) -> Members:
             return example if data_parallel else jax.device_put(example, device)
 
-        self._init = compile_for(jax.jit(init), workers, members_on)
+        initial = begin_to_compile(jax.jit(init), workers, members_on)
 
         def state_on(device: Any) -> tuple:
             # Shapes with the placement that `init` gives, so that no call moves data.
             members = members_on(device)
             shapes = jax.eval_shape(init, *members)
-            shardings = self._init[device].output_shardings
+            if data_parallel:  # only the compiler says which parts lie where
+                shardings = initial()[device].output_shardings
+            else:
+                shardings = jax.tree.map(lambda _: SingleDeviceSharding(device), shapes)
             placed = jax.tree.map(
                 lambda s, p: jax.ShapeDtypeStruct(s.shape, s.dtype, sharding=p),
                 shapes,
@@ -103,7 +107,9 @@ class Program:
 
         # The old state's memory is the new one's.
         jitted = jax.jit(advance, donate_argnums=0)
+        # `init` is compiled while `advance` is traced.
         self._advance = compile_for(jitted, workers, state_on)
+        self._init = initial()
         self.compile_seconds = time.perf_counter() - started
 
     @property
@@ -177,7 +183,7 @@ class Program:
         started = time.perf_counter()
 
         def arguments_for(device: Any) -> tuple:
-            placement = jax.sharding.SingleDeviceSharding(device)
+            placement = SingleDeviceSharding(device)
 
             def shape(leaf: Any) -> jax.ShapeDtypeStruct:
                 return jax.ShapeDtypeStruct(

@@ -271,6 +271,25 @@ def compile_for(
         workers: Workers for whose devices to compile.
         args_for: Function from a device to arguments that lie on it (arrays or shapes).
     """
+    return begin_to_compile(jitted, workers, args_for)()
+
+
+def begin_to_compile(
+    jitted: Any, workers: Sequence[Worker], args_for: Callable[[Any], tuple]
+) -> Callable[[], dict[Any, Any]]:
+    """Do what `compile_for` does, and return as soon as the program is traced.
+
+    The compiler does not hold Python's lock, so that another program can be traced
+    beside it.
+
+    Args:
+        jitted: A `jax.jit` function.
+        workers: Workers for whose devices to compile.
+        args_for: Function from a device to arguments that lie on it (arrays or shapes).
+
+    Returns:
+        A function that waits for the compiler, and returns or raises what it did.
+    """
     devices = list(dict.fromkeys(worker.device for worker in workers))
     # Tracing is Python and is cached: once here, not once per thread.
     lowered = {device: jitted.lower(*args_for(device)) for device in devices}
@@ -278,9 +297,12 @@ def compile_for(
     def compile_one(device: Any) -> Any:
         return lowered[device].compile(compiler_options(device.platform))
 
-    with ThreadPoolExecutor(len(devices)) as pool:
-        built = pool.map(as_here(compile_one), devices)
-        return dict(zip(devices, built, strict=True))
+    pool = ThreadPoolExecutor(len(devices))
+    futures = [pool.submit(as_here(compile_one), device) for device in devices]
+    pool.shutdown(wait=False)  # It takes no more work, and ends when this is done.
+    return lambda: {
+        device: future.result() for device, future in zip(devices, futures, strict=True)
+    }
 
 
 def compiler_options(platform: str | None = None) -> dict[str, Any]:
