@@ -1,17 +1,20 @@
 """PPO on brax's own tasks, by purerl and by brax, with brax's numbers for them."""
 
+import sys
 import time
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 from gpu_parts import Day, contend
 from off_policy_speed import train
 from report import Measure, Run
 
 import purerl
+
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from brax_jax import patch_jax
 
 BACKEND = "positional"
 # brax's training notebook (google/brax, notebooks/training.ipynb, PPO).
@@ -99,21 +102,11 @@ def measure_brax(day: Day, task: str) -> None:
     contend(day, row, lambda: prepare_brax(name, numbers, steps), rounds)
 
 
-def replicated(tree: Any, devices: Sequence[Any]) -> Any:
-    """Put every array once on each device, `[D, ...]`, as JAX's former function did."""
-    mesh = jax.sharding.Mesh(np.asarray(devices), ("devices",))
-    place = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec("devices"))
-    return jax.tree.map(
-        lambda x: jax.device_put(jnp.stack([x] * len(devices)), place), tree
-    )
-
-
 def prepare_brax(
     name: str, numbers: dict[str, Any], steps: int
 ) -> tuple[Measure, float]:
     """Return what to time; brax compiles anew in every call."""
-    if not hasattr(jax, "device_put_replicated"):  # brax 0.14 was written for it.
-        jax.device_put_replicated = replicated  # type: ignore[attr-defined]
+    patch_jax()
     import brax.envs
     from brax.training.agents.ppo.train import train
 

@@ -42,9 +42,9 @@ heading, on the hardware named there.
 
 Without `LONG=1`, `make studies` trains the agents of `bandits`, `doors`, `jaxrl`,
 `jax4rl`, `jym`, `purejaxrl` and `tabular`. The agents of `swingup` and `halfcheetah`
-are rows of the [learning results](results.md), and those of `halfcheetah_td3` and
-`halfcheetah_grid` are kept in the repository. These studies are only drawn again, but
-for the time of the grid's missing part, which is estimated anew.
+are rows of the [learning results](results.md), and those of `brax_training`,
+`halfcheetah_td3` and `halfcheetah_grid` are kept in the repository. These studies are
+only drawn again, but for the time of the grid's missing part, which is estimated anew.
 
 What else these systems show stands on other pages: [evolution of losses, drifts and
 optimisers](evolution.md), [opponent shaping](opponent-shaping.md), [adversarial cheap

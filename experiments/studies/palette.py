@@ -7,6 +7,7 @@ STACKS = {
     "purerl": style.COLOURS[0],
     "PyTorch": style.COLOURS[1],
     "Flax": style.COLOURS[2],
+    "brax": style.COLOURS[3],
 }
 # In pictures whose agents are all purerl's, or whose stacks have marks of their own.
 ALGORITHMS = {
