@@ -1,4 +1,4 @@
-"""What brax's own training needs of a JAX that is newer than it."""
+"""A function that JAX has no longer, and that brax's own training calls."""
 
 from collections.abc import Sequence
 from typing import Any
