@@ -69,7 +69,7 @@ WORDS = {
 # The row of the learning results that trains the best cell again.
 AGAIN = {
     "VPG": "; the row `vpg-halfcheetah-wide` of the [learning results](results.md) "
-    "will train ten agents of it"
+    "trained ten agents of it"
 }
 SEEDS = 3
 NUM_ENVS = 5  # Environments of VPG, whose `num_steps` are those of each.
