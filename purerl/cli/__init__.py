@@ -2,6 +2,7 @@
 
 import errno
 import importlib
+import io
 import os
 import sys
 import textwrap
@@ -56,13 +57,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     A mistake in what was asked prints one sentence and gives 2. Where nobody reads what
     is printed any more, as after `| head`, the command ends as others do then.
     """
+    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
+        # What the encoding lacks becomes a question mark, and ends no command.
+        sys.stdout.reconfigure(errors="replace")
     try:
         status = _run(argv)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # It may have been closed before.
+            sys.stdout.flush()
     except BrokenPipeError:
         # What is left in the buffer has no reader either: Python flushes at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
+    except SystemExit as error:
+        # Rich takes the error of its own printing, and exits.
+        if isinstance(error.__context__, BrokenPipeError):
+            return CLOSED_PIPE
+        raise
     return status
 
 

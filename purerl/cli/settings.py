@@ -11,6 +11,8 @@ import jax
 def compile_cache_dir() -> Path | None:
     """Return where compiled programs are kept, or None if that is switched off.
 
+    There is no such folder either where the user has no home.
+
     `JAX_COMPILATION_CACHE_DIR` wins; `PURERL_COMPILE_CACHE=off` switches it off. The
     folder's name holds the processor's features, because a program compiled for one
     machine may not run on another that shares the home folder.
@@ -20,8 +22,12 @@ def compile_cache_dir() -> Path | None:
         return Path(given)
     if os.environ.get("PURERL_COMPILE_CACHE", "").lower() in ("off", "0", "no"):
         return None
-    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "purerl" / f"xla-{_processor()}"
+    base = os.environ.get("XDG_CACHE_HOME")
+    try:
+        cache = Path(base) if base else Path.home() / ".cache"
+    except RuntimeError:  # The user has no home, as in some containers.
+        return None
+    return cache / "purerl" / f"xla-{_processor()}"
 
 
 def enable_compile_cache() -> Path | None:

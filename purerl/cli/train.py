@@ -281,9 +281,10 @@ def _remove_unused(folder: Path) -> None:
 
 
 def show(result: RunResult, total_seconds: float) -> None:
-    """Print the table and the times; draw the curve."""
+    """Draw the curve; print the table and the times."""
     from purerl.report import tables
 
+    _draw(result)  # First: what is printed may have no reader.
     console = Console()
     console.print(tables.run_table(result))
     numbers = summary(result)
@@ -294,7 +295,6 @@ def show(result: RunResult, total_seconds: float) -> None:
         f"total {total_seconds:.1f} s",
         highlight=False,
     )
-    _draw(result)
     if result.out is not None:
         console.print(f"written to {result.out}/", highlight=False, soft_wrap=True)
 

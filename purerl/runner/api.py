@@ -253,6 +253,7 @@ def _open_folder(
     manifest.check_same(stored, config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)
     folders.require_writable(folder)
+    folders.finish(folder, stored)
     manifest.finish_extension(folder, stored)
     if extend:
         manifest.extend(folder, stored, config)

@@ -71,8 +71,9 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
         value: The path that was given.
 
     Raises:
-        ConfigError: the value is no path, or an empty text, which would be the working
-            directory.
+        ConfigError: the value is no path, an empty text, which would be the working
+            directory, no name that UTF-8 can write, or
+            begins with the home of a user who has none.
     """
     if value is None:
         return None
@@ -85,7 +86,21 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
         raise ConfigError(
             f"{name} is empty; give a folder, such as runs/first, or leave it out."
         )
-    return Path(value).expanduser()
+    try:
+        path = Path(value).expanduser()
+    except RuntimeError as error:
+        raise ConfigError(
+            f"{name} must be the path of a folder, got {shown(value)}: {error} Give a "
+            "path without ~."
+        ) from None
+    try:
+        str(path.absolute()).encode()
+    except UnicodeEncodeError:
+        raise ConfigError(
+            f"{name} must have a name that UTF-8 can write, as checkpoints cannot be "
+            f"written elsewhere, got {str(path)!a}; give another folder."
+        ) from None
+    return path
 
 
 def stored_folder(value: str | Path) -> Path:

@@ -119,7 +119,11 @@ class Records:
         assert self._jsonl is not None
         metrics = self._jsonl.folder
         if metrics.exists():
-            backup = metrics.with_name(f"metrics-before-{int(time.time())}")
+            name = f"metrics-before-{int(time.time())}"
+            backup, number = metrics.with_name(name), 1
+            while backup.exists():  # Two within a second, or a clock that was put back.
+                number += 1
+                backup = metrics.with_name(f"{name}-{number}")
             metrics.rename(backup)
             print(
                 f"no checkpoint in {metrics.parent}: starting again; what was logged "

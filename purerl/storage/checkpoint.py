@@ -241,7 +241,7 @@ def steps(folder: Path) -> list[int]:
     """Return the numbers of finished updates that have checkpoints, ascending."""
     if not folder.is_dir():
         return []
-    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdigit())
+    return sorted(int(path.name) for path in folder.iterdir() if path.name.isdecimal())
 
 
 def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.ndarray]]:
@@ -250,15 +250,11 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
     Raises:
         ConfigError: there is none, or it is damaged.
     """
+    if step is None:
+        return _restore_last(folder)
     known = steps(folder)
-    if not known or (step is not None and step not in known):
-        what = f"checkpoint {step}" if step is not None else "checkpoint"
-        raise ConfigError(
-            f"there is no {what} in {folder}; "
-            f"it has {', '.join(map(str, known)) or 'none'}. "
-            "Give the folder of a run that saved one."
-        )
-    step = known[-1] if step is None else step
+    if step not in known:
+        raise _is_missing(folder, f"checkpoint {step}", known)
     try:
         flat = _with_empty(_read(folder, step))
     except Exception as error:
@@ -267,6 +263,31 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
     if stored is None or stored.tobytes() != digest(flat):
         raise ConfigError(_damaged(folder, step, known, "its checksum differs"))
     return step, flat
+
+
+def _restore_last(folder: Path) -> tuple[int, dict[str, np.ndarray]]:
+    """Read the last checkpoint, and another one where it was replaced meanwhile.
+
+    A run that goes on takes old checkpoints away while it saves new ones.
+    """
+    for _ in range(10):
+        known = steps(folder)
+        if not known:
+            break
+        try:
+            return restore(folder, known[-1])
+        except ConfigError:
+            if steps(folder)[-1:] == known[-1:]:
+                raise
+    raise _is_missing(folder, "checkpoint", steps(folder))
+
+
+def _is_missing(folder: Path, what: str, known: list[int]) -> ConfigError:
+    return ConfigError(
+        f"there is no {what} in {folder}; "
+        f"it has {', '.join(map(str, known)) or 'none'}. "
+        "Give the folder of a run that saved one."
+    )
 
 
 @contextlib.contextmanager

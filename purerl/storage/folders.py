@@ -130,6 +130,7 @@ def open_folder(
     merged = merge(stored, new)
     if merged == stored:
         require_writable(folder)
+        finish(folder, stored)
     else:
         write(folder, merged, layout.subfolders)
     return merged
@@ -217,6 +218,20 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     manifest, config = json.dumps(spec, indent=1), serialise.yaml_text(spec["config"])
     _write_text(folder / MANIFEST, manifest)
     _write_text(folder / CONFIG, config)
+
+
+def finish(folder: Path, spec: Spec) -> None:
+    """Do what `write` does after it has written the manifest, if a kill kept it off.
+
+    Args:
+        folder: The folder.
+        spec: The specification of its manifest.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    if not (folder / CONFIG).exists():
+        write_config(folder, spec)
 
 
 def write_config(folder: Path, spec: Spec) -> None:

@@ -2,7 +2,8 @@
 
 Two programs that train into one folder would mix their rows and lose each other's
 checkpoints, as where a job is put in the queue again while it is still running. The
-operating system ends a lock with the process, so that a kill leaves none behind.
+operating system ends a lock with the process, so that a kill leaves none behind. A
+process that was forked gives it up at once, or it would hold it after that kill.
 """
 
 import json
@@ -22,6 +23,18 @@ except ImportError:  # On Windows there is none, and folders are not locked.
 fcntl: Any = _fcntl
 
 LOCK = ".lock"
+_held: set[Any] = set()  # The files of the locks that this process has.
+
+
+def _let_go() -> None:
+    """Close the locks of the parent in a process that was forked from it."""
+    for file in _held:
+        file.close()
+    _held.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
@@ -44,10 +57,13 @@ def locked(folder: Path | None) -> Iterator[None]:
         file.truncate(0)
         file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
         file.flush()
+        _held.add(file)
         try:
             yield
         finally:
-            (folder / LOCK).unlink(missing_ok=True)
+            if file in _held:  # Not in a process that was forked meanwhile.
+                _held.discard(file)
+                (folder / LOCK).unlink(missing_ok=True)
 
 
 def _hold(folder: Path) -> Any:

@@ -1,6 +1,7 @@
 """What a folder holds, said by every command that was given the wrong kind."""
 
 import json
+import os
 import shutil
 from pathlib import Path
 
@@ -152,6 +153,21 @@ def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):
     assert error.startswith(f"purerl {args[0]}: ")
     assert "is empty" in error
     assert not list(tmp_path.iterdir())
+
+
+def test_a_name_that_no_checkpoint_can_have_is_refused_at_once(tmp_path):
+    name = os.fsdecode(b"caf\xe9")
+    with pytest.raises(purerl.ConfigError, match="out must have a name that UTF-8"):
+        purerl.run(tiny_config(), out=tmp_path / name, progress=False)
+    assert not list(tmp_path.iterdir())
+    args = ["train", "--total-timesteps", "10", "--out", str(tmp_path / name)]
+    assert main(args) == 2
+    assert not list(tmp_path.iterdir())
+
+
+def test_the_home_of_nobody_is_no_folder():
+    with pytest.raises(purerl.ConfigError, match=r"out must be.*without ~\.$"):
+        purerl.run(tiny_config(), out="~nobody-of-that-name/x", progress=False)
 
 
 def test_an_empty_folder_name_is_no_folder_in_python(tmp_path, monkeypatch):

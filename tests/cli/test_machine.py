@@ -53,6 +53,18 @@ def test_doctor_says_what_was_asked_for_and_what_there_is(platform):
     assert "no problems found" not in text
 
 
+def test_a_user_without_a_home_has_no_cache_but_the_given_one(monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(settings.Path, "home", nowhere)
+    for name in ("JAX_COMPILATION_CACHE_DIR", "PURERL_COMPILE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    assert settings.compile_cache_dir() is None
+    monkeypatch.setenv("XDG_CACHE_HOME", "/given")
+    assert str(settings.compile_cache_dir()).startswith("/given/purerl/xla-")
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(_has_accelerator(), reason="tells what a CPU-only machine says")
 @pytest.mark.parametrize("platform", slow_but(["cuda", "cpu,nonsense"], "cuda"))

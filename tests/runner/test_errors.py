@@ -10,7 +10,9 @@ from purerl import ConfigError
 from purerl.cli import main as command_line
 from purerl.report.saved import read_result
 from purerl.runner import manifest
+from purerl.runner.records import Records
 from purerl.runner.result import load_run
+from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.serialise import to_dict
 from purerl.storage import folders
@@ -268,6 +270,16 @@ def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny,
     assert result.finished and result.train_steps == 2 * 640
     (aside,) = copy.glob("metrics-before-*")
     assert (aside / "train" / "seed=0.jsonl").read_text() == before
+
+
+def test_rows_are_put_aside_twice_in_one_second(tmp_path, monkeypatch):
+    monkeypatch.setattr("time.time", lambda: 1e9)
+    records = Records((0,), tmp_path, Group((), print))
+    for _ in range(2):
+        (tmp_path / "metrics").mkdir(exist_ok=True)
+        records.back_up()
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["metrics-before-1000000000", "metrics-before-1000000000-2"]
 
 
 def test_a_data_parallel_run_is_not_resumed_on_other_devices(tiny, copy):

@@ -76,6 +76,28 @@ def test_a_truncated_checkpoint_is_refused_in_its_sentence_alone(tmp_path, monke
     assert told == [other]
 
 
+def test_a_checkpoint_that_was_replaced_while_it_was_read_is_not_damaged(
+    tmp_path, monkeypatch
+):
+    checkpoint.save(tmp_path, 1, TREE, keep=1)
+    read = checkpoint._read
+
+    def read_late(folder, step):
+        if step == 1:
+            checkpoint.save(folder, 2, TREE, keep=1)
+        return read(folder, step)
+
+    monkeypatch.setattr(checkpoint, "_read", read_late)
+    step, flat = checkpoint.restore(tmp_path)
+    assert step == 2 and set(flat) == set(checkpoint.flatten(TREE))
+
+
+def test_only_whole_numbers_are_checkpoints(tmp_path):
+    (tmp_path / "12").mkdir()
+    (tmp_path / "\N{SUPERSCRIPT TWO}").mkdir()
+    assert checkpoint.steps(tmp_path) == [12]
+
+
 def test_a_whole_checkpoint_leaves_the_hook_as_it_is(tmp_path):
     checkpoint.save(tmp_path, 1, TREE, keep=1)
     before = sys.unraisablehook

@@ -75,6 +75,21 @@ def test_a_kill_between_the_two_files_leaves_the_manifest(tmp_path, monkeypatch)
     assert written == ["manifest.json", "config.yaml"]
 
 
+def test_what_a_kill_between_the_two_files_kept_off_is_done_later(tmp_path):
+    config = tiny_config()
+    run, sweep = tmp_path / "run" / "config.yaml", tmp_path / "sweep" / "config.yaml"
+    written = []
+    for resume in (False, True):
+        purerl.run(config, out=run.parent, resume=resume, progress=False)
+        purerl.sweep(
+            config, {"gamma": [0.9]}, seeds=1, out=sweep.parent, progress=False
+        )
+        written.append([run.read_text(), sweep.read_text()])
+        run.unlink()
+        sweep.unlink()
+    assert written[0] == written[1]
+
+
 def test_what_is_taken_back_is_what_was_written(tmp_path):
     put(tmp_path / "notes.txt", "mine")
     folders.write(tmp_path, {"config": {"env": "CartPole-v1"}})

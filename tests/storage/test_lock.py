@@ -1,9 +1,12 @@
 """One process at a time trains into a folder."""
 
+import multiprocessing
 import os
+import signal
 import subprocess
 import sys
 import textwrap
+import warnings
 
 import pytest
 
@@ -41,6 +44,45 @@ def test_a_folder_in_use_is_refused_until_that_process_ends(tmp_path, other):
     other.wait()
     with lock.locked(folder):
         assert str(os.getpid()) in (folder / lock.LOCK).read_text()
+
+
+def test_a_forked_process_does_not_keep_the_lock_after_a_kill(tmp_path):
+    code = """
+        import os, sys, time
+        from pathlib import Path
+        from purerl.storage.lock import locked
+        with locked(Path(sys.argv[1])):
+            if os.fork() == 0:
+                time.sleep(600)
+            print("held", flush=True)
+            time.sleep(600)
+    """
+    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, start_new_session=True
+    )
+    try:
+        assert process.stdout.readline() == "held\n"
+        process.kill()
+        process.wait()
+        with lock.locked(tmp_path):
+            pass
+    finally:
+        os.killpg(process.pid, signal.SIGKILL)
+        process.stdout.close()
+
+
+def test_the_end_of_a_forked_process_leaves_the_lock_of_its_parent(tmp_path):
+    with lock.locked(tmp_path):
+        child = multiprocessing.get_context("fork").Process(target=print)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # JAX warns of forks: it may hang.
+            child.start()
+        child.join()
+        assert (tmp_path / lock.LOCK).exists()
+        with pytest.raises(ConfigError, match="in use by process"):
+            with lock.locked(tmp_path):
+                raise AssertionError
 
 
 def test_a_thread_of_this_process_is_refused_too(tmp_path):
