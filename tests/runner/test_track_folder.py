@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -127,7 +129,6 @@ def test_event_files_get_exactly_the_rows_that_they_missed(tiny, tmp_path, capsy
     out = tmp_path / "run"
     full = Full()
     run_tiny(tiny, seeds=SEEDS, out=out, trackers=[full])
-    full.close()  # one that has failed is not called again
     assert 0 < tracked(out, "tensorboard")["rows"] < ROWS
     assert purerl.track(out, ["tensorboard"])
     for seed in SEEDS:
@@ -147,8 +148,37 @@ def test_event_files_of_the_same_second_are_two_and_flush_means_on_disk(tmp_path
     found = event_scalars(tmp_path)
     assert found["a"] == [(step, step) for step in range(100)]
     assert found["b"] == [(step, -step) for step in range(100)]
-    for file in first, second:
-        file.close()
+
+
+FEW_FILES = """
+import os, resource, sys
+import purerl
+from purerl.runner.trackers.base import Member, TrackedRun
+
+tracker = purerl.make_tracker("tensorboard", folder=sys.argv[1])
+seeds = range(60)
+tracker.begin(TrackedRun("run", {}, {n: Member(f"seed={n}", n, {}) for n in seeds}))
+tracker.log("train", 0, {"update": 1, "env_steps": 1, "loss": 0})
+tracker.flush()  # What is imported on the way is imported by now.
+here = len(os.listdir("/dev/fd"))
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (here + 10, hard))
+for step in (2, 3):
+    for seed in seeds:
+        tracker.log("train", seed, {"update": step, "env_steps": step, "loss": seed})
+    tracker.flush()
+tracker.close()
+"""
+
+
+def test_tensorboard_has_more_seeds_than_a_process_may_open_files(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", FEW_FILES, str(tmp_path)], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    for seed in range(60):
+        found = event_scalars(tmp_path / "run" / f"seed={seed}")
+        assert found["train/loss"][-2:] == [(2, seed), (3, seed)]
 
 
 def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):
