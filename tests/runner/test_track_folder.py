@@ -16,13 +16,14 @@ import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.report import track_folder
+from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
 from purerl.storage import kinds
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 from .test_tracker_threads import Keeps, Watch
-from .tracked import event_scalars, expected, mlflow_history
+from .tracked import event_scalars, events, expected, mlflow_history
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = [
@@ -148,6 +149,30 @@ def test_event_files_of_the_same_second_are_two_and_flush_means_on_disk(tmp_path
     found = event_scalars(tmp_path)
     assert found["a"] == [(step, step) for step in range(100)]
     assert found["b"] == [(step, -step) for step in range(100)]
+
+
+def test_a_row_is_one_event_and_a_flush_waits_for_no_disk(tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr("os.fsync", waits.append)
+    members = {n: Member(f"seed={n}", n, {}) for n in range(3)}
+    tracker = TensorBoardTracker(tmp_path)
+    tracker.begin(TrackedRun("run", {}, members))
+    for step in range(4):
+        for seed in members:
+            row = {"update": step, "env_steps": step, "loss": 0.5, "entropy": seed}
+            tracker.log("train", seed, row)
+        tracker.flush()
+    assert not waits
+    for seed in members:
+        folder = tmp_path / "run" / f"seed={seed}"
+        assert event_scalars(folder) == {
+            "train/loss": [(step, 0.5) for step in range(4)],
+            "train/entropy": [(step, seed) for step in range(4)],
+        }
+        # The first record says of which version the file is.
+        assert len(list(events(folder))) == 1 + 4
+    tracker.close()
+    assert len(waits) == 1 + len(members)  # That of the config is a file, too.
 
 
 FEW_FILES = """

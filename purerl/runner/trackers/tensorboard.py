@@ -43,7 +43,7 @@ class EventFile:
         self._add(file_version="brain.Event:2")
 
     def add(self, summary: Any, step: int | None = None) -> None:
-        """Keep a summary of tensorboardX; `flush` brings it to the disk."""
+        """Keep a summary of tensorboardX; `flush` writes it."""
         self._add(summary=summary, step=step)
 
     def _add(self, **fields: Any) -> None:
@@ -56,12 +56,21 @@ class EventFile:
             self._records += [part, struct.pack("<I", masked_crc32c(part))]
 
     def flush(self) -> None:
-        """Put everything that was added on disk."""
+        """Write everything that was added, for other processes to read."""
+        self._write(is_last=False)
+
+    def close(self) -> None:
+        """Write what is left, and wait until all of it is on the disk."""
+        self._write(is_last=True)
+
+    def _write(self, is_last: bool) -> None:
         # Taken first: what was perhaps written must not be written again.
         records, self._records = self._records, []
-        if records:
-            with self._path.open("ab") as file:
-                file.write(b"".join(records))
+        if not (records or is_last):
+            return
+        with self._path.open("ab") as file:
+            file.write(b"".join(records))
+            if is_last:  # It takes milliseconds, which is too long for every row.
                 file.flush()
                 os.fsync(file.fileno())
 
@@ -107,25 +116,27 @@ class TensorBoardTracker(Tracker):
             self._file(None).add(text("config", "\n".join(lines)))
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Write the scalars of one row.
+        """Keep the scalars of one row, as one event; `flush` writes it.
 
         Args:
             kind: Kind of the row: `train`, `evaluation` or `evolution`.
             seed: Number of the member, see `TrackedRun.members`.
             row: Names and numbers.
         """
+        from tensorboardX.proto import summary_pb2
         from tensorboardX.summary import scalar
 
         self._steps = step = int(row[self._run.axis])
         file = self._file(seed)
         values = dict(scalars(kind, row))
-        for name, value in values.items():
-            file.add(scalar(name, value), step)
+        parts = [part for n, x in values.items() for part in scalar(n, x).value]
+        if parts:
+            file.add(summary_pb2.Summary(value=parts), step)  # type: ignore[attr-defined]  # As above.
         if self._run.is_sweep:
             self._last.setdefault(seed, {}).update(values)
 
     def flush(self) -> None:
-        """Put everything on disk."""
+        """Write the files that were added to."""
         for file in self._files.values():
             file.flush()
 
@@ -144,7 +155,7 @@ class TensorBoardTracker(Tracker):
             params = {**flat_params(member.params), **numbers}
             for part in hparams(params, self._last.pop(seed, {})):
                 self._file(seed).add(part)
-        self._files.pop(seed).flush()
+        self._files.pop(seed).close()
 
     def artifact(self, path: Path, name: str) -> None:
         """Show a picture; other files lie in the run's folder already."""
@@ -158,9 +169,10 @@ class TensorBoardTracker(Tracker):
         self._file(None).add(image(title, picture, dataformats="HWC"), self._steps)
 
     def close(self, status: str = "finished") -> None:
-        """Write what is left."""
+        """Write what is left, and wait until it is on the disk."""
         del status
-        self.flush()
+        for file in self._files.values():
+            file.close()
         self._files.clear()
 
     def where(self) -> str:
