@@ -339,5 +339,7 @@ def digest(flat: dict[str, np.ndarray]) -> bytes:
     for name in sorted(flat):
         array = np.ascontiguousarray(flat[name])
         total.update(f"{name} {array.dtype} {array.shape}".encode())
-        total.update(array.tobytes())
+        # No copy: a replay buffer may be most of what the memory holds. numpy's view,
+        # as that of Python knows neither bfloat16 nor arrays without elements.
+        total.update(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
     return total.digest()
