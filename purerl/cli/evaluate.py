@@ -24,7 +24,7 @@ from purerl.report.rendering import EPISODE_SEED
 from purerl.runner.divergence import warn
 from purerl.runner.result import SavedRun, load_run
 from purerl.runner.seeds import as_seed, seeds_named
-from purerl.scale.host import to_device
+from purerl.scale.host import agent_to_device, with_keys
 from purerl.train import bind, evaluate_afresh, make_algorithm
 from purerl.types import PyTree
 
@@ -126,12 +126,12 @@ def play_on_host(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
     """
     bound = bind(saved.config, on_host=True)
     recurrence = recurrence_of(bound.algorithm(bound.config))
-    act, states = jax.jit(recurrence.act), to_device(saved.state)
+    act = jax.jit(recurrence.act)
     with closing(bound.env.start(episodes)) as envs:
         played = [
             play_episodes(
                 envs,
-                partial(act, jax.tree.map(lambda x, i=member: x[i], states)),
+                partial(act, agent_to_device(saved.state, member)),
                 recurrence.init((episodes,)),
                 seed,
                 bound.plan.eval_max_steps,
@@ -204,7 +204,7 @@ def play_compiled(
         played = evaluate_afresh(bound, bound.config, state, key, episodes)
         return played.episode_return
 
-    return np.asarray(play(to_device(saved.state), jax.random.key(seed)))
+    return np.asarray(play(with_keys(saved.state), jax.random.key(seed)))
 
 
 def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
@@ -222,10 +222,9 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
 
     recurrence = recurrence_of(make_algorithm(saved.config))
     act = jax.jit(recurrence.act)
-    states = to_device(saved.state)
     returns = []
     for member in range(len(saved.seeds)):
-        state = jax.tree.map(lambda x, i=member: x[i], states)
+        state = agent_to_device(saved.state, member)
         policy = _remembering(partial(act, state), recurrence.init((episodes,)))
         try:
             played, _ = play_in_gymnasium(

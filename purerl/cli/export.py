@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
-import jax
-
 from purerl.cli import flags
 from purerl.cli.options import AgentSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError
@@ -17,7 +15,7 @@ from purerl.runner.seeds import seeds_named
 from purerl.runner.trackers.mlflow import absolute
 from purerl.runner.trackers.mlflow_model import log_policy
 from purerl.runner.trackers.stored import load_stored
-from purerl.scale.host import to_device
+from purerl.scale.host import agent_to_device
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -65,7 +63,7 @@ def main(argv: Sequence[str]) -> int:
         )
     member = saved.seeds.index(seed)
     warn(saved.seeds[member : member + 1], saved.diverged_at[member : member + 1])
-    state = jax.tree.map(lambda x: x[member], to_device(saved.state))
+    state = agent_to_device(saved.state, member)
     folder = export_policy(
         saved.config,
         state,

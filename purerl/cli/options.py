@@ -72,7 +72,11 @@ MemoryLimit = Annotated[
     option("Bytes for training, such as 2GB; most of what is free if not given."),
 ]
 CheckpointSeconds = Annotated[
-    float, option("Least number of seconds between two checkpoints.")
+    float,
+    option(
+        "Least number of seconds between two checkpoints, or ten times what the last "
+        "one took where that is longer; 0 saves as often as there is something new."
+    ),
 ]
 DryRun = Annotated[bool, option("Say what the command would cost here, and stop.")]
 Progress = Annotated[bool, option("Show the progress.")]

@@ -97,8 +97,8 @@ def evolve(
             bit.
         memory_limit: Bytes for training, such as `"2GB"`.
         devices: Local devices to use; all of the default backend where not given.
-        checkpoint_seconds: The least time between checkpoints; 0 saves every
-            generation.
+        checkpoint_seconds: The least time between checkpoints, or ten times what the
+            last one took where that is longer; 0 saves every generation.
         snapshot_every: The number of generations between two snapshots of the solution;
             0 for none.
         trackers: More places to write every generation to, beside JSON lines: names

@@ -28,6 +28,7 @@ from purerl.runner.trackers import Tracker
 from purerl.scale import hosts
 from purerl.scale.devices import Worker
 from purerl.storage import folders
+from purerl.storage.pace import Pace
 
 
 class EvolutionLoop:
@@ -54,7 +55,7 @@ class EvolutionLoop:
         self.key = jax.random.key(setup.settings["seed"])
         self.training = Training(setup, self.key, workers, options)
         self.lock = threading.Lock()
-        self.saved_at, self.saved_time = -1, time.monotonic()
+        self.saved_at, self.pace = -1, Pace(options.checkpoint_seconds)
         is_first = hosts.index() == 0  # The others write nothing.
         self.tracking = Tracking(
             setup, options.folder if is_first else None, trackers if is_first else ()
@@ -229,11 +230,11 @@ class EvolutionLoop:
         if passed and done != self.saved_at:
             mean = self.optimiser.mean(state.strategy)
             store.save_snapshot(folder, done, state.best if mean is None else mean)
-        waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds
-        if done == self.saved_at or not (force or waited):
+        if done == self.saved_at or not (force or self.pace.is_due()):
             return
-        store.save(folder, state)
-        self.saved_at, self.saved_time = done, time.monotonic()
+        with self.pace.saving():
+            store.save(folder, state)
+        self.saved_at = done
 
     def _result(self, state: State, first: int) -> EvolutionResult:
         """The result; `first` is the generation that this call began with."""

@@ -40,7 +40,7 @@ class Options(NamedTuple):
         segment_updates: Updates of a compiled call, K; None for the whole run.
         chunk_blocks: The number of blocks that a worker holds at a time.
         memory_limit: Bytes that a worker may use.
-        checkpoint_seconds: The least time between checkpoints.
+        checkpoint_seconds: The least time between checkpoints; see `Pace`.
         snapshot_every: The number of generations between two snapshots, or 0.
         progress: Whether to show the progress.
     """

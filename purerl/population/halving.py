@@ -87,8 +87,8 @@ def halving(
         lanes: The width of a block, part of what fixes the bits.
         segment_updates: Updates per compiled call, part of what fixes the bits; a
             divisor of `min_updates`, which it is where not given.
-        checkpoint_seconds: The least time between checkpoints; 0 saves at every
-            milestone.
+        checkpoint_seconds: The least time between checkpoints, or ten times what the
+            last one took where that is longer; 0 saves at every milestone.
         trackers: Places that are told a row per member and milestone: names
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.

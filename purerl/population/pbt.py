@@ -99,8 +99,8 @@ def pbt(
         lanes: The width of a block, part of what fixes the bits.
         segment_updates: Updates per compiled call, part of what fixes the bits; a
             divisor of `ready_updates`, which it is where not given.
-        checkpoint_seconds: The least time between checkpoints; 0 saves after every
-            round.
+        checkpoint_seconds: The least time between checkpoints, or ten times what the
+            last one took where that is longer; 0 saves after every round.
         trackers: Places that are told every member's row of every round: names
             (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
             so with those that it was started with where none are given.

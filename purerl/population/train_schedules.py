@@ -66,7 +66,8 @@ def train_schedules(
             without one.
         lanes: The width of a block.
         segment_updates: Updates per compiled call; every piece must begin with one.
-        checkpoint_seconds: The least time between checkpoints.
+        checkpoint_seconds: The least time between checkpoints, or ten times what the
+            last one took where that is longer.
         trackers: Places that are told a row per agent and piece; see `purerl.pbt`.
         progress: Whether to show the progress.
 

@@ -28,7 +28,7 @@ from purerl.report.ranking import chosen_seeds, last_returns
 from purerl.report.saved import read_result
 from purerl.runner.result import RunResult, SavedRun, load_run
 from purerl.runner.seeds import as_seed, split_seed
-from purerl.scale.host import to_device, to_host
+from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
 
@@ -194,7 +194,7 @@ def play(
             keep=partial(moment_of, bound.env, drawing, params),
         )
 
-    return to_host(recorded(to_device(saved.state), jax.random.key(seed)))
+    return to_host(recorded(with_keys(saved.state), jax.random.key(seed)))
 
 
 def _panels(cast: _Cast, played: Recording) -> list[Panel]:

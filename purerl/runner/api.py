@@ -87,8 +87,8 @@ def run(
         segment_updates: Updates per compiled call, part of what fixes the bits. About a
             hundredth of the run where not given; one, where environments are on the
             host and the run has at most 10,000.
-        checkpoint_seconds: The least time between checkpoints; 0 saves after every
-            segment.
+        checkpoint_seconds: The least time between checkpoints, or ten times what the
+            last one took where that is longer; 0 saves after every segment.
         keep_checkpoints: The number of last checkpoints that stay.
         data_parallel: Whether to spread every agent's environments over all devices.
         trackers: More places to write metrics to, beside JSON lines: names (`mlflow`,

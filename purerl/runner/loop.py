@@ -32,6 +32,7 @@ from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
+from purerl.storage.pace import Pace
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
@@ -50,7 +51,7 @@ class Options(NamedTuple):
         lanes: The width of a block, W.
         length: Updates per segment, K.
         spread: Whether every agent's environments are spread over all devices.
-        checkpoint_seconds: The least time between checkpoints.
+        checkpoint_seconds: The least time between checkpoints; see `Pace`.
         keep: The number of last checkpoints that stay.
     """
 
@@ -93,7 +94,7 @@ class RunLoop:
         self.notify: Notify = print
         self.is_disk_full = False
         self.saved_at = self.tried_at = 0
-        self.saved_time = time.monotonic()
+        self.pace = Pace(options.checkpoint_seconds)
 
     def run(self, resume: bool) -> RunResult:
         """Train what is missing of the run."""
@@ -275,18 +276,18 @@ class RunLoop:
         """Return whether a checkpoint is to be written before training goes on."""
         if self.folder is None or update == self.tried_at:
             return False
-        waited = time.monotonic() - self.saved_time
-        return waited >= self.options.checkpoint_seconds
+        return self.pace.is_due()
 
     def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
         """Write a checkpoint; where it cannot be, only the last one is an error."""
         if self.folder is None or cohort.update == self.saved_at:
             return
         folder = self.folder / "checkpoints"
-        states = cohort.gather()
-        self.saved_time, self.tried_at = time.monotonic(), cohort.update
+        self.tried_at = cohort.update
         try:
-            checkpoint.save(folder, cohort.update, states, self.options.keep)
+            with self.pace.saving():
+                states = cohort.gather()
+                checkpoint.save(folder, cohort.update, states, self.options.keep)
             self.saved_at, self.is_disk_full = cohort.update, False
         except checkpoint.NotSavedError as error:
             if is_last or cohort.update >= self.bound.plan.num_updates:

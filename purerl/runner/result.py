@@ -18,7 +18,7 @@ from purerl.runner.divergence import (
     read_diverged_at,
 )
 from purerl.runner.seeds import seeds_named
-from purerl.scale.host import to_device
+from purerl.scale.host import agent_to_device
 from purerl.storage import checkpoint
 from purerl.train import make_algorithm, make_policy
 from purerl.types import HostMetrics, PyTree
@@ -150,7 +150,7 @@ def _policy_of(
             f"{seeds_named(seeds)}."
         )
     index = list(seeds).index(seed)
-    return make_policy(config, jax.tree.map(lambda x: x[index], to_device(state)))
+    return make_policy(config, agent_to_device(state, index))
 
 
 def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:

@@ -69,6 +69,27 @@ def to_device(tree: PyTree) -> PyTree:
     return jax.tree.map(_put, tree, is_leaf=is_host_key)
 
 
+def agent_to_device(tree: PyTree, index: int) -> PyTree:
+    """Turn the arrays of one agent into JAX arrays; those of others stay on the host.
+
+    Args:
+        tree: A host pytree, leaves `[S, ...]`.
+        index: The number of the agent.
+    """
+    return to_device(jax.tree.map(lambda x: x[index], tree))
+
+
+def with_keys(tree: PyTree) -> PyTree:
+    """Return a host pytree with random keys of JAX's; the other arrays stay numpy's.
+
+    A compiled program that gets it puts those on its device that it reads: of a state
+    not the replay buffer, where it only acts.
+    """
+    return jax.tree.map(
+        lambda x: to_device(x) if is_host_key(x) else x, tree, is_leaf=is_host_key
+    )
+
+
 def _put(x: Any) -> Any:
     if is_host_key(x):
         return jax.random.wrap_key_data(_put(x.data), impl=x.impl)

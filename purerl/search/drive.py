@@ -25,6 +25,7 @@ from purerl.search.folder import Restored
 from purerl.search.protocol import Request, Search, Step
 from purerl.storage import checkpoint, folders
 from purerl.storage.lock import locked
+from purerl.storage.pace import Pace
 from purerl.types import PyTree
 
 
@@ -78,7 +79,8 @@ def drive(
         lanes: Width of a block, W; the search's own where not given.
         segment_updates: Updates of one compiled call, K; the search's own where not
             given.
-        checkpoint_seconds: Least time between checkpoints; 0 saves after every request.
+        checkpoint_seconds: Least time between checkpoints, or ten times what the last
+            one took where that is longer; 0 saves after every request.
         trackers: Places that are told the rows of every step: names (`mlflow`,
             `tensorboard`, `wandb`), or trackers. A search that goes on does so with
             those that it was started with where none are given.
@@ -178,7 +180,7 @@ class _SearchLoop:
         self.first = len(self.steps)
         self.executor = Executor(search.bound, options.lanes, options.length)
         self.group = Group(options.trackers)
-        self.saved_at, self.saved_time = self.first, time.monotonic()
+        self.saved_at, self.pace = self.first, Pace(options.checkpoint_seconds)
         self.reporter = Reporter(
             max(1, sum(search.steps)),
             sum(search.steps[: self.first]),
@@ -273,12 +275,13 @@ class _SearchLoop:
     def _save(self, force: bool) -> None:
         """Save the states, now and then: what comes after is computed again."""
         out = self.options.out
-        waited = time.monotonic() - self.saved_time >= self.options.checkpoint_seconds
-        if out is None or not (force or waited) or len(self.steps) == self.saved_at:
+        if out is None or len(self.steps) == self.saved_at:
             return
-        self.saved_time = time.monotonic()
+        if not (force or self.pace.is_due()):
+            return
         try:
-            store.save_states(out, len(self.steps), self.executor.states())
+            with self.pace.saving():
+                store.save_states(out, len(self.steps), self.executor.states())
             self.saved_at = len(self.steps)
         except checkpoint.NotSavedError as error:
             if force:

@@ -1,9 +1,11 @@
 """Checkpoints: the only door to orbax. Atomic, the last few kept, nothing pickled."""
 
 import contextlib
+import errno
 import hashlib
 import json
 import logging
+import os
 import shutil
 import sys
 from collections.abc import Collection, Iterator
@@ -176,7 +178,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
 
     Raises:
         NotSavedError: the disk has no room for it, or orbax fails otherwise; what was
-            written of it is removed.
+            written of it is removed, as far as that can be done.
     """
     flat = flatten(tree)
     flat[_DIGEST] = np.frombuffer(digest(flat), np.uint8)
@@ -190,8 +192,9 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
             raise OSError(f"it needs {format_bytes(need)}, and {room}")
         _write(folder, step, _without_empty(flat), keep)
     except Exception as error:
-        for half in folder.glob(f"{step}.*tmp*"):
-            shutil.rmtree(half, ignore_errors=True)
+        with contextlib.suppress(OSError):  # Where no file opens, no folder is read.
+            for half in folder.glob(f"{step}.*tmp*"):
+                shutil.rmtree(half, ignore_errors=True)
         raise NotSavedError(_not_saved(folder, step, error)) from error
 
 
@@ -227,14 +230,25 @@ def _with_empty(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
 
 
 def _not_saved(folder: Path, step: int, error: Exception) -> str:
-    known = steps(folder)
-    kept = f"the last whole one is {known[-1]}" if known else "there is no other one"
-    is_disk = isinstance(error, OSError) or "space" in str(error)
-    remedy = "Make room on the disk" if is_disk else "Report it with the run's config"
+    try:
+        known = steps(folder)
+        kept = (
+            f"the last whole one is {known[-1]}" if known else "there is no other one"
+        )
+    except OSError:
+        kept = "the others stay as they are"
     return (
         f"the checkpoint {folder / str(step)} could not be written "
-        f"({_first_line(error)}); {kept}. {remedy}."
+        f"({_first_line(error)}); {kept}. {_remedy(error)}."
     )
+
+
+def _remedy(error: Exception) -> str:
+    if os.strerror(errno.EMFILE) in str(error):
+        return "Let the process open more files (ulimit -n)"
+    if isinstance(error, OSError) or "space" in str(error):
+        return "Make room on the disk"
+    return "Report it with the run's config"
 
 
 def steps(folder: Path) -> list[int]:
@@ -346,5 +360,7 @@ def digest(flat: dict[str, np.ndarray]) -> bytes:
     for name in sorted(flat):
         array = np.ascontiguousarray(flat[name])
         total.update(f"{name} {array.dtype} {array.shape}".encode())
-        total.update(array.tobytes())
+        # No copy: a replay buffer may be most of what the memory holds. numpy's view,
+        # as that of Python knows neither bfloat16 nor arrays without elements.
+        total.update(array.reshape(-1).view(np.uint8).data if array.nbytes else b"")
     return total.digest()

@@ -9,8 +9,12 @@ import pytest
 from jax import export
 
 import purerl
+from purerl.cli import evaluate
+from purerl.cli import export as exporting
+from purerl.report import rendering
 from purerl.scale.host import HostKey, to_device, to_host
 from purerl.storage import checkpoint
+from purerl.train import bind
 from tests.helpers import assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=2 * 32, num_evaluations=0)
@@ -71,6 +75,45 @@ def test_a_run_has_the_policy_of_each_of_its_agents(run, seed):
         mine, expected = result.policy(seed), purerl.make_policy(CONFIG, agent)
         assert mine(obs) == expected(obs)
         assert mine(obs, key) == expected(obs, key)
+
+
+# More than any memory or address space holds; as a view of one number it takes nothing.
+HUGE = 2**48
+
+
+def repeated(x, shape):
+    return np.broadcast_to(np.asarray(x).ravel()[0], shape)
+
+
+def test_one_of_many_agents_goes_to_the_device_without_the_others(
+    run, monkeypatch, tmp_path
+):
+    saved = run[1]
+    first = jax.tree.map(
+        lambda x: np.broadcast_to(x[:1], (HUGE, *x.shape[1:])), saved.state
+    )
+    many = saved._replace(state=first, seeds=(3,))
+    obs = np.array([0.1, -0.2, 0.3, 0.4])
+    assert many.policy(3)(obs) == saved.policy(3)(obs)
+    played = evaluate.play_gymnasium(many, 2, 0)
+    np.testing.assert_array_equal(played, evaluate.play_gymnasium(saved, 2, 0)[:1])
+    monkeypatch.setattr(exporting, "load_run", lambda folder: many)
+    out = tmp_path / "exported"
+    assert exporting.main([str(tmp_path), "--out", str(out)]) == 0
+    assert (out / "policy.stablehlo").exists()
+
+
+def test_agents_play_without_what_they_only_learn_from(run):
+    saved, bound = run[1], bind(CONFIG)
+    drawing = rendering.drawing_of(bound.env)
+
+    def play(agents):
+        shown = rendering.play(agents, bound, drawing, episodes=2, steps=9, seed=0)
+        return evaluate.play_compiled(agents, 2, 0, {}), shown
+
+    unread = jax.tree.map(lambda x: repeated(x, (2, HUGE)), saved.state.envs)
+    without = saved._replace(state=saved.state._replace(envs=unread))
+    assert_same_bits(play(without), play(saved))
 
 
 def test_a_policy_that_a_run_has_not_is_refused(run):

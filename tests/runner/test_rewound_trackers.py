@@ -176,7 +176,7 @@ def test_an_event_file_is_cut_and_what_is_no_row_stays(tmp_path):
     file = EventFile(tmp_path)
     for step in range(4):
         file.add(scalar("a", step), step)
-    file.close()
+    file.flush()
     (path,) = tmp_path.iterdir()
     with path.open("ab") as whole:
         whole.write(b"\x20\0\0\0\0\0\0\0a row that a kill cut short"[:20])

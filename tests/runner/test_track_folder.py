@@ -4,6 +4,8 @@ import json
 import os
 import shutil
 import socket
+import subprocess
+import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import SimpleNamespace
@@ -14,13 +16,14 @@ import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.report import track_folder
+from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
 from purerl.storage import kinds
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 from .test_tracker_threads import Keeps, Watch
-from .tracked import event_scalars, expected, mlflow_history
+from .tracked import event_scalars, events, expected, mlflow_history
 
 # MLflow's own use of SQLAlchemy.
 pytestmark = [
@@ -127,7 +130,6 @@ def test_event_files_get_exactly_the_rows_that_they_missed(tiny, tmp_path, capsy
     out = tmp_path / "run"
     full = Full()
     run_tiny(tiny, seeds=SEEDS, out=out, trackers=[full])
-    full.close()  # one that has failed is not called again
     assert 0 < tracked(out, "tensorboard")["rows"] < ROWS
     assert purerl.track(out, ["tensorboard"])
     for seed in SEEDS:
@@ -147,8 +149,61 @@ def test_event_files_of_the_same_second_are_two_and_flush_means_on_disk(tmp_path
     found = event_scalars(tmp_path)
     assert found["a"] == [(step, step) for step in range(100)]
     assert found["b"] == [(step, -step) for step in range(100)]
-    for file in first, second:
-        file.close()
+
+
+def test_a_row_is_one_event_and_a_flush_waits_for_no_disk(tmp_path, monkeypatch):
+    waits = []
+    monkeypatch.setattr("os.fsync", waits.append)
+    members = {n: Member(f"seed={n}", n, {}) for n in range(3)}
+    tracker = TensorBoardTracker(tmp_path)
+    tracker.begin(TrackedRun("run", {}, members))
+    for step in range(4):
+        for seed in members:
+            row = {"update": step, "env_steps": step, "loss": 0.5, "entropy": seed}
+            tracker.log("train", seed, row)
+        tracker.flush()
+    assert not waits
+    for seed in members:
+        folder = tmp_path / "run" / f"seed={seed}"
+        assert event_scalars(folder) == {
+            "train/loss": [(step, 0.5) for step in range(4)],
+            "train/entropy": [(step, seed) for step in range(4)],
+        }
+        # The first record says of which version the file is.
+        assert len(list(events(folder))) == 1 + 4
+    tracker.close()
+    assert len(waits) == 1 + len(members)  # That of the config is a file, too.
+
+
+FEW_FILES = """
+import os, resource, sys
+import purerl
+from purerl.runner.trackers.base import Member, TrackedRun
+
+tracker = purerl.make_tracker("tensorboard", folder=sys.argv[1])
+seeds = range(60)
+tracker.begin(TrackedRun("run", {}, {n: Member(f"seed={n}", n, {}) for n in seeds}))
+tracker.log("train", 0, {"update": 1, "env_steps": 1, "loss": 0})
+tracker.flush()  # What is imported on the way is imported by now.
+here = len(os.listdir("/dev/fd"))
+hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+resource.setrlimit(resource.RLIMIT_NOFILE, (here + 10, hard))
+for step in (2, 3):
+    for seed in seeds:
+        tracker.log("train", seed, {"update": step, "env_steps": step, "loss": seed})
+    tracker.flush()
+tracker.close()
+"""
+
+
+def test_tensorboard_has_more_seeds_than_a_process_may_open_files(tmp_path):
+    ended = subprocess.run(
+        [sys.executable, "-c", FEW_FILES, str(tmp_path)], capture_output=True, text=True
+    )
+    assert ended.returncode == 0, ended.stderr
+    for seed in range(60):
+        found = event_scalars(tmp_path / "run" / f"seed={seed}")
+        assert found["train/loss"][-2:] == [(2, seed), (3, seed)]
 
 
 def test_an_interrupted_run_goes_on_after_it_was_sent(tiny, tmp_path):

@@ -27,7 +27,7 @@ class Keeps(purerl.Tracker):
 
     def __init__(self, fails="", id=None):
         self.told, self.fails, self.id = [], fails, id
-        self.status = None
+        self.status, self.is_closed = None, threading.Event()
 
     def begin(self, run):
         self._may_fail("begin")
@@ -43,6 +43,7 @@ class Keeps(purerl.Tracker):
     def close(self, status="finished"):
         self._may_fail("close")
         self.status = status
+        self.is_closed.set()
 
     def _may_fail(self, method):
         if self.fails == method:
@@ -154,7 +155,10 @@ def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
         trackers.flush()
     trackers.close("finished")
     assert good.told == [("train", 0, 1), ("train", 0, 2), ("train", 0, 3)]
-    assert good.status == "finished" and bad.status is None
+    assert good.status == "finished"
+    # It is closed all the same, so that it gives back what it holds.
+    assert bad.is_closed.wait(0.0 if method == "close" else 10.0) == (method != "close")
+    assert bad.status == (None if method == "close" else "failed")
     failed, missing = said
     assert f"tracker 'keeps' failed (OSError: no room for {method})" in failed
     assert "second line" not in failed

@@ -36,7 +36,7 @@ def mlflow_history(client, run) -> dict[str, list[tuple[int, float]]]:
 def event_scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
     """Name -> (step, value) of all TensorBoard event files in a folder."""
     found = defaultdict(list)
-    for event in _events(folder):
+    for event in events(folder):
         for value in event.summary.value:
             if value.HasField("simple_value"):
                 found[value.tag].append((event.step, value.simple_value))
@@ -45,10 +45,10 @@ def event_scalars(folder: Path) -> dict[str, list[tuple[int, float]]]:
 
 def event_tags(folder: Path) -> set[str]:
     """Names of all that is in the event files of a folder."""
-    return {v.tag for event in _events(folder) for v in event.summary.value}
+    return {v.tag for event in events(folder) for v in event.summary.value}
 
 
-def _events(folder: Path):
+def events(folder: Path):
     """Records of TFRecord files: length, checksum, message, checksum."""
     from tensorboardX.proto.event_pb2 import Event
 

@@ -143,7 +143,11 @@ class Tracker:
         """Keep a file or folder with the run, under `name` (`figures/curve.png`)."""
 
     def close(self, status: str = "finished") -> None:
-        """Close a run that has `finished`, was `interrupted`, or has `failed`."""
+        """Close a run that has `finished`, was `interrupted`, or has `failed`.
+
+        A tracker that has failed itself is closed as `failed` too, and it is called no
+        more; an error of that call counts no more.
+        """
 
     def where(self) -> str:
         """Return a sentence about how to look at what was written; it may be empty."""

@@ -9,10 +9,12 @@ out of the older ones (TensorBoard does not leave out all that a later file repl
 
 tensorboardX's `SummaryWriter` is not used. Its `flush` leaves rows behind that still
 wait for its thread, and two of them that are opened within a second in one folder
-write to one file, of which the second first deletes what the first has written.
+write to one file, of which the second first deletes what the first has written. Each
+keeps a file open, too, and a process may usually open 1,024.
 """
 
 import os
+import socket
 import struct
 import time
 from pathlib import Path
@@ -24,38 +26,53 @@ from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, s
 
 
 class EventFile:
-    """An event file of its own name, written in the thread that calls.
+    """An event file of its own name, open only while something is written to it.
 
     Args:
         folder: Folder of the file, made where it is missing.
     """
 
     def __init__(self, folder: Path) -> None:
-        from tensorboardX.event_file_writer import EventsWriter
-
         folder.mkdir(parents=True, exist_ok=True)
         # The name begins with the second and the host, and the files of a folder are
         # read in the order of their names.
-        fraction = time.time_ns() % 10**9
-        self._writer = EventsWriter(
-            str(folder / "events"), f".{fraction:09d}.{os.getpid()}"
-        )
+        seconds, fraction = divmod(time.time_ns(), 10**9)
+        name = f"{seconds}.{socket.gethostname()}.{fraction:09d}.{os.getpid()}"
+        self._path = folder / f"events.out.tfevents.{name}"
+        self._records: list[bytes] = []
+        self._add(file_version="brain.Event:2")
 
     def add(self, summary: Any, step: int | None = None) -> None:
-        """Write a summary of tensorboardX; `flush` brings it to the disk."""
-        from tensorboardX.proto import event_pb2
+        """Keep a summary of tensorboardX; `flush` writes it."""
+        self._add(summary=summary, step=step)
 
-        now = time.time()
-        event = event_pb2.Event(wall_time=now, step=step, summary=summary)  # type: ignore[attr-defined]  # Made when it is imported.
-        self._writer.write_event(event)
+    def _add(self, **fields: Any) -> None:
+        from tensorboardX.proto import event_pb2
+        from tensorboardX.record_writer import masked_crc32c
+
+        event = event_pb2.Event(wall_time=time.time(), **fields)  # type: ignore[attr-defined]  # Made when it is imported.
+        message = event.SerializeToString()
+        for part in (struct.pack("<Q", len(message)), message):
+            self._records += [part, struct.pack("<I", masked_crc32c(part))]
 
     def flush(self) -> None:
-        """Put everything that was added on disk."""
-        self._writer.flush()
+        """Write everything that was added, for other processes to read."""
+        self._write(is_last=False)
 
     def close(self) -> None:
-        """Flush, and close the file."""
-        self._writer.close()
+        """Write what is left, and wait until all of it is on the disk."""
+        self._write(is_last=True)
+
+    def _write(self, is_last: bool) -> None:
+        # Taken first: what was perhaps written must not be written again.
+        records, self._records = self._records, []
+        if not (records or is_last):
+            return
+        with self._path.open("ab") as file:
+            file.write(b"".join(records))
+            if is_last:  # It takes milliseconds, which is too long for every row.
+                file.flush()
+                os.fsync(file.fileno())
 
 
 class TensorBoardTracker(Tracker):
@@ -81,7 +98,7 @@ class TensorBoardTracker(Tracker):
         return {"folder": str(self.folder.resolve()) if self.folder else None}
 
     def begin(self, run: TrackedRun) -> None:
-        """Open the run's folder."""
+        """Make the run's folder."""
         self._run = run
         if self.folder is None and run.folder is not None:
             self.root = run.folder / "tensorboard"
@@ -99,30 +116,32 @@ class TensorBoardTracker(Tracker):
             self._file(None).add(text("config", "\n".join(lines)))
 
     def log(self, kind: str, seed: int, row: Row) -> None:
-        """Write the scalars of one row.
+        """Keep the scalars of one row, as one event; `flush` writes it.
 
         Args:
             kind: Kind of the row: `train`, `evaluation` or `evolution`.
             seed: Number of the member, see `TrackedRun.members`.
             row: Names and numbers.
         """
+        from tensorboardX.proto import summary_pb2
         from tensorboardX.summary import scalar
 
         self._steps = step = int(row[self._run.axis])
         file = self._file(seed)
         values = dict(scalars(kind, row))
-        for name, value in values.items():
-            file.add(scalar(name, value), step)
+        parts = [part for n, x in values.items() for part in scalar(n, x).value]
+        if parts:
+            file.add(summary_pb2.Summary(value=parts), step)  # type: ignore[attr-defined]  # As above.
         if self._run.is_sweep:
             self._last.setdefault(seed, {}).update(values)
 
     def flush(self) -> None:
-        """Put everything on disk."""
+        """Write the files that were added to."""
         for file in self._files.values():
             file.flush()
 
     def end_member(self, seed: int) -> None:
-        """Close a member's file; in a sweep, after its row of the HPARAMS table."""
+        """Write a member's last rows; in a sweep, its row of the HPARAMS table too."""
         member = self._run.members[seed]
         if self._run.is_sweep:
             from tensorboardX.summary import hparams
@@ -150,7 +169,7 @@ class TensorBoardTracker(Tracker):
         self._file(None).add(image(title, picture, dataformats="HWC"), self._steps)
 
     def close(self, status: str = "finished") -> None:
-        """Close all files."""
+        """Write what is left, and wait until it is on the disk."""
         del status
         for file in self._files.values():
             file.close()

@@ -5,7 +5,8 @@ of the run. What waits is bounded by `MAX_ROWS`. They are the rows that the run 
 anyway, and a place in the queue takes at most 150 bytes, so a tracker that is far
 behind costs 15 MB at most, beside what it makes itself of `BATCH_ROWS` rows. When the
 queue is full, or the tracker fails, it is told no further rows: what it has is the
-beginning of the run, and the rest can be sent later.
+beginning of the run, and the rest can be sent later. A tracker that fails is closed, so
+that it gives back what it holds; nobody waits for that.
 """
 
 import contextlib
@@ -65,7 +66,8 @@ class Writer:
         offered: Number of rows that the run has had for the tracker.
         taken: Number of these that the tracker has written, first to last.
         status: Status with which it was closed, empty before.
-        failed: Whether it is called no more: it raised, or was given up.
+        failed: Whether it is called no more, but for closing it where it raised: it
+            raised, or was given up.
         rewound: What is stored of rows that no longer hold, until the tracker has been
             told.
     """
@@ -239,6 +241,9 @@ class Writer:
                 self._is_behind = True
                 raise
             self._fail(error)
+            if not isinstance(job, _Call) or job.method != "close":
+                with contextlib.suppress(Exception):  # It has failed already.
+                    self.tracker.close("failed")
         finally:
             with self._changed:
                 self._is_busy = False
