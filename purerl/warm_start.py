@@ -39,7 +39,8 @@ def networks_of(state: PyTree, *parts: str) -> Networks:
     Args:
         state: `TrainResult.state`; its arrays may have leading axes of agents.
         *parts: Names of the parts to return, such as `"torso"` or `"actor"`; all where
-            none is given. Statistics are always returned.
+            none is given. Statistics come with any part, if anything was scaled by
+            them.
 
     Raises:
         ConfigError: the state has no such part, or no `params`.
@@ -49,7 +50,8 @@ def networks_of(state: PyTree, *parts: str) -> Networks:
             f"a {type(state).__name__} has no field params, in which an algorithm "
             "keeps what it learns; give the state of a training run."
         )
-    return choose(_named(state), parts, "networks_of")
+    networks = choose(_named(state), parts, "networks_of")
+    return _without_unused(networks) if parts else networks
 
 
 def _named(state: PyTree) -> dict[str, list[tuple[str, Any]]]:
@@ -83,6 +85,44 @@ def choose(
     }
     scales = [leaf for field in STATISTICS for leaf in named.get(field, ())]
     return chosen | {name: leaf for name, leaf in scales if name != _RUNNING}
+
+
+def taken_by(networks: Mapping[str, Any], state: PyTree) -> Networks:
+    """Return networks without statistics that an agent has no use for.
+
+    They are those of which nothing was seen, as in an agent that normalises nothing,
+    and those of rewards where the agent scales none.
+
+    Args:
+        networks: Arrays by name; they may have leading axes of agents.
+        state: Shapes of the state that is to begin with them.
+    """
+    scales_rewards = hasattr(state, "reward_scale")
+    return {
+        name: value
+        for name, value in _without_unused(networks).items()
+        if scales_rewards or not name.startswith("reward_scale.")
+    }
+
+
+def _without_unused(networks: Mapping[str, Any]) -> Networks:
+    """Networks without statistics of which nothing was seen, as far as is known."""
+    unused = {
+        name.rpartition(".")[0]
+        for name, value in networks.items()
+        if _is_count(name) and _is_known(value) and not np.any(np.asarray(value))
+    }
+    return {n: x for n, x in networks.items() if n.rpartition(".")[0] not in unused}
+
+
+def _is_count(name: str) -> bool:
+    """Return whether an array is the number of samples that statistics are of."""
+    return name.startswith(STATISTICS) and name.endswith(".count")
+
+
+def _is_known(value: Any) -> bool:
+    """Return whether an array has numbers: it is no shape and not traced."""
+    return not isinstance(value, Tracer | jax.ShapeDtypeStruct)
 
 
 def put_networks(state: PyTree, networks: Mapping[str, Any]) -> PyTree:
@@ -124,18 +164,42 @@ def check_networks(
             "purerl.networks_of(state)."
         )
     for name, value in networks.items():
+        if name in places and _fits(value, places[name]):
+            continue
+        if name.startswith(STATISTICS):
+            raise ConfigError(f"start: {_why_not(networks, name, places)}")
         if name not in places:
             raise ConfigError(
                 f"start: {name} has no place in this agent, whose networks are "
                 f"{', '.join(list(places)[:8])}, ... {_what_fits(networks, places, by)}"
             )
-        if not _fits(value, places[name]):
-            raise ConfigError(
-                f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
-                f"needs {places[name].dtype} {places[name].shape}; train with the "
-                "sizes and spaces that it was trained with, or take one agent of "
-                "several with jax.vmap over start. " + _what_fits(networks, places, by)
-            )
+        raise ConfigError(
+            f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
+            f"needs {places[name].dtype} {places[name].shape}; train with the "
+            "sizes and spaces that it was trained with, or take one agent of "
+            "several with jax.vmap over start. " + _what_fits(networks, places, by)
+        )
+
+
+def _why_not(networks: Mapping[str, Any], name: str, places: Mapping[str, Any]) -> str:
+    """Sentences on statistics that do not fit, and with which no part is taken."""
+    value, field = networks[name], name.partition(".")[0]
+    what = "observations" if field == "obs_moments" else "rewards"
+    counts = [networks[n] for n in networks if _is_count(n) and n.startswith(field)]
+    have = "have" if all(map(_is_known, counts)) else "may have"
+    misfit = f"{name} has no place in this agent"
+    if name in places:
+        place = places[name]
+        misfit = (
+            f"{name} is {_dtype(value)} {np.shape(value)}, and this agent needs "
+            f"{place.dtype} {place.shape}"
+        )
+    return (
+        f"{misfit}: the networks {have} learned from {what} that were scaled by these "
+        f"statistics, which therefore come with every part. Train with {what} of that "
+        "shape and scale, or give purerl.make_train the arrays of the part without "
+        f"those of {field}, where the part is worth something without them."
+    )
 
 
 def _fits(value: Any, place: Any) -> bool:
@@ -145,7 +209,6 @@ def _fits(value: Any, place: Any) -> bool:
 def _what_fits(networks: Mapping[str, Any], places: Mapping[str, Any], by: str) -> str:
     """A sentence on the largest part of networks that an agent can take."""
     fits = {n: n in places and _fits(x, places[n]) for n, x in networks.items()}
-    scales = [fit for name, fit in fits.items() if name.startswith(STATISTICS)]
     learned = [name for name in fits if not name.startswith(STATISTICS)]
     # From `actor.torso.Dense_0.kernel`: actor, torso, actor.torso and so on.
     paths = [name.split(".")[:-1] for name in learned]
@@ -157,9 +220,14 @@ def _what_fits(networks: Mapping[str, Any], places: Mapping[str, Any], by: str) 
     )
     inside = {part: [n for n in learned if is_in(n, part)] for part in parts}
     whole = [part for part, names in inside.items() if all(fits[n] for n in names)]
-    if not whole or not all(scales):
-        return "No part of these networks fits this agent."
+    if not whole:
+        return "No layer of these networks fits this agent."
     part = max(whole, key=lambda part: len(inside[part]))
+    odd = [name for name in fits if name.startswith(STATISTICS) and not fits[name]]
+    # Where it is not known whether anything was scaled, nothing speaks against a part.
+    known = all(_is_known(x) for n, x in networks.items() if _is_count(n))
+    if odd and known:
+        return f"The part {part} would fit, but {_why_not(networks, odd[0], places)}"
     return f"Or start from a part that fits: {by.format(part=part)}."
 
 
@@ -365,9 +433,11 @@ def begin(
                 "which a run begins at update 0; leave first_update out."
             )
         check_scale(start, config)
-        check_networks(start, shapes)
-        check_finite(start)
-        return put_networks(init(key), {n: jnp.asarray(x) for n, x in start.items()}), 0
+        networks = taken_by(start, shapes)
+        check_networks(networks, shapes)
+        check_finite(networks)
+        arrays = {name: jnp.asarray(x) for name, x in networks.items()}
+        return put_networks(init(key), arrays), 0
     if hasattr(start, "update"):  # What is no state is refused as it is.
         start = to_device(start)
     check_scale(start, config)

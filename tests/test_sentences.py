@@ -6,6 +6,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import purerl
@@ -173,7 +174,19 @@ CASES = {
     ),
     "a function for a step size": (
         lambda: purerl.make_train(purerl.PPOConfig(learning_rate=lambda share: share)),
-        r"learning_rate must be a number, or a schedule such as .*Linear",
+        r"learning_rate must be a number, or a schedule such as .*Linear.* or WarmUp"
+        r"\(0\.05, Cosine\(1e-3, 0\.0\)\), got <function .*subclass of purerl\."
+        r"schedules\.Schedule, .* share .* in the place of the step count\.$",
+    ),
+    "a schedule of optax": (
+        lambda: purerl.make_train(
+            PPO.replace(learning_rate=optax.cosine_decay_schedule(1e-3, 100))
+        ),
+        r"learning_rate must be a number, .* or WarmUp.* the place of the step count",
+    ),
+    "a function where nothing moves": (
+        lambda: purerl.make_train(PPO.replace(eval_share=lambda share: share)),
+        r"eval_share must be a number, for it is structure .*, got <function .*>\.$",
     ),
     "a schedule's text": (
         lambda: purerl.make_train(purerl.PPOConfig(learning_rate="Linear(1e-3,0)")),

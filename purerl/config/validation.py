@@ -25,6 +25,12 @@ from purerl.types import Schedule
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
 _PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
 _MOMENTS = 256  # at which the course of a schedule is checked
+# What becomes of a function that stands where a schedule should, as those of optax do.
+_OF_FUNCTIONS = (
+    " A function of your own goes into a subclass of purerl.schedules.Schedule, whose "
+    "__call__(share) takes the share of the run that is over, from 0 to 1, in the "
+    "place of the step count."
+)
 
 
 def validate_fields(config: TrainConfig) -> None:
@@ -144,16 +150,19 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
+            rest = how_to_read(value) if is_text else ""
             moves = ""
             if callable(value) or is_text:
                 moves = ", or a schedule such as purerl.schedules.Linear(1e-3, 0.0)"
+                moves += " or WarmUp(0.05, Cosine(1e-3, 0.0))"
                 if not field.metadata.get("pytree_node", True):
                     moves = ", for it is structure and can be no schedule"
+                elif callable(value) and not isinstance(value, type):
+                    rest = _OF_FUNCTIONS
             got = repr(value)
             if isinstance(value, type):
                 call = f"call it to make one: {value.__name__}(...)"
                 got = f"the class {value.__name__}; {call}"
-            rest = how_to_read(value) if is_text else ""
             if isinstance(value, list | tuple) and value:
                 several = ",".join(map(str, value))
                 rest = f" A sweep trains several values: --axis {name}={several}."

@@ -24,6 +24,7 @@ from purerl.warm_start import (
     choose,
     diverged,
     put_networks,
+    taken_by,
 )
 
 NETWORKS, EVERYTHING = "networks", "all"
@@ -145,7 +146,10 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         digest = checkpoint.digest(flat).hex()
         return Begun(described | {"sha256": digest}, update, None, state)
     networks = _networks(flat, start.parts)
+    # Statistics that are left out count too: manifests of older runs have them.
+    digest = checkpoint.digest(networks).hex()
     check_scale(networks, bound.config)
+    networks = taken_by(networks, shapes)
     try:
         one = {name: array[0] for name, array in networks.items()}
         check_networks(one, shapes, _BY_FOLDER)
@@ -156,7 +160,6 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         raise ConfigError(
             f"{error} That run is of {theirs}, and this one of {mine}."
         ) from None
-    digest = checkpoint.digest(networks).hex()
     return Begun(described | {"sha256": digest}, 0, networks, None)
 
 

@@ -321,6 +321,113 @@ def test_an_optimiser_that_is_not_there_has_nothing_inside():
         apply_overrides(purerl.SACConfig(), {"actor_optimiser.b1": 0.5})
 
 
+def _own(make, **fields):
+    """An optimiser of one's own, of a class of its own."""
+    names = {"__call__": lambda self, learning_rate: make(learning_rate), **fields}
+    return struct.dataclass(type("Own", (), names))()
+
+
+def _kernels(layers):
+    return jax.tree.map(lambda x: x.ndim > 1, layers)
+
+
+def _torsos(layers):
+    def is_in(path, _):
+        return "torso" in jax.tree_util.keystr(path)
+
+    return jax.tree_util.tree_map_with_path(is_in, layers)
+
+
+def _by_network(rate):
+    def labels(layers):
+        return {
+            name: jax.tree.map(lambda _, name=name: name, network)
+            for name, network in layers.items()
+        }
+
+    parts = {"actor": optax.adam(rate), "critic": optax.sgd(rate)}
+    return optax.multi_transform(parts, labels)
+
+
+LOOKS_AT_LAYERS = {
+    "kernels": lambda rate: optax.adamw(rate, mask=_kernels),
+    "torsos": lambda rate: optax.adamw(rate, mask=_torsos),
+    "every fourth step": lambda rate: optax.MultiSteps(
+        optax.adamw(rate, mask=_kernels), 4
+    ).gradient_transformation(),
+    "networks": _by_network,
+    "lamb": optax.lamb,
+    "adafactor": lambda rate: optax.adafactor(rate),
+    "clipping": lambda rate: optax.chain(
+        optax.clip_by_block_rms(1e-3), optax.scale(-rate)
+    ),
+}
+LOOKS_AT_NUMBERS = {
+    "nadam": optax.nadam,
+    "centered": lambda rate: optax.rmsprop(rate, centered=True),
+    "clipping": lambda rate: optax.chain(
+        optax.clip_by_global_norm(0.1), optax.adam(rate)
+    ),
+    "prodigy": lambda rate: optax.contrib.prodigy(rate),
+    "noise": lambda rate: optax.chain(
+        optax.add_noise(0.1, 0.5, jax.random.key(0)), optax.adam(rate)
+    ),
+}
+
+
+@pytest.mark.parametrize("kind", LOOKS_AT_LAYERS)
+def test_an_optimiser_that_looks_at_layers_must_say_so(kind):
+    make = LOOKS_AT_LAYERS[kind]
+    check_optimisers(tiny_config(optimiser=_own(make, needs_layers=True)))
+    with pytest.raises(ConfigError, match=r"looks at layers .* = True in Own\."):
+        check_optimisers(tiny_config(optimiser=_own(make)))
+
+
+@pytest.mark.parametrize("kind", LOOKS_AT_NUMBERS)
+def test_an_optimiser_that_looks_at_numbers_alone_is_taken(kind):
+    check_optimisers(tiny_config(optimiser=_own(LOOKS_AT_NUMBERS[kind])))
+
+
+@struct.dataclass
+class MaskedAdamW(optimisers.AdamW):
+    """A variant of a known optimiser, whose decay leaves biases alone."""
+
+    def __call__(self, learning_rate):
+        decay = self.weight_decay
+        return optax.adamw(learning_rate, weight_decay=decay, mask=_kernels)
+
+
+def test_a_variant_of_a_known_optimiser_is_compared_too():
+    with pytest.raises(ConfigError, match="critic_optimiser looks at layers"):
+        purerl.make_train(purerl.VPGConfig(critic_optimiser=MaskedAdamW()))
+
+
+def test_layers_are_compared_inside_of_a_trace_where_numbers_are_known():
+    def check(x, decay):
+        with pytest.raises(ConfigError, match="looks at layers"):
+            check_optimisers(tiny_config(optimiser=MaskedAdamW()))
+        # A traced number says nothing yet; its class was compared with the config's.
+        check_optimisers(tiny_config(optimiser=MaskedAdamW(weight_decay=decay)))
+        return x + decay
+
+    assert float(jax.jit(jax.vmap(check))(jnp.ones(2), jnp.ones(2))[0]) == 2.0
+    # A number that has no hash.
+    with pytest.raises(ConfigError, match="looks at layers"):
+        check_optimisers(
+            tiny_config(optimiser=MaskedAdamW(weight_decay=jnp.float32(0.1)))  # type: ignore[arg-type]
+        )
+
+
+def test_critics_side_by_side_have_no_optimiser_that_looks_at_layers():
+    config = purerl.SACConfig(env="Pendulum-v1", num_critics=3)
+    masked = _own(LOOKS_AT_LAYERS["kernels"])
+    with pytest.raises(ConfigError, match="looks at layers"):
+        purerl.make_train(config.replace(optimiser=masked))
+    layered = _own(LOOKS_AT_LAYERS["kernels"], needs_layers=True)
+    with pytest.raises(ConfigError, match=r"critic_optimiser must not be Own\(\)"):
+        purerl.make_train(config.replace(optimiser=layered))
+
+
 # Every optimiser in every algorithm, on the quickest of its programs: one update.
 LEARNERS = [
     algorithm

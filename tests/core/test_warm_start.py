@@ -180,7 +180,7 @@ STARTS = [
         lambda a: purerl.networks_of(one(a)),
         purerl.DQNConfig(hidden_sizes=(8,)),
         r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0"
-        r".*\.\.\. No part of these networks fits this agent\.",
+        r".*\.\.\. No layer of these networks fits this agent\.",
     ),
     (
         lambda a: one(a),
@@ -210,6 +210,94 @@ def test_a_part_that_fits_is_named():
     )
     with pytest.raises(purerl.ConfigError, match=sentence):
         begin(config.replace(critic_hidden_sizes=(9, 9)), networks)
+
+
+def _with_layers(env="CartPole-v1", **changes):
+    return CONFIG.replace(env=env, hidden_sizes=(8, 8), **changes)
+
+
+SCALED = {"normalize_observations": True, "normalize_rewards": True}
+PLAIN = dict.fromkeys(SCALED, False)
+
+
+@pytest.fixture(scope="module")
+def deep():
+    """Agents of two layers in CartPole, of raw and of scaled observations."""
+    return [
+        jax.jit(purerl.make_train(_with_layers(**changes)))(jax.random.key(0)).state
+        for changes in (PLAIN, SCALED)
+    ]
+
+
+def _started(config, start):
+    """The networks of a fresh agent with what a start gives it."""
+    bound = bind(config)
+    init = make_segment(bound).init
+    options = {"first_update": None, "num_updates": 3, "config": bound.config}
+    state, _ = warm_start.begin(init, jax.random.key(1), start, **options)
+    return purerl.networks_of(state)
+
+
+@pytest.mark.parametrize("part", ["actor.torso.Dense_1", "critic.Dense_0"])
+@pytest.mark.parametrize("changes", [PLAIN, SCALED])
+def test_a_part_of_raw_observations_begins_in_another_environment(deep, part, changes):
+    """Nothing was scaled, so that there are no statistics to come along."""
+    taken = purerl.networks_of(deep[0], part)
+    assert taken.keys() == {f"{part}.{leaf}" for leaf in ("bias", "kernel")}
+    other = _with_layers("Acrobot-v1", **changes)
+    # In the arrays of an older release, too, statistics of nothing are left out.
+    whole = purerl.networks_of(deep[0])
+    older = taken | {n: x for n, x in whole.items() if n not in deep_names(deep[0])}
+    assert older.keys() > taken.keys()
+    for start in (taken, older):
+        after = _started(other, start)
+        for name, value in taken.items():
+            np.testing.assert_array_equal(after[name], value)
+        assert after["obs_moments.mean"].shape == (6,)
+
+
+def deep_names(state):
+    """Names of what a state has learned."""
+    return dict(name_leaves(state.params))
+
+
+def test_a_part_begins_in_another_algorithm(deep):
+    """Rewards that were scaled are no reason: what begins has no such statistics."""
+    sac = purerl.SACConfig(env="CartPole-v1", hidden_sizes=(8, 8), num_evaluations=0)
+    for state, changes in zip(deep, (PLAIN, SCALED), strict=True):
+        observing = changes["normalize_observations"]
+        config = sac.replace(normalize_observations=observing)
+        taken = purerl.networks_of(state, "actor.torso")
+        after = _started(config, taken)
+        for name in ("actor.torso.Dense_0.kernel", "actor.torso.Dense_1.kernel"):
+            np.testing.assert_array_equal(after[name], taken[name])
+        if observing:
+            assert after["obs_moments.count"] == state.obs_moments.count > 0
+
+
+def test_statistics_that_were_used_and_do_not_fit_are_the_reason(deep):
+    other = _with_layers("Acrobot-v1", **SCALED)
+    part = purerl.networks_of(deep[1], "actor.torso.Dense_1")
+    sentence = (
+        r"^start: obs_moments\.mean is float32 \(4,\), and this agent needs float32 "
+        r"\(6,\): the networks have learned from observations that were scaled by "
+        r"these statistics, .*\. Train .* those of obs_moments, .* without them\."
+    )
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        begin(other, part)
+    whole = (
+        r"The part torso\.Dense_1 would fit, but obs_moments\.mean is float32 \(4,\)"
+    )
+    with pytest.raises(purerl.ConfigError, match=whole):
+        begin(other, purerl.networks_of(deep[1]))
+    # Of raw observations that part fits indeed, and is named.
+    with pytest.raises(purerl.ConfigError, match=r"a part that fits: .*torso\.Dense_1"):
+        begin(other, purerl.networks_of(deep[0]))
+    # In a program that is traced nobody knows whether anything was scaled.
+    sac = purerl.SACConfig(env="CartPole-v1", hidden_sizes=(8, 8), num_evaluations=0)
+    train = purerl.make_train(sac)
+    with pytest.raises(purerl.ConfigError, match=r"no place .* networks may have"):
+        jax.eval_shape(lambda start: train(jax.random.key(0), start=start), part)
 
 
 def test_networks_of_normalised_observations_need_normalised_ones(agents):

@@ -260,15 +260,33 @@ def test_a_burn_in_may_change_where_no_memory_is_stored(tmp_path):
 
 
 def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
-    sentence = r"start: actor\S+ has no place .* No part of these networks fits this"
+    sentence = r"start: actor\S+ has no place .* No layer of these networks fits this"
     with pytest.raises(purerl.ConfigError, match=sentence):
         read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
 
 
 def test_networks_of_another_size_name_the_flag_that_leaves_them_out(tiny, stopped):
     other = bind(tiny.replace(hidden_sizes=(9,)))
-    with pytest.raises(purerl.ConfigError, match="No part of these networks fits"):
+    with pytest.raises(purerl.ConfigError, match="No layer of these networks fits"):
         read_start(purerl.Start(stopped), other, [0])
+
+
+def test_a_part_goes_to_an_environment_of_other_observations(tiny, tmp_path):
+    """Of an agent that normalises nothing; the manifest's digest is as it was."""
+    raw = {"normalize_observations": False, "normalize_rewards": False}
+    source = tiny.replace(**raw, total_timesteps=2 * 32, num_evaluations=0)
+    out = tmp_path / "source"
+    saved = purerl.run(source, seeds=2, out=out, progress=False).state
+    start = purerl.Start(out, "critic.Dense_0")
+    begun = read_start(start, bind(source.replace(env="Acrobot-v1")), [0, 1])
+    assert set(begun.networks) == {"critic.Dense_0.bias", "critic.Dense_0.kernel"}
+    everything = networks_of(saved)
+    kept = {
+        name: np.asarray(x)
+        for name, x in everything.items()
+        if name in begun.networks or name.startswith(("obs_moments", "reward_scale"))
+    }
+    assert begun.described["sha256"] == checkpoint.digest(kept).hex()
 
 
 @pytest.mark.parametrize("parts", ["networks", "all", "critic"])
