@@ -143,6 +143,7 @@ def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
     Raises:
         ConfigError: it is no dataset of a sweep.
     """
+    _check_sweep(dataset)
     if "axes" in dataset.attrs:
         names = json.loads(dataset.attrs["axes"])
         return tuple(n for n in names if n in dataset.coords and dataset[n].ndim)
@@ -249,6 +250,7 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
     Raises:
         ConfigError: there is none, or nothing at all yet.
     """
+    _check_sweep(dataset)
     if not dataset.data_vars:
         raise ConfigError(
             "no member of the sweep has finished yet; go on with the call or command "
@@ -354,6 +356,16 @@ def env_name(dataset: "xr.Dataset") -> str:
     """Return the name of the environment, for titles; the number of several."""
     names = environments(dataset)
     return names[0] if len(names) == 1 else f"{len(names)} environments"
+
+
+def _check_sweep(dataset: "xr.Dataset") -> None:
+    """Refuse the dataset of a comparison."""
+    if "baseline" in dataset.attrs:
+        raise ConfigError(
+            "dataset must be that of a sweep, got that of a comparison. Draw its "
+            "curves with comparison.plot(), and compute statistics over its "
+            "environments from comparison.normalised(measure, low=..., high=...)."
+        )
 
 
 def _points(
