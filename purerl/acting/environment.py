@@ -24,7 +24,7 @@ from purerl.randomisation import (
     is_distribution,
     is_random,
 )
-from purerl.types import PyTree
+from purerl.types import PyTree, Schedule
 
 Environment = envs.Environment
 # Evaluations of environments without a time limit stop here.
@@ -394,6 +394,13 @@ def _no_number(value: Any, owner: str) -> str:
         got = f"the class {value.__name__}; {call}"
     elif isinstance(value, str) and "(" in value:
         rest = how_to_read(value)
+    elif isinstance(value, Schedule):
+        rest = (
+            " What follows the share of the run is trained by purerl.train_schedules "
+            'in pieces, such as {"env_params.length": 0.2} from an update on, or by a '
+            "loop around make_algorithm(...).step with traced numbers; see "
+            "docs/curricula.md, Physics that change along training."
+        )
     return (
         f"{owner} must be a number or a distribution, such as Uniform(0.5, 2.0), got "
         f"{got}.{rest}"

@@ -86,22 +86,20 @@ def _run(folder: Path) -> "Figure":
     return plots.run_curve(read_result(folder))
 
 
-def _sweep(folder: Path) -> "Figure":
+def _sweep(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
+    from purerl.report.sweep_data import ENV, environments
     from purerl.sweeps.result import load_sweep
 
-    return plots.sweep_curves(load_sweep(folder).dataset)
+    dataset = load_sweep(folder).dataset
+    # Several environments have no best configurations in common, but one each.
+    by = ENV if len(environments(dataset)) > 1 else None
+    return plots.sweep_curves(dataset, by, metric=metrics or None)
 
 
 def _run_metrics(folder: Path, names: Sequence[str]) -> "Figure":
     from purerl.report.saved import read_result
 
     return plots.metric_curves(read_result(folder), names)
-
-
-def _sweep_metrics(folder: Path, names: Sequence[str]) -> "Figure":
-    from purerl.sweeps.result import load_sweep
-
-    return plots.sweep_curves(load_sweep(folder).dataset, metric=names)
 
 
 def _evolution(folder: Path) -> "Figure":
@@ -124,5 +122,5 @@ _PICTURES: dict[str, Callable[[Path], "Figure"]] = {
 }
 _METRICS: dict[str, Callable[[Path, Sequence[str]], "Figure"]] = {
     "run": _run_metrics,
-    "sweep": _sweep_metrics,
+    "sweep": _sweep,
 }

@@ -183,13 +183,18 @@ def show_plan(planned: Any) -> None:
 def show(result: SweepResult, command: str = "") -> None:
     """Print the best points; write report.html into the folder."""
     from purerl.report import page
+    from purerl.report.sweep_data import by_environment, read_scores
     from purerl.report.sweep_tables import best_table
 
     console = Console()
     if not result.names or not np.isfinite(result.scores()).any():
         console.print("no member has a score yet")
         return
-    console.print(best_table(result.dataset))
+    for name, part in by_environment(result.dataset).items():
+        if read_scores(part).has_any:
+            console.print(best_table(part))
+        else:
+            console.print(f"{name}: no member has a score yet")
     if result.out is not None:
         load = f"import purerl\n\nresult = purerl.load_sweep({str(result.out)!r})"
         page.sweep_page(

@@ -11,13 +11,14 @@ from purerl import serialise
 from purerl.comparison import saved
 from purerl.comparison.environments import Task
 from purerl.comparison.held_out import Scores
-from purerl.comparison.rows import make_rows
+from purerl.comparison.normalised import Numbers, normalise
+from purerl.comparison.rows import filled_scores, make_rows
 from purerl.comparison.settings import Setting, described
 from purerl.comparison.training import Options
 from purerl.config import ConfigError, part_kind
 from purerl.report import plots
 from purerl.report.comparison import Row, make_table
-from purerl.report.statistics.missing import lowest_of
+from purerl.report.statistics.missing import check_choice, lowest_of
 from purerl.runner.arguments import stored_folder
 from purerl.storage import kinds
 
@@ -127,14 +128,46 @@ class Comparison:
     @cached_property
     def rows(self) -> tuple[Row, ...]:
         """Statistics of every setting, by environment and measure; see `Row`."""
+        return make_rows(
+            self.scores, self.environments, self.settings, self.baseline, self._lowest
+        )
+
+    @cached_property
+    def _lowest(self) -> list[float]:
+        """The lowest return on the way of a run that did not fail, by environment."""
         failed = ~np.isfinite(np.stack(list(self.scores.values())))  # [K, E, N, S]
-        lowest = [
+        return [
             lowest_of(self.curves[e], failed[:, n].any(0))
             for n, e in enumerate(self.environments)
         ]
-        return make_rows(
-            self.scores, self.environments, self.settings, self.baseline, lowest
-        )
+
+    def normalised(
+        self, measure: str, *, low: Numbers, high: Numbers
+    ) -> dict[str, np.ndarray]:
+        """Return scores on one scale in all environments, for statistics over tasks.
+
+        Each array is what `purerl.report.statistics` takes: S runs of M tasks, which
+        are the environments in their order. A run that failed counts as in `rows`.
+
+        Args:
+            measure: The kind of measure, one of `measures`.
+            low: The return that becomes 0, such as that of a random policy: a number by
+                name of the environment, one for each in their order, or one for all.
+            high: The return that becomes 1, such as that of a good policy; as `low`.
+
+        Returns:
+            Scores `[S, M]` by name of the setting; NaN in an environment in which every
+            run failed.
+
+        Raises:
+            ConfigError: an unknown measure, an environment without a number, or a
+                number of `high` that is not above that of `low`.
+        """
+        check_choice("measure", measure, self.measures)
+        raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
+        filled = filled_scores(raw, np.asarray(self._lowest, float))
+        found = normalise(filled, self.environments, low, high)
+        return dict(zip(self.settings, found, strict=True))
 
     def row(self, environment: str, measure: str, setting: str) -> Row:
         """Return one of the rows.

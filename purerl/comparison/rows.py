@@ -50,7 +50,7 @@ def _rows(
     settings: Sequence[str],
     baseline: str,
 ) -> list[Row]:
-    filled = _filled(raw, floors)
+    filled = filled_scores(raw, floors)
     is_one_task = filled.shape[-1] == 1
     base = filled[settings.index(baseline)]
     unit = np.ones(1) if is_one_task else _units(filled, base)
@@ -140,12 +140,14 @@ def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
     return np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
 
 
-def _filled(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
-    """Scores `[N, S, E]` with the worst of their environment where a run failed.
+def filled_scores(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
+    """Return scores with the worst of their environment where a run failed.
 
-    All NaN where every run failed in an environment.
+    Args:
+        raw: Scores `[N, S, E]`, NaN where a run failed.
+        floors: The lowest return on the way, `[E]`, see `lowest_of`.
+
+    Returns:
+        Scores `[N, S, E]`; all NaN in an environment in which every run failed.
     """
-    worst = worst_of(raw, floors)
-    if np.isnan(worst).any():
-        return np.full_like(raw, np.nan)
-    return np.where(np.isnan(raw), worst, raw)
+    return np.where(np.isnan(raw), worst_of(raw, floors), raw)

@@ -14,6 +14,7 @@ from purerl.report.sweep_data import (
     SCORE,
     Scores,
     axis_names,
+    by_environment,
     configuration,
     env_name,
     read_scores,
@@ -34,6 +35,8 @@ def sweep_page(
 ) -> Path:
     """Write the report of a sweep: best configurations, curves, axes, seeds.
 
+    Where the environment is an axis, each environment has these sections of its own.
+
     Args:
         dataset: The dataset of the sweep.
         path: The path of the page.
@@ -47,20 +50,9 @@ def sweep_page(
     """
     scores = read_scores(dataset, metric)
     names = axis_names(dataset)
-    sections = [Section("Best configurations", sweep_table(dataset, metric))]
-    curves = figure_html(
-        plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
-    )
-    varying = [name for name in names if len(scores.values(name)) > 1]
-    if scores.grid is not None:
-        for name in varying:
-            curves += figure_html(plots.sweep_curves(dataset, name))
-    sections.append(Section("Learning curves", curves))
-    if names:
-        sections.append(Section("Axes", _axis_figures(dataset, metric, varying)))
-    seeds = figure_html(plots.seed_scores(dataset, metric=metric))
-    seeds += figure_html(plots.profile(dataset, metric=metric))
-    sections.append(Section("Seeds", seeds))
+    sections, notes = _parts(dataset, metric)
+    if scores.missing:
+        notes.append(f"The sweep has not ended: {scores.missing}.")
     load = load or (
         "import xarray\n\n"
         "# result.dataset.to_netcdf('sweep.nc') of what the sweep returned, then:\n"
@@ -80,17 +72,50 @@ def sweep_page(
         **facts,
     )
     title = f"Sweep: {env_name(dataset)}"
-    return write_page(path, title, *sections, about_it, note=_note(scores))
+    return write_page(path, title, *sections, about_it, note=" ".join(notes))
 
 
-def _note(scores: Scores) -> str:
-    """The best configuration, and how much of the sweep is missing."""
+def _parts(dataset: "xr.Dataset", metric: str) -> tuple[list[Section], list[str]]:
+    """The sections of every environment, and a sentence about its best."""
+    parts = by_environment(dataset)
+    scored = [n for n, part in parts.items() if read_scores(part, metric).has_any]
+    sections, notes = [], []
+    for name, part in parts.items():
+        if scored and name not in scored:
+            notes.append(f"No member of {name} has a score.")
+            continue
+        before, of = (f"{name}: ", f" of {name}") if len(parts) > 1 else ("", "")
+        sections += [Section(before + s.title, s.body) for s in _sections(part, metric)]
+        notes.append(_note(read_scores(part, metric), of))
+    return sections, notes
+
+
+def _sections(dataset: "xr.Dataset", metric: str) -> list[Section]:
+    """The sections of one environment."""
+    scores, names = read_scores(dataset, metric), axis_names(dataset)
+    sections = [Section("Best configurations", sweep_table(dataset, metric))]
+    curves = figure_html(
+        plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
+    )
+    varying = [name for name in names if len(scores.values(name)) > 1]
+    if scores.grid is not None:
+        for name in varying:
+            curves += figure_html(plots.sweep_curves(dataset, name))
+    sections.append(Section("Learning curves", curves))
+    if names:
+        sections.append(Section("Axes", _axis_figures(dataset, metric, varying)))
+    seeds = figure_html(plots.seed_scores(dataset, metric=metric))
+    seeds += figure_html(plots.profile(dataset, metric=metric))
+    sections.append(Section("Seeds", seeds))
+    return sections
+
+
+def _note(scores: Scores, of: str) -> str:
+    """The best configuration in words, after what it is the best of."""
     best = int(scores.ranking()[0])
     mean = f"{scores.means[best]:,.{decimals(scores.means[best])}f}"
-    note = f"Best: {scores.name(best)}; mean {mean} over seeds."
-    if scores.missing:
-        note += f" The sweep has not ended: {scores.missing}."
-    return note
+    values = f"{scores.name(best)}; " if scores.names else ""
+    return f"Best{of}: {values}mean {mean} over seeds."
 
 
 def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 SCORE = "evaluation_return"
+ENV = "env"
 RETURNS = (SCORE, "episode_return")
 _INNER = ("seed", "segment", "evaluation", "episode")
 _LOG_SPAN = 8.0
@@ -58,10 +59,15 @@ class Scores(NamedTuple):
         Raises:
             ConfigError: no member has a score.
         """
-        if not np.isfinite(self.scores).any():
+        if not self.has_any:
             raise ConfigError("no member of the sweep has a final score yet.")
         worst = worst_of(self.scores.reshape(-1, 1), self.lowest)
         return np.where(np.isfinite(self.scores), self.scores, worst)
+
+    @property
+    def has_any(self) -> bool:
+        """True if any member has a score."""
+        return bool(np.isfinite(self.scores).any())
 
     @property
     def means(self) -> np.ndarray:
@@ -83,10 +89,28 @@ class Scores(NamedTuple):
         """Return configurations that have rows from best to worst by mean, `[<= P]`.
 
         Of equal ones those with more scores come first, as in `SweepResult.best`.
+
+        Raises:
+            ConfigError: no member has a score, or there are several environments.
         """
+        self.check_one_task()
         known = np.isfinite(self.scores).sum(1)
         order = np.lexsort((-known, -self.means))  # the last key is the first
         return order[self.is_begun[order]]
+
+    def check_one_task(self) -> None:
+        """Refuse scores of several environments.
+
+        Raises:
+            ConfigError: the environment is an axis with several values.
+        """
+        names = self.values(ENV) if ENV in self.names else []
+        if len(names) > 1:
+            raise ConfigError(
+                f"{several_tasks(names)}; take the dataset of one of them, "
+                f"result.sel({ENV}={names[0]!r}), or curves and scores of seeds with a "
+                f"line for each, by={ENV!r}."
+            )
 
     def values(self, name: str) -> list[Any]:
         """Return the values of an axis: ascending numbers, others in their order."""
@@ -114,13 +138,15 @@ class Scores(NamedTuple):
 
 
 def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
-    """Return the names of the swept axes.
+    """Return the names of the swept axes, without those of which a value was selected.
 
     Raises:
         ConfigError: it is no dataset of a sweep.
     """
+    _check_sweep(dataset)
     if "axes" in dataset.attrs:
-        return tuple(json.loads(dataset.attrs["axes"]))
+        names = json.loads(dataset.attrs["axes"])
+        return tuple(n for n in names if n in dataset.coords and dataset[n].ndim)
     if "seed" not in dataset.dims:
         raise ConfigError(
             "the dataset has no dimension 'seed'. Give the dataset of a sweep."
@@ -224,6 +250,7 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
     Raises:
         ConfigError: there is none, or nothing at all yet.
     """
+    _check_sweep(dataset)
     if not dataset.data_vars:
         raise ConfigError(
             "no member of the sweep has finished yet; go on with the call or command "
@@ -293,9 +320,52 @@ def configuration(dataset: "xr.Dataset") -> Mapping[str, Any]:
     return json.loads(dataset.attrs.get("config", "{}"))
 
 
+def environments(dataset: "xr.Dataset") -> list[str]:
+    """Return the names of the environments: the values of an axis, or the config's."""
+    if ENV in dataset.coords:
+        return list(dict.fromkeys(map(str, np.atleast_1d(dataset[ENV].values))))
+    return [str(configuration(dataset).get(ENV, "sweep"))]
+
+
+def by_environment(dataset: "xr.Dataset") -> dict[str, "xr.Dataset"]:
+    """Return the part of each environment of a sweep by its name."""
+    names = environments(dataset)
+    if len(names) == 1:
+        return {names[0]: dataset}
+    values = dataset[ENV].values.astype(str)
+    if "point" in dataset.dims:
+        wheres = {name: np.flatnonzero(values == name) for name in names}
+        return {name: dataset.isel(point=where) for name, where in wheres.items()}
+    return {n: dataset.isel({ENV: int((values == n).argmax())}) for n in names}
+
+
+def several_tasks(names: Sequence[str]) -> str:
+    """Return a sentence's beginning: several environments have no common best.
+
+    Args:
+        names: Names of the environments.
+    """
+    listed = ", ".join(map(str, names[:8])) + (", ..." if len(names) > 8 else "")
+    return (
+        f"{ENV}: the sweep has {len(names)} environments ({listed}), and returns of "
+        "different tasks do not compare"
+    )
+
+
 def env_name(dataset: "xr.Dataset") -> str:
-    """Return the name of the environment, for titles."""
-    return str(configuration(dataset).get("env", "sweep"))
+    """Return the name of the environment, for titles; the number of several."""
+    names = environments(dataset)
+    return names[0] if len(names) == 1 else f"{len(names)} environments"
+
+
+def _check_sweep(dataset: "xr.Dataset") -> None:
+    """Refuse the dataset of a comparison."""
+    if "baseline" in dataset.attrs:
+        raise ConfigError(
+            "dataset must be that of a sweep, got that of a comparison. Draw its "
+            "curves with comparison.plot(), and compute statistics over its "
+            "environments from comparison.normalised(measure, low=..., high=...)."
+        )
 
 
 def _points(
@@ -318,6 +388,7 @@ def _members(dataset: "xr.Dataset", name: str) -> np.ndarray:
     array = dataset[name]
     axes = axis_names(dataset)
     outer = ["point"] if "point" in array.dims else list(axes)
+    array = array if "seed" in array.dims else array.expand_dims("seed")
     inner = [dim for dim in _INNER if dim in array.dims]
     values = array.transpose(*outer, *inner).values
     return values.reshape(-1, *values.shape[len(outer) :])

@@ -13,6 +13,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.report.statistics.missing import lowest_of, worst_of
+from purerl.report.sweep_data import ENV, several_tasks
 from purerl.runner import manifest, summary_file
 from purerl.runner.arguments import stored_folder
 from purerl.runner.best import Best
@@ -204,7 +205,13 @@ class SweepResult:
             final = _last(mean, was_made, "evaluation").where(~never, final)
         return final.where(~diverged).rename(found.name)
 
-    def best(self, metric: str = "episode_return", mode: str = "max") -> Best:
+    def best(
+        self,
+        metric: str = "episode_return",
+        mode: str = "max",
+        *,
+        env: Any = None,
+    ) -> Best:
         """Return the point with the best mean score over its seeds.
 
         A member that diverged or is missing counts as the worst score of the sweep, or,
@@ -215,27 +222,55 @@ class SweepResult:
             metric: The metric that is compared, see `scores`.
             mode: Whether the highest score is the best (`max`) or the lowest one
                 (`min`).
+            env: The value of the axis `env` whose points are compared, where it has
+                several: returns of different tasks do not compare.
 
         Raises:
-            ConfigError: no member has a score, or another mode.
+            ConfigError: no member has a score, another mode, no such environment, or
+                several and `env` is not given.
         """
         if mode not in ("max", "min"):
             raise ConfigError(f"mode must be max or min, got {mode!r}.")
-        scores = self.scores(metric).values.reshape(len(self.design.points), -1)
+        where = self._of_one_task(env)
+        count = len(self.design.points)
+        scores = self.scores(metric).values.reshape(count, -1)[where]
         sign = 1.0 if mode == "max" else -1.0
         if not np.isfinite(scores).any():
-            raise ConfigError(f"no member of the sweep has a final {metric}.")
-        is_return = metric == "episode_return"
-        failed = np.isfinite(self["diverged_at"].values)
-        lowest = lowest_of(sign * self[metric].values, failed) if is_return else np.nan
+            of = "the sweep" if env is None else f"{env!r}"
+            raise ConfigError(f"no member of {of} has a final {metric}.")
+        lowest = np.nan
+        if metric == "episode_return":
+            shape = (count, len(self.seeds), -1)
+            failed = np.isfinite(self["diverged_at"].values).reshape(shape[:2])[where]
+            returns = self[metric].values.reshape(shape)[where]
+            lowest = lowest_of(sign * returns, failed)
         worst = worst_of(sign * scores.reshape(-1, 1), lowest)
         is_known = np.isfinite(scores)
         means = np.where(is_known, sign * scores, worst).mean(1)
         # A point whose members all have scores goes before one that is made equal.
         highest = np.flatnonzero(means == means.max())
-        number = int(highest[is_known[highest].sum(1).argmax()])
+        number = int(where[highest[is_known[highest].sum(1).argmax()]])
         point = self.design.points[number]
-        return Best(point, float(sign * means[number]), self.config_at(point))
+        return Best(point, float(sign * means.max()), self.config_at(point))
+
+    def _of_one_task(self, env: Any) -> np.ndarray:
+        """The numbers of the points that are compared, all of one environment."""
+        names = self.design.names
+        if env is not None:
+            check_known(ENV, list(names), "the axes of the sweep")
+        elif ENV not in names:
+            return np.arange(len(self.design.points))
+        values = np.asarray(column(self.design.points, ENV))
+        if env is not None:
+            return self._where(values, ENV, env)
+        several = list(map(str, dict.fromkeys(values.tolist())))
+        if len(several) > 1:
+            raise ConfigError(
+                f"{several_tasks(several)}; give one of them, such as "
+                f"best({ENV}={several[0]!r}), and take result.sel({ENV}="
+                f"{several[0]!r}) for pictures."
+            )
+        return np.arange(len(values))
 
     def config_at(self, point: Mapping[str, Any]) -> TrainConfig:
         """Return the config that trains a point: `purerl.run(result.config_at(point))`.

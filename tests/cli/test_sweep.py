@@ -107,3 +107,20 @@ def test_seeds_alone_are_a_sweep_with_a_page(tmp_path):
     assert main(["sweep", "--seeds", "3", "--out", str(out), *TINY]) == 0
     page = (out / "report.html").read_text()
     assert "Learning curves" in page and "<h2>Axes" not in page
+
+
+def test_a_sweep_of_environments_has_a_table_of_each_and_no_common_best(
+    tmp_path, capsys
+):
+    out = tmp_path / "sweep"
+    axes = ["--axis", "env=CartPole-v1,Catch-bsuite", *AXIS]
+    assert main(["sweep", *axes, "--seeds", "1", "--out", str(out), *TINY]) == 0
+    printed = capsys.readouterr().out
+    for name in ("CartPole-v1", "Catch-bsuite"):
+        assert f"{name}: best 2 of 2 configurations" in " ".join(printed.split())
+        assert f"Best of {name}: " in (out / "report.html").read_text()
+    for flags in ([], ["--metric", "entropy"]):
+        assert main(["plot", str(out), *flags]) == 0
+    assert (out / "curve.png").exists() and (out / "entropy.png").exists()
+    with pytest.raises(purerl.ConfigError, match=r"best\(env='CartPole-v1'\)"):
+        purerl.load_sweep(out).best()

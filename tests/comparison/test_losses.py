@@ -19,7 +19,7 @@ from purerl.comparison.settings import read_settings
 from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
 from purerl.meta.population import baseline_keys, rollout_keys
-from purerl.report import page_comparison, statistics
+from purerl.report import page_comparison, plots, statistics, sweep_tables
 from purerl.report.comparison import ALL
 from tests.helpers import tiny_config
 
@@ -354,3 +354,77 @@ def test_what_the_first_format_trained_counts(tmp_path):
         for loss in HUBER.values()
     ]
     assert [path.stem for part in parts for path in part.files] == names
+
+
+def test_scores_of_several_environments_are_brought_to_one_scale():
+    """With 0 and 1 between low and high, statistics over tasks have a closed form."""
+    base = [[10.0, 20.0, 30.0, 40.0], [-4.0, -4.0, -2.0, -2.0]]
+    other = [[50.0, 50.0, 50.0, 10.0], [0.0, 0.0, -2.0, -4.0]]
+    found = make(np.moveaxis([base, other], 0, 1), environments=("a", "b"))
+    low, high = {"b": -4.0, "a": 10.0}, {"a": 50.0, "b": 0.0}
+    scores = found.normalised("final_return", low=low, high=high)
+    assert list(scores) == ["base", "other"]
+    expected = [[0.0, 0.25, 0.5, 0.75], [0.0, 0.0, 0.5, 0.5]]
+    np.testing.assert_allclose(scores["base"], np.transpose(expected))  # [S, M]
+    np.testing.assert_allclose(scores["other"][:, 0], [1.0, 1.0, 1.0, 0.0])
+    np.testing.assert_allclose(scores["other"][:, 1], [1.0, 1.0, 0.5, 0.0])
+    same = found.normalised("final_return", low=[10.0, -4.0], high=(50.0, 0.0))
+    np.testing.assert_array_equal(same["other"], scores["other"])
+    whole = found.normalised("final_return", low=0.0, high=10.0)
+    np.testing.assert_allclose(whole["base"][:, 0], [1.0, 2.0, 3.0, 4.0])
+    # The middle half of 0, 0, 0, 1/4, 1/2, 1/2, 1/2, 3/4.
+    iqm = statistics.estimate(scores["base"], "iqm")
+    assert iqm.value == pytest.approx((0 + 0.25 + 0.5 + 0.5) / 4)
+    # In the first 12 pairs of 16 are won, and 1 is a tie; in the second 10 and 4.
+    better = statistics.probability_of_improvement(scores["other"], scores["base"])
+    assert better.value == pytest.approx(((12 + 0.5) / 16 + (10 + 2) / 16) / 2)
+    profile = statistics.performance_profile(scores["base"], [0.0, 0.5])
+    np.testing.assert_allclose(profile.value, [5 / 8, 1 / 8])
+
+
+def test_a_run_that_failed_is_normalised_as_in_the_table():
+    nan = np.nan
+    scores = np.array([[[2.0, 4.0], [6.0, nan]], [[1.0, 2.0], [3.0, 4.0]]])
+    found = make(scores, environments=("a", "b"))
+    found.curves["a"][0, 0, 0] = 1.0  # A run that did not fail has returned less.
+    table = found.normalised("final_return", low=0.0, high=2.0)
+    np.testing.assert_allclose(table["other"], [[3.0, 1.5], [0.5, 2.0]])
+    assert found.row("a", "final_return", "other").mean == 3.5
+    scores[0] = nan
+    nothing = make(scores, environments=("a", "b"))
+    table = nothing.normalised("final_return", low=0.0, high=2.0)
+    assert np.isnan(table["base"][:, 0]).all()
+    np.testing.assert_allclose(table["base"][:, 1], [0.5, 1.0])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ({"measure": "return"}, "measure must be one of final_return, got 'return'"),
+        ({"low": {"a": 0.0}}, "low must have a number for each of a, b, got a"),
+        ({"high": [1.0, 2.0, 3.0]}, "high must be a finite number, or one for each"),
+        ({"low": [0.0, np.nan]}, "low must be a finite number"),
+        ({"high": "much"}, "high must be numbers"),
+        ({"high": {"a": 1.0, "b": 0.0}}, "high must be above low in .* 0 and 0 for b"),
+    ],
+)
+def test_what_does_not_make_one_scale_is_refused(arguments, words):
+    found = make(np.ones((2, 2, 3)), environments=("a", "b"))
+    values = {"measure": "final_return", "low": 0.0, "high": 1.0, **arguments}
+    with pytest.raises(ConfigError, match=words):
+        found.normalised(values.pop("measure"), **values)
+
+
+def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
+    data = make(np.ones((2, 2, 3)), environments=("a", "b")).dataset
+    for call in (
+        plots.profile,
+        plots.sweep_curves,
+        plots.seed_scores,
+        plots.slices,
+        sweep_tables.best_table,
+    ):
+        with pytest.raises(ConfigError, match=r"got that of a comparison.*normalised"):
+            call(data)
+    with pytest.raises(ConfigError, match="got that of a comparison"):
+        plots.profile(data, metric="final_return")

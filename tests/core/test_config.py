@@ -769,6 +769,10 @@ LIMIT = "max_steps_in_episode must be a number of steps from 1 to 2147483647, go
         ),
         ({"max_steps_in_episode": 1.5}, "must be a whole number, got 1.5"),
         ({"length": None}, "length must be a number or a distribution, .* got None"),
+        (
+            {"length": purerl.schedules.Linear(0.2, 1.0)},
+            r"train_schedules in pieces, .*make_algorithm.*docs/curricula\.md, Physics",
+        ),
     ],
 )
 def test_a_number_that_an_environment_cannot_hold_is_refused(values, words):

@@ -18,6 +18,9 @@ def test_the_pages_code_runs():
     buffer = names["result"].state.level_buffer
     goals = np.asarray(buffer.levels.goal)[: int(buffer.size)]
     assert goals.min() >= 1 and goals.max() <= 8
+    assert names["pieces"].score.shape == (1, 2)
+    assert names["pieces"].train["episode_return"].shape == (1, 2, 3)
+    assert np.isfinite(names["returns"]).all() and names["returns"].shape == (2, 9)
 
 
 def test_the_page_of_plr_has_the_means_of_the_results():

@@ -21,6 +21,10 @@ def test_the_pages_code_runs(monkeypatch):
     longest = np.asarray(names["result"].state.envs.state.drawn["length"]).max(-1)
     assert longest[0] == np.float32(0.4) < longest[1] < longest[2]
     assert names["played"].episode_return.shape == (4,)
+    shaped, bare = names["trained"].evaluation, names["trained"].observed
+    assert (shaped["episode_return"] < shaped["episode_length"]).all()
+    np.testing.assert_array_equal(bare.episode_return, bare.episode_length)
+    assert bare.episode_return.shape == shaped["episode_return"].shape
 
 
 def test_the_pages_tables_have_every_part():

@@ -1,5 +1,6 @@
 """The page on optimisers and schedules: its code runs, and what it prints is so."""
 
+import jax
 import numpy as np
 import pytest
 
@@ -25,6 +26,18 @@ def test_the_pages_code_runs(tmp_path, monkeypatch):
     rates = [names["moving"].learning_rate(share) for share in shares]
     left = 0.5 * (1 + np.cos(np.pi * 0.45 / 0.95))
     np.testing.assert_allclose(rates, [0.0, 1e-3, 1e-3 * left, 0.0], atol=1e-9)
+    _check_norms(names)
+
+
+def _check_norms(names):
+    """With one gradient in an update, the layers' norms make that of all of them."""
+    one = names["watched"].replace(num_epochs=1, num_minibatches=1)
+    train = purerl.make_train(one, metrics=names["norms"])
+    metrics = jax.jit(train)(jax.random.key(0)).metrics
+    layers = [x for name, x in metrics.items() if name.startswith("norm[")]
+    assert len(layers) == 12  # Actor and critic: three kernels and biases each.
+    whole = np.sqrt(np.square(layers).sum(0))
+    np.testing.assert_allclose(whole, metrics["grad_norm"], rtol=1e-5)
 
 
 def test_the_pages_tables_have_every_part():

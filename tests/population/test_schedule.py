@@ -94,3 +94,38 @@ def test_at_says_what_an_update_is_made_with():
 def test_schedules_that_cannot_be_are_refused(tiny, schedule, options, words):
     with pytest.raises(purerl.ConfigError, match=words):
         purerl.train_schedules(tiny, schedule, **options)
+
+
+PROBE = purerl.PPOConfig(
+    env="probe/constant-reward",  # Every episode returns the parameter.
+    num_envs=2,
+    num_steps=8,
+    num_minibatches=2,
+    total_timesteps=6 * 16,
+    hidden_sizes=(4,),
+    num_evaluations=0,
+)
+
+
+def test_every_piece_has_its_own_environment():
+    rewards = (0.25, 0.5, 1.0)
+    values = tuple({"env_params.reward": reward} for reward in rewards)
+    schedule = Schedule((0, 2, 4), values)
+    found = purerl.train_schedules(PROBE, schedule, seeds=2, progress=False)
+    np.testing.assert_array_equal(found.train["episode_return"], [[rewards] * 2])
+    np.testing.assert_array_equal(found.score, [[1.0, 1.0]])
+
+
+def test_a_loop_around_step_has_an_environment_of_its_own_in_every_update():
+    def algorithm(reward):
+        return purerl.make_algorithm(PROBE.replace(env_params={"reward": reward}))
+
+    def train(key, rewards):
+        def update(state, reward):
+            state, metrics = algorithm(reward).step(state)
+            return state, metrics["episode_return"]
+
+        return jax.lax.scan(update, algorithm(rewards[0]).init(key), rewards)[1]
+
+    rewards = np.linspace(0.25, 1.0, 4, dtype=np.float32)
+    np.testing.assert_allclose(jax.jit(train)(jax.random.key(0), rewards), rewards)

@@ -1,6 +1,7 @@
 """Pictures show the numbers they should; looks were judged by eye."""
 
 import io
+import json
 
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from purerl.report import comparison, page, page_sweep, plots, statistics, sweep
 from purerl.report.plots import axes as axes_plots
 from purerl.report.plots import curves, style
 from purerl.report.plots.comparison import comparison_figure
-from purerl.report.sweep_data import read_scores
+from purerl.report.sweep_data import by_environment, read_scores
 from tests.report import synthetic
 
 
@@ -381,3 +382,83 @@ def test_nothing_of_a_table_is_cut_on_a_narrow_terminal():
 def test_a_picture_of_one_seed_says_so():
     figure = plots.sweep_curves(synthetic.random(num_seeds=1))
     assert "IQM over 1 seed, bands" in " ".join(texts(figure))
+
+
+ENVS = ("CartPole-v1", "Catch-bsuite")
+
+
+def tasks(design="grid"):
+    """A sweep over environments, of which the second pays a hundredth."""
+    one = synthetic.grid(num_seeds=4).isel(hidden_sizes=1, entropy_coef=1, drop=True)
+    other = one.copy(deep=True)
+    for name in ("episode_return", "evaluation_return"):
+        other[name] = one[name] / 100
+    both = xr.concat([one, other], xr.Variable("env", list(ENVS)))
+    names = ["env", "learning_rate"]
+    both.attrs.update(axes=json.dumps(names), design=design)
+    if design == "grid":
+        return both
+    flat = both.stack(point=names).reset_index("point")
+    return flat.transpose("point", ...)
+
+
+@pytest.mark.parametrize("design", ["grid", "zip"])
+def test_pictures_choose_among_points_of_one_environment(design):
+    data = tasks(design)
+    parts = by_environment(data)
+    assert tuple(parts) == ENVS
+    for draw in (plots.sweep_curves, plots.profile, plots.seed_scores):
+        for by in (None, "learning_rate"):
+            with pytest.raises(ConfigError, match=r"result\.sel\(env='CartPole-v1'\)"):
+                draw(data, by)
+            title = " ".join(texts(draw(parts["Catch-bsuite"], by)))
+            assert "Catch-bsuite" in title and "CartPole-v1" not in title
+        assert set(ENVS) <= set(" ".join(texts(draw(data, "env"))).split())
+    with pytest.raises(ConfigError, match="2 environments"):
+        sweep_tables.best_table(data)
+    picture = plots.slices if design == "grid" else plots.scatter
+    with pytest.raises(ConfigError, match="2 environments"):
+        picture(data)
+    assert picture(parts["Catch-bsuite"]).axes
+
+
+def test_a_heat_map_has_one_environment_in_each_cell():
+    data = tasks()
+    assert plots.heat_map(data).axes[0].images[0].get_array().shape == (5, 2)
+    scores = read_scores(data)._replace(names=("env", "learning_rate", "gamma"))
+    with pytest.raises(ConfigError, match="2 environments"):
+        axes_plots.cells(scores, "gamma", "learning_rate")
+
+
+@pytest.mark.parametrize("design", ["grid", "zip"])
+def test_a_page_has_a_part_for_each_environment(design, tmp_path):
+    data = tasks(design)
+    text = page.sweep_page(data, tmp_path / "page.html").read_text()
+    for name in ENVS:
+        assert f"{name}: Best configurations" in text and f"{name}: Seeds" in text
+        assert f"Best of {name}: " in text
+    part = by_environment(data)["Catch-bsuite"]
+    for name in ("episode_return", "evaluation_return"):
+        data[name] = data[name].where(data["env"] == "CartPole-v1")
+    assert not read_scores(by_environment(data)["Catch-bsuite"]).has_any
+    text = page.sweep_page(data, tmp_path / "page.html").read_text()
+    assert "No member of Catch-bsuite has a score." in text
+    assert "Catch-bsuite: Seeds" not in text
+    one = page.sweep_page(part, tmp_path / "page.html").read_text()
+    assert "Sweep: Catch-bsuite" in one and "Catch-bsuite: Seeds" not in one
+
+
+def test_what_was_selected_is_drawn(grid):
+    """A value of an axis, also of all axes, and a seed."""
+    one = grid.sel(hidden_sizes="256-256")
+    line = plots.sweep_curves(one, "entropy_coef").axes[0].lines[1]
+    whole = plots.sweep_curves(grid, "entropy_coef").axes[0].lines[1]
+    np.testing.assert_array_equal(line.get_ydata(), whole.get_ydata())
+    np.testing.assert_array_equal(
+        read_scores(one).scores, read_scores(grid).scores[1::2]
+    )
+    seed = read_scores(one.isel(seed=2))
+    np.testing.assert_array_equal(seed.scores, read_scores(one).scores[:, 2:3])
+    point = one.isel(learning_rate=2, entropy_coef=1)
+    assert read_scores(point).points == ({},)
+    assert plots.profile(point).axes[0].lines

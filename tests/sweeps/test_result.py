@@ -169,3 +169,46 @@ def test_equal_losses_on_an_axis_are_refused(design):
         expand({"policy_loss": twice}, design)
     networks = [MLPDrift.create(jax.random.key(number)) for number in (0, 1)]
     assert len(expand({"policy_loss": networks}, design).points) == 2
+
+
+@pytest.mark.parametrize("design", ["grid", "zip"])
+def test_the_best_is_that_of_one_environment(design):
+    envs, rates = ["CartPole-v1", "Catch-bsuite"], [1e-2, 1e-3]
+    axes = {"env": envs, "learning_rate": rates}
+    if design == "zip":
+        axes = {"env": [envs[0], envs[0], envs[1], envs[1]], "learning_rate": 2 * rates}
+    returns = np.array([[20.0, 9.0], [30.0, 10.0], [1.0, 1.0], [0.5, np.nan]])
+    arrays = {
+        "diverged_at": np.array([-1, -1, -1, -1, -1, -1, -1, 0]),
+        "train__episode_return": returns.reshape(-1, 1).astype(np.float32),
+    }
+    result = result_of(axes, (0, 1), design, **arrays)
+    with pytest.raises(
+        ConfigError, match=r"2 environments \(CartPole-v1, Catch-bsuite"
+    ):
+        result.best()
+    with pytest.raises(ConfigError, match=r"result\.sel\(env='CartPole-v1'\)"):
+        result.best("env_steps")
+    first, second = (result.best(env=env) for env in envs)
+    assert first.point == {"env": "CartPole-v1", "learning_rate": 1e-3}
+    assert (first.score, second.score) == (20.0, 1.0)
+    assert second.point == {"env": "Catch-bsuite", "learning_rate": 1e-2}
+    assert second.config.env == "Catch-bsuite"
+    # What failed is worth the worst of its environment.
+    assert result.best(env=envs[1], mode="min").score == 0.5 + 0.25
+    with pytest.raises(ConfigError, match="has no env='Pong'"):
+        result.best(env="Pong")
+
+
+def test_one_environment_needs_no_choice():
+    returns = np.array([[1.0], [2.0]], np.float32)
+    axes = {"env": ["CartPole-v1"], "learning_rate": [1e-2, 1e-3]}
+    result = result_of(axes, (0,), train__episode_return=returns)
+    assert result.best() == result.best(env="CartPole-v1")
+    assert result.best().point == {"env": "CartPole-v1", "learning_rate": 1e-3}
+    # Axes that change the task and not its name are compared.
+    axes = {"env_params.length": [0.5, 1.0]}
+    result = result_of(axes, (0,), train__episode_return=returns)
+    assert result.best().point == {"env_params.length": 1.0}
+    with pytest.raises(ConfigError, match="the axes of the sweep has no"):
+        result.best(env="CartPole-v1")

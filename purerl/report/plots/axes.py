@@ -9,6 +9,7 @@ from purerl.config import ConfigError, check_known
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.sweep_data import (
+    ENV,
     SCORE,
     Scores,
     env_name,
@@ -56,7 +57,8 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
         others: The treatment of further axes: averaged (`"mean"`) or `"best"`.
 
     Raises:
-        ConfigError: unknown or equal axes, another choice, or no grid.
+        ConfigError: unknown or equal axes, another choice, no grid, or several
+            environments in a cell.
     """
     for name in (y, x):
         check_known(name, list(scores.names), "the sweep")
@@ -68,6 +70,8 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
         raise ConfigError(
             "a heat map needs a grid; of a zip or random design draw the scatter."
         )
+    if ENV not in (x, y):
+        scores.check_one_task()
     rows, columns = scores.values(y), scores.values(x)
     means = scores.means
     table = np.full((len(rows), len(columns)), np.nan)
@@ -181,9 +185,10 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     its interval, or with the range of fewer than ten seeds.
 
     Raises:
-        ConfigError: no such metric, or no score yet.
+        ConfigError: no such metric, no score yet, or several environments.
     """
     scores = read_scores(dataset, metric)
+    scores.check_one_task()
     filled, means = scores.filled, scores.means
     figure, panels = make_panels(len(scores.names))
     for axes, name in zip(panels, scores.names, strict=True):
@@ -225,7 +230,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     A dot is the mean over seeds, its line their range; the best one is a star.
 
     Raises:
-        ConfigError: no such metric, or no score yet.
+        ConfigError: no such metric, no score yet, or several environments.
     """
     scores = read_scores(dataset, metric)
     ranking = scores.ranking()

@@ -9,6 +9,7 @@ from purerl.config import ConfigError, check_known
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.sweep_data import (
+    ENV,
     RETURNS,
     Scores,
     curve_metric,
@@ -87,7 +88,7 @@ def sweep_curves(
         confidence: Confidence level of the bands, each point by itself.
 
     Raises:
-        ConfigError: an unknown axis, metric or choice.
+        ConfigError: an unknown axis, metric or choice; see `choose_lines`.
     """
     if others not in OTHERS:
         raise ConfigError(f"others must be one of {', '.join(OTHERS)}, got {others!r}.")
@@ -210,7 +211,8 @@ def choose_lines(
         most: Number of lines at most.
 
     Raises:
-        ConfigError: an unknown axis.
+        ConfigError: an unknown axis, or several environments of which the best would
+            be chosen.
     """
     if by is None:
         ranking = scores.ranking()[:most].tolist()
@@ -227,6 +229,8 @@ def choose_lines(
             [Line(name, (p,)) for name, p in zip(names, ranking, strict=True)],
         )
     check_known(by, list(scores.names), "the sweep")
+    if by != ENV:
+        scores.check_one_task()
     groups = {value: scores.with_value(by, value) for value in scores.values(by)}
     groups = {value: group for value, group in groups.items() if group}
     means = scores.means

@@ -38,7 +38,8 @@ def seed_scores(
         metric: Name of the variable.
 
     Raises:
-        ConfigError: an unknown kind, axis or metric.
+        ConfigError: an unknown kind, axis or metric; several environments, unless `by`
+            is their axis.
     """
     if kind not in KINDS:
         raise ConfigError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
@@ -120,7 +121,8 @@ def profile(
         metric: Name of the variable.
 
     Raises:
-        ConfigError: an unknown axis or metric.
+        ConfigError: an unknown axis or metric; several environments, unless `by` is
+            their axis.
     """
     scores = read_scores(dataset, metric)
     filled = scores.filled
