@@ -173,7 +173,7 @@ class Ours:
         make = partial(jax.jit, compiler_options=options)
         self._evaluated = make(purerl.make_train(config))
         self._alone = make(purerl.make_train(config.replace(num_evaluations=0)))
-        self._is_ready = False
+        self._compiled: Any = None
 
     def __call__(self, seed: int) -> Seen:
         """Train an agent, and one of the first ones again without evaluations.
@@ -190,11 +190,10 @@ class Ours:
         return seen | ({"rate": self._rate(key)} if seed < RATED else {})
 
     def _rate(self, key: jax.Array) -> float:
-        if not self._is_ready:
-            self._alone = self._alone.lower(key).compile()
-            self._is_ready = True
+        if self._compiled is None:
+            self._compiled = self._alone.lower(key).compile()
         began = time.perf_counter()
-        jax.block_until_ready(self._alone(key))
+        jax.block_until_ready(self._compiled(key))
         return self._config.total_timesteps / (time.perf_counter() - began)
 
 
