@@ -87,6 +87,14 @@ class RunResult(NamedTuple):
                 f"all agents of the run diverged, so that none is the best: "
                 f"{self.divergence}. {REMEDY}"
             )
+        if not self.evaluation and self.config.num_evaluations and not self.finished:
+            remedy = "resume it: purerl.run(config, out=..., resume=True)."
+            if self.out is None:
+                remedy = "give it a folder (out=...), with which it can be resumed."
+            raise ConfigError(
+                "no agent of the run has an evaluation yet: none had been made when "
+                f"it stopped; {remedy}"
+            )
         if not np.isfinite(scores).any():
             raise ConfigError(
                 "no agent of the run has an evaluation; set num_evaluations to 1 or "

@@ -97,6 +97,21 @@ def test_a_run_that_is_stopped_without_a_folder_has_its_agents(tiny, capsys):
     assert "no out folder), and the agents are in the result alone" in said
 
 
+def test_a_run_that_was_stopped_before_its_first_evaluation_says_so(tiny, tmp_path):
+    stop = {"trackers": [StopWhen(SEGMENT)]}
+    stopped = run_tiny(tiny, out=tmp_path / "run", **stop)
+    for result in (stopped, purerl.load(tmp_path / "run")):
+        with pytest.raises(
+            purerl.ConfigError, match=r"when it stopped; resume it: pur"
+        ):
+            result.best()
+    with pytest.raises(purerl.ConfigError, match=r"when it stopped; give it a folder"):
+        run_tiny(tiny, **stop).best()
+    never = stopped._replace(config=tiny.replace(num_evaluations=0))
+    with pytest.raises(purerl.ConfigError, match="set num_evaluations to 1 or more"):
+        never.best()
+
+
 def test_a_tracker_in_the_background_stops_a_run_a_little_later(tiny):
     class Later(StopWhen):
         background = True
