@@ -17,6 +17,7 @@ from typing import Any
 import jax
 
 from . import probe
+from .adapters.brax_own import own_names
 from .adapters.require import require_package, with_opengl_as_asked
 from .bandit import KArmedBandit
 from .base import Environment, EnvParams
@@ -157,8 +158,9 @@ def make(id: str, **options: Any) -> Environment:
 
     Args:
         id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
-            `craftax/`, `jumanji/` or `playground/` and a name of that package's, or
-            `gymnasium/` or `envpool/` and a name, for training on the host.
+            `craftax/`, `jumanji/` or `playground/` and a name of that package's,
+            `brax/` and a name of `brax.envs.register_environment`, or `gymnasium/` or
+            `envpool/` and a name, for training on the host.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
@@ -170,9 +172,7 @@ def make(id: str, **options: Any) -> Environment:
     if package in _SUITE_MAKERS and name:
         with jax.ensure_compile_time_eval():
             return _SUITE_MAKERS[package](name, **options)
-    if id not in _ENTRIES:
-        raise ValueError(_unknown_id(id))
-    factory = _ENTRIES[id].factory
+    factory = _entry(id).factory
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
@@ -212,7 +212,7 @@ def source_of(id: str) -> str:
     """Return where an id comes from.
 
     That is `purerl`, `gymnax`, `brax`, `craftax`, `jumanji`, `playground`, `gymnasium`,
-    `envpool` or `registered`.
+    `envpool` or `registered`, which what a user has registered in brax is too.
 
     Raises:
         ValueError: no such id.
@@ -220,9 +220,7 @@ def source_of(id: str) -> str:
     package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
     if is_on_host(id) or (package in _SUITE_MAKERS and name):
         return package
-    if id not in _ENTRIES:
-        raise ValueError(_unknown_id(id))
-    return _ENTRIES[id].source
+    return _entry(id).source
 
 
 def is_on_host(id: str) -> bool:
@@ -272,6 +270,19 @@ def _add(id: str, factory: Factory, source: str) -> None:
     _ENTRIES[id] = _Entry(factory, source)
 
 
+def _entry(id: str) -> _Entry:
+    """Return what makes an environment of the tables, or of brax's own registry.
+
+    That one is asked anew each time, as users add to it at any time.
+    """
+    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
+    if package == "brax" and name in own_names():
+        return _Entry(partial(_make_brax, name), "registered")
+    if id not in _ENTRIES:
+        raise ValueError(_unknown_id(id))
+    return _ENTRIES[id]
+
+
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
     """Return whether a user's factory is the registered one, its code run once more."""
     module, name = (getattr(factory, k, "") for k in ("__module__", "__qualname__"))
@@ -292,6 +303,7 @@ def _unknown_id(id: str) -> str:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     named = [
         *_ENTRIES,
+        *(f"brax/{name}" for name in own_names()),
         *(f"craftax/{name}" for name in CRAFTAX_NAMES),
         *(f"jumanji/{name}" for name in JUMANJI_NAMES),
     ]
@@ -303,9 +315,12 @@ def _unknown_id(id: str) -> str:
     guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
     hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
     others = ", ".join(f"{package}/NAME" for package in (*_SUITE_MAKERS, *_HOST_MAKERS))
+    adds = "`envs.register` adds one"
+    if package == "brax":
+        adds = "`brax.envs.register_environment` adds one of brax's interface"
     return (
         f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
-        f"which there are {others}; `envs.register` adds one. On purerl's "
+        f"which there are {others}; {adds}. On purerl's "
         "command line, --import MODULE imports the module that does so."
     )
 

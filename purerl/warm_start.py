@@ -506,6 +506,6 @@ def _updates_done(update: Any, told: int | None) -> int:
         raise ConfigError(
             "inside jax.jit and jax.vmap the number of updates that start has done is "
             "not known: give purerl.make_train(config, first_update=...) that number, "
-            "int(state.update)."
+            "int(state.update), or purerl.data_parallel where that trains."
         )
     return told

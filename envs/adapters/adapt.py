@@ -6,6 +6,7 @@ import sys
 from typing import Any
 
 from ..base import Environment
+from . import brax_own
 from .contract import ContractEnvironment
 from .five_values import FiveValueEnvironment, returns_five_values
 from .refusal import is_of_gymnasium, refusal
@@ -22,7 +23,7 @@ def adapt(env: Any) -> Environment:
 
     Raises:
         TypeError: it does not keep the contract, it is a class or a name, or it is one
-            of Gymnasium.
+            of Gymnasium or brax, which are made by their names.
     """
     if isinstance(env, Environment):
         return env
@@ -35,6 +36,8 @@ def adapt(env: Any) -> Environment:
         raise TypeError(f"env is the class {name}; call it to make one: {name}().")
     if is_of_gymnasium(env):
         raise TypeError(refusal(f"({type(env).__name__})"))
+    if brax_own.is_of_brax(env):
+        raise TypeError(brax_own.refusal(env))
     # An object of gymnax can only exist where gymnax is imported already.
     if "gymnax" in sys.modules:
         from .gymnax import GymnaxEnvironment, is_plain_gymnax

@@ -22,6 +22,7 @@ from ..base import Environment, EnvState, Info
 from ..spaces import Box
 from .arrays import as_arrays, cast_like
 from .brax_compat import restore_clip
+from .brax_own import is_own
 from .brax_physics import WHERE, BraxParams, read_physics, with_physics
 from .mujoco_quiet import importing, loading
 
@@ -48,10 +49,13 @@ class BraxState(EnvState):
             and what follows.
         info: Brax's `info` as its reset made it; keys that only a step adds are
             dropped, because a scan could not carry them.
+        seen: Observation, reward and metrics of the step before, where the environment
+            is one of the user's own, which may read them; empty else.
     """
 
     pipeline: Any
     info: dict[str, jax.Array]
+    seen: Any = ()
 
 
 class BraxEnvironment(Environment[BraxState, BraxParams]):
@@ -62,6 +66,9 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
       environments expect [-1, 1] and rescale; that is undone here, so an action always
       is the control that the actuator gets.
     * terminated: brax's `done`. truncated: at the time limit. Every reset is fresh.
+    * an environment of the user's own, of `brax.envs.register_environment`, gets its
+      actions as brax's agents give them, in [-1, 1], because it is not known whether
+      its `step` rescales them.
 
     Physics can be changed and vmapped through `BraxParams`, within limits: brax
     derives a few numbers once, from the original system (geometry, mean inverse
@@ -70,7 +77,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     Attributes:
         wrapped: Environment object of brax.
         brax_name: Name of the environment in brax.
-        backend: Name of its physics backend.
+        backend: Name of its physics backend; empty where it has none.
     """
 
     stochastic_transitions: ClassVar[bool] = False
@@ -92,7 +99,8 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
                 `generalized` for swimmer, the only one it has. brax's own default is
                 `generalized`, and published curves are of `positional`,
                 `generalized` or `mjx`: with those, returns under `spring` do not
-                compare.
+                compare. An environment of the user's own has the one that its class
+                chooses.
             max_steps_in_episode: Time limit.
             **options: Keywords of brax's constructor.
 
@@ -104,19 +112,17 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
                 f"brax_name {brax_name!r} is not one of brax's environments: "
                 f"{', '.join(sorted(brax_envs._envs))}."
             )
-        if backend is None:
+        self._is_own = is_own(brax_envs._envs[brax_name])
+        if backend is None and not self._is_own:
             backend = "generalized" if brax_name == "swimmer" else "spring"
-        if backend not in WHERE:
+        if backend is not None and backend not in WHERE:
             known = ", ".join(WHERE)
             raise ValueError(f"backend must be one of {known}, got {backend!r}.")
-        self.brax_name, self.backend = brax_name, backend
+        self.brax_name = brax_name
         self.options = {"max_steps_in_episode": max_steps_in_episode, **options}
         self.wrapped = _make_bare(brax_name, backend, options)
-        with _quiet():
-            physics = read_physics(
-                self.wrapped, backend, touches=_has_contacts(self.wrapped)
-            )
-        self._params = BraxParams(max_steps_in_episode, **physics)
+        self.backend = backend or str(getattr(self.wrapped, "backend", ""))
+        self._params = BraxParams(max_steps_in_episode, **self._read_physics())
 
     @property
     def name(self) -> str:
@@ -126,6 +132,8 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     @property
     def note(self) -> str:
         """The physics in words: returns do not compare between backends."""
+        if self._is_own:
+            return ""
         return (
             f"{self.name} with the backend {self.backend}: returns do not compare with "
             "those under another backend. Published ones are mostly of positional, "
@@ -143,7 +151,9 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         """Start an episode from a fresh random state; the key is consumed."""
         with _quiet():
             first = self._system(params).reset(key)
-        state = BraxState(jnp.int32(0), first.pipeline_state, first.info)
+        state = BraxState(
+            jnp.int32(0), first.pipeline_state, first.info, self._seen(first)
+        )
         return jnp.asarray(first.obs, jnp.float32), as_arrays(state)
 
     def step_env(
@@ -159,21 +169,23 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         """
         del key
         zero = jnp.float32(0.0)
-        # brax writes into the dictionaries that it is given: hand it new ones. No
-        # environment of brax reads the old observation, reward or metrics.
+        # No environment of brax reads the old observation, reward or metrics.
+        obs, reward, metrics = state.seen or (zero, zero, {})
+        # brax writes into the dictionaries that it is given: hand it new ones.
         before = brax_envs.State(
-            state.pipeline, zero, zero, zero, metrics={}, info=dict(state.info)
+            state.pipeline, obs, reward, zero, dict(metrics), dict(state.info)
         )
         with _quiet():
             after = self._system(params).step(before, self._to_brax(action))
         info = {name: after.info[name] for name in state.info}
-        carried = BraxState(state.time + 1, after.pipeline_state, info)
+        seen = self._seen(after, metrics)
+        carried = BraxState(state.time + 1, after.pipeline_state, info, seen)
         obs = jnp.asarray(after.obs, jnp.float32)
         reward = jnp.asarray(after.reward, jnp.float32)
         return obs, cast_like(carried, state), reward, after.done > 0.5, {}
 
     def action_space(self, params: BraxParams | None = None) -> Box:
-        """Return the actuators' control range."""
+        """Return the actuators' control range, [-1, 1] of the user's own."""
         del params
         return Box(self._control_range[0], self._control_range[1])
 
@@ -185,7 +197,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
     @cached_property
     def _control_range(self) -> np.ndarray:
         """Lower and upper controls, float32 `[2, A]`; `fast` has no actuators."""
-        if not hasattr(self.wrapped, "sys"):
+        if self._is_own or not hasattr(self.wrapped, "sys"):
             ones = np.ones(self.wrapped.action_size, np.float32)
             return np.stack([-ones, ones])
         if self.backend == "mjx":
@@ -203,22 +215,44 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
             )
         return first.obs.shape
 
+    def _read_physics(self) -> dict[str, jax.Array]:
+        """Read the physics, which a wrapper of brax hides from a copy."""
+        is_hidden = isinstance(self.wrapped, brax_envs.Wrapper)
+        if is_hidden or self.backend not in WHERE:
+            return {}
+        with _quiet():
+            touches = _has_contacts(self.wrapped)
+            return read_physics(self.wrapped, self.backend, touches=touches)
+
+    def _seen(self, state: Any, like: dict[str, Any] | None = None) -> tuple:
+        """Return what an environment of the user's own may read of the step before.
+
+        Args:
+            state: State of brax.
+            like: Metrics with the names that stay; all where not given.
+        """
+        if not self._is_own:
+            return ()
+        metrics = state.metrics if like is None else {n: state.metrics[n] for n in like}
+        return state.obs, state.reward, metrics
+
     def _system(self, params: BraxParams) -> Any:
         """The brax environment with the physics of `params`; the original stays."""
         return with_physics(self.wrapped, self.name, self._params, params)
 
     def _to_brax(self, action: jax.Array) -> jax.Array:
         """Undo the rescaling that the brax environment will do, if it does."""
-        if self.brax_name not in RESCALES_ACTIONS:
+        if self._is_own or self.brax_name not in RESCALES_ACTIONS:
             return action
         low, high = self._control_range
         return 2.0 * (action - low) / (high - low) - 1.0
 
 
-def _make_bare(brax_name: str, backend: str, options: dict[str, Any]) -> Any:
+def _make_bare(brax_name: str, backend: str | None, options: dict[str, Any]) -> Any:
+    chosen = {} if backend is None else {"backend": backend}
     with _quiet(), loading():
         try:
-            return brax_envs.get_environment(brax_name, backend=backend, **options)
+            return brax_envs.get_environment(brax_name, **chosen, **options)
         except TypeError as error:
             raise ValueError(
                 f"options of brax/{brax_name} were {sorted(options)}, which brax does "

@@ -116,7 +116,8 @@ def with_physics(env: Any, name: str, default: BraxParams, params: BraxParams) -
         ValueError: a number is given that the backend does not read, or the reverse.
     """
     replaced = {}
-    for field, path in WHERE[env.backend].items() if hasattr(env, "sys") else ():
+    # `fast`, a toy without physics, has no backend either.
+    for field, path in WHERE.get(getattr(env, "backend", ""), {}).items():
         if getattr(params, field) is not None:
             replaced[path] = jnp.asarray(getattr(params, field), jnp.float32)
     for field in _MJX:

@@ -230,7 +230,8 @@ def _read(
     if isinstance(run, RunResult):
         if run.state is None:
             raise ConfigError(
-                "the run was interrupted and holds no agents; give its folder."
+                "this result was read from a folder without its agents; give the "
+                "folder."
             )
         scores, out = last_returns(run.evaluation), run.out
         update = int(run.metrics["update"][0, -1]) if "update" in run.metrics else 0

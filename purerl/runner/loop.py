@@ -1,7 +1,7 @@
 """The host loop around the compiled program of a run.
 
 Segments of updates run on the devices; between them the host writes metrics, shows
-progress, saves checkpoints and listens for Ctrl-C.
+progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run.
 """
 
 import time
@@ -170,7 +170,7 @@ class RunLoop:
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
-            state=cohort.gather() if finished else None,
+            state=cohort.gather(),
             metrics=stack_rows(self.records.rows["train"]),
             evaluation=stack_rows(self.records.rows["evaluation"]),
             finished=finished,
@@ -191,10 +191,14 @@ class RunLoop:
         """Train segment by segment, and save now and then; the last update."""
         plan = self.bound.plan
 
-        def is_stopped() -> bool:
-            return interrupt.asked or self._is_save_due(cohort.update)
+        def is_asked() -> bool:
+            return interrupt.asked or self.trackers.stop
 
-        while update < plan.num_updates and not interrupt.asked:
+        def is_stopped() -> bool:
+            return is_asked() or self._is_save_due(cohort.update)
+
+        asked = is_asked()
+        while update < plan.num_updates and not asked:
             try:
                 for segment in cohort.segments(plan.num_updates, is_stopped):
                     latest = self.records.add(plan, segment)
@@ -206,7 +210,8 @@ class RunLoop:
             except Exception as error:
                 self._save_after(error, cohort)
                 raise
-            self._save(cohort, is_last=interrupt.asked)
+            asked = is_asked()
+            self._save(cohort, is_last=asked)
         return update
 
     def _had_finished(self, flat: dict[str, np.ndarray]) -> RunResult:
@@ -355,7 +360,10 @@ class RunLoop:
 
     def _how_to_resume(self, update: int) -> str:
         if self.folder is None:
-            return f"stopped after update {update:,}; nothing was saved (no out folder)"
+            return (
+                f"stopped after update {update:,}; nothing was saved (no out folder), "
+                "and the agents are in the result alone"
+            )
         if update == 0:
             return (
                 "stopped before the first update, with nothing to save yet. "

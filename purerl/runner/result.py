@@ -30,11 +30,13 @@ class RunResult(NamedTuple):
     Attributes:
         config: The config as validated.
         seeds: Seeds of the members, `[S]`.
-        state: Final states on the host, leaves `[S, ...]`; None after an interrupt.
+        state: States on the host at the end of the call, leaves `[S, ...]`; those of
+            the last update that was made where the run was stopped. None where the
+            folder of an unfinished run was read (see `purerl.load_run`).
         metrics: Metrics by name, `[S, R]` each, a row per segment (see `segment_rows`).
         evaluation: Evaluations by name: `env_steps` `[S, K]`; `episode_return`,
             `episode_length` `[S, K, E]`.
-        finished: Whether the run came to its end; False if it was interrupted.
+        finished: Whether the run came to its end; False if it was stopped.
         compile_seconds: Time of tracing and compiling, s.
         train_seconds: Time of everything after compilation, s.
         train_steps: Environment steps done in this call, over all members.
@@ -85,6 +87,14 @@ class RunResult(NamedTuple):
                 f"all agents of the run diverged, so that none is the best: "
                 f"{self.divergence}. {REMEDY}"
             )
+        if not self.evaluation and self.config.num_evaluations and not self.finished:
+            remedy = "resume it: purerl.run(config, out=..., resume=True)."
+            if self.out is None:
+                remedy = "give it a folder (out=...), with which it can be resumed."
+            raise ConfigError(
+                "no agent of the run has an evaluation yet: none had been made when "
+                f"it stopped; {remedy}"
+            )
         if not np.isfinite(scores).any():
             raise ConfigError(
                 "no agent of the run has an evaluation; set num_evaluations to 1 or "
@@ -100,12 +110,13 @@ class RunResult(NamedTuple):
             seed: The agent's seed, one of `seeds`.
 
         Raises:
-            ConfigError: no agent has that seed, or the run was interrupted.
+            ConfigError: no agent has that seed, or the result has no states, because it
+                was read from a folder.
         """
         if self.state is None:
             raise ConfigError(
-                "the run was interrupted and has no final states; give purerl.run a "
-                "folder (out=...) and read its last checkpoint with purerl.load_run."
+                "this result was read from a folder without its states; "
+                "purerl.load_run(folder) reads those of the last checkpoint."
             )
         return _policy_of(self.config, self.seeds, self.state, seed)
 

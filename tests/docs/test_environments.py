@@ -4,6 +4,8 @@ import numpy as np
 import pytest
 
 import envs
+import purerl
+from envs.adapters.brax import brax_envs
 from purerl.randomisation import Choice, LogUniform, Uniform
 
 from .pages import ROOT, run
@@ -16,7 +18,9 @@ WRAPPERS = tuple(envs.wrappers.WRAPPERS)  # As they come with purerl.
 def test_the_pages_code_runs(monkeypatch):
     known = dict(envs.wrappers.WRAPPERS)
     monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr(brax_envs, "_envs", dict(brax_envs._envs))
     names = run(PAGE)
+    assert purerl.resolve(names["own"]).env_kwargs == {"backend": "spring"}
     assert bool(names["truncated"]) and not bool(names["terminated"])
     longest = np.asarray(names["result"].state.envs.state.drawn["length"]).max(-1)
     assert longest[0] == np.float32(0.4) < longest[1] < longest[2]

@@ -14,9 +14,11 @@ import envs
 import purerl
 from envs.adapters import brax as adapter
 from envs.adapters.brax import BraxEnvironment, BraxParams
+from purerl.acting.environment import is_built_in
 from purerl.cli import main
 from purerl.runner import messages
 from purerl.train import bind
+from tests.helpers import tiny_config
 
 # Compiling brax takes seconds: what can share a program does, on one worker.
 pytestmark = [
@@ -287,3 +289,81 @@ def test_all_environments(name, backend):
     }
     # Six steps after a reset nothing has touched yet in some of them.
     assert unchanged <= {"friction"}
+
+
+@pytest.fixture
+def own(monkeypatch, lax_rank_promotion):
+    """Brax's registry, with two environments of a user's own until the test's end."""
+    monkeypatch.setattr(adapter.brax_envs, "_envs", dict(adapter.brax_envs._envs))
+
+    class Slower(adapter.brax_envs.fast.Fast):
+        """Pays what was seen in the step before, and counts in its metrics."""
+
+        def reset(self, rng):
+            start = jax.random.uniform(rng, (2,))
+            state = super().reset(rng)
+            return state.replace(obs=start, metrics={"steps": jnp.zeros(())})
+
+        def step(self, state, action):
+            after = super().step(state, action)
+            steps = state.metrics["steps"] + 1
+            metrics = {"steps": steps, "force": action[0]}
+            done = jnp.where(steps < 5, 0.0, 1.0)
+            return after.replace(reward=state.obs[0], metrics=metrics, done=done)
+
+    class Doubled(adapter.brax_envs.inverted_pendulum.InvertedPendulum):
+        def step(self, state, action):
+            state = super().step(state, action)
+            return state.replace(reward=2 * state.reward)
+
+    brax_envs = adapter.brax_envs
+    brax_envs.register_environment("slower", Slower)
+    brax_envs.register_environment("doubled", Doubled)
+    return brax_envs
+
+
+@pytest.mark.usefixtures("own")
+def test_an_environment_of_the_users_own_is_found_in_brax():
+    env = envs.make("brax/slower", max_steps_in_episode=7)
+    envs.check(env)
+    obs, _, reward, terminated, _ = _play(env, env.default_params, 10)
+    np.testing.assert_array_equal(reward[1:4], obs[:3, 0])  # seen in the step before
+    assert np.flatnonzero(terminated).tolist() == [4, 9]  # by what it counts itself
+    assert envs.describe("brax/slower").source == "registered"
+    assert not is_built_in(purerl.PPOConfig(env="brax/slower"))
+
+
+@pytest.mark.usefixtures("own")
+def test_an_own_environment_is_stepped_as_brax_does():
+    env = envs.make("brax/doubled")
+    assert env.backend == "generalized" and env.note == ""  # what its class chooses
+    assert envs.make("brax/doubled", backend="spring").backend == "spring"
+    assert (env.action_space().low, env.action_space().high) == (-1, 1)
+    assert env.default_params.gravity[2] == pytest.approx(-9.81)
+    assert env._to_brax(jnp.ones(1)) == 1  # which `step` rescales
+
+
+@pytest.mark.usefixtures("own")
+def test_names_in_brax_are_asked_when_they_are_looked_up(own):
+    with pytest.raises(ValueError, match="did you mean brax/slower"):
+        envs.make("brax/slowr")
+    del own._envs["slower"]
+    with pytest.raises(ValueError, match=r"register_environment. adds one .*--import"):
+        envs.make("brax/slower")
+
+
+def test_an_object_of_brax_is_refused_with_the_way_by_its_name(own):
+    env = own.get_environment("slower")
+    words = r"register_environment\('slower', Slower\).* env='brax/slower'"
+    with pytest.raises(purerl.ConfigError, match=words):
+        purerl.make_train(purerl.PPOConfig(env=env))
+
+
+def test_a_run_in_an_own_environment_is_read_where_it_is_registered(own, tmp_path):
+    config = tiny_config(env="brax/slower", total_timesteps=2 * 32, num_evaluations=1)
+    result = purerl.run(config, out=tmp_path / "run", progress=False)
+    loaded = purerl.load_run(tmp_path / "run")
+    assert loaded.policy(0)(np.zeros(2)) == result.policy(0)(np.zeros(2))
+    del own._envs["slower"]
+    with pytest.raises(purerl.ConfigError, match=r"brax/slower.* --import MODULE"):
+        purerl.load_run(tmp_path / "run")

@@ -49,6 +49,7 @@ def test_own_names_make_own_environments():
         ("cartpole-v1", {}, "did you mean CartPole-v1"),
         ("halfcheetah", {}, "did you mean brax/halfcheetah"),
         ("brax/halfcheeta", {}, "did you mean brax/halfcheetah"),
+        ("brax/mine", {}, r"; `brax.envs.register_environment` adds one of brax's"),
         ("Breakout", {}, "did you mean Breakout-MinAtar"),
         ("Craftax-Symbolic-v1", {}, "did you mean craftax/Craftax-Symbolic-v1"),
         ("Snake-v1", {}, "did you mean jumanji/Snake-v1"),

@@ -90,7 +90,7 @@ def test_a_result_in_memory_gives_the_same_video(run, tmp_path):
     here = purerl.render(run, seeds="3,0", max_steps=4, out=tmp_path / "b.gif")
     assert here.seeds == there.seeds == (3, 0)
     assert here.path.read_bytes() == there.path.read_bytes()
-    with pytest.raises(ConfigError, match="interrupted and holds no agents"):
+    with pytest.raises(ConfigError, match="without its agents; give the folder"):
         purerl.render(run._replace(state=None))
 
 

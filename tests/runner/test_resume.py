@@ -1,6 +1,7 @@
 import subprocess
 import sys
 import textwrap
+import threading
 import time
 
 import jax
@@ -46,12 +47,91 @@ def test_interrupted_after_any_segment_and_resumed_equals_uninterrupted(
 ):
     out = tmp_path / "run"
     stopped = run_tiny(tiny, seeds=SEEDS, out=out, trackers=[StopAfter(update)])
-    assert not stopped.finished and stopped.state is None
+    assert not stopped.finished
+    assert_same_bits(stopped.state, purerl.load_run(out).state)
     assert stopped.train_steps == update * 32 * SEEDS
     resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
     assert resumed.finished
     assert resumed.train_steps == (NUM_UPDATES - update) * 32 * SEEDS
     assert_same_bits(outcome(resumed), outcome(whole))
+
+
+class StopWhen(purerl.Tracker):
+    """Stops the run when the given update of a seed has been logged."""
+
+    background = False
+
+    def __init__(self, update, seed=0):
+        self.update, self.seed = update, seed
+
+    def log(self, kind, seed, row):
+        if kind == "train" and seed == self.seed and row["update"] == self.update:
+            self.stop = True
+
+
+def test_a_run_that_a_tracker_stops_and_that_is_resumed_equals_uninterrupted(
+    tiny, whole, tmp_path, capsys
+):
+    out, update = tmp_path / "run", 2 * SEGMENT
+    tracker = StopWhen(update, seed=1)
+    stopped = run_tiny(tiny, seeds=SEEDS, out=out, trackers=[tracker])
+    assert not stopped.finished and stopped.train_steps == update * 32 * SEEDS
+    assert stopped.metrics["update"].tolist() == [[SEGMENT, update]] * SEEDS
+    said = capsys.readouterr().err.replace("\n", "")
+    assert f"stopped after update {update} and saved it" in said
+    saved = purerl.load_run(out)
+    assert saved.update == update
+    assert_same_bits(stopped.state, saved.state)
+    again = run_tiny(tiny, seeds=SEEDS, out=out, resume=True, trackers=[tracker])
+    assert not again.finished and again.train_steps == 0  # it still says so
+    resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True, trackers=[])
+    assert resumed.finished
+    assert_same_bits(outcome(resumed), outcome(whole))
+
+
+def test_a_run_that_is_stopped_without_a_folder_has_its_agents(tiny, capsys):
+    stopped = run_tiny(tiny, seeds=[4, 2], trackers=[StopWhen(SEGMENT, seed=2)])
+    assert not stopped.finished and stopped.state.update.tolist() == [SEGMENT] * 2
+    assert stopped.policy(2)(np.zeros(4)) in (0, 1)
+    said = " ".join(capsys.readouterr().err.split())
+    assert "no out folder), and the agents are in the result alone" in said
+
+
+def test_a_run_that_was_stopped_before_its_first_evaluation_says_so(tiny, tmp_path):
+    stop = {"trackers": [StopWhen(SEGMENT)]}
+    stopped = run_tiny(tiny, out=tmp_path / "run", **stop)
+    for result in (stopped, purerl.load(tmp_path / "run")):
+        with pytest.raises(
+            purerl.ConfigError, match=r"when it stopped; resume it: pur"
+        ):
+            result.best()
+    with pytest.raises(purerl.ConfigError, match=r"when it stopped; give it a folder"):
+        run_tiny(tiny, **stop).best()
+    never = stopped._replace(config=tiny.replace(num_evaluations=0))
+    with pytest.raises(purerl.ConfigError, match="set num_evaluations to 1 or more"):
+        never.best()
+
+
+def test_a_tracker_in_the_background_stops_a_run_a_little_later(tiny):
+    class Later(StopWhen):
+        background = True
+        asked = threading.Event()
+
+        def log(self, kind, seed, row):
+            super().log(kind, seed, row)
+            if self.stop:
+                self.asked.set()
+
+    class Waits(purerl.Tracker):
+        background = False
+
+        def log(self, kind, seed, row):
+            if row["update"] > SEGMENT:
+                Later.asked.wait(20.0)
+
+    stopped = run_tiny(tiny, trackers=[Later(SEGMENT), Waits()])
+    assert not stopped.finished
+    assert stopped.metrics["update"].tolist() in ([[3]], [[3, 6]])
 
 
 @pytest.mark.slow

@@ -100,7 +100,9 @@ class Tracker:
         time_share: Share of a core's time that it may take. After a slow `flush` rows
             wait until training has had its part; what waits then is written at the end.
         background: Whether a thread of its own calls it. Training waits for every call
-            of one that says no, which acts between two segments: stops the run, say.
+            of one that says no, which so acts between two segments.
+        stop: Whether a run is to stop as after Ctrl-C. A tracker sets it in any of its
+            calls, and `purerl.run` reads it before every segment.
         takes_back: Whether `begin` takes out the rows after `TrackedRun.rewound`. Where
             it does not, and there are such rows, a sentence says that they stay.
     """
@@ -109,6 +111,7 @@ class Tracker:
     id: str | None = None
     time_share = 1.0
     background = True
+    stop = False
     takes_back = False
 
     @property

@@ -124,6 +124,11 @@ class Group(ClosesOnFailure):
                 self.notify(sentence)
 
     @property
+    def stop(self) -> bool:
+        """True if any of the trackers says that the run is to stop."""
+        return any(getattr(w.tracker, "stop", False) for w in self._writers)
+
+    @property
     def lacks_nothing(self) -> bool:
         """True if every tracker has all rows and files."""
         return all(w.status and not w.missing for w in self._writers)
