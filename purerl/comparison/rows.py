@@ -1,12 +1,11 @@
 """The statistics of a comparison: a row per setting, environment and measure."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from purerl.report import statistics
 from purerl.report.comparison import ALL, ERRORS, Row
-from purerl.report.statistics.host import FEWEST
 from purerl.report.statistics.missing import worst_of
 
 RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
@@ -92,26 +91,64 @@ def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
     Args:
         gaps: Differences from the baseline by setting, `[S, E]`.
     """
-    left, clear = dict(gaps), set[str]()
+    # All have the same runs: ten that are all equal are enough, too.
+    if not gaps or not all(map(statistics.has_interval, gaps.values())):
+        return set()
+    intervals = _Intervals(gaps)
+    chances = {name: chance_of(values) for name, values in gaps.items()}
+    left, clear = set(gaps), set[str]()
     while left:
-        found = set[str]()
-        for name, values in left.items():
-            gap = statistics.estimate(
-                values,
-                "mean",
-                confidence=1 - ERRORS / len(left),
-                resamples=RESAMPLES * len(left),
-            )
-            # Ten differences that are all equal have a range, of no width.
-            is_enough = gap.kind == "interval" or gap.runs >= FEWEST
-            is_off = gap.low > 0 or gap.high < 0
-            if is_enough and is_off and chance_of(values) < ERRORS / len(left):
-                found.add(name)
+        # Asked first: it costs nothing, and few of many settings pass it.
+        rare = [name for name in gaps if chances[name] < ERRORS / len(left)]
+        found = intervals.off_zero([name for name in rare if name in left], len(left))
         if not found:
             break
         clear |= found
-        left = {name: values for name, values in left.items() if name not in found}
+        left -= found
     return clear
+
+
+class _Intervals:
+    """The intervals of mean differences, at confidences that fall as fewer are left.
+
+    What a setting is resampled with does not depend on the others, so that the fewer
+    resamples of later rounds are the first ones of the first round.
+
+    Args:
+        gaps: Differences from the baseline by setting, `[S, E]` or `[S]`.
+    """
+
+    def __init__(self, gaps: Mapping[str, np.ndarray]) -> None:
+        self.gaps = gaps
+        self._ends: dict[str, Callable[[float, int], np.ndarray]] = {}
+
+    def off_zero(self, names: Sequence[str], left: int) -> set[str]:
+        """Return those of some settings whose interval lies on one side of zero.
+
+        Args:
+            names: Names of the settings.
+            left: The number of settings that are left, which the confidence depends on.
+        """
+        if not names:
+            return set()
+        confidence, resamples = 1 - ERRORS / left, RESAMPLES * left
+        tables = [self.gaps[name].reshape(len(self.gaps[name]), -1) for name in names]
+        if tables[0].shape[1] == 1:
+            # One column per setting: they all share the weights of the resamples.
+            low, high = statistics.mean_interval(
+                np.concatenate(tables, 1), confidence=confidence, resamples=resamples
+            )[:2]
+        else:
+            ends = [self._ends_of(name)(confidence, resamples) for name in names]
+            low, high = np.transpose(ends)
+        off = (low > 0) | (high < 0)
+        return {name for name, is_off in zip(names, off, strict=True) if is_off}
+
+    def _ends_of(self, name: str) -> Callable[[float, int], np.ndarray]:
+        if name not in self._ends:
+            most = RESAMPLES * len(self.gaps)
+            self._ends[name] = statistics.ends_of_mean(self.gaps[name], most)
+        return self._ends[name]
 
 
 def chance_of(differences: np.ndarray) -> float:

@@ -17,7 +17,7 @@ from purerl.precision import as_here
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, num_cores
 from purerl.sweeps import planner
-from purerl.sweeps.plan import CompiledGroup, GroupOutline, measured_rate
+from purerl.sweeps.plan import CompiledGroup, GroupOutline, measured_rate, timely_blocks
 
 
 class Compiler:
@@ -130,12 +130,21 @@ class Compiler:
         if not groups:
             return []
         least = hosts.all_min([(entry[0].lanes, entry[2]) for entry in fitted]).tolist()
-        compiled = []
+        compiled: list[CompiledGroup] = []
         for group, fit, (lanes, blocks) in zip(groups, fitted, least, strict=True):
             if fit[0].lanes != lanes:
                 fit = self._fitted(replace(group, lanes=lanes), is_fixed=True)
             program, memory, _ = fit
-            rate = measured_rate(program, group.members, self._workers) * hosts.count()
+            rate = measured_rate(program, group.members, self._workers)
+            if self._chunk_blocks is None:
+                own = len(self._workers)
+                blocks = timely_blocks(blocks, group, lanes, rate, own)
+            rate *= hosts.count()
             fields = group.group, group.ids, group.members, lanes, group.length
             compiled.append(CompiledGroup(*fields, blocks, memory, rate, program))
-        return compiled
+        # Each process measures a rate of its own, and all cut the same chunks.
+        cuts = hosts.all_min([group.chunk_blocks for group in compiled]).tolist()
+        return [
+            replace(group, chunk_blocks=blocks)
+            for group, blocks in zip(compiled, cuts, strict=True)
+        ]

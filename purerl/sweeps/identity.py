@@ -60,6 +60,11 @@ def canonical(values: Mapping[str, Any]) -> dict[str, Any]:
     return {name: _plain(values[name], name) for name in sorted(values)}
 
 
+def key_of(point: Mapping[str, Any]) -> str:
+    """Return a hash of a point as it was given: of a file its name, not its content."""
+    return digest({name: serialise.plain(x, name) for name, x in point.items()})
+
+
 def written(point: Mapping[str, Any]) -> dict[str, Any]:
     """Return a point as the manifest holds it, in the order of its axes."""
     return {name: _plain(value, name) for name, value in point.items()}

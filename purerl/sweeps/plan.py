@@ -270,8 +270,30 @@ def _plan_group(
     block = members.block(0, width)
     program = current_cache().get(bound, block, length, workers[:1])
     rate = measured_rate(program, members, workers)
+    if chunk_blocks is None:
+        blocks = timely_blocks(blocks, group, width, rate, len(workers))
     fields = group.group, group.ids, members, width, length
     return GroupPlan(*fields, blocks, memory, rate)
+
+
+def timely_blocks(
+    blocks: int, group: GroupOutline, lanes: int, rate: float, num_workers: int
+) -> int:
+    """Return the blocks of a chunk that does not take too long to lose.
+
+    Chunks change no bits, and a folder is read by members: a sweep may go on where
+    another rate is measured.
+
+    Args:
+        blocks: The number of blocks that fit the memory and spread the work.
+        group: The group.
+        lanes: The width of a block, W.
+        rate: Environment steps per second of all workers.
+        num_workers: The number of workers.
+    """
+    busy = min(num_workers, -(-group.num_members // lanes))
+    seconds = lanes * group.group.steps_each * busy / rate
+    return planner.blocks_in_time(blocks, seconds)
 
 
 def measured_rate(

@@ -23,6 +23,8 @@ from purerl.train import Bound
 PROBE_WIDTHS = (1, 2)
 # Chunks per worker: few files, yet little to do again after a kill.
 CHUNKS_PER_WORKER = 8
+# An eighth of a long sweep is too much to lose, or to wait for after Ctrl-C.
+CHUNK_SECONDS = 300.0
 
 
 def probe(bound: Bound, members: Members, length: int, worker: Worker) -> MemoryModel:
@@ -138,6 +140,16 @@ def fit_blocks(
     fits = int((limit - model.block(lanes)) // max(lanes * model.state, 1.0)) + 1
     spread = -(-num_blocks // (num_workers * CHUNKS_PER_WORKER))
     return max(1, min(fits, spread))
+
+
+def blocks_in_time(blocks: int, block_seconds: float) -> int:
+    """Return the blocks of a chunk that is trained in about `CHUNK_SECONDS`.
+
+    Args:
+        blocks: The number of blocks that fit the memory and spread the work.
+        block_seconds: Seconds that a worker takes to train a block.
+    """
+    return max(1, min(blocks, int(CHUNK_SECONDS / block_seconds)))
 
 
 class LaneRate(NamedTuple):

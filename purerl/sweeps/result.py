@@ -22,7 +22,7 @@ from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
 from purerl.storage import checkpoint
 from purerl.sweeps import store
-from purerl.sweeps.identity import canonical, check_files, member_id, read_point
+from purerl.sweeps.identity import check_files, key_of, member_id, read_point
 from purerl.train import make_algorithm, make_policy
 from purerl.types import PyTree
 
@@ -92,7 +92,7 @@ class SweepResult:
         name `train_policy_loss`.
         """
         arrays = {}
-        for name in self._source.names():
+        for name in self._arrays:
             kind, _, metric = name.partition("/")
             if kind == "train":
                 arrays[variable_of(metric, self.design.names)] = name
@@ -278,10 +278,21 @@ class SweepResult:
         Raises:
             ConfigError: a loss's file has changed since.
         """
-        for given, known in zip(self.design.points, self.written, strict=True):
-            if canonical(given) == canonical(point):
-                check_files(point, known)
+        number = self._numbers.get(key_of(point))
+        if number is not None:
+            check_files(point, self.written[number])
         return config_at(self.config, point)
+
+    @cached_property
+    def _numbers(self) -> dict[str, int]:
+        """Key of a point -> number of the point."""
+        points = enumerate(self.design.points)
+        return {key_of(point): number for number, point in points}
+
+    @cached_property
+    def _arrays(self) -> list[str]:
+        """Names of all arrays, for which every file is opened."""
+        return self._source.names()
 
     def state(self, point: Mapping[str, Any], seed: int) -> PyTree:
         """Return the final state of one member, on the host.
@@ -289,7 +300,7 @@ class SweepResult:
         Raises:
             ConfigError: the sweep kept no states, or has no such member.
         """
-        paths = [name for name in self._source.names() if name.startswith("state/")]
+        paths = [name for name in self._arrays if name.startswith("state/")]
         if not paths:
             raise ConfigError(
                 "the sweep kept no states; run it in another folder with "
@@ -311,11 +322,10 @@ class SweepResult:
         return jax.tree.map(lambda x: x[0], members)
 
     def _id_of(self, point: Mapping[str, Any], seed: int) -> str:
-        id = member_id(point, seed)
-        for known, ids in zip(self.design.points, self._ids, strict=True):
-            if seed in self.seeds and member_id(known, seed) == id:
-                return ids[self.seeds.index(seed)]
-        return id
+        number = self._numbers.get(key_of(point))
+        if number is None or seed not in self.seeds:
+            return member_id(point, seed)
+        return self._ids[number][self.seeds.index(seed)]
 
     def policy(self, point: Mapping[str, Any], seed: int) -> Callable[..., Any]:
         """Return the trained policy of one member (see `purerl.make_policy`)."""

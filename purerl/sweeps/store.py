@@ -11,7 +11,7 @@ and chunks may be cut otherwise, without touching what is there. Nothing is pick
 import contextlib
 import hashlib
 import json
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
@@ -174,7 +174,7 @@ class MemberStore(Protocol):
         ...
 
     def read(
-        self, name: str, only: Container[str] | None = None
+        self, name: str, only: Collection[str] | None = None
     ) -> dict[str, np.ndarray]:
         """Return one array's rows, by member; of these members only, if given."""
         ...
@@ -226,7 +226,7 @@ class FolderStore:
         return list(names)
 
     def read(
-        self, name: str, only: Container[str] | None = None
+        self, name: str, only: Collection[str] | None = None
     ) -> dict[str, np.ndarray]:
         """Return one array's rows by member, without members whose chunk has none.
 
@@ -240,9 +240,10 @@ class FolderStore:
         """
         rows: dict[str, np.ndarray] = {}
         by_path: dict[Path, list[tuple[str, int]]] = {}
-        for id, (path, row) in self.locations.items():
-            if only is not None and id not in only:
-                continue
+        # What one member takes does not grow with the others.
+        ids = self.locations if only is None else filter(self.__contains__, only)
+        for id in ids:
+            path, row = self.locations[id]
             by_path.setdefault(path, []).append((id, row))
         for path, members in by_path.items():
             with _opened(path) as file:
@@ -272,7 +273,7 @@ class MemoryStore:
         return list(dict.fromkeys(name for c in self._chunks for name in c.arrays))
 
     def read(
-        self, name: str, only: Container[str] | None = None
+        self, name: str, only: Collection[str] | None = None
     ) -> dict[str, np.ndarray]:
         """Return one array's rows, by member; of these members only, if given."""
         return {

@@ -25,6 +25,9 @@ FIRST_RUNG = 9
 # Median: full trials before any is pruned.
 STARTUP_TRIALS = 5
 
+# A trial and all trials of its study -> the trial's stream.
+StreamOf = Callable[[FrozenTrial, Sequence[FrozenTrial]], int]
+
 # Attributes of trials: the generation of CMA-ES in which a trial was drawn, and whether
 # it ended without a score.
 GENERATION = "generation"
@@ -68,8 +71,11 @@ class Streams(optuna.samplers.BaseSampler):
         name: The kind of sampler: `tpe`, `random` or `cmaes`.
         seed: The seed of the study.
         axes: Distributions of the study's axes, by name.
-        stream_of: A function that returns a trial's stream: the number that it would
-            have had if no worker had ever stopped.
+        stream_of: A function of a trial and of all trials that returns the trial's
+            stream: the number that it would have had if no worker had ever stopped.
+
+    Attributes:
+        stream: The stream of the last trial drawn.
     """
 
     # Optuna's samplers ask it for no more than a study has.
@@ -80,10 +86,10 @@ class Streams(optuna.samplers.BaseSampler):
         name: str,
         seed: int,
         axes: dict[str, BaseDistribution],
-        stream_of: Callable[[FrozenTrial], int],
+        stream_of: StreamOf,
     ) -> None:
         self.name, self.seed, self.axes = name, seed, axes
-        self.stream_of = stream_of
+        self.stream_of, self.stream = stream_of, 0
         self.inner: optuna.samplers.BaseSampler = _make(name, seed, axes)
 
     def learn_from(self, study: optuna.Study) -> None:
@@ -103,11 +109,14 @@ class Streams(optuna.samplers.BaseSampler):
         return getattr(self.inner, "generation", None)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Start the trial's own stream."""
-        words = np.random.SeedSequence([self.seed, self.stream_of(trial)])
+        """Start the trial's own stream, with what is known of the others by now."""
+        self._study.list_trials()
+        numbered = self._study.numbered(trial)
+        self.stream = numbered.number
+        words = np.random.SeedSequence([self.seed, self.stream])
         seed = int(words.generate_state(1)[0])
         self.inner = _make(self.name, seed, self.axes)
-        self.inner.before_trial(self._study, self._study.numbered(trial))
+        self.inner.before_trial(self._study, numbered)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
@@ -160,18 +169,25 @@ class _ByStreams:
     their numbers Optuna's samplers read the order of trials. By its stream it keeps its
     place, so that what is proposed next does not depend on who was stopped.
 
+    The trials are those of the last `list_trials`: Optuna would read all that have not
+    finished from the storage again for every value that is drawn.
+
     Args:
         study: The study, of which all but the trials is taken as it is.
-        stream_of: A function that returns a trial's stream.
+        stream_of: A function of a trial and of all trials that returns a trial's
+            stream.
     """
 
-    def __init__(
-        self, study: optuna.Study, stream_of: Callable[[FrozenTrial], int]
-    ) -> None:
+    def __init__(self, study: optuna.Study, stream_of: StreamOf) -> None:
         self._wrapped, self._stream_of = study, stream_of
+        self._trials: list[FrozenTrial] = []
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._wrapped, name)
+
+    def list_trials(self) -> None:
+        """Read the trials that the sampler is shown from now on."""
+        self._trials = self._wrapped.get_trials(deepcopy=False)
 
     def get_trials(
         self,
@@ -179,7 +195,11 @@ class _ByStreams:
         states: Container[TrialState] | None = None,
     ) -> list[FrozenTrial]:
         """Return trials as `optuna.Study.get_trials` does, in the order of streams."""
-        return self._ordered(self._wrapped.get_trials(deepcopy, states))
+        # A trial that failed has the stream of the one that took its place; samplers
+        # ask for others only.
+        trials = [t for t in self._trials if states is None or t.state in states]
+        ordered = sorted(map(self.numbered, trials), key=lambda trial: trial.number)
+        return copy.deepcopy(ordered) if deepcopy else ordered
 
     def _get_trials(
         self,
@@ -188,20 +208,15 @@ class _ByStreams:
         use_cache: bool = False,
     ) -> list[FrozenTrial]:
         """Return trials as Optuna's own samplers ask for them."""
-        trials = self._wrapped._get_trials(deepcopy, states, use_cache)
-        return self._ordered(trials)
+        del use_cache  # It is the trials of the last `list_trials` in any case.
+        return self.get_trials(deepcopy, states)
 
     def numbered(self, trial: FrozenTrial) -> FrozenTrial:
         """Return a trial with its stream as its number."""
-        number = self._stream_of(trial)
+        number = self._stream_of(trial, self._trials)
         trial = copy.copy(trial)
         trial.number = number
         return trial
-
-    def _ordered(self, trials: Sequence[FrozenTrial]) -> list[FrozenTrial]:
-        # A trial that failed has the stream of the one that took its place; samplers
-        # ask for others only.
-        return sorted(map(self.numbered, trials), key=lambda trial: trial.number)
 
 
 def _make(

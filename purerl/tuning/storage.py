@@ -18,7 +18,7 @@ from purerl.storage.differences import refuse
 from purerl.tuning import samplers
 from purerl.tuning.folder import compare
 from purerl.tuning.space import Space
-from purerl.tuning.study import DEFAULT, Study
+from purerl.tuning.study import DEFAULT, Study, stream_of
 
 SPEC = "purerl"  # study attribute: what it is
 # How long another process may take from making a study to describing it.
@@ -65,7 +65,7 @@ def open_study(
     """
     opened = _storage(storage)
     axes = samplers.distributions(space)
-    streams = samplers.Streams(sampler, spec["seed"], axes, lambda trial: 0)
+    streams = samplers.Streams(sampler, spec["seed"], axes, stream_of)
     rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"])
     try:
         found = optuna.create_study(
@@ -82,7 +82,6 @@ def open_study(
         )
         is_new = False
     study = Study(found, space, budget, streams)
-    streams.stream_of = study.stream_of
     streams.learn_from(found)
     if is_new or not _await_spec(found):
         default = space.default_params()

@@ -72,6 +72,8 @@ class Study:
         self.axes = samplers.distributions(space)
         self.me = worker.identity()
         self.watch = worker.Watch()
+        # By the number of the trial, until it ends: a write takes as long as training.
+        self._trained: dict[int, dict[str, int]] = {}
 
     def trials(self) -> list[FrozenTrial]:
         """Return all trials, by number."""
@@ -98,38 +100,34 @@ class Study:
         counts = self.counts()
         room = self.budget - counts.finished - counts.running
         num = min(most, room, counts.again or most)
-        trials = [self._ask_one() for _ in range(max(0, num))]
-        return [trial for trial in trials if trial is not None]
+        return self._within_budget([self._ask_one() for _ in range(max(0, num))])
 
-    def _ask_one(self) -> optuna.Trial | None:
+    def _ask_one(self) -> optuna.Trial:
         trial = self.study.ask(self.axes)
         trial.set_user_attr(WORKER, self.me)
-        trial.set_user_attr(STREAM, self.stream_of(self._frozen(trial)))
+        trial.set_user_attr(STREAM, self.streams.stream)
         if self.streams.generation is not None:
             trial.set_user_attr(samplers.GENERATION, self.streams.generation)
-        live = sum(
-            other.number < trial.number and other.state != TrialState.FAIL
-            for other in self.trials()
-        )
-        if live < self.budget:
-            return trial
-        trial.set_user_attr(SURPLUS, True)
-        self._tell(trial, TrialState.FAIL)
-        return None
+        return trial
 
-    def _frozen(self, trial: optuna.Trial) -> FrozenTrial:
-        return next(t for t in self.trials() if t.number == trial.number)
+    def _within_budget(self, asked: Sequence[optuna.Trial]) -> list[optuna.Trial]:
+        """Return the trials that the budget has room for, and fail the others.
 
-    def stream_of(self, trial: FrozenTrial) -> int:
-        """Return the number that a trial would have if no worker had ever stopped."""
-        if STREAM in trial.user_attrs:
-            return int(trial.user_attrs[STREAM])
-        return sum(
-            other.number < trial.number
-            and ATTEMPT not in other.user_attrs
-            and SURPLUS not in other.user_attrs
-            for other in self.trials()
-        )
+        Every trial with a lower number than one that was asked for exists by now, so
+        that the trials are listed once for all: each time, Optuna reads those that have
+        not finished from the storage again.
+        """
+        if not asked:
+            return []
+        live = [t.number for t in self.trials() if t.state != TrialState.FAIL]
+        kept = []
+        for trial in asked:
+            if sum(number < trial.number for number in live) < self.budget:
+                kept.append(trial)
+                continue
+            trial.set_user_attr(SURPLUS, True)
+            self._tell(trial, TrialState.FAIL)
+        return kept
 
     def finish(
         self, trial: optuna.Trial, score: float | None, detail: dict[str, Any]
@@ -143,6 +141,9 @@ class Study:
                 `env_steps`.
         """
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+            steps = self._trained.pop(trial.number, None)
+            if steps:
+                trial.set_user_attr(TRAINED_STEPS, steps)
             trial.set_user_attr(DETAIL, detail)
             if detail["state"] not in ("complete", "pruned"):
                 trial.set_user_attr(samplers.LOST, True)
@@ -163,9 +164,8 @@ class Study:
                 the pruner compares trials at steps that all of them have.
             trained: Environment steps of one agent that were trained until then.
         """
+        self._trained.setdefault(trial.number, {})[str(step)] = trained
         try:
-            steps = trial.user_attrs.get(TRAINED_STEPS, {})
-            trial.set_user_attr(TRAINED_STEPS, {**steps, str(step): trained})
             trial.report(score, step)
         except optuna.exceptions.UpdateFinishedTrialError:
             return True  # Another worker took this one for dead, and the trial away.
@@ -217,7 +217,7 @@ class Study:
                 trial.params,
                 user_attrs={
                     **{name: attrs[name] for name in kept if name in attrs},
-                    STREAM: self.stream_of(trial),
+                    STREAM: stream_of(trial, self.trials()),
                     ATTEMPT: attempt,
                 },
             )
@@ -257,6 +257,23 @@ class Study:
                 self.study, evaluator=evaluator
             )
         return {name: float(value) for name, value in importances.items()}
+
+
+def stream_of(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
+    """Return the number that a trial would have if no worker had ever stopped.
+
+    Args:
+        trial: The trial.
+        trials: All trials of the study, at least those with lower numbers.
+    """
+    if STREAM in trial.user_attrs:
+        return int(trial.user_attrs[STREAM])
+    return sum(
+        other.number < trial.number
+        and ATTEMPT not in other.user_attrs
+        and SURPLUS not in other.user_attrs
+        for other in trials
+    )
 
 
 def _age(trial: FrozenTrial) -> float:

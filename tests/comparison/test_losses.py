@@ -10,7 +10,7 @@ from scipy import stats
 
 import purerl
 from purerl import losses
-from purerl.comparison import api, held_out
+from purerl.comparison import api, held_out, rows
 from purerl.comparison.environments import read_environments
 from purerl.comparison.losses import settings_of
 from purerl.comparison.result import Comparison
@@ -20,7 +20,7 @@ from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
 from purerl.meta.population import baseline_keys, rollout_keys
 from purerl.report import page_comparison, plots, statistics, sweep_tables
-from purerl.report.comparison import ALL
+from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
 
 SEEDS, LANES = 4, 4
@@ -250,6 +250,58 @@ def test_ten_differences_of_one_sign_are_not_enough_among_sixty():
     assert clear_of_zero({"moved": moved, **others}) == set()
     assert chance_of(moved) == pytest.approx(stats.ttest_1samp(moved, 0).pvalue)
     assert chance_of(np.full(10, 0.5)) == 0.0 and chance_of(np.zeros(10)) == 1.0
+
+
+@pytest.mark.parametrize("tasks", [1, 3])
+def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
+    tasks, monkeypatch
+):
+    """Holm's procedure in its plainest form, which resamples whatever is left anew."""
+    rng = np.random.default_rng(1)
+    gaps = {str(n): rng.normal(size=(12, tasks)) + 0.3 * n for n in range(6)}
+    gaps |= {"moved": np.full((12, tasks), 0.1), "not": np.zeros((12, tasks))}
+    monkeypatch.setattr(rows, "RESAMPLES", 400)
+    left, expected = dict(gaps), set()
+    while left:
+        level, resamples = ERRORS / len(left), rows.RESAMPLES * len(left)
+        options = {"confidence": 1 - level, "resamples": resamples}
+        found = set()
+        for name, values in left.items():
+            ends = statistics.estimate(values, "mean", **options)
+            if (ends.low > 0 or ends.high < 0) and chance_of(values) < level:
+                found.add(name)
+        if not found:
+            break
+        expected |= found
+        left = {name: values for name, values in left.items() if name not in found}
+    assert {"moved"} < expected < set(gaps) - {"not"}
+    assert clear_of_zero(gaps) == expected
+
+
+def test_many_settings_share_their_resamples(monkeypatch):
+    """Each used to have its own, and more of them, the more settings there were."""
+    asked = []
+
+    def counted(values, **options):
+        asked.append(values.shape[1])
+        return mean_interval(values, **options)
+
+    mean_interval = statistics.mean_interval
+    monkeypatch.setattr(statistics, "mean_interval", counted)
+    rng = np.random.default_rng(0)
+    gaps = {str(n): rng.normal(size=12) for n in range(40)}
+    moved = {f"moved{n}": rng.normal(size=12) + 5 for n in range(10)}
+    assert set(moved) <= clear_of_zero({**gaps, **moved})
+    assert asked[0] >= 10 and len(asked) <= 3
+
+
+def test_means_over_several_tasks_are_resampled_once_for_all_confidences():
+    scores = np.random.default_rng(0).normal(size=(12, 3)) * 5 + 1
+    ends = statistics.ends_of_mean(scores, 6_000)
+    for confidence, resamples in ((0.99, 6_000), (0.95, 2_000)):
+        options = {"confidence": confidence, "resamples": resamples}
+        expected = statistics.estimate(scores, "mean", **options)
+        assert tuple(ends(confidence, resamples)) == expected[1:3]
 
 
 def test_a_page_names_learned_optimisers_and_rules():

@@ -17,7 +17,7 @@ from purerl.sweeps.console import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
 
-from .conftest import outline_of
+from .conftest import assert_equal, outline_of
 
 GIB = 2.0**30
 
@@ -91,6 +91,32 @@ def test_lanes_are_halved_until_a_block_fits():
 def test_blocks_of_a_chunk(members, limit, blocks):
     model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
     assert planner.fit_blocks(model, 8, members, 2, limit) == blocks
+
+
+@pytest.mark.parametrize(
+    ("seconds", "blocks"), [(0.1, 40), (10.0, 30), (200.0, 1), (5_000.0, 1)]
+)
+def test_a_chunk_of_a_long_sweep_takes_five_minutes_or_a_block(seconds, blocks):
+    assert planner.blocks_in_time(40, seconds) == blocks
+
+
+def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
+    """They were an eighth of a worker's work, however long that was."""
+    axes = {"learning_rate": [1e-3 * n for n in range(1, 33)]}
+    options = {"seeds": 1, "lanes": 1, "progress": False}
+    whole = purerl.sweep(tiny, axes, out=tmp_path / "whole", **options)
+    slow = planner.rate
+    monkeypatch.setattr(planner, "rate", lambda *a: slow(*a) * 1e-9)
+    out = tmp_path / "cut"
+    cut = purerl.sweep(tiny, axes, out=out, **options)
+    assert len(list((out / "chunks").iterdir())) == 32
+    assert len(list((tmp_path / "whole" / "chunks").iterdir())) < 32
+    assert_equal(cut, whole)
+    # What was cut on a slow machine goes on elsewhere, as it is.
+    for path in sorted((out / "chunks").iterdir())[:20]:
+        path.unlink()
+    monkeypatch.setattr(planner, "rate", slow)
+    assert_equal(purerl.sweep(tiny, axes, out=out, **options), whole)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.losses import ClipDrift, MLPValueLoss, registry
-from purerl.sweeps import store
+from purerl.sweeps import identity, store
 from purerl.sweeps.identity import member_id, written
 from tests.helpers import tiny_config
 
@@ -73,6 +73,24 @@ def test_axes_of_mappings_and_of_mixed_kinds_are_found_again(tmp_path):
     assert float(mixed.sel(max_grad_norm=None)["episode_return"][0, 0]) == 0
 
 
+def test_finding_a_point_does_not_hash_all_others_again(tmp_path, monkeypatch):
+    rates = [0.001 * n for n in range(1, 21)]
+    result = write_sweep(tmp_path, "learning_rate", rates)
+    hashed = [0]
+
+    def counted(value, _digest=identity.digest):
+        hashed[0] += 1
+        return _digest(value)
+
+    monkeypatch.setattr(identity, "digest", counted)
+    configs = [result.config_at(point) for point in result.design.points]
+    assert [config.learning_rate for config in configs] == rates
+    ids = [result._id_of(point, 0) for point in result.design.points]
+    assert ids == [id for (id,) in result._ids]
+    assert result._id_of({"learning_rate": 0.5}, 0) not in ids
+    assert hashed[0] <= 20 + 20 + 20 + 2
+
+
 def test_networks_are_told_apart_by_numbers(tmp_path):
     losses = [MLPValueLoss.create(jax.random.key(i)) for i in range(2)]
     result = write_sweep(tmp_path, "value_loss", losses)
@@ -96,6 +114,8 @@ def test_a_loss_by_its_file_is_what_the_file_holds(tmp_path):
     before = member_id(point, 0)
     purerl.save_loss(ClipDrift(0.5), files[1])
     assert member_id(point, 0) != before
+    with pytest.raises(purerl.ConfigError, match=r"policy_loss: the file .*b\.yaml is"):
+        result.config_at(point)
     # The results are still those of the old content; their config is not there.
     loaded = purerl.load_sweep(out)
     assert loaded.finished and loaded.config_at({"policy_loss": files[0]})

@@ -228,9 +228,28 @@ def test_a_surplus_trial_is_not_kept(url):
     study = opened(url, budget=3)
     others = opened(url, budget=3)
     assert len(others.ask(3)) == 3
-    assert study._ask_one() is None  # as if both had counted at the same moment
+    # As if both had counted at the same moment.
+    assert study._within_budget([study._ask_one()]) == []
     assert study.counts() == (0, 3, 0)
     assert len(study.rows()) == 3
+
+
+@pytest.mark.parametrize("sampler", SAMPLERS)
+def test_asking_for_many_lists_the_trials_once_for_each(sampler, url, monkeypatch):
+    """Each time, Optuna reads all trials that have not finished from SQLite again."""
+    study = opened(url, sampler, budget=24)
+    finish(study, study.ask(12))
+    storage = type(study.study._storage)
+    lists = [0]
+
+    def listed(*args, _read=storage.get_all_trials, **options):
+        lists[0] += 1
+        return _read(*args, **options)
+
+    monkeypatch.setattr(storage, "get_all_trials", listed)
+    assert len(study.ask(12)) == 12
+    # Optuna's own look at what waits, the sampler's, and two for all together.
+    assert lists[0] == 2 * 12 + 2
 
 
 def test_beats_of_another_machine_decide_whether_it_lives():
@@ -303,6 +322,7 @@ def test_scores_stand_at_the_steps_that_were_trained(url):
     older.report(1.0, 5)  # as purerl did before it stored what was trained
     study.report(newer, 2.0, 5, 8)
     study.report(newer, 3.0, 10, 16)
+    study.finish(newer, 3.0, {"state": "complete"})
     curves = [row.curve for row in opened(url).rows()[:2]]
     assert curves == [{5: 1.0}, {8: 2.0, 16: 3.0}]
     told = [trial.intermediate_values for trial in study.trials()[:2]]

@@ -10,8 +10,10 @@ from purerl.report.statistics.host import nanmean as nanmean
 from purerl.report.statistics.host import text_of as text_of
 from purerl.report.statistics.intervals import Estimate as Estimate
 from purerl.report.statistics.intervals import compare as compare
+from purerl.report.statistics.intervals import ends_of_mean as ends_of_mean
 from purerl.report.statistics.intervals import estimate as estimate
 from purerl.report.statistics.intervals import estimates as estimates
+from purerl.report.statistics.intervals import has_interval as has_interval
 from purerl.report.statistics.intervals import (
     performance_profile as performance_profile,
 )

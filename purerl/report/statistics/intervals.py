@@ -15,7 +15,7 @@ What a run without a score is worth is said by `nan`, see `missing`.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -144,6 +144,35 @@ def estimates(
         low, high = map(float, ends)
         found[name] = Estimate(value, low, high, missing, its_kind, runs, confidence)
     return found
+
+
+def ends_of_mean(
+    scores: np.ndarray, most: int, seed: int = 0
+) -> Callable[[float, int], np.ndarray]:
+    """Resample the mean over several tasks once, for intervals of several confidences.
+
+    Args:
+        scores: Scores of S runs of M tasks, `[S, M]`, all of them known.
+        most: The highest number of resamples that an interval is to be of.
+        seed: Seed of the resampling.
+
+    Returns:
+        A function of a confidence and of a number of resamples, up to `most`, that
+        returns the two ends that `estimate` finds with these two.
+    """
+    from purerl.report.statistics import resampling
+
+    runs, tasks = scores.shape
+    centred, centre, scale = standardise(scores)
+    draws = np.asarray(
+        resampling.aggregate_resamples(key(seed), centred, ("mean",), 0.0, most)
+    )[:, 0]
+
+    def ends(confidence: float, resamples: int) -> np.ndarray:
+        # A resample has a key of its own: the first ones are those of a shorter draw.
+        return centre + scale * percentiles(draws[:resamples], confidence, runs, tasks)
+
+    return ends
 
 
 def _range(
@@ -280,6 +309,11 @@ def kind_of_table(known: np.ndarray) -> tuple[str, int]:
     if runs >= FEWEST or (runs >= FEWEST_OF_MANY and counts.sum() >= POOLED):
         return "interval", runs
     return (kind_of(runs) if known.shape[1] == 1 else "none"), runs
+
+
+def has_interval(known: np.ndarray) -> bool:
+    """Return whether runs are enough for an interval of their mean, `[S, M]`, `[S]`."""
+    return kind_of_table(known.reshape(len(known), -1))[0] == "interval"
 
 
 def key(seed: int) -> Any:
