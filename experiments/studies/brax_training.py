@@ -35,12 +35,14 @@ STUDY = Study(
     "`sac-halfcheetah-cpu`. The libraries take turns, seed by seed. Returns are those "
     "of the deterministic policy in episodes of 1,000 steps. A rate is of training "
     "alone, without compilation and evaluations.",
-    headlines=(0, 1, 2, 3),
+    headlines=(0, 1),
     system="brax",
 )
 STACKS = ("purerl", "brax")
 SEEDS = 10
-RATED = 3  # Agents of purerl that train once more without evaluations, for the rate.
+# Environment steps of the runs that are timed, a fifth of a training; and their number.
+RATED = {"PPO": 204_800, "SAC": 32_000}
+ROUNDS = 3
 EVALUATIONS, EPISODES, LIMIT = 4, 16, 1_000
 # brax's training notebook (google/brax, notebooks/training.ipynb), with 2,048
 # environments and minibatches of 512 sequences there.
@@ -88,7 +90,7 @@ QUICK = {
         "max_replay_size": 256,
     },
 }
-Seen = dict[str, Any]  # Of one agent: steps, returns, steps per second.
+Seen = dict[str, Any]  # Of one agent: steps and returns; brax's rate, too.
 
 
 def task_of(quick: bool) -> tuple[str, str]:
@@ -160,50 +162,38 @@ def config_of(algorithm: str, quick: bool) -> Any:
     )
 
 
-class Ours:
-    """purerl's agents of one config; a program is compiled when it is first needed.
+def ours(train: Callable[..., Any], seed: int) -> Seen:
+    """Train an agent by purerl.
 
     Args:
-        config: The config, with its evaluations.
+        train: The training of a config, with evaluations; compiled when first called.
+        seed: The agent's seed.
     """
-
-    def __init__(self, config: Any) -> None:
-        self._config = config
-        options = purerl.compiler_options()
-        make = partial(jax.jit, compiler_options=options)
-        self._evaluated = make(purerl.make_train(config))
-        self._alone = make(purerl.make_train(config.replace(num_evaluations=0)))
-        self._compiled: Any = None
-
-    def __call__(self, seed: int) -> Seen:
-        """Train an agent, and one of the first ones again without evaluations.
-
-        Args:
-            seed: Its seed.
-        """
-        key = jax.random.key(seed)
-        found = self._evaluated(key).evaluation
-        seen = {
-            "steps": np.asarray(found["env_steps"]).tolist(),
-            "returns": np.asarray(found["episode_return"]).mean(-1).tolist(),
-        }
-        return seen | ({"rate": self._rate(key)} if seed < RATED else {})
-
-    def _rate(self, key: jax.Array) -> float:
-        if self._compiled is None:
-            self._compiled = self._alone.lower(key).compile()
-        began = time.perf_counter()
-        jax.block_until_ready(self._compiled(key))
-        return self._config.total_timesteps / (time.perf_counter() - began)
+    found = train(jax.random.key(seed)).evaluation
+    return {
+        "steps": np.asarray(found["env_steps"]).tolist(),
+        "returns": np.asarray(found["episode_return"]).mean(-1).tolist(),
+    }
 
 
-def theirs(algorithm: str, quick: bool, seed: int) -> Seen:
+def compiled(config: Any) -> Any:
+    """Return the training of a config as a program that is compiled when it is called.
+
+    Args:
+        config: The config.
+    """
+    options = purerl.compiler_options()
+    return jax.jit(purerl.make_train(config), compiler_options=options)
+
+
+def theirs(algorithm: str, quick: bool, seed: int, **changes: Any) -> Seen:
     """Train an agent by brax, which compiles its program anew every time.
 
     Args:
         algorithm: PPO or SAC.
         quick: Whether everything is only to be tried.
         seed: Its seed.
+        **changes: Arguments of brax's training with other values.
     """
     import brax.envs
     from brax.training.agents.ppo import networks as ppo_networks
@@ -225,33 +215,38 @@ def theirs(algorithm: str, quick: bool, seed: int) -> Seen:
         train = train_sac
         networks = partial(sac_networks.make_sac_networks, hidden_layer_sizes=sizes)
     task, backend = task_of(quick)
+    given = {
+        "num_evals": EVALUATIONS + 1,  # One before the first step.
+        "num_eval_envs": 2 if quick else EPISODES,
+        **numbers_of(algorithm, quick),
+        **changes,
+    }
     seen: list[tuple[int, dict[str, Any]]] = []
     train(
         environment=brax.envs.get_environment(task, backend=backend),
         episode_length=10 if quick else LIMIT,
         seed=seed,
-        num_evals=EVALUATIONS + 1,  # One before the first step.
-        num_eval_envs=2 if quick else EPISODES,
         deterministic_eval=True,
         network_factory=networks,
         progress_fn=lambda step, found: seen.append((step, jax.device_get(found))),
-        **numbers_of(algorithm, quick),
+        **given,
     )
     rates = [float(found["training/sps"]) for _, found in seen[1:]]
     return {
         "steps": [int(step) for step, _ in seen[1:]],
         "returns": [float(found["eval/episode_reward"]) for _, found in seen[1:]],
-        # The first share of a run includes the compilation.
-        "rate": float(np.median(rates[1:])),
+        # That of the last share of the run: the first one includes the compilation.
+        "rate": rates[-1],
     }
 
 
 def measure(budget: Budget) -> Findings:
     """Train what is to be trained, and put the libraries beside one another."""
-    found: dict[str, dict[str, list[Seen]]] = {}
-    for algorithm in ("PPO", "SAC"):
-        found[algorithm] = pairs_of(algorithm, budget)
-    rows = [row for name in found for row in rows_of(name, found[name])]
+    pairs = {name: pairs_of(name, budget) for name in ("PPO", "SAC")}
+    rates = {name: rates_of(name, budget) for name in pairs}
+    found = {name: agents for name, agents in pairs.items() if agents["purerl"]}
+    rows = [row_of_returns(name, agents) for name, agents in found.items()]
+    rows += [row_of_rates(name, rate) for name, rate in rates.items() if rate]
     figure = budget.save(
         figure_of(found),
         "returns",
@@ -259,9 +254,25 @@ def measure(budget: Budget) -> Findings:
         "environment steps. Lines are means of the agents, bands their 95% interval or "
         "range, and thin lines single agents.",
     )
-    text = [] if budget.quick else [budget.sittings()]
+    trained = {name: len(agents["purerl"]) for name, agents in pairs.items()}
+    text = [] if budget.quick else [missing(trained), budget.sittings()]
     tables = [table_of(name, found[name]) for name in found]
     return Findings(rows, [figure], tables, text)
+
+
+def missing(trained: dict[str, int]) -> str:
+    """Return how many of the agents are trained so far, in words.
+
+    Args:
+        trained: Agents of each library, by algorithm.
+    """
+    if set(trained.values()) == {SEEDS}:
+        return ""
+    counts = ", ".join(f"{n} of {name}" for name, n in trained.items())
+    return (
+        f"Of {SEEDS} agents of each library and algorithm are trained so far: "
+        f"{counts}. With `--long` the command trains the others."
+    )
 
 
 def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
@@ -274,9 +285,8 @@ def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
     quick = budget.quick
     config, numbers = config_of(algorithm, quick), numbers_of(algorithm, quick)
     settings = {"config": serialise.to_dict(config), "brax": numbers}
-    ours = Ours(config)
     agents: dict[str, Callable[[int], Seen]] = {
-        "purerl": ours,
+        "purerl": partial(ours, compiled(config)),
         "brax": partial(theirs, algorithm, quick),
     }
     found: dict[str, list[Seen]] = {stack: [] for stack in STACKS}
@@ -296,8 +306,39 @@ def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
     return found
 
 
-def rows_of(algorithm: str, found: dict[str, list[Seen]]) -> list[Row]:
-    """Return the returns at the end and the rates of both libraries.
+def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:
+    """Return the steps per second of both libraries, measured in turns.
+
+    Args:
+        algorithm: PPO or SAC.
+        budget: The study's budget.
+    """
+    quick = budget.quick
+    numbers, config = numbers_of(algorithm, quick), config_of(algorithm, quick)
+    steps = numbers["num_timesteps"] if quick else RATED[algorithm]
+    config = config.replace(total_timesteps=steps, num_evaluations=0)
+    settings = {"config": serialise.to_dict(config), "brax": numbers}
+    # Its share that is timed is the second of two.
+    brax = partial(theirs, algorithm, quick, num_timesteps=steps, num_evals=3)
+
+    def make() -> dict[str, list[float]]:
+        program = compiled(config).lower(jax.random.key(0)).compile()
+        rates: dict[str, list[float]] = {stack: [] for stack in STACKS}
+        for seed in range(1 if quick else ROUNDS):
+            began = time.perf_counter()
+            jax.block_until_ready(program(jax.random.key(seed)))
+            rates["purerl"].append(steps / (time.perf_counter() - began))
+            rates["brax"].append(brax(seed)["rate"])
+        return rates
+
+    name, asked = f"{algorithm}-rate", {"lasting": True, **settings}
+    if not (quick or budget.long or budget.has(name, **asked)):
+        return {}
+    return budget.part(name, make, **asked)
+
+
+def row_of_returns(algorithm: str, found: dict[str, list[Seen]]) -> Row:
+    """Return the returns of both libraries at the end.
 
     Args:
         algorithm: PPO or SAC.
@@ -305,27 +346,32 @@ def rows_of(algorithm: str, found: dict[str, list[Seen]]) -> list[Row]:
     """
     steps = found["purerl"][0]["steps"][-1]
     last = {stack: [x["returns"][-1] for x in found[stack]] for stack in STACKS}
-    rates = {
-        stack: [x["rate"] for x in found[stack] if "rate" in x] for stack in STACKS
-    }
+    each = (f"{stack} {interval_text(last[stack], 0)}" for stack in STACKS)
+    return Row(
+        f"{algorithm}, {steps:,} steps: return at the end",
+        "-",
+        f"{'; '.join(each)}; {len(last['purerl'])} agents each",
+        difference_of(last["purerl"], last["brax"]),
+    )
+
+
+def row_of_rates(algorithm: str, rates: dict[str, list[float]]) -> Row:
+    """Return the steps per second of both libraries.
+
+    Args:
+        algorithm: PPO or SAC.
+        rates: Steps per second of every round.
+    """
     middle = {stack: float(np.median(rates[stack])) for stack in STACKS}
-    return [
-        Row(
-            f"{algorithm}, {steps:,} steps: return at the end",
-            "-",
-            "; ".join(f"{stack} {interval_text(last[stack], 0)}" for stack in STACKS)
-            + f"; {len(last['purerl'])} agents each",
-            difference_of(last["purerl"], last["brax"]),
-        ),
-        Row(
-            f"{algorithm}: steps per second of one agent",
-            "-",
-            f"purerl {middle['purerl']:,.0f}, brax {middle['brax']:,.0f}: "
-            f"{middle['purerl'] / middle['brax']:.2f} times as fast",
-            f"Medians of {len(rates['purerl'])} and {len(rates['brax'])} runs, which "
-            f"had {spread_of(rates['purerl'])} and {spread_of(rates['brax'])}.",
-        ),
-    ]
+    ratios = [a / b for a, b in zip(rates["purerl"], rates["brax"], strict=True)]
+    return Row(
+        f"{algorithm}: steps per second of one agent",
+        "-",
+        f"purerl {middle['purerl']:,.0f}, brax {middle['brax']:,.0f}: "
+        f"{middle['purerl'] / middle['brax']:.2f} times as fast",
+        f"Medians of {len(ratios)} rounds in turns, whose ratios were "
+        f"{min(ratios):.2f} to {max(ratios):.2f}.",
+    )
 
 
 def difference_of(ours: list[float], others: list[float]) -> str:
@@ -340,11 +386,6 @@ def difference_of(ours: list[float], others: list[float]) -> str:
         return f"{mean}."
     found = ttest_ind(ours, others, equal_var=False).confidence_interval(0.95)
     return f"{mean} (95% interval by Welch's t: {found.low:,.0f} to {found.high:,.0f})."
-
-
-def spread_of(rates: list[float]) -> str:
-    """Return the lowest and the highest rate, in words."""
-    return f"{min(rates):,.0f} to {max(rates):,.0f}"
 
 
 def table_of(algorithm: str, found: dict[str, list[Seen]]) -> Table:
@@ -370,7 +411,7 @@ def table_of(algorithm: str, found: dict[str, list[Seen]]) -> Table:
 def figure_of(found: dict[str, dict[str, list[Seen]]]) -> Any:
     """Draw the returns of all agents, a panel for each algorithm."""
     figure = style.new_figure(width=9.5, height=4.0)
-    panels = figure.subplots(1, len(found))
+    panels = figure.subplots(1, len(found), squeeze=False)[0]
     for axes, (algorithm, stacks) in zip(panels, found.items(), strict=True):
         for stack in STACKS:
             returns = np.array([x["returns"] for x in stacks[stack]])

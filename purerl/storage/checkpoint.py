@@ -264,8 +264,10 @@ def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.nd
     Raises:
         ConfigError: there is none, or it is damaged.
     """
-    if step is None:
-        return _restore_last(folder)
+    return _restore_last(folder) if step is None else _restore_one(folder, step)
+
+
+def _restore_one(folder: Path, step: int) -> tuple[int, dict[str, np.ndarray]]:
     known = steps(folder)
     if step not in known:
         raise _is_missing(folder, f"checkpoint {step}", known)
@@ -289,7 +291,7 @@ def _restore_last(folder: Path) -> tuple[int, dict[str, np.ndarray]]:
         if not known:
             break
         try:
-            return restore(folder, known[-1])
+            return _restore_one(folder, known[-1])
         except ConfigError:
             if steps(folder)[-1:] == known[-1:]:
                 raise
