@@ -14,7 +14,7 @@ import purerl
 
 sys.path.append(str(Path(__file__).resolve().parents[1]))
 
-from brax_jax import patch_jax
+from brax_peer import HALFCHEETAH, patch_jax
 
 BACKEND = "positional"
 # brax's training notebook (google/brax, notebooks/training.ipynb, PPO).
@@ -30,17 +30,7 @@ NUMBERS: dict[str, dict[str, Any]] = {
         "entropy_cost": 1e-2,
         "reward_scaling": 10.0,
     },
-    "halfcheetah": {
-        "num_envs": 2_048,
-        "batch_size": 512,
-        "unroll_length": 20,
-        "num_minibatches": 32,
-        "num_updates_per_batch": 8,
-        "discounting": 0.95,
-        "learning_rate": 3e-4,
-        "entropy_cost": 1e-3,
-        "reward_scaling": 1.0,
-    },
+    "halfcheetah": HALFCHEETAH,
 }
 STEPS = 50_000_000
 # A task without contacts, so that a CPU compiles it in seconds.

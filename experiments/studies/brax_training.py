@@ -17,7 +17,10 @@ import numpy as np
 import palette
 from measure import interval_text
 from scipy.stats import ttest_ind
-from study import Budget, Findings, Row, Study, Table, main
+from study import Budget, Findings, Row, Study, Table, main  # finds brax_peer, too
+
+# isort: split
+from brax_peer import HALFCHEETAH, patch_jax
 
 import purerl
 from purerl import serialise
@@ -44,19 +47,12 @@ SEEDS = 10
 RATED = {"PPO": 204_800, "SAC": 32_000}
 ROUNDS = 3
 EVALUATIONS, EPISODES, LIMIT = 4, 16, 1_000
-# brax's training notebook (google/brax, notebooks/training.ipynb), with 2,048
-# environments and minibatches of 512 sequences there.
+# A 64th of the notebook's environments and of its minibatches.
 PPO: dict[str, Any] = {
+    **HALFCHEETAH,
     "num_timesteps": 1_024_000,
     "num_envs": 32,
-    "batch_size": 8,  # Sequences.
-    "unroll_length": 20,
-    "num_minibatches": 32,
-    "num_updates_per_batch": 8,
-    "discounting": 0.95,
-    "learning_rate": 3e-4,
-    "entropy_cost": 1e-3,
-    "reward_scaling": 1.0,
+    "batch_size": 8,
     "clipping_epsilon": 0.3,
     "normalize_observations": True,
 }
@@ -200,7 +196,6 @@ def theirs(algorithm: str, quick: bool, seed: int, **changes: Any) -> Seen:
     from brax.training.agents.ppo.train import train as train_ppo
     from brax.training.agents.sac import networks as sac_networks
     from brax.training.agents.sac.train import train as train_sac
-    from brax_jax import patch_jax
 
     patch_jax()
     sizes = (8, 8) if quick else SIZES
@@ -284,7 +279,6 @@ def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
     """
     quick = budget.quick
     config, numbers = config_of(algorithm, quick), numbers_of(algorithm, quick)
-    settings = {"config": serialise.to_dict(config), "brax": numbers}
     agents: dict[str, Callable[[int], Seen]] = {
         "purerl": partial(ours, compiled(config)),
         "brax": partial(theirs, algorithm, quick),
@@ -296,14 +290,34 @@ def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
         return {stack: agents[stack](seed) for stack in turns}
 
     for seed in range(1 if quick else SEEDS):
-        name = f"{algorithm}-{seed}"
-        asked: dict[str, Any] = {"lasting": True, **settings}
-        if not (quick or budget.long or budget.has(name, **asked)):
-            continue
-        seen = budget.part(name, partial(pair, seed), **asked)
-        for stack in STACKS:
+        name, make = f"{algorithm}-{seed}", partial(pair, seed)
+        seen = measured(budget, name, make, config, numbers)
+        for stack in STACKS if seen else ():
             found[stack].append(seen[stack])
     return found
+
+
+def measured(
+    budget: Budget,
+    name: str,
+    make: Callable[[], Any],
+    config: Any,
+    numbers: dict[str, Any],
+) -> dict[str, Any]:
+    """Return a part that is kept in the repository, empty where it is missing.
+
+    Args:
+        budget: The study's budget, which says whether to measure it then.
+        name: Name of the part.
+        make: Function that measures it.
+        config: purerl's config, on which it depends.
+        numbers: brax's arguments, on which it depends.
+    """
+    settings = {"config": serialise.to_dict(config), "brax": numbers}
+    is_there = budget.has(name, lasting=True, **settings)
+    if not (budget.quick or budget.long or is_there):
+        return {}
+    return budget.part(name, make, lasting=True, **settings)
 
 
 def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:
@@ -317,7 +331,6 @@ def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:
     numbers, config = numbers_of(algorithm, quick), config_of(algorithm, quick)
     steps = numbers["num_timesteps"] if quick else RATED[algorithm]
     config = config.replace(total_timesteps=steps, num_evaluations=0)
-    settings = {"config": serialise.to_dict(config), "brax": numbers}
     # Its share that is timed is the second of two.
     brax = partial(theirs, algorithm, quick, num_timesteps=steps, num_evals=3)
 
@@ -331,10 +344,7 @@ def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:
             rates["brax"].append(brax(seed)["rate"])
         return rates
 
-    name, asked = f"{algorithm}-rate", {"lasting": True, **settings}
-    if not (quick or budget.long or budget.has(name, **asked)):
-        return {}
-    return budget.part(name, make, **asked)
+    return measured(budget, f"{algorithm}-rate", make, config, numbers)
 
 
 def row_of_returns(algorithm: str, found: dict[str, list[Seen]]) -> Row:

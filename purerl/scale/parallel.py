@@ -1,6 +1,6 @@
 """One agent over several devices: environments are split, gradients averaged."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -60,13 +60,7 @@ def data_parallel(
             by D, `devices` holds something that is no device, or a function is given
             that would see a part of the state.
     """
-    for name, hook in {"observe": observe, "metrics": metrics}.items():
-        if hook is not None:
-            raise ConfigError(
-                f"{name} cannot be given to data_parallel: the function would see the "
-                "part of the state that one device has; leave it out, or give it to "
-                "purerl.make_train, which trains the agent on one device."
-            )
+    _refuse_hooks({"observe": observe, "metrics": metrics})
     devices, bound = chosen_devices(devices), bind(config)
     num_updates = bound.plan.num_updates
     warm_start.check_first_update(first_update, num_updates)
@@ -106,6 +100,17 @@ def data_parallel(
         return spread(whole, part, devices, (local, overrides))(state, overrides)
 
     return train
+
+
+def _refuse_hooks(hooks: Mapping[str, Callable[..., Any] | None]) -> None:
+    """Refuse functions of an agent's state, of which each device has a part."""
+    for name, hook in hooks.items():
+        if hook is not None:
+            raise ConfigError(
+                f"{name} cannot be given to data_parallel: the function would see the "
+                "part of the state that one device has; leave it out, or give it to "
+                "purerl.make_train, which trains the agent on one device."
+            )
 
 
 def spread(
