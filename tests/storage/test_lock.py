@@ -52,9 +52,8 @@ def test_a_forked_process_does_not_keep_the_lock_after_a_kill(tmp_path):
         from pathlib import Path
         from purerl.storage.lock import locked
         with locked(Path(sys.argv[1])):
-            if os.fork() == 0:
-                time.sleep(600)
-            print("held", flush=True)
+            if os.fork() == 0:  # It runs, and has given up the lock, once it speaks.
+                print("held", flush=True)
             time.sleep(600)
     """
     command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
