@@ -40,8 +40,8 @@ class Scores(NamedTuple):
         trained: Whether each member has rows, `[P, S]`; the others are yet to be
             trained.
         grid: Number of values of each axis in a grid; None in other designs.
-        lowest: Lowest return that any member has had on its way, where the scores are
-            returns; else NaN.
+        lowest: Lowest return that a member of each configuration has had on its way,
+            `[P]`, where the scores are returns; else NaN.
     """
 
     names: tuple[str, ...]
@@ -50,19 +50,34 @@ class Scores(NamedTuple):
     diverged: np.ndarray
     trained: np.ndarray
     grid: tuple[int, ...] | None
-    lowest: float = np.nan
+    lowest: np.ndarray | float = np.nan
 
     @property
     def filled(self) -> np.ndarray:
         """Scores where one that is missing is worth `statistics.missing.worst_of`.
+
+        The worst is that of its environment; NaN where this has no score.
 
         Raises:
             ConfigError: no member has a score.
         """
         if not self.has_any:
             raise ConfigError("no member of the sweep has a final score yet.")
-        worst = worst_of(self.scores.reshape(-1, 1), self.lowest)
-        return np.where(np.isfinite(self.scores), self.scores, worst)
+        filled = self.scores.copy()
+        lowest = np.broadcast_to(self.lowest, len(filled))
+        for task in self.tasks:
+            part = filled[task]
+            worst = worst_of(part.reshape(-1, 1), np.fmin.reduce(lowest[task]))
+            filled[task] = np.where(np.isfinite(part), part, worst)
+        return filled
+
+    @property
+    def tasks(self) -> list[list[int]]:
+        """Numbers of the configurations of each environment."""
+        found: dict[Any, list[int]] = {}
+        for index, point in enumerate(self.points):
+            found.setdefault(point.get(ENV), []).append(index)
+        return list(found.values())
 
     @property
     def has_any(self) -> bool:
@@ -185,9 +200,12 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     points, grid = _points(dataset, names)
     trained = np.any(np.isfinite(steps), axis=2)
     is_return = metric in RETURNS and "episode_return" in dataset
-    lowest = np.nan
+    lowest = np.full(len(final), np.nan)
     if is_return:
-        lowest = lowest_of(_members(dataset, "episode_return"), diverged)
+        returns = _members(dataset, "episode_return")
+        lowest = np.array(
+            [lowest_of(*of) for of in zip(returns, diverged, strict=True)]
+        )
     final = final.astype(np.float64)
     return Scores(names, points, final, diverged, trained, grid, lowest)
 

@@ -422,6 +422,40 @@ def test_pictures_choose_among_points_of_one_environment(design):
     assert picture(parts["Catch-bsuite"]).axes
 
 
+@pytest.mark.parametrize("design", ["grid", "zip"])
+def test_a_member_that_diverged_is_the_worst_of_its_own_environment(design):
+    data = tasks(design)
+    assert read_scores(data).diverged.any()
+    figure = plots.sweep_curves(data, "env", others="all", metric="episode_return")
+    parts = by_environment(data)
+    filled = []
+    for line, part in zip(figure.axes[0].lines, parts.values(), strict=True):
+        filled.append(read_scores(part).filled)
+        part = xr.concat([part], "env") if design == "grid" else part
+        alone = plots.sweep_curves(part, "env", others="all", metric="episode_return")
+        expected = alone.axes[0].lines[0].get_ydata()
+        np.testing.assert_array_equal(line.get_ydata(), expected)
+    np.testing.assert_array_equal(read_scores(data).filled, np.concatenate(filled))
+
+
+def test_an_environment_without_scores_is_left_out_of_the_profiles():
+    data = tasks()
+    for name in ("episode_return", "evaluation_return"):
+        data[name] = data[name].where(data["env"] == "CartPole-v1")
+    assert "Catch-bsuite" not in texts(plots.profile(data, "env"))
+    assert "CartPole-v1" in texts(plots.profile(data, "env"))
+    assert "CartPole-v1" in texts(plots.sweep_curves(data, "env"))
+    assert plots.heat_map(data).axes
+
+
+def test_a_dataset_without_an_axis_has_no_slices(grid):
+    one = grid.sel(learning_rate=1e-3, entropy_coef=0.01, hidden_sizes="256-256")
+    for draw in (plots.slices, plots.scatter):
+        with pytest.raises(ConfigError, match="has no axis left"):
+            draw(one)
+    assert plots.sweep_curves(one).axes and plots.seed_scores(one).axes
+
+
 def test_a_heat_map_has_one_environment_in_each_cell():
     data = tasks()
     assert plots.heat_map(data).axes[0].images[0].get_array().shape == (5, 2)

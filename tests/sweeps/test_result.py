@@ -128,7 +128,7 @@ def test_a_member_that_diverged_is_worth_what_the_worst_returned_on_its_way():
     assert shown.points[shown.ranking()[0]] == {"learning_rate": 1e-3}
     # Of a metric that is no return the worst score is all that is known.
     steps = read_scores(result.dataset, "env_steps")
-    assert np.isnan(steps.lowest)
+    assert np.isnan(steps.lowest).all()
 
 
 def test_of_equal_means_the_point_with_all_scores_comes_first():

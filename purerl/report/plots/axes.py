@@ -177,6 +177,15 @@ def two_axes(scores: Scores, y: str | None, x: str | None) -> tuple[str, str]:
     return y, x
 
 
+def _check_axes(scores: Scores) -> None:
+    """Refuse a picture along the axes of what has none."""
+    if not scores.names:
+        raise ConfigError(
+            "the dataset has no axis left: of each one a value was selected. Draw its "
+            "curves, or the scores of its seeds."
+        )
+
+
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     """Draw the final score against each axis: other axes at all settings, and the best.
 
@@ -185,9 +194,10 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     its interval, or with the range of fewer than ten seeds.
 
     Raises:
-        ConfigError: no such metric, no score yet, or several environments.
+        ConfigError: no such metric, no axis, no score yet, or several environments.
     """
     scores = read_scores(dataset, metric)
+    _check_axes(scores)
     scores.check_one_task()
     filled, means = scores.filled, scores.means
     figure, panels = make_panels(len(scores.names))
@@ -230,9 +240,10 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     A dot is the mean over seeds, its line their range; the best one is a star.
 
     Raises:
-        ConfigError: no such metric, no score yet, or several environments.
+        ConfigError: no such metric, no axis, no score yet, or several environments.
     """
     scores = read_scores(dataset, metric)
+    _check_axes(scores)
     ranking = scores.ranking()
     filled, means = scores.filled, scores.means
     best = int(ranking[0])

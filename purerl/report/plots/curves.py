@@ -70,8 +70,9 @@ def sweep_curves(
     """Draw the IQM over seeds along training, with bands, a line per value of an axis.
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
-    diverged count from then on as the worst of the picture where it is of returns; of
-    any other metric they are left out, as unfinished members (the title counts them).
+    diverged count from then on as the worst of the picture, of their environment, where
+    it is of returns; of any other metric they are left out, as unfinished members (the
+    title counts them).
 
     Args:
         dataset: Dataset of a sweep.
@@ -144,11 +145,15 @@ def _draw_panel(
     tables = [_on_one_grid(*curves, line.indices) for line in lines]
     if not any(np.isfinite(table).any() for _, table in tables):
         raise ConfigError(f"metric: {name} has no value in the lines that are drawn.")
-    floor = min(np.nanmin(t) for _, t in tables if np.isfinite(t).any())
-    floor = floor if name in RETURNS else np.nan
+    lows = [
+        np.min(table, initial=np.inf, where=np.isfinite(table)) for _, table in tables
+    ]
+    # Lines of several environments are one of each; their returns do not compare.
+    floors = lows if len(scores.tasks) > 1 else [min(lows)] * len(lows)
     ends, words = [], []
     for number, (line, (grid, table)) in enumerate(zip(lines, tables, strict=True)):
         dead = scores.diverged[list(line.indices)].T[:, :, None]
+        floor = floors[number] if name in RETURNS else np.nan
         filled = np.where(dead & ~is_followed(table), floor, table)
         if not np.isfinite(filled).any():
             continue
@@ -239,7 +244,8 @@ def choose_lines(
         Line(label(value), (top,) if others == "best" else tuple(group))
         for top, (value, group) in zip(best, groups.items(), strict=True)
     ]
-    winner = int(np.argmax(means[best]))
+    # An environment may have no score yet.
+    winner = int(np.argmax(np.nan_to_num(means[best], nan=-np.inf)))
     shown = [drawn[i] for i in evenly(len(drawn), most, winner)]
     return Lines(short(by), "", shown)
 

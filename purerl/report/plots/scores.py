@@ -127,6 +127,7 @@ def profile(
     scores = read_scores(dataset, metric)
     filled = scores.filled
     heading, common, lines = choose_lines(scores, by, most=configurations)
+    lines = [line for line in lines if np.isfinite(filled[line.indices[0]]).all()]
     chosen = filled[[line.indices[0] for line in lines]]
     margin = 0.03 * (chosen.max() - chosen.min() or 1.0)
     levels = np.linspace(chosen.min() - margin, chosen.max() + margin, THRESHOLDS)
