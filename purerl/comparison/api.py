@@ -130,7 +130,9 @@ def compare(
         tracking.begin(_notify)
         with tracking.group:
             tracking.add(known)
-            known |= train(parts, options, progress, tracking.add)
+            known |= train(
+                parts, options, progress, tracking.add, lambda: tracking.group.stop
+            )
             result = Comparison.of(entries, tasks, options, baseline, known)
             if folder is not None:
                 result.save(folder)

@@ -152,6 +152,7 @@ def train(
     options: Options,
     is_shown: bool,
     on_part: Callable[[Known], None],
+    is_told: Callable[[], bool] = lambda: False,
 ) -> Known:
     """Train what is missing, and keep it.
 
@@ -160,6 +161,7 @@ def train(
         options: Options with which the parts are trained.
         is_shown: Whether progress is printed.
         on_part: A function that is called with the scores of every part.
+        is_told: A function that says whether a tracker asks to stop.
 
     Raises:
         KeyboardInterrupt: somebody asked to stop; finished settings are kept.
@@ -182,7 +184,7 @@ def train(
     scores: Known = {}
     # Schedules that change at other updates are parts of one program.
     cache = current_cache()
-    with Interrupt() as interrupt, reporter:
+    with Interrupt(is_told) as interrupt, reporter:
 
         def is_stopped() -> bool:
             return interrupt.asked

@@ -100,7 +100,7 @@ class EvolutionLoop:
                 reporter.info(line)
         self.compile()
         reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
-        with Interrupt() as interrupt, reporter:
+        with Interrupt(lambda: self.tracking.group.stop) as interrupt, reporter:
 
             def is_stopped() -> bool:
                 return interrupt.asked

@@ -148,7 +148,7 @@ class RunLoop:
     def _train(self, restored: Restored | None, reporter: Any) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
         first = self._first(restored)
-        with Interrupt() as interrupt, self.trackers:
+        with Interrupt(lambda: self.trackers.stop) as interrupt, self.trackers:
             reporter.info(self._banner())
             for line in notes(self.bound):
                 reporter.info(line)
@@ -191,13 +191,10 @@ class RunLoop:
         """Train segment by segment, and save now and then; the last update."""
         plan = self.bound.plan
 
-        def is_asked() -> bool:
-            return interrupt.asked or self.trackers.stop
-
         def is_stopped() -> bool:
-            return is_asked() or self._is_save_due(cohort.update)
+            return interrupt.asked or self._is_save_due(cohort.update)
 
-        asked = is_asked()
+        asked = interrupt.asked
         while update < plan.num_updates and not asked:
             try:
                 for segment in cohort.segments(plan.num_updates, is_stopped):
@@ -210,7 +207,7 @@ class RunLoop:
             except Exception as error:
                 self._save_after(error, cohort)
                 raise
-            asked = is_asked()
+            asked = interrupt.asked
             self._save(cohort, is_last=asked)
         return update
 

@@ -219,7 +219,7 @@ class _SearchLoop:
         for line in (self._banner(request), *self.search.remarks):
             self.reporter.info(line)
         next_request: Request | None = request
-        with Interrupt() as interrupt:
+        with Interrupt(lambda: self.group.stop) as interrupt:
             self._prepare(request)
             compiled = self.executor.compile_seconds
             self.reporter.info(f"compiled in {compiled:.1f} s")

@@ -174,7 +174,10 @@ class SweepLoop:
         before = planner.memory_in_use(self.workers)
         planned: list[GroupPlan] = []
         seconds = 0.0
-        with Interrupt() as interrupt, planner.PeakMemory(self.workers) as peak:
+        with (
+            Interrupt(lambda: self.tracking.group.stop) as interrupt,
+            planner.PeakMemory(self.workers) as peak,
+        ):
             with reporter:
                 while prepared.groups:
                     self._announce(prepared, left, reporter)
@@ -188,7 +191,7 @@ class SweepLoop:
                     del tasks, prepared
                     prepared = self._prepare_more(left, interrupt, reporter)
         result = self._result(self._plan(planned), seconds, before, peak.bytes)
-        if not interrupt.asked:
+        if result.finished or not interrupt.asked:
             if not is_complete:
                 reporter.info(end_line(result.summary))
         elif self.folder is not None:

@@ -101,7 +101,7 @@ class StudyLoop:
 
     def _carry_out(self, study: "Study") -> TuneResult:
         """Search, compare on fresh seeds, write the folder."""
-        with study.at_work(), Interrupt() as interrupt:
+        with study.at_work(), Interrupt(lambda: self.tracking.group.stop) as interrupt:
             self._search(study, interrupt)
             is_done = study.counts().finished >= self.options.trials
             holdout = None

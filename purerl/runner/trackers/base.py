@@ -101,8 +101,10 @@ class Tracker:
             wait until training has had its part; what waits then is written at the end.
         background: Whether a thread of its own calls it. Training waits for every call
             of one that says no, which so acts between two segments.
-        stop: Whether a run is to stop as after Ctrl-C. A tracker sets it in any of its
-            calls, and `purerl.run` reads it before every segment.
+        stop: Whether a call is to stop as after Ctrl-C. A tracker sets it in any of its
+            calls. `purerl.run` reads it before every segment, sweeps before every chunk
+            and in their end, searches and evolutions before every step, studies before
+            every report, comparisons between blocks of agents.
         takes_back: Whether `begin` takes out the rows after `TrackedRun.rewound`. Where
             it does not, and there are such rows, a sentence says that they stay.
     """

@@ -125,7 +125,7 @@ class Group(ClosesOnFailure):
 
     @property
     def stop(self) -> bool:
-        """True if any of the trackers says that the run is to stop."""
+        """True if any of the trackers asks to stop."""
         return any(getattr(w.tracker, "stop", False) for w in self._writers)
 
     @property

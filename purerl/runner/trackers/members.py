@@ -177,6 +177,11 @@ class MemberGroup(ClosesOnFailure):
                 self.notify(sentence)
 
     @property
+    def stop(self) -> bool:
+        """True if any of the trackers asks to stop."""
+        return any(getattr(t.tracker, "stop", False) for t, _ in self._pairs)
+
+    @property
     def lacks_nothing(self) -> bool:
         """True if every tracker has all members that were told, and the files."""
         return all(w.status and self._offered <= t.sent for t, w in self._pairs)
