@@ -1,3 +1,5 @@
+import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -6,6 +8,7 @@ import pytest
 from rich.console import Console
 
 import purerl
+from purerl.cli import main
 from purerl.execution import fit
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory
@@ -174,6 +177,36 @@ def test_lanes_are_measured_once_and_remembered(cache, monkeypatch):
         changed, {"gamma": [0.9, 0.99]}, seeds=2, lanes="auto", progress=False
     )
     assert result.summary["lanes"] == [best]
+
+
+@pytest.fixture
+def homeless(monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+
+def test_a_user_without_a_home_has_lanes_that_are_not_remembered(
+    homeless, monkeypatch, tmp_path, capsys
+):
+    asked = []
+    rates = [planner.LaneRate(2, 10.0, 0.0, 0.0)]
+    monkeypatch.setattr(planner, "measure_lanes", lambda *a: asked.append(a) or rates)
+    bound, workers = bind(tiny_config()), make_workers()
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    for _ in range(2):
+        assert lane_finder.find(bound, members, 4, workers, math.inf) == 2
+    assert len(asked) == 2
+    assert main(["lanes", "--total-timesteps", "640"]) == 0
+    assert "not remembered, because you have no home folder" in capsys.readouterr().out
+    # The folder that is given is enough, and nobody asks for a home.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):
+        assert lane_finder.find(bound, members, 4, workers, math.inf) == 2
+    assert len(asked) == 4
+    assert (tmp_path / "purerl" / "lanes.json").exists()
 
 
 def test_the_search_ends_where_throughput_falls(monkeypatch):
