@@ -59,16 +59,23 @@ def _run(folder: Path, path: Path, command: str) -> Path:
 
 def _sweep(folder: Path, path: Path, command: str) -> Path:
     from purerl.report import page
+    from purerl.report.html import made_with
     from purerl.sweeps.result import load_sweep
 
-    load = f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})"
-    return page.sweep_page(load_sweep(folder).dataset, path, load=load, command=command)
+    return page.sweep_page(
+        load_sweep(folder).dataset,
+        path,
+        load=f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})",
+        command=command,
+        **made_with(folder),
+    )
 
 
 def _search(folder: Path, path: Path, command: str) -> Path:
     from purerl import serialise
     from purerl.population.saved import load_search
     from purerl.report import page
+    from purerl.report.html import made_with
 
     result = load_search(folder)
     if not result.steps:
@@ -99,12 +106,14 @@ def _search(folder: Path, path: Path, command: str) -> Path:
         state="finished" if result.finished else "not finished",
         training_steps=f"{result.training_steps:,}",
         evaluation_steps=f"{result.evaluation_steps:,}",
+        **made_with(folder),
     )
 
 
 def _own_search(folder: Path, path: Path, command: str) -> Path:
     """The page of a search that purerl knows nothing of but its folder."""
     from purerl.report import page
+    from purerl.report.html import made_with
     from purerl.search.folder import read_outcomes
 
     stored = folders.load(folder)
@@ -112,7 +121,13 @@ def _own_search(folder: Path, path: Path, command: str) -> Path:
     kind, config = str(stored["kind"]), stored["config"]
     options = ", ".join(f"{k}={v}" for k, v in stored.get("options", {}).items())
     return page.search_page(
-        outcomes, path, kind=kind, config=config, command=command, options=options
+        outcomes,
+        path,
+        kind=kind,
+        config=config,
+        command=command,
+        options=options,
+        **made_with(folder),
     )
 
 

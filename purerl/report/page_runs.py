@@ -16,6 +16,7 @@ from purerl.report.html import (
     about,
     code_html,
     figure_html,
+    made_with,
     note_html,
     table_html,
     video_html,
@@ -42,18 +43,15 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         ConfigError: no run in the folder.
         OSError: the page cannot be written.
     """
-    facts: dict[str, Any] = {}
     if isinstance(run, RunResult):
         result, config = run, serialise.to_dict(run.config)
     else:
-        stored = manifest.load_run(Path(run))
-        result, config = read_result(Path(run)), stored["config"]
-        versions = stored.get("versions", {})
-        facts["versions"] = ", ".join(f"{n} {v}" for n, v in versions.items())
-        facts["device"] = stored.get("device", "")
+        config = manifest.load_run(Path(run))["config"]
+        result = read_result(Path(run))
     if path is None and result.out is None:
         raise ConfigError("path: say where to write the page; the run has no folder.")
     path = Path(path) if path else Path(str(result.out)) / "report.html"
+    facts: dict[str, Any] = made_with(result.out)
     numbers = summary(result)
     for name in ("agents", "env_steps", "evaluation_mean"):
         if numbers.get(name) is not None:

@@ -8,6 +8,7 @@ from purerl.report.html import (
     Section,
     about,
     figure_html,
+    made_with,
     note_html,
     table_html,
     write_page,
@@ -108,7 +109,6 @@ def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Sec
     states = [row.state for row in result.rows]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
     numbers = {n: f"{result.summary[n]:,}" for n in _COSTS if n in result.summary}
-    versions = stored.get("versions", {})
     load = f"import purerl\n\nresult = purerl.load_tune({str(result.out)!r})\n"
     load += "print(result.best(), result.holdout)"
     facts = {
@@ -118,8 +118,7 @@ def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Sec
         **{name: stored.get(name) for name in ("sampler", "pruner")},
         "fitness": stored.get("fitness"),
         **numbers,
-        "device": stored.get("device", ""),
-        "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+        **made_with(result.out),
         "command": command,
     }
     return about(stored["config"], load, **facts)
