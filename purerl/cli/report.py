@@ -10,6 +10,7 @@ import tyro
 from purerl.cli import flags
 from purerl.cli.options import option
 from purerl.config import ConfigError
+from purerl.report.load_folder import load
 from purerl.storage import folders, kinds
 
 
@@ -60,10 +61,9 @@ def _run(folder: Path, path: Path, command: str) -> Path:
 def _sweep(folder: Path, path: Path, command: str) -> Path:
     from purerl.report import page
     from purerl.report.html import made_with
-    from purerl.sweeps.result import load_sweep
 
     return page.sweep_page(
-        load_sweep(folder).dataset,
+        load(folder).dataset,
         path,
         load=f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})",
         command=command,
@@ -73,11 +73,10 @@ def _sweep(folder: Path, path: Path, command: str) -> Path:
 
 def _search(folder: Path, path: Path, command: str) -> Path:
     from purerl import serialise
-    from purerl.population.saved import load_search
     from purerl.report import page
     from purerl.report.html import made_with
 
-    result = load_search(folder)
+    result = load(folder)
     if not result.steps:
         raise ConfigError(
             f"the search in {folder} has saved nothing yet. Run its command again."
@@ -141,21 +140,17 @@ def _study(folder: Path, path: Path, command: str) -> Path:
 
 def _evolution(folder: Path, path: Path, command: str) -> Path:
     from purerl.comparison.result import find_comparison
-    from purerl.meta.result import load_evolution
     from purerl.report import page
 
     return page.evolution_page(
-        load_evolution(folder), path, transfer=find_comparison(folder), command=command
+        load(folder), path, transfer=find_comparison(folder), command=command
     )
 
 
 def _comparison(folder: Path, path: Path, command: str) -> Path:
-    from purerl.comparison.result import load_comparison
     from purerl.report import page
 
-    return page.comparison_page(
-        load_comparison(folder), path, folder=str(folder), command=command
-    )
+    return page.comparison_page(load(folder), path, folder=str(folder), command=command)
 
 
 _PAGES = {
