@@ -27,23 +27,28 @@ class Report:
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = flags.parse(Report, argv, "report")
-    path = write(options.folder, options.out or options.folder / "report.html")
+    path = write(options.folder, options.out)
     print(f"written to {path}")
     return 0
 
 
-def write(folder: Path, path: Path, command: str = "") -> Path:
+def write(
+    folder: Path, path: Path | None = None, command: str = "", kind: str = ""
+) -> Path:
     """Write the page of whatever a folder holds.
 
     Args:
         folder: The folder.
-        path: The path of the page.
+        path: The path of the page; `report.html` in the folder if not given.
         command: The command that wrote the folder; this one if not given.
+        kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
+            two: a comparison may be written into that of an evolution.
 
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
-    kind = folders.kind_of(folder)
+    path = path or folder / "report.html"
+    kind = kind or folders.kind_of(folder)
     if kind not in _PAGES and (folder / "records").is_dir():
         return _own_search(folder, path, command)
     if kind not in _PAGES:
@@ -148,9 +153,13 @@ def _evolution(folder: Path, path: Path, command: str) -> Path:
 
 
 def _comparison(folder: Path, path: Path, command: str) -> Path:
+    from purerl.comparison.result import load_comparison
     from purerl.report import page
 
-    return page.comparison_page(load(folder), path, folder=str(folder), command=command)
+    # Not `load`, which reads the evolution where the folder holds one too.
+    return page.comparison_page(
+        load_comparison(folder), path, folder=str(folder), command=command
+    )
 
 
 _PAGES = {
