@@ -11,11 +11,11 @@ import purerl
 from purerl.cli import main
 from purerl.execution import fit
 from purerl.execution.members import Members
-from purerl.execution.memory import BlockMemory
+from purerl.execution.memory import BlockMemory, available_memory
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
-from purerl.sweeps import planner
+from purerl.sweeps import plan, planner
 from purerl.sweeps.console import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
@@ -108,8 +108,8 @@ def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
     axes = {"learning_rate": [1e-3 * n for n in range(1, 33)]}
     options = {"seeds": 1, "lanes": 1, "progress": False}
     whole = purerl.sweep(tiny, axes, out=tmp_path / "whole", **options)
-    slow = planner.rate
-    monkeypatch.setattr(planner, "rate", lambda *a: slow(*a) * 1e-9)
+    measured = plan.rate
+    monkeypatch.setattr(plan, "rate", lambda *a: measured(*a) * 1e-9)
     out = tmp_path / "cut"
     cut = purerl.sweep(tiny, axes, out=out, **options)
     assert len(list((out / "chunks").iterdir())) == 32
@@ -118,7 +118,7 @@ def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
     # What was cut on a slow machine goes on elsewhere, as it is.
     for path in sorted((out / "chunks").iterdir())[:20]:
         path.unlink()
-    monkeypatch.setattr(planner, "rate", slow)
+    monkeypatch.setattr(plan, "rate", measured)
     assert_equal(purerl.sweep(tiny, axes, out=out, **options), whole)
 
 
@@ -150,7 +150,7 @@ def test_peak_memory_sees_what_came_and_went():
         block.block_until_ready()
         del block
     assert peak.bytes - before > 0.2 * GIB
-    assert 2**30 < planner.available_memory() < 2**50
+    assert 2**30 < available_memory() < 2**50
 
 
 @pytest.fixture
