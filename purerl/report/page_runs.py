@@ -10,7 +10,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.commands import program
 from purerl.execution.format import format_bytes, quoted
 from purerl.metrics import decimals
-from purerl.report import plots
+from purerl.report import plots, tables
 from purerl.report.html import (
     Section,
     about,
@@ -24,7 +24,6 @@ from purerl.report.html import (
 )
 from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
-from purerl.report.tables import last_known
 from purerl.runner import manifest
 from purerl.runner.divergence import WORTHLESS
 from purerl.runner.result import RunResult, summary
@@ -68,7 +67,8 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         scores = {"evaluation": result.scores()}
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
         sections.append(Section("Seeds", figure_html(figure)))
-    sections.append(Section("Agents", _agents(result)))
+    agents = tables.agents_of(result)
+    sections.append(Section("Agents", table_html(agents.headings, agents.rows)))
     if result.out is not None:
         videos = _videos(result.out, result.config)
         if videos:
@@ -99,19 +99,3 @@ def _videos(folder: Path, config: TrainConfig) -> str:
         shown = [note_html("There is no video of this run yet. To write one:")]
         shown.append(code_html(command))
     return "".join(shown)
-
-
-def _agents(result: RunResult) -> str:
-    training = last_known(result.metrics["episode_return"])
-    final = result.evaluation.get("episode_return")
-    rows = []
-    for member, seed in enumerate(result.seeds):
-        update = result.diverged_at[member]
-        if update >= 0:
-            rows.append([seed, f"diverged in update {update + 1:,}", "", "", ""])
-            continue
-        episodes = final[member, -1] if final is not None else np.array([np.nan])
-        numbers = (episodes.mean(), episodes.min(), episodes.max(), training[member])
-        rows.append([seed, *(round(float(x), 3) for x in numbers)])
-    headers = ["seed", "evaluation", "worst episode", "best episode", "training"]
-    return table_html(headers, rows)

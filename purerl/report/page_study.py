@@ -14,11 +14,11 @@ from purerl.report.html import (
     write_page,
 )
 from purerl.report.plots import tuning
-from purerl.report.statistics import heading_of, text_of
 from purerl.report.sweep_data import label, short
+from purerl.tuning.console import holdout_rows
 
 if TYPE_CHECKING:
-    from purerl.tuning.result import HeldOutScores, Holdout, TuneResult
+    from purerl.tuning.result import Holdout, TuneResult
     from purerl.tuning.space import Space
 
 _CAPTIONS = {
@@ -88,21 +88,10 @@ def _trials(result: "TuneResult") -> str:
 
 
 def _holdout(holdout: "Holdout") -> str:
-    heading = heading_of(len(holdout.seeds))
-
-    def cells(name: str, held: "HeldOutScores") -> list[Any]:
-        ends = text_of(held.low, held.high, heading, 2, heading)
-        return [name, held.mean, ends, held.diverged]
-
-    rows = [
-        cells(f"trial {holdout.trial}", holdout.best),
-        cells("default", holdout.default),
-        cells("difference, seed by seed", holdout.difference),
-    ]
     first, last = holdout.seeds[0], holdout.seeds[-1]
-    words = f"Seeds {first} to {last}, which no trial was trained with. {holdout.note}"
-    body = note_html(words.strip())
-    return body + table_html(["", "mean", heading, "diverged"], rows)
+    words = f"Seeds {first} to {last}, which no trial was trained with; the difference "
+    words += f"is taken seed by seed. {holdout.note}"
+    return note_html(words.strip()) + table_html(*holdout_rows(holdout))
 
 
 def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Section:
