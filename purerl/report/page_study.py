@@ -15,7 +15,6 @@ from purerl.report.html import (
 )
 from purerl.report.plots import tuning
 from purerl.report.sweep_data import label, short
-from purerl.tuning.console import holdout_rows
 
 if TYPE_CHECKING:
     from purerl.tuning.result import Holdout, TuneResult
@@ -91,7 +90,7 @@ def _holdout(holdout: "Holdout") -> str:
     first, last = holdout.seeds[0], holdout.seeds[-1]
     words = f"Seeds {first} to {last}, which no trial was trained with; the difference "
     words += f"is taken seed by seed. {holdout.note}"
-    return note_html(words.strip()) + table_html(*holdout_rows(holdout))
+    return note_html(words.strip()) + table_html(*holdout.headings_and_rows())
 
 
 def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Section:

@@ -1,4 +1,4 @@
-"""Where this user's caches are: what is found again, and can be lost."""
+"""The folder of this user's caches, whose contents can be made again."""
 
 import os
 from pathlib import Path

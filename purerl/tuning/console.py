@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from rich.table import Table
 
 from purerl.execution.format import format_count, format_duration, with_noun
-from purerl.report.statistics import heading_of, mean_interval, text_of
+from purerl.report.statistics import heading_of, mean_interval
 from purerl.report.sweep_data import short
 from purerl.space.labels import in_a_line, in_words
 from purerl.tuning.result import Holdout, Row, TuneResult, best_of
@@ -55,26 +55,12 @@ def _interval(row: Row) -> str:
     return interval.text(2, heading_of(len(row.seed_scores)))
 
 
-def holdout_rows(holdout: Holdout) -> tuple[list[str], list[list[str]]]:
-    """Return headings and rows of best, default and their difference on fresh seeds."""
-    heading = heading_of(len(holdout.seeds))
-    rows = []
-    for name, scores in (
-        (f"trial {holdout.trial}", holdout.best),
-        ("default", holdout.default),
-        ("difference", holdout.difference),
-    ):
-        ends = text_of(scores.low, scores.high, heading, 2, heading)
-        rows.append([name, f"{scores.mean:,.2f}", ends, str(scores.diverged)])
-    return ["", "mean", heading, "diverged"], rows
-
-
 def holdout_table(holdout: Holdout) -> Table:
     """Return a table of best and default on fresh seeds."""
     seeds = holdout.seeds
     title = f"on fresh seeds {seeds[0]} to {seeds[-1]}"
     table = Table(title=title, caption=holdout.note or None)
-    headings, rows = holdout_rows(holdout)
+    headings, rows = holdout.headings_and_rows()
     for header in headings:
         table.add_column(header, justify="right" if header else "left")
     for row in rows:

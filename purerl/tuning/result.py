@@ -12,7 +12,7 @@ import numpy as np
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.report.statistics import heading_of, mean_interval
+from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner import summary_file
 from purerl.runner.best import Best
@@ -107,6 +107,19 @@ class Holdout(NamedTuple):
             "A seed that diverged counts as the worst score of both, or as the lowest "
             "that any seed has had on its way."
         )
+
+    def headings_and_rows(self) -> tuple[list[str], list[list[str]]]:
+        """Return the comparison as a table: the best, the default, the difference."""
+        heading = heading_of(len(self.seeds))
+        rows = []
+        for name, scores in (
+            (f"trial {self.trial}", self.best),
+            ("default", self.default),
+            ("difference", self.difference),
+        ):
+            ends = text_of(scores.low, scores.high, heading, 2, heading)
+            rows.append([name, f"{scores.mean:,.2f}", ends, str(scores.diverged)])
+        return ["", "mean", heading, "diverged"], rows
 
 
 class TuneResult(NamedTuple):

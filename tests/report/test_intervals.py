@@ -218,6 +218,8 @@ def test_tables_of_few_seeds_name_the_range():
     assert (few.best.low, few.best.high) == (1.0, 4.0)
     headers = [column.header for column in holdout_table(few).columns]
     assert "range of 3" in headers
+    cells = [row[1:] for row in few.headings_and_rows()[1]]
+    assert cells[0] == cells[2] == ["2.33", "1.00 to 4.00", "0"]
     whole = result.compare(0, range(12), np.arange(12.0), np.zeros(12))
     headers = [column.header for column in holdout_table(whole).columns]
     assert "95% interval" in headers

@@ -1,4 +1,4 @@
-"""What trackers are told of a sweep: its members, and files of its folder."""
+"""A sweep as trackers are told it: its members, and files of its folder."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
