@@ -251,6 +251,12 @@ def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(
     arrays.save(tmp_path / "comparison.npz", swapped)
     with pytest.raises(ConfigError, match="curves were written by a call that did not"):
         purerl.load_comparison(tmp_path)
+    path = tmp_path / "comparison.json"
+    values = json.loads(path.read_text())
+    del values["curves_sha256"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(ConfigError, match=r"has no digest .*repeat the call that wrote"):
+        purerl.load_comparison(tmp_path)
 
 
 def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, capsys):

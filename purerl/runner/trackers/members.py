@@ -17,6 +17,7 @@ from purerl.runner.trackers.base import Member, Row, TrackedRun, Tracker
 from purerl.runner.trackers.closing import ClosesOnFailure
 from purerl.runner.trackers.group import QUIET_SECONDS, STOP_SECONDS
 from purerl.runner.trackers.stored import (
+    damaged,
     how_to_send,
     lacking,
     load_stored,
@@ -137,6 +138,9 @@ class MemberGroup(ClosesOnFailure):
                 known = stored_for(adapter.tracker, stored)
                 if is_fixed and known.get("total", total) != total:
                     known = {}
+                if known and "members" not in known:
+                    what = f"tracker {adapter.name!r} has no members in it"
+                    raise damaged(run.folder, what)
                 adapter.sent = set(_numbers(known))
                 writer.begin(run, known, notify)
         except BaseException:
@@ -272,7 +276,5 @@ def _ranges(numbers: Sequence[int]) -> Iterator[list[int]]:
 
 def _numbers(entry: Mapping[str, Any]) -> Iterator[int]:
     """The members that an entry of `trackers.json` says were told."""
-    # Before the first version that tells members as they end, they had one order.
-    everyone = [[0, int(entry.get("rows", 0)) - 1]]
-    for first, last in entry.get("members", everyone):
+    for first, last in entry.get("members", ()):
         yield from range(int(first), int(last) + 1)
