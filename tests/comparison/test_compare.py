@@ -255,7 +255,9 @@ def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(
     values = json.loads(path.read_text())
     del values["curves_sha256"]
     path.write_text(json.dumps(values))
-    with pytest.raises(ConfigError, match=r"has no digest .*repeat the call that wrote"):
+    with pytest.raises(
+        ConfigError, match=r"has no digest .*repeat the call that wrote"
+    ):
         purerl.load_comparison(tmp_path)
 
 
