@@ -67,11 +67,11 @@ class BaseGroup(ClosesOnFailure, Generic[W]):
         return writer.tracker
 
     def _count(self, writer: W) -> tuple[int, int]:
-        """How much a tracker lacks, and of how much."""
+        """Return the number of things that a tracker lacks, and of how many."""
         raise NotImplementedError
 
     def _entry(self, writer: W) -> dict[str, Any]:
-        """What `trackers.json` is to hold of a tracker."""
+        """Return the entry of a tracker in `trackers.json`."""
         raise NotImplementedError
 
     def _wait_for_all(self, limit: float | None) -> None:
