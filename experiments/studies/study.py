@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from printed import printed_on as printed_on
 from results import hardware
 
 from purerl.atomic import write_atomic
