@@ -75,8 +75,6 @@ from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker
 from purerl.runner.trackers.base import Tracker as Tracker
 from purerl.runner.trackers.mlflow_model import log_policy as log_policy
-from purerl.runner.trackers.points import dataset_points as dataset_points
-from purerl.runner.trackers.points import track_points as track_points
 from purerl.scale.devices import compiler_options as compiler_options
 from purerl.scale.devices import use_all_cores as use_all_cores
 from purerl.scale.parallel import data_parallel as data_parallel

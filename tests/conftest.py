@@ -5,6 +5,7 @@ import hashlib
 import os
 import platform
 import signal
+import tempfile
 from pathlib import Path
 
 # Many small programs on all cores: one piece of code each takes a tenth less time.
@@ -15,6 +16,7 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
+from purerl.storage.caches import cache_base
 from tests import parts
 
 jax.config.update("jax_numpy_rank_promotion", "raise")
@@ -63,7 +65,7 @@ def _cache_folder() -> str:
     wanted = ("model name", "flags", "Features")
     described = sorted({line for line in lines if line.startswith(wanted)})
     digest = hashlib.sha256("\n".join(described).encode()).hexdigest()[:12]
-    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
+    base = cache_base() or Path(tempfile.gettempdir())
     return str(base / "purerl" / "tests" / digest)
 
 

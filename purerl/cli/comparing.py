@@ -7,7 +7,7 @@ from typing import Annotated, Any, NamedTuple
 
 from rich.console import Console
 
-from purerl.cli import changes, flags
+from purerl.cli import changes, flags, report
 from purerl.cli.options import (
     ConfigSource,
     DryRun,
@@ -29,6 +29,7 @@ from purerl.execution.commands import command_line
 from purerl.report.comparison import WORDS
 from purerl.runner.seeds import as_seed, seeds_from
 from purerl.scale.devices import make_workers
+from purerl.storage import kinds
 from purerl.sweeps.planner import worker_limit
 
 WIDTH = 130  # The width of the table where the output is no terminal.
@@ -133,14 +134,11 @@ def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
         folder: The folder that holds it.
         command: The words of the command.
     """
-    from purerl.report.page import comparison_page
-
     console = Console()
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    words = command_line(*command)
-    comparison_page(result, folder / "report.html", folder=str(folder), command=words)
+    report.write(folder, command=command_line(*command), kind=kinds.COMPARISON)
     console.print(
         f"written to {folder}/, with report.html; in Python "
         f"purerl.load_comparison({str(folder)!r})",

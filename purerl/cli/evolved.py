@@ -7,7 +7,7 @@ import yaml
 from rich.console import Console
 from rich.table import Table
 
-from purerl.comparison.result import find_comparison
+from purerl.cli import report
 from purerl.execution.commands import program
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.meta.estimate import Estimate
@@ -53,7 +53,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
         result: The result of the evolution.
         command: The command that started the evolution.
     """
-    from purerl.report import page, plots
+    from purerl.report import plots
 
     console = Console()
     history = result.history
@@ -79,8 +79,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")
     _say_how_to_train(result, folder, console)
-    transfer = find_comparison(folder)
-    page.evolution_page(result, transfer=transfer, command=command)
+    report.write(folder, command=command)
     console.print(
         f"written to {folder}/, with report.html; in Python "
         f"purerl.load_evolution({str(folder)!r})",

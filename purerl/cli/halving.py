@@ -131,13 +131,12 @@ def show(result: HalvingResult) -> None:
 
 def rungs_table(result: HalvingResult) -> Table:
     """Return a row per bracket: members that were trained up to each rung."""
-    trained = result.dataset["trained_updates"].values
+    from purerl.report.page_search import rung_rows
+
+    headings, rows = rung_rows(result.dataset)
     table = Table(title="members of all searches trained up to each rung")
-    table.add_column("bracket", justify="right")
-    for update in result.plan.rungs:
-        table.add_column(f"{update:,} updates", justify="right")
-    for number in range(len(result.plan.brackets)):
-        mine = trained[:, result.plan.bracket_of() == number]
-        counts = [str(int((mine >= update).sum())) for update in result.plan.rungs]
-        table.add_row(str(number), *counts)
+    for heading in headings:
+        table.add_column(heading, justify="right")
+    for row in rows:
+        table.add_row(*map(str, row))
     return table

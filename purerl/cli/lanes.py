@@ -40,7 +40,13 @@ def main(argv: Sequence[str]) -> int:
     )
     console = Console()
     console.print(lanes_table(rates))
-    console.print(
-        f"remembered in {lanes.cache_file()}", highlight=False, soft_wrap=True
-    )
+    path = lanes.cache_file()
+    words = f"remembered in {path}" if path else _FORGOTTEN
+    console.print(words, highlight=False, soft_wrap=True)
     return 0
+
+
+_FORGOTTEN = (
+    "not remembered, because you have no home folder; set XDG_CACHE_HOME to a folder "
+    "that you may write to"
+)

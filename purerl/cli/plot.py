@@ -11,6 +11,7 @@ from purerl.cli import flags
 from purerl.cli.options import Repeated, option
 from purerl.config import ConfigError
 from purerl.report import plots
+from purerl.report.load_folder import load
 from purerl.storage import folders, kinds
 
 if TYPE_CHECKING:
@@ -88,9 +89,8 @@ def _run(folder: Path) -> "Figure":
 
 def _sweep(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
     from purerl.report.sweep_data import ENV, environments
-    from purerl.sweeps.result import load_sweep
 
-    dataset = load_sweep(folder).dataset
+    dataset = load(folder).dataset
     # Several environments have no best configurations in common, but one each.
     by = ENV if len(environments(dataset)) > 1 else None
     return plots.sweep_curves(dataset, by, metric=metrics or None)
@@ -102,23 +102,15 @@ def _run_metrics(folder: Path, names: Sequence[str]) -> "Figure":
     return plots.metric_curves(read_result(folder), names)
 
 
-def _evolution(folder: Path) -> "Figure":
-    from purerl.meta.result import load_evolution
-
-    return load_evolution(folder).plot()
-
-
-def _comparison(folder: Path) -> "Figure":
-    from purerl.comparison.result import load_comparison
-
-    return load_comparison(folder).plot()
+def _own_picture(folder: Path) -> "Figure":
+    return load(folder).plot()
 
 
 _PICTURES: dict[str, Callable[[Path], "Figure"]] = {
     "run": _run,
     "sweep": _sweep,
-    "evolution": _evolution,
-    kinds.COMPARISON: _comparison,
+    "evolution": _own_picture,
+    kinds.COMPARISON: _own_picture,
 }
 _METRICS: dict[str, Callable[[Path, Sequence[str]], "Figure"]] = {
     "run": _run_metrics,

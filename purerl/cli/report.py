@@ -10,6 +10,7 @@ import tyro
 from purerl.cli import flags
 from purerl.cli.options import option
 from purerl.config import ConfigError
+from purerl.report.load_folder import load
 from purerl.storage import folders, kinds
 
 
@@ -26,23 +27,28 @@ class Report:
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     options = flags.parse(Report, argv, "report")
-    path = write(options.folder, options.out or options.folder / "report.html")
+    path = write(options.folder, options.out)
     print(f"written to {path}")
     return 0
 
 
-def write(folder: Path, path: Path, command: str = "") -> Path:
+def write(
+    folder: Path, path: Path | None = None, command: str = "", kind: str = ""
+) -> Path:
     """Write the page of whatever a folder holds.
 
     Args:
         folder: The folder.
-        path: The path of the page.
+        path: The path of the page; `report.html` in the folder if not given.
         command: The command that wrote the folder; this one if not given.
+        kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
+            two: a comparison may be written into that of an evolution.
 
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
-    kind = folders.kind_of(folder)
+    path = path or folder / "report.html"
+    kind = kind or folders.kind_of(folder)
     if kind not in _PAGES and (folder / "records").is_dir():
         return _own_search(folder, path, command)
     if kind not in _PAGES:
@@ -59,18 +65,23 @@ def _run(folder: Path, path: Path, command: str) -> Path:
 
 def _sweep(folder: Path, path: Path, command: str) -> Path:
     from purerl.report import page
-    from purerl.sweeps.result import load_sweep
+    from purerl.report.html import made_with
 
-    load = f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})"
-    return page.sweep_page(load_sweep(folder).dataset, path, load=load, command=command)
+    return page.sweep_page(
+        load(folder).dataset,
+        path,
+        load=f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})",
+        command=command,
+        **made_with(folder),
+    )
 
 
 def _search(folder: Path, path: Path, command: str) -> Path:
     from purerl import serialise
-    from purerl.population.saved import load_search
     from purerl.report import page
+    from purerl.report.html import made_with
 
-    result = load_search(folder)
+    result = load(folder)
     if not result.steps:
         raise ConfigError(
             f"the search in {folder} has saved nothing yet. Run its command again."
@@ -99,12 +110,14 @@ def _search(folder: Path, path: Path, command: str) -> Path:
         state="finished" if result.finished else "not finished",
         training_steps=f"{result.training_steps:,}",
         evaluation_steps=f"{result.evaluation_steps:,}",
+        **made_with(folder),
     )
 
 
 def _own_search(folder: Path, path: Path, command: str) -> Path:
     """The page of a search that purerl knows nothing of but its folder."""
     from purerl.report import page
+    from purerl.report.html import made_with
     from purerl.search.folder import read_outcomes
 
     stored = folders.load(folder)
@@ -112,7 +125,13 @@ def _own_search(folder: Path, path: Path, command: str) -> Path:
     kind, config = str(stored["kind"]), stored["config"]
     options = ", ".join(f"{k}={v}" for k, v in stored.get("options", {}).items())
     return page.search_page(
-        outcomes, path, kind=kind, config=config, command=command, options=options
+        outcomes,
+        path,
+        kind=kind,
+        config=config,
+        command=command,
+        options=options,
+        **made_with(folder),
     )
 
 
@@ -126,11 +145,10 @@ def _study(folder: Path, path: Path, command: str) -> Path:
 
 def _evolution(folder: Path, path: Path, command: str) -> Path:
     from purerl.comparison.result import find_comparison
-    from purerl.meta.result import load_evolution
     from purerl.report import page
 
     return page.evolution_page(
-        load_evolution(folder), path, transfer=find_comparison(folder), command=command
+        load(folder), path, transfer=find_comparison(folder), command=command
     )
 
 
@@ -138,6 +156,7 @@ def _comparison(folder: Path, path: Path, command: str) -> Path:
     from purerl.comparison.result import load_comparison
     from purerl.report import page
 
+    # Not `load`, which reads the evolution where the folder holds one too.
     return page.comparison_page(
         load_comparison(folder), path, folder=str(folder), command=command
     )

@@ -7,11 +7,13 @@ from pathlib import Path
 
 import jax
 
+from purerl.storage.caches import cache_base
+
 
 def compile_cache_dir() -> Path | None:
     """Return where compiled programs are kept, or None if that is switched off.
 
-    There is no such folder either where the user has no home.
+    There is no such folder either where the user has no home (`cache_base`).
 
     `JAX_COMPILATION_CACHE_DIR` wins; `PURERL_COMPILE_CACHE=off` switches it off. The
     folder's name holds the processor's features, because a program compiled for one
@@ -22,12 +24,8 @@ def compile_cache_dir() -> Path | None:
         return Path(given)
     if os.environ.get("PURERL_COMPILE_CACHE", "").lower() in ("off", "0", "no"):
         return None
-    base = os.environ.get("XDG_CACHE_HOME")
-    try:
-        cache = Path(base) if base else Path.home() / ".cache"
-    except RuntimeError:  # The user has no home, as in some containers.
-        return None
-    return cache / "purerl" / f"xla-{_processor()}"
+    base = cache_base()
+    return None if base is None else base / "purerl" / f"xla-{_processor()}"
 
 
 def enable_compile_cache() -> Path | None:

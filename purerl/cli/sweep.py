@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import numpy as np
 from rich.console import Console
 
-from purerl.cli import flags, settings
+from purerl.cli import flags, report, settings
 from purerl.cli.options import (
     ConfigSource,
     DryRun,
@@ -182,7 +182,6 @@ def show_plan(planned: Any) -> None:
 
 def show(result: SweepResult, command: str = "") -> None:
     """Print the best points; write report.html into the folder."""
-    from purerl.report import page
     from purerl.report.sweep_data import by_environment, read_scores
     from purerl.report.sweep_tables import best_table
 
@@ -196,10 +195,7 @@ def show(result: SweepResult, command: str = "") -> None:
         else:
             console.print(f"{name}: no member has a score yet")
     if result.out is not None:
-        load = f"import purerl\n\nresult = purerl.load_sweep({str(result.out)!r})"
-        page.sweep_page(
-            result.dataset, result.out / "report.html", load=load, command=command
-        )
+        report.write(result.out, command=command)
         console.print(
             f"written to {result.out}/, with report.html; in Python "
             f"purerl.load_sweep({str(result.out)!r})",

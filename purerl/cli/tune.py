@@ -178,7 +178,7 @@ def show(result: TuneResult, command: str = "") -> None:
             markup=False,
         )
     if result.out is not None:
-        report.write(result.out, result.out / "report.html", command)
+        report.write(result.out, command=command)
         best = quoted(result.out / "best.yaml")
         use = f" ({program()} train --config {best})" if result.best_config else ""
         console.print(

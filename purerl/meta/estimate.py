@@ -9,11 +9,11 @@ import numpy as np
 from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
 from purerl.execution.programs import segment_length
+from purerl.execution.rate import rate
 from purerl.meta.population import rollout_keys
 from purerl.meta.setup import EvolutionSetup
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, as_count, default_lanes
-from purerl.sweeps import planner
 
 
 class Estimate(NamedTuple):
@@ -79,7 +79,7 @@ def estimate(
         block = runs.block(0, width)
         # There are never more busy workers than blocks.
         busy = min(len(everyone), -(-per_environment // width))
-        worker_rate = planner.rate(program, block, workers, 0.5) / len(workers)
+        worker_rate = rate(program, block, workers, 0.5) / len(workers)
         # Whole rounds of blocks: the last round takes as long as the others.
         rounds = -(-per_environment // width) / busy
         steps = setup.updates(bound) * bound.plan.steps_per_update

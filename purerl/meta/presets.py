@@ -1,14 +1,12 @@
 """Evolutions by name, as YAML files; `purerl evolve --preset NAME`."""
 
-import difflib
 from collections.abc import Mapping
 from importlib import resources
-from pathlib import Path
 from typing import Any
 
 import yaml
 
-from purerl import serialise
+from purerl import presets, serialise
 from purerl.config import ConfigError, check_known
 
 # What a file may hold beside the config: arguments of `purerl.evolve`.
@@ -23,14 +21,12 @@ ARGUMENTS = (
     "baselines",
     "seed",
 )
-_FOLDER = "purerl.presets"
+_FOLDER = resources.files(presets) / "evolve"
 
 
 def names() -> tuple[str, ...]:
     """Return the names of the presets."""
-    folder = resources.files(_FOLDER) / "evolve"
-    paths = [Path(item.name) for item in folder.iterdir()]
-    return tuple(sorted(path.stem for path in paths if path.suffix == ".yaml"))
+    return presets.names_in(_FOLDER)
 
 
 def load(name: str) -> dict[str, Any]:
@@ -39,14 +35,7 @@ def load(name: str) -> dict[str, Any]:
     Raises:
         ConfigError: no such preset.
     """
-    if name not in names():
-        guess = difflib.get_close_matches(str(name), names(), n=1)
-        hint = f" Did you mean {guess[0]!r}?" if guess else ""
-        raise ConfigError(
-            f"there is no evolution preset {name!r}.{hint} Presets: "
-            f"{', '.join(names())}."
-        )
-    text = (resources.files(_FOLDER) / "evolve" / f"{name}.yaml").read_text()
+    text = presets.find(name, _FOLDER, "evolution preset").read_text()
     return read(yaml.safe_load(text), name)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from importlib import resources
+from importlib.resources.abc import Traversable
 from pathlib import Path
 
 from purerl.config import ConfigError, TrainConfig
@@ -12,9 +13,7 @@ from purerl.serialise import from_yaml
 
 def names() -> tuple[str, ...]:
     """Return the names of the presets."""
-    folder = resources.files(__name__)
-    found = [Path(item.name) for item in folder.iterdir()]
-    return tuple(sorted(path.stem for path in found if path.suffix == ".yaml"))
+    return names_in(resources.files(__name__))
 
 
 def load(name: str) -> TrainConfig:
@@ -23,11 +22,36 @@ def load(name: str) -> TrainConfig:
     Raises:
         ConfigError: no such preset.
     """
-    if name not in names():
-        guess = difflib.get_close_matches(str(name), names(), n=1)
+    with resources.as_file(find(name, resources.files(__name__), "preset")) as path:
+        return from_yaml(path)
+
+
+def names_in(folder: Traversable) -> tuple[str, ...]:
+    """Return the names of the presets in a folder of a package.
+
+    Args:
+        folder: The folder, in which every preset is a YAML file.
+    """
+    found = [Path(item.name) for item in folder.iterdir()]
+    return tuple(sorted(path.stem for path in found if path.suffix == ".yaml"))
+
+
+def find(name: str, folder: Traversable, noun: str) -> Traversable:
+    """Return the file of a preset.
+
+    Args:
+        name: Name of the preset.
+        folder: The folder of a package in which the presets are, see `names_in`.
+        noun: The noun for such a preset, for the message.
+
+    Raises:
+        ConfigError: no such preset, with a guess at what was meant.
+    """
+    known = names_in(folder)
+    if name not in known:
+        guess = difflib.get_close_matches(str(name), known, n=1)
         hint = f" Did you mean {guess[0]!r}?" if guess else ""
         raise ConfigError(
-            f"there is no preset {name!r}.{hint} Presets: {', '.join(names())}."
+            f"there is no {noun} {name!r}.{hint} Presets: {', '.join(known)}."
         )
-    with resources.as_file(resources.files(__name__) / f"{name}.yaml") as path:
-        return from_yaml(path)
+    return folder / f"{name}.yaml"

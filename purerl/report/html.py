@@ -151,22 +151,36 @@ def code_html(text: str) -> str:
 
 
 def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
-    """Say where results come from: facts, versions, command, config, how to load.
+    """Say where results come from: facts, command, config, how to load.
 
     Args:
         config: Config as plain values.
         load: Python code that reads the results; may be empty.
-        **facts: Further lines; empty ones are left out.
+        **facts: Further lines, such as those of `made_with`; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}
-    versions = folders.versions().items()
-    lines.setdefault("versions", ", ".join(f"{n} {v}" for n, v in versions))
     lines.setdefault("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     body = settings_html(lines)
     body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
     if load:
         body += "<h3>Load it</h3>" + code_html(load)
     return Section("About", body)
+
+
+def made_with(folder: Path | None) -> dict[str, str]:
+    """Return the lines of `about` that say what computed the results in a folder.
+
+    This process may be another one, on another machine; it says nothing of them.
+
+    Args:
+        folder: The folder; without one, or without a manifest in it, nothing is known.
+    """
+    stored = folders.load(folder) if folder and folders.is_begun(folder) else {}
+    versions = stored.get("versions", {}).items()
+    return {
+        "device": stored.get("device", ""),
+        "versions": ", ".join(f"{name} {version}" for name, version in versions),
+    }
 
 
 def _cell(value: Any) -> str:

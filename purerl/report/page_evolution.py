@@ -17,6 +17,7 @@ from purerl.report.html import (
     about,
     code_html,
     figure_html,
+    made_with,
     table_html,
     write_page,
 )
@@ -159,6 +160,7 @@ def _about(result: "EvolutionResult", command: str) -> Section:
         "seed": str(settings["seed"]),
         "members failed": f"{int(result.history['failed'].sum()):,}",
         **{key: f"{result.summary[key]:,}" for key in _COSTS if key in result.summary},
+        **made_with(result.out),
         "command": command,
     }
     return about(serialise.to_dict(result.config), load, **facts)

@@ -10,12 +10,13 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.commands import program
 from purerl.execution.format import format_bytes, quoted
 from purerl.metrics import decimals
-from purerl.report import plots
+from purerl.report import plots, tables
 from purerl.report.html import (
     Section,
     about,
     code_html,
     figure_html,
+    made_with,
     note_html,
     table_html,
     video_html,
@@ -23,7 +24,6 @@ from purerl.report.html import (
 )
 from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
-from purerl.report.tables import last_known
 from purerl.runner import manifest
 from purerl.runner.divergence import WORTHLESS
 from purerl.runner.result import RunResult, summary
@@ -42,18 +42,15 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         ConfigError: no run in the folder.
         OSError: the page cannot be written.
     """
-    facts: dict[str, Any] = {}
     if isinstance(run, RunResult):
         result, config = run, serialise.to_dict(run.config)
     else:
-        stored = manifest.load_run(Path(run))
-        result, config = read_result(Path(run)), stored["config"]
-        versions = stored.get("versions", {})
-        facts["versions"] = ", ".join(f"{n} {v}" for n, v in versions.items())
-        facts["device"] = stored.get("device", "")
+        config = manifest.load_run(Path(run))["config"]
+        result = read_result(Path(run))
     if path is None and result.out is None:
         raise ConfigError("path: say where to write the page; the run has no folder.")
     path = Path(path) if path else Path(str(result.out)) / "report.html"
+    facts: dict[str, Any] = made_with(result.out)
     numbers = summary(result)
     for name in ("agents", "env_steps", "evaluation_mean"):
         if numbers.get(name) is not None:
@@ -70,7 +67,8 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
         scores = {"evaluation": result.scores()}
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
         sections.append(Section("Seeds", figure_html(figure)))
-    sections.append(Section("Agents", _agents(result)))
+    agents = tables.agents_of(result)
+    sections.append(Section("Agents", table_html(agents.headings, agents.rows)))
     if result.out is not None:
         videos = _videos(result.out, result.config)
         if videos:
@@ -101,19 +99,3 @@ def _videos(folder: Path, config: TrainConfig) -> str:
         shown = [note_html("There is no video of this run yet. To write one:")]
         shown.append(code_html(command))
     return "".join(shown)
-
-
-def _agents(result: RunResult) -> str:
-    training = last_known(result.metrics["episode_return"])
-    final = result.evaluation.get("episode_return")
-    rows = []
-    for member, seed in enumerate(result.seeds):
-        update = result.diverged_at[member]
-        if update >= 0:
-            rows.append([seed, f"diverged in update {update + 1:,}", "", "", ""])
-            continue
-        episodes = final[member, -1] if final is not None else np.array([np.nan])
-        numbers = (episodes.mean(), episodes.min(), episodes.max(), training[member])
-        rows.append([seed, *(round(float(x), 3) for x in numbers)])
-    headers = ["seed", "evaluation", "worst episode", "best episode", "training"]
-    return table_html(headers, rows)

@@ -109,7 +109,7 @@ def _halving_sections(found: Population) -> list[Section]:
     larger = "A dot per member; larger ones were trained longer."
     values = plots.halving_values(found.dataset, found.names)
     return [
-        Section("Rungs", _rungs_table(found.dataset)),
+        Section("Rungs", table_html(*rung_rows(found.dataset))),
         Section("Scores", figure_html(plots.halving_scores(found.dataset))),
         Section("Hyperparameters", figure_html(values, larger)),
     ]
@@ -167,15 +167,19 @@ def _best_table(best: Sequence[BestRow], names: Sequence[str]) -> str:
     return table_html(["seed", "member", "score", *names], rows)
 
 
-def _rungs_table(dataset: "xr.Dataset") -> str:
-    """Return a table of how many members of each bracket reached each rung."""
+def rung_rows(dataset: "xr.Dataset") -> tuple[list[str], list[list[int]]]:
+    """Return headings and rows of how many members of each bracket reached each rung.
+
+    Args:
+        dataset: The dataset of successive halving.
+    """
     trained, brackets = dataset["trained_updates"].values, dataset["bracket"].values
     updates = dataset["updates"].values.tolist()
     rows = []
     for bracket in np.unique(brackets):
         mine = trained[:, brackets == bracket]
         rows.append([int(bracket), *(int((mine >= u).sum()) for u in updates)])
-    return table_html(["bracket", *(f"{u:,} updates" for u in updates)], rows)
+    return ["bracket", *(f"{u:,} updates" for u in updates)], rows
 
 
 def _write(

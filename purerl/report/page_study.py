@@ -8,16 +8,17 @@ from purerl.report.html import (
     Section,
     about,
     figure_html,
+    made_with,
     note_html,
     table_html,
     write_page,
 )
 from purerl.report.plots import tuning
-from purerl.report.statistics import heading_of, text_of
 from purerl.report.sweep_data import label, short
+from purerl.tuning.console import holdout_rows
 
 if TYPE_CHECKING:
-    from purerl.tuning.result import HeldOutScores, Holdout, TuneResult
+    from purerl.tuning.result import Holdout, TuneResult
     from purerl.tuning.space import Space
 
 _CAPTIONS = {
@@ -87,28 +88,16 @@ def _trials(result: "TuneResult") -> str:
 
 
 def _holdout(holdout: "Holdout") -> str:
-    heading = heading_of(len(holdout.seeds))
-
-    def cells(name: str, held: "HeldOutScores") -> list[Any]:
-        ends = text_of(held.low, held.high, heading, 2, heading)
-        return [name, held.mean, ends, held.diverged]
-
-    rows = [
-        cells(f"trial {holdout.trial}", holdout.best),
-        cells("default", holdout.default),
-        cells("difference, seed by seed", holdout.difference),
-    ]
     first, last = holdout.seeds[0], holdout.seeds[-1]
-    words = f"Seeds {first} to {last}, which no trial was trained with. {holdout.note}"
-    body = note_html(words.strip())
-    return body + table_html(["", "mean", heading, "diverged"], rows)
+    words = f"Seeds {first} to {last}, which no trial was trained with; the difference "
+    words += f"is taken seed by seed. {holdout.note}"
+    return note_html(words.strip()) + table_html(*holdout_rows(holdout))
 
 
 def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Section:
     states = [row.state for row in result.rows]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
     numbers = {n: f"{result.summary[n]:,}" for n in _COSTS if n in result.summary}
-    versions = stored.get("versions", {})
     load = f"import purerl\n\nresult = purerl.load_tune({str(result.out)!r})\n"
     load += "print(result.best(), result.holdout)"
     facts = {
@@ -118,8 +107,7 @@ def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Sec
         **{name: stored.get(name) for name in ("sampler", "pruner")},
         "fitness": stored.get("fitness"),
         **numbers,
-        "device": stored.get("device", ""),
-        "versions": ", ".join(f"{name} {text}" for name, text in versions.items()),
+        **made_with(result.out),
         "command": command,
     }
     return about(stored["config"], load, **facts)

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl.metrics import decimals
-from purerl.report import plots, statistics
+from purerl.report import plots
 from purerl.report.html import Section, about, figure_html, table_html, write_page
-from purerl.report.statistics import aggregates
 from purerl.report.sweep_data import (
     SCORE,
     Scores,
@@ -18,8 +17,8 @@ from purerl.report.sweep_data import (
     configuration,
     env_name,
     read_scores,
-    short,
 )
+from purerl.report.sweep_tables import best_rows
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -123,20 +122,8 @@ def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
 
     Configurations of which no member has rows are left out.
     """
-    scores = read_scores(dataset, metric)
-    heading = statistics.heading_of(scores.scores.shape[1])
-    filled, rows = scores.filled, []
-    ranking = scores.ranking()
-    for place in ranking:
-        mean = statistics.mean_interval(filled[place])
-        iqm = aggregates.iqm(filled[place])
-        values = [scores.points[place][name] for name in scores.names]
-        lost = int((~np.isfinite(scores.scores[place])).sum())
-        number = round(float(filled[place].mean()), 3)
-        ends = mean.text(2, heading)
-        rows.append([*values, number, ends, round(float(iqm), 3), lost])
-    headers = [*map(short, scores.names), "mean", heading, "IQM", "lost"]
-    return table_html(headers, rows)
+    headings, rows = best_rows(read_scores(dataset, metric))
+    return table_html(headings, [[*r.values, *r.numbers, r.lost] for r in rows])
 
 
 def _axis_figures(dataset: "xr.Dataset", metric: str, varying: Sequence[str]) -> str:

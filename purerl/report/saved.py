@@ -8,8 +8,9 @@ from purerl.runner import manifest
 from purerl.runner.divergence import read_diverged_at
 from purerl.runner.jsonl import read_members, rows_are_missing
 from purerl.runner.records import KINDS
-from purerl.runner.result import RunResult
+from purerl.runner.result import RunResult, load_run
 from purerl.storage.checkpoint import steps
+from purerl.train import bind
 
 
 def read_result(folder: Path) -> RunResult:
@@ -45,6 +46,18 @@ def read_result(folder: Path) -> RunResult:
         out=folder,
         diverged_at=read_diverged_at(stored, seeds, int(train["update"].max())),
     )
+
+
+def read_run(folder: Path) -> RunResult:
+    """Read the curves of a run and, where it has finished, its agents.
+
+    Raises:
+        ConfigError: as of `read_result`, or there is no checkpoint.
+    """
+    curves, saved = read_result(folder), load_run(folder)
+    finished = saved.update == bind(saved.config, on_host=True).plan.num_updates
+    state = saved.state if finished else None
+    return curves._replace(config=saved.config, state=state, finished=finished)
 
 
 def _was_evaluated(folder: Path) -> bool:

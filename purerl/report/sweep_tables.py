@@ -1,6 +1,6 @@
-"""A sweep in the terminal: its best configurations."""
+"""The best configurations of a sweep, as a table of the terminal and of a page."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -9,18 +9,71 @@ from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.report import statistics
 from purerl.report.statistics import aggregates
-from purerl.report.sweep_data import SCORE, env_name, label, read_scores, short
+from purerl.report.sweep_data import (
+    SCORE,
+    Scores,
+    env_name,
+    label,
+    read_scores,
+    short,
+)
 
 if TYPE_CHECKING:
     import xarray as xr
 
 
-def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> Table:
-    """Tabulate the best configurations: mean, its interval or range, IQM, lost members.
+# Configurations that the terminal shows, and whose scores say how all are rounded.
+TOP = 10
+
+
+class BestRow(NamedTuple):
+    """A configuration in a table of the best.
+
+    Attributes:
+        values: Values of the axes.
+        numbers: Mean, its interval or range, and IQM, in words.
+        lost: Number of members that have no score.
+    """
+
+    values: tuple[Any, ...]
+    numbers: tuple[str, str, str]
+    lost: int
+
+
+def best_rows(
+    scores: Scores, most: int | None = None
+) -> tuple[list[str], list[BestRow]]:
+    """Return headings and rows of the configurations, the best first.
 
     A member that diverged or is missing counts as the worst score of the sweep, or as
     a lower return that one which did not diverge has had on its way; a configuration
     without any rows is left out.
+
+    Args:
+        scores: The scores of a sweep.
+        most: Number of rows at most; all if not given.
+    """
+    heading = statistics.heading_of(scores.scores.shape[1])
+    ranking, filled = scores.ranking(), scores.filled
+    places = decimals(filled[ranking[:TOP]])
+    rows = []
+    for place in ranking[:most]:
+        interval = statistics.mean_interval(filled[place])
+        numbers = (
+            f"{filled[place].mean():,.{places}f}",
+            interval.text(places, heading),
+            f"{aggregates.iqm(filled[place]):,.{places}f}",
+        )
+        values = tuple(scores.points[place][name] for name in scores.names)
+        lost = int((~np.isfinite(scores.scores[place])).sum())
+        rows.append(BestRow(values, numbers, lost))
+    return [*map(short, scores.names), "mean", heading, "IQM", "lost"], rows
+
+
+def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) -> Table:
+    """Tabulate the best configurations: mean, its interval or range, IQM, lost members.
+
+    What counts for a lost member, and which are left out, is that of `best_rows`.
 
     Args:
         dataset: Dataset of a sweep.
@@ -31,31 +84,18 @@ def best_table(dataset: "xr.Dataset", top: int = 10, *, metric: str = SCORE) -> 
         ConfigError: no such metric, or no score yet.
     """
     scores = read_scores(dataset, metric)
-    filled = scores.filled
     num, seeds = scores.scores.shape
-    shown = scores.ranking()[:top]
+    headings, shown = best_rows(scores, top)
     missing = f"; {scores.missing}" if scores.missing else ""
     table = Table(
         title=f"{env_name(dataset)}: best {len(shown)} of "
         f"{with_noun(num, 'configuration')}, {with_noun(seeds, 'seed')} each{missing}"
     )
-    for name in scores.names:
-        # On a narrow terminal values are folded, and no number is cut off.
-        table.add_column(short(name), justify="right", overflow="fold")
-    heading = statistics.heading_of(seeds)
-    for header in ("mean", heading, "IQM", "lost"):
-        is_wide = header == heading
-        table.add_column(header, justify="right", no_wrap=not is_wide, overflow="fold")
-    places = decimals(filled[shown])
-    for rank, index in enumerate(shown):
-        mean = statistics.mean_interval(filled[index])
-        lost = int((~np.isfinite(scores.scores[index])).sum())
-        table.add_row(
-            *(label(scores.points[index][name]) for name in scores.names),
-            f"{filled[index].mean():,.{places}f}",
-            mean.text(places, heading),
-            f"{aggregates.iqm(filled[index]):,.{places}f}",
-            f"{lost}" if lost else "",
-            style="bold" if rank == 0 else "",
-        )
+    for place, header in enumerate(headings):
+        # On a narrow terminal values and ends are folded, and no number is cut off.
+        is_number = place - len(scores.names) in (0, 2, 3)
+        table.add_column(header, justify="right", no_wrap=is_number, overflow="fold")
+    for rank, (values, numbers, lost) in enumerate(shown):
+        cells = [*map(label, values), *numbers, f"{lost}" if lost else ""]
+        table.add_row(*cells, style="bold" if rank == 0 else "")
     return table

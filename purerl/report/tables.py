@@ -1,7 +1,7 @@
-"""Tables for the terminal."""
+"""Tables for the terminal, and the agents of a run also for its page."""
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from rich.table import Table
@@ -13,6 +13,46 @@ from purerl.runner.result import RunResult
 DIVERGED = "[red]diverged[/red]"
 
 
+class Agents(NamedTuple):
+    """The agents of a run as a table.
+
+    Attributes:
+        headings: Heading of each column.
+        rows: Cells of each agent, in words.
+        number: A function that writes a number as those of the rows are written.
+    """
+
+    headings: list[str]
+    rows: list[list[str]]
+    number: Callable[[Any], str]
+
+
+def agents_of(result: RunResult) -> Agents:
+    """Return the final evaluation and training return of every agent of a run.
+
+    A run without evaluations has the training return alone. Of an agent that diverged
+    there is no number, but the update in which it did.
+    """
+    headings = ["seed", "training"]
+    numbers = last_known(result.metrics["episode_return"])[:, None]
+    final = result.evaluation.get("episode_return")
+    if final is not None:
+        headings = ["seed", "evaluation", "worst episode", "best episode", "training"]
+        last = final[:, -1]
+        columns = (last.mean(-1), last.min(-1), last.max(-1), *numbers.T)
+        numbers = np.stack(columns, axis=1)
+    number = _writer(numbers[result.diverged_at < 0])
+    rows = []
+    for seed, values, update in zip(
+        result.seeds, numbers, result.diverged_at, strict=True
+    ):
+        cells = [*map(number, values)]
+        if update >= 0:
+            cells = [f"diverged in update {update + 1:,}", *[""] * (len(cells) - 1)]
+        rows.append([str(seed), *cells])
+    return Agents(headings, rows, number)
+
+
 def run_table(result: RunResult) -> Table:
     """Tabulate final evaluation and training return of every agent, and their mean.
 
@@ -22,59 +62,32 @@ def run_table(result: RunResult) -> Table:
     """
     env = result.config.env
     name = env if isinstance(env, str) else type(env).__name__
-    training = last_known(result.metrics["episode_return"])
     final = result.evaluation.get("episode_return")
-    if final is None:
-        return _training_table(name, result, training)
-    is_kept = result.diverged_at < 0
-    number = _writer(final[is_kept, -1], training[is_kept])
     table = Table(title=f"{name}: deterministic policy at the end of training")
-    for header in ("seed", "evaluation", "worst episode", "best episode", "training"):
+    if final is None:
+        table = Table(
+            title=f"{name}: last episodes of training",
+            caption="num_evaluations=0: purerl evaluate RUN plays the trained policy",
+            min_width=68,
+        )
+    headings, rows, number = agents_of(result)
+    is_kept = result.diverged_at < 0
+    for header in headings:
         table.add_column(header, justify="right")
-    rows = zip(result.seeds, final[:, -1], training, result.diverged_at, strict=True)
-    for seed, episodes, last, update in rows:
-        if update >= 0:
-            table.add_row(str(seed), DIVERGED, f"in update {update + 1:,}", "-", "-")
-            continue
-        numbers = (episodes.mean(), episodes.min(), episodes.max(), last)
-        table.add_row(str(seed), *map(number, numbers))
-    if is_kept.sum() > 1:
+    for row, kept in zip(rows, is_kept, strict=True):
+        table.add_row(*row, style="" if kept else "red")
+    if is_kept.sum() < 2:
+        return table
+    table.add_section()
+    cells = ["mean" if is_kept.all() else f"mean of {is_kept.sum()}"]
+    if final is not None:
         means = final[is_kept, -1].mean(-1)
         found = mean_interval(means)
         words = f"{found.words}:", f"{number(found.low)} to {number(found.high)}"
-        table.add_section()
-        table.add_row(
-            _mean_of(is_kept),
-            f"[bold]{number(means.mean())}[/bold]",
-            *(("no spread", "") if found.low == found.high else words),
-            number(nanmean(training[is_kept])),
-        )
-    return table
-
-
-def _mean_of(is_kept: np.ndarray) -> str:
-    """The heading of the mean, which says of how many agents where some diverged."""
-    return "mean" if is_kept.all() else f"mean of {is_kept.sum()}"
-
-
-def _training_table(name: str, result: RunResult, training: np.ndarray) -> Table:
-    """The last training returns `[S]`, and what makes an evaluation of such a run."""
-    is_kept = result.diverged_at < 0
-    table = Table(
-        title=f"{name}: last episodes of training",
-        caption="num_evaluations=0: purerl evaluate RUN plays the trained policy",
-        min_width=68,
-    )
-    for header in ("seed", "training"):
-        table.add_column(header, justify="right")
-    number = _writer(training[is_kept])
-    rows = zip(result.seeds, training, result.diverged_at, strict=True)
-    for seed, last, update in rows:
-        lost = f"{DIVERGED} in update {update + 1:,}"
-        table.add_row(str(seed), number(last) if update < 0 else lost)
-    if is_kept.sum() > 1:
-        table.add_section()
-        table.add_row(_mean_of(is_kept), number(nanmean(training[is_kept])))
+        cells += [f"[bold]{number(means.mean())}[/bold]"]
+        cells += ("no spread", "") if found.low == found.high else words
+    training = last_known(result.metrics["episode_return"])
+    table.add_row(*cells, number(nanmean(training[is_kept])))
     return table
 
 

@@ -7,7 +7,6 @@ measured where it is asked for (`lanes="auto"`, `purerl.find_lanes`).
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -25,6 +24,7 @@ from purerl.scale.devices import (
     make_workers,
     required,
 )
+from purerl.storage.caches import cache_base
 from purerl.storage.folders import versions
 from purerl.sweeps import planner
 from purerl.train import Bound, bind
@@ -112,10 +112,13 @@ def _widths(workers: Sequence[Worker]) -> list[int]:
     return planner.widths_up_to(MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES)
 
 
-def cache_file() -> Path:
-    """Return the path of the file in which widths are remembered."""
-    base = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache"))
-    return base / "purerl" / "lanes.json"
+def cache_file() -> Path | None:
+    """Return the path of the file in which widths are remembered, if there is one.
+
+    A user who has no caches (`cache_base`) has no such file.
+    """
+    base = cache_base()
+    return None if base is None else base / "purerl" / "lanes.json"
 
 
 def _identity(bound: Bound, workers: Sequence[Worker]) -> str:
@@ -140,8 +143,11 @@ def _identity(bound: Bound, workers: Sequence[Worker]) -> str:
 
 
 def _remembered() -> dict[str, int]:
+    path = cache_file()
+    if path is None:
+        return {}
     try:
-        remembered = json.loads(cache_file().read_text())
+        remembered = json.loads(path.read_text())
     except (OSError, ValueError):
         return {}
     return remembered if isinstance(remembered, dict) else {}
@@ -149,6 +155,8 @@ def _remembered() -> dict[str, int]:
 
 def _remember(identity: str, lanes: int) -> None:
     path = cache_file()
+    if path is None:
+        return
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         text = json.dumps({**_remembered(), identity: lanes}, indent=1)

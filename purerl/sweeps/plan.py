@@ -18,6 +18,7 @@ from purerl.execution.fit import MemoryModel, fit_lanes, fitting_lanes
 from purerl.execution.members import Members, every
 from purerl.execution.memory import require_listing
 from purerl.execution.programs import Program, segment_length
+from purerl.execution.rate import rate
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import check_call
 from purerl.runner.seeds import check_seeds, num_seeds
@@ -308,7 +309,7 @@ def measured_rate(
     """
     block = members.block(0, program.lanes)
     busy = min(len(workers), -(-members.size // program.lanes))
-    return planner.rate(program, block, workers[:1], 0.0) * busy
+    return rate(program, block, workers[:1], 0.0) * busy
 
 
 def list_points(

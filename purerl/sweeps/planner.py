@@ -14,9 +14,8 @@ from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
 from purerl.execution.fit import MemoryModel, extrapolate, model_of
 from purerl.execution.members import Members
-from purerl.execution.memory import available_memory as available_memory
-from purerl.execution.memory import device_memory as device_memory
-from purerl.execution.rate import rate as rate
+from purerl.execution.memory import device_memory
+from purerl.execution.rate import rate
 from purerl.scale.devices import Worker
 from purerl.train import Bound
 

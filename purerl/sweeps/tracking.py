@@ -50,15 +50,16 @@ class TrackedMembers(NamedTuple):
         """Return what trackers are told of the sweep when it begins."""
         config = serialise.to_dict(self.config)
         name = self.folder.resolve().name if self.folder else f"sweep-{config['env']}"
-        first = ended(0, self.point(0))
+        params, seed = self.point(0)
+        first = ended(0, params, seed, {})
         # The others are told when they end; a tracker may open the first one at once.
         return TrackedRun(name, config, {0: first.member}, self.folder, is_sweep=True)
 
-    def point(self, number: int) -> dict[str, Any]:
+    def point(self, number: int) -> tuple[dict[str, Any], int]:
         """Return the values and the seed of a member."""
         row, seed = divmod(number, len(self.seeds))
         values = {name: column[row] for name, column in self.columns().items()}
-        return {"params": values, "seed": self.seeds[seed]}
+        return values, self.seeds[seed]
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the axes' values at every point, as results name them."""
@@ -143,16 +144,10 @@ class Tracking:
         place, seed = divmod(number, len(self.members.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
         rows = {
-            kind: list(_rows(chunk.arrays, f"{kind}/", row))
+            kind: _rows(chunk.arrays, f"{kind}/", row)
             for kind in ("train", "evaluation")
         }
-        point = {
-            "params": values,
-            "seed": self.members.seeds[seed],
-            "rows": rows["train"],
-            "evaluation_rows": rows["evaluation"],
-        }
-        return ended(number, point)
+        return ended(number, values, self.members.seeds[seed], rows)
 
 
 def _rows(

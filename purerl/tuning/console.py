@@ -55,22 +55,30 @@ def _interval(row: Row) -> str:
     return interval.text(2, heading_of(len(row.seed_scores)))
 
 
-def holdout_table(holdout: Holdout) -> Table:
-    """Return a table of best and default on fresh seeds."""
-    seeds = holdout.seeds
-    title = f"on fresh seeds {seeds[0]} to {seeds[-1]}"
-    table = Table(title=title, caption=holdout.note or None)
-    table.add_column("")
-    heading = heading_of(len(seeds))
-    for header in ("mean", heading, "diverged"):
-        table.add_column(header, justify="right")
+def holdout_rows(holdout: Holdout) -> tuple[list[str], list[list[str]]]:
+    """Return headings and rows of best, default and their difference on fresh seeds."""
+    heading = heading_of(len(holdout.seeds))
+    rows = []
     for name, scores in (
         (f"trial {holdout.trial}", holdout.best),
         ("default", holdout.default),
         ("difference", holdout.difference),
     ):
         ends = text_of(scores.low, scores.high, heading, 2, heading)
-        table.add_row(name, f"{scores.mean:,.2f}", ends, str(scores.diverged))
+        rows.append([name, f"{scores.mean:,.2f}", ends, str(scores.diverged)])
+    return ["", "mean", heading, "diverged"], rows
+
+
+def holdout_table(holdout: Holdout) -> Table:
+    """Return a table of best and default on fresh seeds."""
+    seeds = holdout.seeds
+    title = f"on fresh seeds {seeds[0]} to {seeds[-1]}"
+    table = Table(title=title, caption=holdout.note or None)
+    headings, rows = holdout_rows(holdout)
+    for header in headings:
+        table.add_column(header, justify="right" if header else "left")
+    for row in rows:
+        table.add_row(*row)
     return table
 
 

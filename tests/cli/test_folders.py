@@ -1,5 +1,6 @@
 """What a folder holds, said by every command that was given the wrong kind."""
 
+import importlib
 import json
 import os
 import shutil
@@ -9,6 +10,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.report import load_folder
 from purerl.storage import kinds
 from tests.helpers import tiny_config
 
@@ -93,6 +95,14 @@ def test_a_run_is_none_of_the_others(tmp_path, capsys):
     args = ["evolve", "--resume", str(folder)]
     assert main(args) == 2
     assert "holds a run, not an evolution." in capsys.readouterr().err
+
+
+def test_what_reads_every_kind_is_where_the_table_says():
+    for place in load_folder.READERS.values():
+        module, _, name = place.partition(":")
+        assert callable(getattr(importlib.import_module(module), name))
+    # Agents that were trained with schedules have no result that could be read again.
+    assert kinds.KINDS.keys() - load_folder.READERS.keys() == {"schedules"}
 
 
 def test_what_no_command_knows_is_said_too(tmp_path):

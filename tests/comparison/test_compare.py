@@ -9,7 +9,7 @@ import pytest
 
 import purerl
 from purerl import losses
-from purerl.cli import main
+from purerl.cli import main, report
 from purerl.comparison import held_out
 from purerl.config import ConfigError
 from purerl.execution import fit
@@ -261,8 +261,18 @@ def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, ca
     row = result.row("CartPole-v1", "final_return", "fast")
     assert f'data-v="{row.mean}"' in text
     assert "DQN: a whole configuration, dqn" in text
+    assert "versions" not in text  # It has no manifest that would name them.
     assert "hidden_sizes=[9], num_steps=32" in text
     assert f"purerl.load_comparison({str(tmp_path)!r})" in text.replace("&#x27;", "'")
+
+
+def test_a_comparison_in_the_folder_of_an_evolution_has_its_own_page(result, tmp_path):
+    result.save(tmp_path)
+    (tmp_path / "manifest.json").write_text('{"kind": "evolution"}')
+    page = report.write(tmp_path, command="purerl compare <x>", kind="comparison")
+    assert page == tmp_path / "report.html"
+    text = page.read_text()
+    assert "<h1>Comparison: " in text and "purerl compare &lt;x&gt;" in text
 
 
 def test_several_processes_are_refused_in_a_sentence(monkeypatch):

@@ -22,6 +22,7 @@ from purerl.scale import hosts
 from purerl.search import folder as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
+from purerl.storage import folders
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
@@ -258,8 +259,10 @@ def test_trackers_of_an_extended_search_have_its_own_rows(
 def test_a_page_is_written_of_its_folder(search, tmp_path, capsys):
     out = tmp_path / "search"
     search(out=out)
+    folders.update(out, {"device": "tpu v9", "versions": {"jax": "9.8.7"}})
     assert main(["report", str(out)]) == 0
     text = (out / "report.html").read_text()
+    assert "tpu v9" in text and "jax 9.8.7" in text  # and not those of this process
     assert "<svg" in text and "CartPole-v1" in text
     shown = re.sub(r"<(style|script)[ >].*?</\1>", "", text, flags=re.S)
     assert ">nan<" not in shown.lower() and "About" in shown

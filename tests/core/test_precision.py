@@ -145,7 +145,6 @@ WITHOUT_ARRAYS = {
     "OpenES",
     "choice",
     "compiler_options",
-    "dataset_points",
     "load",
     "load_comparison",
     "load_evolution",
@@ -164,7 +163,6 @@ WITHOUT_ARRAYS = {
     "save_part",
     "share_programs",
     "track",
-    "track_points",
     "uniform",
     "use_all_cores",
 }

@@ -17,6 +17,7 @@ from purerl.meta.optimiser import Optimiser
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.strategy import read_strategy
 from purerl.report import page
+from purerl.storage import folders
 from tests.helpers import tiny_config
 
 from .conftest import GENERATIONS, evolve
@@ -109,8 +110,10 @@ def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):
     folder = tmp_path / "out"
     evolve(out=folder, generations=1)
     comparison().save(folder / "transfer")
+    folders.update(folder, {"device": "tpu v9", "versions": {"jax": "9.8.7"}})
     assert main(["report", str(folder)]) == 0
     text = (folder / "report.html").read_text()
+    assert "tpu v9" in text and "jax 9.8.7" in text
     assert "Held-out seeds" in text and f"{folder}/policy_loss.npz" in text
     assert purerl.load_evolution(folder).start["learning_rate"] == 2.5e-4
 

@@ -276,7 +276,9 @@ def test_the_ends_beside_a_mean_are_those_of_the_mean():
     cells = [next(iter(column.cells)) for column in table.columns]
     assert names[-4:] == ["mean", "95% interval", "IQM", "lost"]
     assert cells[-3] == found.text(1, "95% interval")
-    assert found.text(2) in page_sweep.sweep_table(data)
+    # The page rounds as the terminal does.
+    for cell in cells[-4:-1]:
+        assert f">{cell}</td>" in page_sweep.sweep_table(data)
 
 
 def unfinished(grid):

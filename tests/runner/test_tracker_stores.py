@@ -12,7 +12,10 @@ import pytest
 
 import purerl
 from purerl import serialise
+from purerl.runner.trackers.base import TrackedRun
+from purerl.runner.trackers.members import MemberGroup
 from purerl.runner.trackers.mlflow import absolute
+from purerl.runner.trackers.points import ended, files_of
 from tests.helpers import eventually
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
@@ -177,18 +180,29 @@ def test_wandb_keeps_the_files_of_the_run(tracked):
     assert any(name.startswith("run/checkpoints/20/") for name in saved)
 
 
-POINTS = [
-    {
-        "params": {"learning_rate": rate, "policy_loss": {"type": "ClipDrift"}},
-        "seed": 7,
-        "rows": [
-            {"env_steps": 32, "episodes": 1, "episode_return": 10.0 * rate},
-            {"env_steps": 64, "episodes": 0, "episode_return": None},
-        ],
-        "evaluation_rows": [{"env_steps": 48, "episode_return": [1.0, 3.0]}],
-    }
-    for rate in (0.1, 0.2)
-]
+def member(number, rate):
+    params = {"learning_rate": rate, "policy_loss": {"type": "ClipDrift"}}
+    train = [
+        {"env_steps": 32, "episodes": 1, "episode_return": 10.0 * rate},
+        {"env_steps": 64, "episodes": 0, "episode_return": None},
+    ]
+    evaluation = [{"env_steps": 48, "episode_return": [1.0, 3.0]}]
+    return ended(number, params, 7, {"train": train, "evaluation": evaluation})
+
+
+MEMBERS = [member(number, rate) for number, rate in enumerate((0.1, 0.2))]
+
+
+def tell(tracker, config, folder=None):
+    """Tell a tracker of a sweep of two members, as the sweep itself does."""
+    first = {0: MEMBERS[0].member}
+    group = MemberGroup([tracker], in_threads=False)
+    with group:
+        run = TrackedRun("rates", config, first, folder, is_sweep=True)
+        group.begin(run, len(MEMBERS), print, is_fixed=True)
+        group.add(range(len(MEMBERS)), lambda: MEMBERS)
+        group.close("finished", files_of(folder))
+    assert group.lacks_nothing
 
 
 def test_a_sweep_is_one_mlflow_run_with_a_run_per_member(tracked, tmp_path, store):
@@ -197,10 +211,7 @@ def test_a_sweep_is_one_mlflow_run_with_a_run_per_member(tracked, tmp_path, stor
     tracker = purerl.make_tracker("mlflow", uri=tracked.uri, experiment="sweep")
     (tmp_path / "config.yaml").write_text("algorithm: ppo\n")
     config = {"algorithm": "ppo", "gamma": 0.9}
-    count = purerl.track_points(
-        tracker, iter(POINTS), name="rates", config=config, folder=tmp_path
-    )
-    assert count == 2
+    tell(tracker, config, tmp_path)
     client = MlflowClient(tracked.uri)
     experiment = client.get_experiment_by_name("sweep").experiment_id
     (outer,) = client.search_runs([experiment], "tags.kind = 'sweep'")
@@ -231,7 +242,7 @@ def test_a_sweep_is_one_mlflow_run_with_a_run_per_member(tracked, tmp_path, stor
 
 def test_a_sweep_in_tensorboard_has_a_folder_and_hparams_per_member(tmp_path):
     tracker = purerl.make_tracker("tensorboard", folder=tmp_path)
-    purerl.track_points(tracker, POINTS, name="rates", config={})
+    tell(tracker, {})
     folders = sorted(p for p in (tmp_path / "rates").iterdir() if p.is_dir())
     assert [p.name.partition(",")[0] for p in folders] == [
         "learning_rate=0.1",
@@ -243,7 +254,7 @@ def test_a_sweep_in_tensorboard_has_a_folder_and_hparams_per_member(tmp_path):
 
 def test_a_sweep_in_wandb_offline_has_a_run_per_member(tracked, tmp_path):
     tracker = purerl.make_tracker("wandb", folder=tmp_path)
-    purerl.track_points(tracker, POINTS, name="rates", config={"gamma": 0.9})
+    tell(tracker, {"gamma": 0.9})
 
     def steps():
         files = sorted(tmp_path.glob("wandb/offline-run-*/*.wandb"))
@@ -254,67 +265,7 @@ def test_a_sweep_in_wandb_offline_has_a_run_per_member(tracked, tmp_path):
     assert eventually(steps, [[32, 48, 64]] * 2)
 
 
-@pytest.mark.parametrize(
-    ("points", "fragment"),
-    [([{"params": {}}], "needs params and seed"), ([], "points is empty")],
-)
-def test_points_that_cannot_be_tracked_get_a_sentence(tmp_path, points, fragment):
-    tracker = purerl.make_tracker("tensorboard", folder=tmp_path)
-    with pytest.raises(purerl.ConfigError, match=fragment):
-        purerl.track_points(tracker, points, name="x", config={})
-
-
-def test_members_of_a_dataset():
-    import xarray as xr
-
-    axes = ("learning_rate", "seed")
-    steps = np.array([[[32.0, 64.0], [32.0, np.nan]]])
-    dataset = xr.Dataset(
-        {
-            "env_steps": ((*axes, "segment"), steps),
-            "entropy": ((*axes, "segment"), steps / 64),
-            "evaluation_env_steps": (
-                (*axes, "evaluation"),
-                np.array([[[64.0], [np.nan]]]),
-            ),
-            "evaluation_return": (
-                (*axes, "evaluation", "episode"),
-                np.array([[[[1.0, 3.0]], [[np.nan, np.nan]]]]),
-            ),
-            "diverged_at": (axes, np.array([[np.nan, 3.0]])),
-        },
-        coords={"learning_rate": [0.1], "seed": [4, 9]},
-        attrs={"axes": '["learning_rate"]'},
-    )
-    one, two = purerl.dataset_points(dataset)
-    assert one == {
-        "params": {"learning_rate": 0.1},
-        "seed": 4,
-        "rows": [
-            {"env_steps": 32, "entropy": 0.5},
-            {"env_steps": 64, "entropy": 1.0},
-        ],
-        "evaluation_rows": [{"env_steps": 64, "episode_return": [1.0, 3.0]}],
-    }
-    assert two["seed"] == 9 and two["evaluation_rows"] == []
-    assert two["rows"] == [{"env_steps": 32, "entropy": 0.5}]
-
-
 def test_an_address_holds_in_another_folder(monkeypatch, tmp_path):
     monkeypatch.chdir(tmp_path)
     assert absolute("sqlite:///mlflow.db") == f"sqlite:///{tmp_path}/mlflow.db"
     assert absolute("http://127.0.0.1:5000") == "http://127.0.0.1:5000"
-
-
-def test_members_of_a_dataset_of_points():
-    import xarray as xr
-
-    dims = ("point", "seed", "segment")
-    dataset = xr.Dataset(
-        {"env_steps": (dims, np.full((2, 1, 1), 32.0))},
-        coords={"rate": ("point", [0.1, 0.2]), "loss": ("point", ["a", "b"])}
-        | {"seed": [4]},
-        attrs={"axes": '["rate", "loss"]'},
-    )
-    found = [point["params"] for point in purerl.dataset_points(dataset)]
-    assert found == [{"rate": 0.1, "loss": "a"}, {"rate": 0.2, "loss": "b"}]

@@ -1,3 +1,5 @@
+import math
+from pathlib import Path
 from types import SimpleNamespace
 
 import jax
@@ -6,13 +8,14 @@ import pytest
 from rich.console import Console
 
 import purerl
+from purerl.cli import main
 from purerl.execution import fit
 from purerl.execution.members import Members
-from purerl.execution.memory import BlockMemory
+from purerl.execution.memory import BlockMemory, available_memory
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
 from purerl.sweeps import lanes as lane_finder
-from purerl.sweeps import planner
+from purerl.sweeps import plan, planner
 from purerl.sweeps.console import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
@@ -105,8 +108,8 @@ def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
     axes = {"learning_rate": [1e-3 * n for n in range(1, 33)]}
     options = {"seeds": 1, "lanes": 1, "progress": False}
     whole = purerl.sweep(tiny, axes, out=tmp_path / "whole", **options)
-    slow = planner.rate
-    monkeypatch.setattr(planner, "rate", lambda *a: slow(*a) * 1e-9)
+    measured = plan.rate
+    monkeypatch.setattr(plan, "rate", lambda *a: measured(*a) * 1e-9)
     out = tmp_path / "cut"
     cut = purerl.sweep(tiny, axes, out=out, **options)
     assert len(list((out / "chunks").iterdir())) == 32
@@ -115,7 +118,7 @@ def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
     # What was cut on a slow machine goes on elsewhere, as it is.
     for path in sorted((out / "chunks").iterdir())[:20]:
         path.unlink()
-    monkeypatch.setattr(planner, "rate", slow)
+    monkeypatch.setattr(plan, "rate", measured)
     assert_equal(purerl.sweep(tiny, axes, out=out, **options), whole)
 
 
@@ -147,7 +150,7 @@ def test_peak_memory_sees_what_came_and_went():
         block.block_until_ready()
         del block
     assert peak.bytes - before > 0.2 * GIB
-    assert 2**30 < planner.available_memory() < 2**50
+    assert 2**30 < available_memory() < 2**50
 
 
 @pytest.fixture
@@ -174,6 +177,36 @@ def test_lanes_are_measured_once_and_remembered(cache, monkeypatch):
         changed, {"gamma": [0.9, 0.99]}, seeds=2, lanes="auto", progress=False
     )
     assert result.summary["lanes"] == [best]
+
+
+@pytest.fixture
+def homeless(monkeypatch):
+    def nowhere():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nowhere)
+    monkeypatch.delenv("XDG_CACHE_HOME", raising=False)
+
+
+def test_a_user_without_a_home_has_lanes_that_are_not_remembered(
+    homeless, monkeypatch, tmp_path, capsys
+):
+    asked = []
+    rates = [planner.LaneRate(2, 10.0, 0.0, 0.0)]
+    monkeypatch.setattr(planner, "measure_lanes", lambda *a: asked.append(a) or rates)
+    bound, workers = bind(tiny_config()), make_workers()
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    for _ in range(2):
+        assert lane_finder.find(bound, members, 4, workers, math.inf) == 2
+    assert len(asked) == 2
+    assert main(["lanes", "--total-timesteps", "640"]) == 0
+    assert "not remembered, because you have no home folder" in capsys.readouterr().out
+    # The folder that is given is enough, and nobody asks for a home.
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    for _ in range(2):
+        assert lane_finder.find(bound, members, 4, workers, math.inf) == 2
+    assert len(asked) == 4
+    assert (tmp_path / "purerl" / "lanes.json").exists()
 
 
 def test_the_search_ends_where_throughput_falls(monkeypatch):

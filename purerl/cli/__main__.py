@@ -1,5 +1,0 @@
-"""`python -m purerl.cli`."""
-
-from purerl.cli import main
-
-raise SystemExit(main())
