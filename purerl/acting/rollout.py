@@ -118,7 +118,7 @@ class Stepper(NamedTuple):
 
 
 def make_stepper(
-    config: TrainConfig, env: Environment, axis_name: str | None = None
+    config: TrainConfig, env: Environment, axis_name: str | None
 ) -> Stepper:
     """Make the environment as a config wants it stepped.
 
@@ -329,7 +329,7 @@ def draw_randomness(
     key: Array,
     num_steps: int,
     num_envs: int,
-    draw: Draw = jax.random.split,
+    draw: Draw,
 ) -> RolloutRandomness:
     """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
@@ -339,7 +339,7 @@ def draw_randomness(
             restarts, `[3]`; consumed.
         num_steps: Number T of steps.
         num_envs: B, on this device.
-        draw: `(key, (T, B)) -> noise` of the actions; where not given a key for each.
+        draw: `(key, (T, B)) -> noise` of the actions.
     """
     key_act, key_env, key_pool = several(key, 3)
     shape, axis_name = (num_steps, num_envs), stepper.axis_name

@@ -121,7 +121,9 @@ def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     reward = jnp.array([[2.0], [2.0], [6.0]])
     done = jnp.array([[False], [True], [False]])
-    after, scaled = normalise.scale_rewards(scale, reward, done, gamma=0.5, clip=10.0)
+    after, scaled = normalise.scale_rewards(
+        scale, reward, done, gamma=0.5, clip=10.0, axis_name=None
+    )
     np.testing.assert_allclose(scaled, reward / np.sqrt(26 / 9), rtol=1e-5)
     np.testing.assert_allclose(after.running, [6.0])
     np.testing.assert_allclose(after.moments.mean, 11 / 3, rtol=1e-6)

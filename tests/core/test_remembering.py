@@ -38,7 +38,9 @@ def rolled():
         memory = {"seen": jnp.zeros((ENVS, 1))}
         parts = []
         for key_roll in keys:
-            randomness = rollout.draw_randomness(stepper, key_roll, STEPS, ENVS)
+            randomness = rollout.draw_randomness(
+                stepper, key_roll, STEPS, ENVS, jax.random.split
+            )
             carry, memory, batch, memories, episodes = rollout.unroll_recurrent(
                 stepper,
                 carry,
