@@ -451,6 +451,41 @@ def unroll_recurrent(
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
 
 
+def collect_recurrent(
+    stepper: Stepper,
+    carry: EnvCarry,
+    memory: PyTree,
+    policy: Policy,
+    key: Array,
+    num_steps: int,
+) -> Played:
+    """Run a policy that remembers the episode for `T = num_steps` steps; see `collect`.
+
+    Args:
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
+        memory: `[B, ...]` memory of the running episodes before `carry.obs`.
+        policy: Functions that prepare observations, draw noise and choose actions.
+        key: Random key, or the three of the actions, the environments and the pool of
+            restarts, `[3]`; consumed.
+        num_steps: Number T of steps.
+
+    Returns:
+        As `unroll_recurrent`.
+    """
+    num_envs = carry.episode_return.shape[0]
+    randomness = draw_randomness(stepper, key, num_steps, num_envs, policy.draw)
+    return unroll_recurrent(
+        stepper,
+        carry,
+        memory,
+        policy.act,
+        policy.prepare,
+        randomness.inputs,
+        randomness.restart,
+    )
+
+
 def _in_rows(batch: Transition, obs: PyTree) -> Transition:
     """Observations of a rollout `[T, B, ...]`, as `obs` `[B, ...]` of a step is."""
     seen, after = packing.columns_last((batch.obs, batch.next_obs), (obs, obs))

@@ -173,22 +173,13 @@ def collect(parts: Parts, state: RecurrentDQNState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    explore, prepare, draw = policy(parts, state)
-    randomness = rollout.draw_randomness(
-        parts.stepper,
-        key,
-        parts.config.sequence_length,
-        state.envs.episode_return.shape[0],
-        draw,
-    )
-    return rollout.unroll_recurrent(
+    return rollout.collect_recurrent(
         parts.stepper,
         state.envs,
         state.memory,
-        explore,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        policy(parts, state),
+        key,
+        parts.config.sequence_length,
     )
 
 

@@ -370,23 +370,15 @@ def collect(parts: Parts, state: RecurrentPPOState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    heads = parts.heads
-    memory = recurrent_critic.of_actor(state.memory)
-    num_envs = jax.tree.leaves(memory)[0].shape[0]
-    act, prepare, draw = policy(parts, state)
-    randomness = rollout.draw_randomness(
-        heads.stepper, key, heads.config.num_steps, num_envs, draw
-    )
-    played = rollout.unroll_recurrent(
-        heads.stepper,
+    played = rollout.collect_recurrent(
+        parts.heads.stepper,
         state.envs,
-        memory,
-        act,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        recurrent_critic.of_actor(state.memory),
+        policy(parts, state),
+        key,
+        parts.heads.config.num_steps,
     )
-    return _completed(parts, state, rollout.Played(*played))
+    return _completed(parts, state, played)
 
 
 def policy(parts: Parts, state: RecurrentPPOState) -> rollout.Policy:

@@ -232,20 +232,13 @@ def collect(parts: Parts, state: RecurrentPQNState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    values = parts.values
-    explore, prepare, draw = policy(parts, state)
-    num_envs = state.envs.episode_return.shape[0]
-    randomness = rollout.draw_randomness(
-        values.stepper, key, parts.config.num_steps, num_envs, draw
-    )
-    return rollout.unroll_recurrent(
-        values.stepper,
+    return rollout.collect_recurrent(
+        parts.values.stepper,
         state.envs,
         state.memory,
-        explore,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        policy(parts, state),
+        key,
+        parts.config.num_steps,
     )
 
 

@@ -397,8 +397,8 @@ def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     right = rollout.unroll_recurrent
 
     def wrong(*args):
-        carry, _, batch, memories, episodes = right(*args)
-        return carry, memories[-1], batch, memories, episodes
+        played = right(*args)
+        return played._replace(memory=played.memories[-1])
 
     config = ONE_PASS.replace(num_evaluations=0)
     kept = np.asarray(train(config).state.memory)
