@@ -212,7 +212,7 @@ def act(
         The action, and the memory with `obs` in it.
     """
     values = parts.values
-    prepared = pqn.prepare(values, state.obs_moments, obs)
+    prepared = observe.prepare(values, state.obs_moments, obs)
     q, memory = _values(parts, state.params, prepared, memory)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32), memory
@@ -254,7 +254,7 @@ def policy(parts: Parts, state: RecurrentPQNState) -> rollout.Policy:
 
     return rollout.Policy(
         explore,
-        partial(pqn.prepare, values, state.obs_moments),
+        partial(observe.prepare, values, state.obs_moments),
         partial(exploration.draw_coin, num_actions=pqn.choices(values)),
     )
 
@@ -293,7 +293,7 @@ def make_sequences(
         memories: Memories `[T, B, ...]` on which the actions were chosen.
     """
     config = parts.config
-    prepare = partial(pqn.prepare, parts.values, state.obs_moments)
+    prepare = partial(observe.prepare, parts.values, state.obs_moments)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
     next_obs = prepare(transitions.next_obs)
     next_q, _ = _values(parts, state.params, next_obs, memories)

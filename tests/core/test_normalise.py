@@ -198,7 +198,7 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
     env = resolve_env(config)
     parts = on_policy.build(config, env)
     moments = normalise.init_moments((1,))
-    seen = on_policy.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
+    seen = observe.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
     np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
 
     state = ppo.init(parts, jax.random.key(0))
