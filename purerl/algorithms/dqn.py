@@ -250,9 +250,7 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    features = off_policy.features_of(
-        parts.config, parts.obs_space, state.obs_moments, obs
-    )
+    features = observe.prepare(parts, state.obs_moments, obs)
     q = values_of(parts, state.params, features, key if parts.config.noisy else None)
     if key is None or parts.config.noisy:
         return jnp.argmax(q, -1).astype(jnp.int32)

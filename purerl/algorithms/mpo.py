@@ -289,9 +289,7 @@ def act(
         key: Random key, consumed; without one the action is the deterministic
             `tanh(mean)`.
     """
-    features = off_policy.features_of(
-        parts.config, parts.obs_space, state.obs_moments, obs
-    )
+    features = observe.prepare(parts, state.obs_moments, obs)
     outputs: Any = parts.actor.apply(state.params["actor"], features)
     head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)

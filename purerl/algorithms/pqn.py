@@ -308,7 +308,7 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    prepared = prepare(parts, state.obs_moments, obs)
+    prepared = observe.prepare(parts, state.obs_moments, obs)
     q: Any = parts.network.apply(state.params, prepared)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32)
@@ -348,7 +348,7 @@ def policy(parts: Parts, state: PQNState) -> rollout.Policy:
 
     return rollout.Policy(
         explore,
-        partial(prepare, parts, state.obs_moments),
+        partial(observe.prepare, parts, state.obs_moments),
         # One coin is drawn for every step and environment.
         partial(exploration.draw_coin, num_actions=choices(parts)),
     )
@@ -396,7 +396,7 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
         transitions: `[T, B, ...]` transitions of the rollout.
     """
     config = parts.config
-    seen = partial(prepare, parts, state.obs_moments)
+    seen = partial(observe.prepare, parts, state.obs_moments)
     # A time limit bootstraps on the values of the observation before any reset.
     q_next: Any = parts.network.apply(state.params, seen(transitions.next_obs))
     target = q_lambda(
@@ -477,18 +477,3 @@ def optimiser_of(
         layers,
         frozen_in(config.frozen),
     )
-
-
-def prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
-    """Return what the network sees: floats, normalised if the config says so.
-
-    Args:
-        parts: Network, environments and config; see `build`.
-        moments: Statistics of observations.
-        obs: `[..., *obs_shape]` observations as the environment gives them.
-    """
-    features = to_features(parts.obs_space, obs)
-    if parts.config.normalize_observations:
-        clip = parts.config.clip_observations
-        features = observe.normalised(parts.obs_space, moments, features, clip)
-    return features

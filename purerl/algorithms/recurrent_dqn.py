@@ -48,7 +48,6 @@ from purerl.algorithms.recurrent_dqn_parts import (
     Parts,
     build,
     draw_coin,
-    features_of,
     seen,
     values,
 )
@@ -173,22 +172,13 @@ def collect(parts: Parts, state: RecurrentDQNState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    explore, prepare, draw = policy(parts, state)
-    randomness = rollout.draw_randomness(
-        parts.stepper,
-        key,
-        parts.config.sequence_length,
-        state.envs.episode_return.shape[0],
-        draw,
-    )
-    return rollout.unroll_recurrent(
+    return rollout.collect_recurrent(
         parts.stepper,
         state.envs,
         state.memory,
-        explore,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        policy(parts, state),
+        key,
+        parts.config.sequence_length,
     )
 
 
@@ -211,7 +201,7 @@ def policy(parts: Parts, state: RecurrentDQNState) -> rollout.Policy:
         action = exploration.epsilon_greedy(q, coin, epsilon, obs)
         return (action, (), action), memory
 
-    prepare = partial(features_of, parts, state.obs_moments)
+    prepare = partial(observe.prepare, parts, state.obs_moments)
     return rollout.Policy(explore, prepare, partial(draw_coin, parts))
 
 
@@ -234,7 +224,7 @@ def act(
     Returns:
         The action, and the memory with `obs` in it.
     """
-    prepared = features_of(parts, state.obs_moments, obs)
+    prepared = observe.prepare(parts, state.obs_moments, obs)
     q, memory = values(parts, state.params, prepared, memory)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32), memory
@@ -304,7 +294,7 @@ def learn(
     priorities = parts.replay.add(priorities, before, num_envs)
     moments = state.obs_moments
     if config.normalize_observations:
-        obs = off_policy.to_features(parts.obs_space, played.transitions.obs)
+        obs = observe.to_features(parts.obs_space, played.transitions.obs)
         moments = observe.merge_moments(parts.obs_space, moments, obs, axis)
 
     params, restore = optimiser.flatten(state.params)
@@ -315,7 +305,7 @@ def learn(
         take_steps,
         parts,
         restore,
-        partial(features_of, parts, moments),
+        partial(observe.prepare, parts, moments),
         buffer,
         state.update,
         keys[3],

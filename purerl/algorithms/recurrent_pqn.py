@@ -212,7 +212,7 @@ def act(
         The action, and the memory with `obs` in it.
     """
     values = parts.values
-    prepared = pqn.prepare(values, state.obs_moments, obs)
+    prepared = observe.prepare(values, state.obs_moments, obs)
     q, memory = _values(parts, state.params, prepared, memory)
     if key is None:
         return jnp.argmax(q, -1).astype(jnp.int32), memory
@@ -232,20 +232,13 @@ def collect(parts: Parts, state: RecurrentPQNState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    values = parts.values
-    explore, prepare, draw = policy(parts, state)
-    num_envs = state.envs.episode_return.shape[0]
-    randomness = rollout.draw_randomness(
-        values.stepper, key, parts.config.num_steps, num_envs, draw
-    )
-    return rollout.unroll_recurrent(
-        values.stepper,
+    return rollout.collect_recurrent(
+        parts.values.stepper,
         state.envs,
         state.memory,
-        explore,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        policy(parts, state),
+        key,
+        parts.config.num_steps,
     )
 
 
@@ -261,7 +254,7 @@ def policy(parts: Parts, state: RecurrentPQNState) -> rollout.Policy:
 
     return rollout.Policy(
         explore,
-        partial(pqn.prepare, values, state.obs_moments),
+        partial(observe.prepare, values, state.obs_moments),
         partial(exploration.draw_coin, num_actions=pqn.choices(values)),
     )
 
@@ -300,7 +293,7 @@ def make_sequences(
         memories: Memories `[T, B, ...]` on which the actions were chosen.
     """
     config = parts.config
-    prepare = partial(pqn.prepare, parts.values, state.obs_moments)
+    prepare = partial(observe.prepare, parts.values, state.obs_moments)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
     next_obs = prepare(transitions.next_obs)
     next_q, _ = _values(parts, state.params, next_obs, memories)
