@@ -295,7 +295,8 @@ def report(
         )
     update = state.update + 1
     env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    metrics |= {"epsilon": epsilon_of(config, state.update), "env_steps": env_steps}
+    epsilon = exploration.epsilon_of_update(config, state.update)
+    metrics |= {"epsilon": epsilon, "env_steps": env_steps}
     return obs_moments, metrics
 
 
@@ -310,11 +311,7 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
     """
     prepared = observe.prepare(parts, state.obs_moments, obs)
     q: Any = parts.network.apply(state.params, prepared)
-    if key is None:
-        return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=choices(parts))
-    epsilon = jnp.asarray(parts.config.epsilon_end)
-    return exploration.epsilon_greedy(q, coin, epsilon, prepared)
+    return exploration.act(q, prepared, parts.config.epsilon_end, key)
 
 
 def collect(
@@ -339,7 +336,7 @@ def collect(
 
 def policy(parts: Parts, state: PQNState) -> rollout.Policy:
     """Return how the network of a state chooses actions while it is trained."""
-    epsilon = epsilon_of(parts.config, state.update)
+    epsilon = exploration.epsilon_of_update(parts.config, state.update)
 
     def explore(obs: Any, coin: Any) -> tuple[Array, Any, Array]:
         q: Any = parts.network.apply(state.params, obs)
@@ -374,17 +371,6 @@ def hosted(parts: Parts, update: Array) -> Hosted:
 def choices(parts: Parts) -> int:
     """Return of how many a coin's uniform number is."""
     return exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
-
-
-def epsilon_of(config: PQNConfig, update: Array) -> Array:
-    """Return the epsilon of a whole update, float32 `[]`: that of its first step."""
-    return exploration.epsilon_at(
-        config.epsilon_schedule,
-        update.astype(jnp.float32) * config.steps_per_update,
-        start=config.epsilon_start,
-        end=config.epsilon_end,
-        steps=config.epsilon_steps,
-    )
 
 
 def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:

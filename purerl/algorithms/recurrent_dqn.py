@@ -183,18 +183,8 @@ def collect(parts: Parts, state: RecurrentDQNState, key: Array) -> rollout.Playe
 
 
 def policy(parts: Parts, state: RecurrentDQNState) -> rollout.Policy:
-    """Return how the network of a state chooses actions while it is trained.
-
-    Epsilon is that of the first step of the update.
-    """
-    config = parts.config
-    epsilon = exploration.epsilon_at(
-        config.epsilon_schedule,
-        state.update.astype(jnp.float32) * config.steps_per_update,
-        start=config.epsilon_start,
-        end=config.epsilon_end,
-        steps=config.epsilon_steps,
-    )
+    """Return how the network of a state chooses actions while it is trained."""
+    epsilon = exploration.epsilon_of_update(parts.config, state.update)
 
     def explore(obs: Any, memory: PyTree, coin: Any) -> Any:
         q, memory = values(parts, state.params, obs, memory)
@@ -226,11 +216,7 @@ def act(
     """
     prepared = observe.prepare(parts, state.obs_moments, obs)
     q, memory = values(parts, state.params, prepared, memory)
-    if key is None:
-        return jnp.argmax(q, -1).astype(jnp.int32), memory
-    coin = draw_coin(parts, key, q.shape[:-1])
-    epsilon = jnp.asarray(parts.config.epsilon_end)
-    return exploration.epsilon_greedy(q, coin, epsilon, prepared), memory
+    return exploration.act(q, prepared, parts.config.epsilon_end, key), memory
 
 
 def hosted(parts: Parts, update: Array) -> Hosted:

@@ -211,14 +211,9 @@ def act(
     Returns:
         The action, and the memory with `obs` in it.
     """
-    values = parts.values
-    prepared = observe.prepare(values, state.obs_moments, obs)
+    prepared = observe.prepare(parts.values, state.obs_moments, obs)
     q, memory = _values(parts, state.params, prepared, memory)
-    if key is None:
-        return jnp.argmax(q, -1).astype(jnp.int32), memory
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=pqn.choices(values))
-    epsilon = jnp.asarray(parts.config.epsilon_end)
-    return exploration.epsilon_greedy(q, coin, epsilon, prepared), memory
+    return exploration.act(q, prepared, parts.config.epsilon_end, key), memory
 
 
 def collect(parts: Parts, state: RecurrentPQNState, key: Array) -> rollout.Played:
@@ -245,7 +240,7 @@ def collect(parts: Parts, state: RecurrentPQNState, key: Array) -> rollout.Playe
 def policy(parts: Parts, state: RecurrentPQNState) -> rollout.Policy:
     """Return how the networks of a state choose actions while they are trained."""
     values = parts.values
-    epsilon = pqn.epsilon_of(parts.config, state.update)
+    epsilon = exploration.epsilon_of_update(parts.config, state.update)
 
     def explore(obs: Any, memory: PyTree, coin: Any) -> Any:
         q, memory = _values(parts, state.params, obs, memory)
