@@ -1,4 +1,4 @@
-"""What every `peer_*.py` does: answer the requests of `peer.py`, a line of JSON each.
+"""Answers to the requests of `peer.py`, a line of JSON each, for every `peer_*.py`.
 
     {"do": "versions"} -> versions by name
     {"do": "prepare", ...} -> compile_seconds
@@ -17,7 +17,7 @@ from typing import Any, Protocol
 
 
 class Case(Protocol):
-    """What was prepared: it is compiled, and can be run again and again."""
+    """A prepared program: it is compiled, and can be run again and again."""
 
     compile_seconds: float
 
