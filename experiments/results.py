@@ -31,6 +31,7 @@ from typing import Any
 import numpy as np
 import results_losses
 import results_rule
+from printed import printed_on
 from results_batches import alone, check_alike, next_seeds, read_batches, together
 from results_rows import ROWS, Row
 
@@ -296,9 +297,7 @@ def _section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         + " The others are not trained yet." * (numbers["seeds"] < row.seeds),
         "Course": f"{course}." if len(numbers["curve"]) > 1 else "",
         "Printed by": f"`{numbers['command']}`: training {_seconds(numbers)}, "
-        f"compilation {numbers['compile_seconds']:,} s; {numbers['hardware']}, jax "
-        f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
-        f"{numbers['load_before']} before.",
+        f"compilation {numbers['compile_seconds']:,} s; {printed_on(numbers)}.",
     }
     heading = f'### <a id="{name}"></a>{row.title} (`{name}`)'
     return [heading, ""] + [f"* {key}: {text}" for key, text in facts.items() if text]

@@ -9,6 +9,8 @@ import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from printed import printed_on
+
 from purerl.report.statistics import heading_of, text_of
 
 STORE = Path(__file__).parent / "results"
@@ -154,9 +156,7 @@ def _study(study: Study, numbers: dict[str, Any]) -> list[str]:
     ]
     lines += [
         "",
-        f"`{numbers['command']}`: {parts}; {numbers['hardware']}, jax "
-        f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
-        f"{numbers['load_before']} before.",
+        f"`{numbers['command']}`: {parts}; {printed_on(numbers)}.",
     ]
     return lines
 

@@ -7,6 +7,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from printed import printed_on
+
 RESULTS = Path(__file__).parent / "results"
 STORE = RESULTS / "evolve-lpg.json"
 LEARNED = ("learn-lpg", "learn-lpg-temporal", "learn-lpg-annealed")
@@ -54,9 +56,7 @@ def section() -> list[str]:
             for file, text in PICTURES.items()
             for line in (f"![{text}](images/{file})", "", f"*{text}.*", "")
         ),
-        f"`{numbers['command']}`: {seconds}; {numbers['hardware']}, jax "
-        f"{numbers['jax']}, Python {numbers['python']}, {numbers['date']}, load "
-        f"{numbers['load_before']} before.",
+        f"`{numbers['command']}`: {seconds}; {printed_on(numbers)}.",
         *_learned(),
     ]
 
@@ -89,9 +89,7 @@ def _learned() -> list[str]:
             *_table(rows),
             "",
             f"`{numbers['command']}`: learned in {seconds:,.0f} s, "
-            f"compilation included; {numbers['hardware']}, jax {numbers['jax']}, "
-            f"Python {numbers['python']}, {numbers['date']}, load "
-            f"{numbers['load_before']} before.",
+            f"compilation included; {printed_on(numbers)}.",
         ]
     return lines
 

@@ -7,9 +7,10 @@ because those only gather names.
 
 import ast
 import re
-import sys
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
+
+from tests.functions import functions
 
 ROOT = Path(__file__).parent.parent
 # From the bottom to the top. A file imports from its own layer and from those below it.
@@ -99,22 +100,13 @@ LAYERS = (
     ("purerl.cli", "purerl.__main__"),
 )
 TOP = "purerl"
+# The folders around one training run, and the commands.
+AROUND_A_RUN = (
+    *("runner", "meta", "sweeps", "tuning", "population", "execution"),
+    *("comparison", "search", "storage", "space", "scale", "cli"),
+)
 
 Graph = Mapping[str, Iterable[str]]
-
-
-def test_no_folders_import_one_another_in_a_circle():
-    sys.path.insert(0, str(ROOT / "experiments"))
-    import orchestration
-
-    trees = {
-        path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for path in (ROOT / "purerl").rglob("*.py")
-    }
-    assert orchestration.circles(orchestration.folder_graph(trees)) == []
-    circle = {"purerl/a/x.py": "import purerl.b.y", "purerl/b/y.py": "import purerl.a"}
-    graph = orchestration.folder_graph({p: ast.parse(s) for p, s in circle.items()})
-    assert orchestration.circles(graph) == ["a <-> b"]
 
 
 def test_imports_point_down():
@@ -164,22 +156,14 @@ def test_what_points_up_is_found(tmp_path):
 
 
 def test_long_lists_of_parameters_belong_to_the_users_calls():
-    sys.path.insert(0, str(ROOT / "experiments"))
-    import orchestration
-
-    wide = set(orchestration.count(ROOT)["functions with more than 7 parameters"])
-    wide = {(place.split(":")[0], place.split()[1]) for place in wide}
+    wide = {(f.path, f.name) for f in functions() if len(f.parameters) > 7}
     # A formula takes the arrays of its equation (docs/decisions.md).
     formulas = {("purerl/learning/returns.py", "retrace")}
     assert wide - users_calls(ROOT) == formulas
 
 
 def test_functions_over_sixty_lines_are_the_users_calls():
-    sys.path.insert(0, str(ROOT / "experiments"))
-    import orchestration
-
-    long = set(orchestration.count(ROOT)["functions over 60 lines"])
-    long = {(place.split(":")[0], place.split()[1]) for place in long}
+    long = {(f.path, f.name) for f in functions() if f.lines > 60}
     assert long <= users_calls(ROOT)
 
 
@@ -218,12 +202,9 @@ def test_what_is_written_twice_is_found():
 
 def orchestrating() -> dict[str, ast.Module]:
     """The modules around one training run, and the commands."""
-    sys.path.insert(0, str(ROOT / "experiments"))
-    import orchestration
-
     return {
         path.relative_to(ROOT).as_posix(): ast.parse(path.read_text())
-        for name in (*orchestration.ORCHESTRATION, "cli")
+        for name in AROUND_A_RUN
         for path in sorted((ROOT / "purerl" / name).rglob("*.py"))
     }
 

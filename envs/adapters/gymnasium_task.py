@@ -14,6 +14,7 @@ import numpy as np
 
 from ..base import Environment
 from ..registry import make, source_of
+from ..wrappers import Wrapper
 from .adapt import adapt
 from .arrays import as_arrays
 from .gymnasium_programs import Programs, programs_of
@@ -175,7 +176,23 @@ def _bind(env: Environment, params: Any, values: Any) -> Any:
         name: _fit(env, name, getattr(params, name), value)
         for name, value in values.items()
     }
-    return as_arrays(dataclasses.replace(params, **fitted))
+    params = dataclasses.replace(params, **fitted)
+    _check_wrappers(env, params)
+    return as_arrays(params)
+
+
+def _check_wrappers(env: Environment, params: Any) -> None:
+    """Refuse numbers of wrappers that these would refuse where they are made."""
+    wrapper = env
+    while isinstance(wrapper, Wrapper):
+        numbers = {name: getattr(params, name) for name in wrapper.numbers()}
+        # In the shortest form that is the same number in 32 bits, for the message.
+        short = {n: float(str(np.float32(x))) for n, x in numbers.items()}
+        try:
+            wrapper.check_numbers(short)
+        except ValueError as error:
+            raise ValueError(f"params of {env.name}: {error}") from None
+        wrapper = wrapper.env
 
 
 def _fit(env: Environment, name: str, default: Any, value: Any) -> Any:

@@ -90,14 +90,14 @@ def _speeds(records: Sequence[Record]) -> list[str]:
             f"| {row['what']} | {row['agents']:,} | {row['who']} | "
             f"{number(rate, 'steps/s')} | {f'{own / rate:.2f}' if is_peer else ''} | "
             f"{middle:.2f} ({least:.2f} to {most:.2f}) | "
-            f"{_or_nothing(row['compile_seconds'], '.1f')} | "
-            f"{_or_nothing(row['score'], '.1f')} |"
+            f"{_or_nothing(row['compile_seconds'])} | "
+            f"{_or_nothing(row['score'])} |"
         )
     return _table(SPEED, lines)
 
 
-def _or_nothing(value: float | None, form: str) -> str:
-    return "" if value is None else format(value, form)
+def _or_nothing(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f}"
 
 
 def _kernels(records: Sequence[Record]) -> list[str]:

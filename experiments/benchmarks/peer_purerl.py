@@ -1,7 +1,6 @@
 """Purerl of one checkout, driven by `speed_at.py` over stdin and stdout.
 
-One JSON request per line, one JSON answer per line; between requests the process
-sleeps.
+`serving.py` reads the requests.
 
     {"do": "prepare", "preset": "ppo-cartpole", "agents": 64, "steps": 100000}
     {"do": "run", "seed": 0} -> seconds of training, results waited for
@@ -9,15 +8,13 @@ sleeps.
 Only what commit 0dd6977 has already is used of the library.
 """
 
-import json
-import os
-import sys
 import time
-import traceback
 from collections.abc import Callable
+from importlib.metadata import version
 from typing import Any
 
 import jax
+from serving import serve
 
 import purerl
 from purerl import presets
@@ -60,26 +57,10 @@ class Case:
         }
 
 
-def main() -> None:
-    """Answer requests until there are no more."""
-    # What libraries print, such as brax, is no answer.
-    answers = os.fdopen(os.dup(sys.stdout.fileno()), "w")
-    os.dup2(sys.stderr.fileno(), sys.stdout.fileno())
-    case: Case | None = None
-    for line in sys.stdin:
-        request = json.loads(line)
-        do = request.pop("do")
-        try:
-            if do == "prepare":
-                case = Case(**request)
-                reply: dict[str, Any] = {"compile_seconds": case.compile_seconds}
-            else:
-                assert case is not None, "prepare comes first"
-                reply = case.run(**request)
-        except Exception:
-            reply = {"error": traceback.format_exc()}
-        print(json.dumps(reply), file=answers, flush=True)
+def versions() -> dict[str, str]:
+    """Return the versions of what is measured."""
+    return {name: version(name) for name in ("jax", "jaxlib")}
 
 
 if __name__ == "__main__":
-    main()
+    serve(Case, versions)

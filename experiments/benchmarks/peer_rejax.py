@@ -1,8 +1,8 @@
 """rejax's PPO and DQN, and PureJaxRL's PPO, driven over stdin and stdout.
 
-Runs in the interpreter of `.venv-peers` (see `setup_peers.sh`). One JSON request per
-line, one JSON answer per line; between requests the process sleeps, so that the other
-contender has the machine for itself.
+Runs in the interpreter of `.venv-peers` (see `setup_peers.sh`). `serving.py` reads the
+requests; between them the process sleeps, so that the other contender has the machine
+for itself.
 
     {"do": "versions"}
     {"do": "prepare", "agents": 64, "devices": 1, "ppo": {...}} -> compile seconds
@@ -11,11 +11,7 @@ contender has the machine for itself.
     {"do": "run", "seed": 0} -> seconds, cpu_seconds, mean final return
 """
 
-import json
-import os
-import sys
 import time
-import traceback
 from collections.abc import Callable
 from importlib.metadata import version
 from pathlib import Path
@@ -23,6 +19,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+from serving import serve
 
 SHIMMED = not hasattr(jax, "tree_map")
 if SHIMMED:  # gymnax 0.0.9 was written for a jax that still had it.
@@ -197,36 +194,18 @@ class Case:
         return float(scores.mean())
 
 
-def answer(request: dict[str, Any], cases: list[Case]) -> dict[str, Any]:
-    """Do what a line asks; `cases` holds the prepared one."""
-    match request.pop("do"):
-        case "versions":
-            names = ("rejax", "gymnax", "jax", "jaxlib", "flax", "optax")
-            return {name: version(name) for name in names} | {"shimmed": SHIMMED}
-        case "prepare":
-            if request["devices"] > 1:
-                jax.config.update("jax_num_cpu_devices", request["devices"])
-            cases[:] = [Case(**request)]
-            return {"compile_seconds": cases[0].compile_seconds}
-        case "run":
-            return cases[0].run(**request)
-        case other:
-            raise ValueError(f"do must be versions, prepare or run, got {other!r}.")
+def prepare(devices: int, **request: Any) -> Case:
+    """Compile what a request asks for, on so many devices."""
+    if devices > 1:
+        jax.config.update("jax_num_cpu_devices", devices)
+    return Case(devices=devices, **request)
 
 
-def main() -> None:
-    """Answer line by line until the input ends."""
-    # Whatever a library prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    cases: list[Case] = []
-    for line in sys.stdin:
-        try:
-            reply = answer(json.loads(line), cases)
-        except Exception:
-            reply = {"error": traceback.format_exc()}
-        print(json.dumps(reply), file=answers, flush=True)
+def versions() -> dict[str, Any]:
+    """Return the versions of what is measured, and whether jax was changed."""
+    names = ("rejax", "gymnax", "jax", "jaxlib", "flax", "optax")
+    return {name: version(name) for name in names} | {"shimmed": SHIMMED}
 
 
 if __name__ == "__main__":
-    main()
+    serve(prepare, versions)

@@ -1,7 +1,7 @@
 """Stable-Baselines3 and sbx, driven by `off_policy_speed.py` over stdin and stdout.
 
-Runs in the interpreter of `.venv-peers-sb3` (`setup_peers.sh`). One JSON request per
-line, one JSON answer per line; between requests the process sleeps.
+Runs in the interpreter of `.venv-peers-sb3` (`setup_peers.sh`); `serving.py` reads the
+requests.
 
     {"do": "versions"}
     {"do": "prepare", "library": "sb3", "algorithm": "td3", "steps": 1000,
@@ -9,16 +9,12 @@ line, one JSON answer per line; between requests the process sleeps.
     {"do": "run", "seed": 0} -> seconds of `steps` environment and gradient steps
 """
 
-import json
-import os
-import sys
 import time
-import traceback
 from importlib import import_module
 from importlib.metadata import version
-from typing import Any
 
 import gymnasium
+from serving import serve
 
 WARM_UP = 300
 
@@ -66,34 +62,11 @@ class Case:
         }
 
 
-def answer(request: dict[str, Any], cases: list[Case]) -> dict[str, Any]:
-    """Do what a line asks; `cases` holds the prepared one."""
-    match request.pop("do"):
-        case "versions":
-            names = ("stable-baselines3", "sbx-rl", "torch", "jax", "gymnasium")
-            return {name: version(name) for name in names}
-        case "prepare":
-            cases[:] = [Case(**request)]
-            return {"compile_seconds": cases[0].compile_seconds}
-        case "run":
-            return cases[0].run(**request)
-        case other:
-            raise ValueError(f"do must be versions, prepare or run, got {other!r}.")
-
-
-def main() -> None:
-    """Answer line by line until the input ends."""
-    # Whatever a library prints must not mix with the answers.
-    answers = os.fdopen(os.dup(1), "w")
-    os.dup2(2, 1)
-    cases: list[Case] = []
-    for line in sys.stdin:
-        try:
-            reply = answer(json.loads(line), cases)
-        except Exception:
-            reply = {"error": traceback.format_exc()}
-        print(json.dumps(reply), file=answers, flush=True)
+def versions() -> dict[str, str]:
+    """Return the versions of what is measured."""
+    names = ("stable-baselines3", "sbx-rl", "torch", "jax", "gymnasium")
+    return {name: version(name) for name in names}
 
 
 if __name__ == "__main__":
-    main()
+    serve(Case, versions)

@@ -15,7 +15,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from study import IMAGES, QUICK, ROOT, STORE
+from study import IMAGES, QUICK, ROOT, STORE, printed_on
 
 from purerl.atomic import write_atomic
 from purerl.report import html as pages
@@ -98,11 +98,7 @@ def facts(kept: dict[str, Any]) -> str:
             + training(one)
             for one in kept["printed"]
         )
-    return (
-        f"`{kept['command']}`: {duration(kept)}; {kept['hardware']}, jax "
-        f"{kept['jax']}, Python {kept['python']}, {kept['date']}, load "
-        f"{kept['load_before']} before"
-    )
+    return f"`{kept['command']}`: {duration(kept)}; {printed_on(kept)}"
 
 
 def training(printed: dict[str, Any]) -> str:

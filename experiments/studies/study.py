@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from printed import printed_on as printed_on
 from results import hardware
 
 from purerl.atomic import write_atomic
@@ -256,19 +257,23 @@ class Budget:
         return [] if self.quick else sorted((PARTS / self.study.name).glob("*.json"))
 
     def sittings(self) -> str:
-        """Return a paragraph that says where and when each lasting part was done."""
-        done, seconds = [], 0.0
+        """Return a paragraph that says where and when the lasting parts were done."""
+        done: dict[tuple[str, str], list[str]] = {}
+        seconds = 0.0
         for path in self._lasting():
             kept = json.loads(path.read_text())
             seconds += kept["seconds"]
-            minutes = f"{kept['seconds'] / 60:,.0f} minutes"
-            done.append(f"{path.stem} ({minutes}, {kept['hardware']}, {kept['date']})")
+            part = f"{path.stem} in {kept['seconds'] / 60:,.0f} minutes"
+            done.setdefault((kept["hardware"], kept["date"]), []).append(part)
         if not done:
             return ""
         command = f"python experiments/studies/{self.study.name}.py --long"
+        sittings = [
+            f"{', '.join(parts)} ({', '.join(at)})" for at, parts in done.items()
+        ]
         return (
             f"Trained by `{command}` in sittings, {seconds / 60:,.0f} minutes in all: "
-            f"{', '.join(done)}."
+            f"{'; '.join(sittings)}."
         )
 
     def save(self, figure: "Figure", name: str, caption: str) -> Picture:

@@ -177,6 +177,49 @@ def epsilon_greedy(
     return jnp.where(coin.toss < epsilon, valid_action(obs, coin.action), greedy)
 
 
+def act(q_values: Array, obs: Any, epsilon: Array | float, key: Array | None) -> Array:
+    """Return the greedy action, or with a key the epsilon-greedy one, int32 `[...]`.
+
+    Args:
+        q_values: `[..., n]` action values; far below the others for invalid actions.
+        obs: Features of the observations, which may say what actions are valid.
+        epsilon: `[]`, the probability of a uniform action (which may be greedy too).
+        key: Random key, consumed; without one the action is the greedy one.
+    """
+    if key is None:
+        return jnp.argmax(q_values, -1).astype(jnp.int32)
+    *shape, num_actions = q_values.shape
+    choices = num_actions if composite.mask_of(obs) is None else MANY
+    coin = draw_coin(key, tuple(shape), num_actions=choices)
+    return epsilon_greedy(q_values, coin, epsilon, obs)
+
+
+def epsilon_of(config: Any, step: Array) -> Array:
+    """Return epsilon after `step` environment steps of a config; see `epsilon_at`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        step: `[...]` environment steps done, of any number type.
+    """
+    return epsilon_at(
+        config.epsilon_schedule,
+        step,
+        start=config.epsilon_start,
+        end=config.epsilon_end,
+        steps=config.epsilon_steps,
+    )
+
+
+def epsilon_of_update(config: Any, update: Array) -> Array:
+    """Return the epsilon of a whole update, float32 `[]`: that of its first step.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        update: `[]` int32, number of updates done.
+    """
+    return epsilon_of(config, update.astype(jnp.float32) * config.steps_per_update)
+
+
 def epsilon_at(
     schedule: str,
     step: Array,

@@ -282,6 +282,22 @@ def normalised(
     return jax.tree.unflatten(structure, scaled)
 
 
+def prepare(parts: Any, moments: PyTree, obs: PyTree) -> Any:
+    """Return what networks see of observations: floats, normalised if the config says.
+
+    Args:
+        parts: Parts of an algorithm: its `config`, with `normalize_observations` and
+            `clip_observations`, and its `obs_space`.
+        moments: Statistics of observations, which are read where they are normalised.
+        obs: `[..., *shape]` observations as the environment gives them.
+    """
+    features = to_features(parts.obs_space, obs)
+    if not parts.config.normalize_observations:
+        return features
+    clip = parts.config.clip_observations
+    return normalised(parts.obs_space, moments, features, clip)
+
+
 def _scaled_leaves(space: Any) -> Iterator[bool]:
     """Yield for each array of a composite observation whether it is standardised."""
     if not hasattr(space, "spaces"):

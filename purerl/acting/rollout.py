@@ -118,7 +118,7 @@ class Stepper(NamedTuple):
 
 
 def make_stepper(
-    config: TrainConfig, env: Environment, axis_name: str | None = None
+    config: TrainConfig, env: Environment, axis_name: str | None
 ) -> Stepper:
     """Make the environment as a config wants it stepped.
 
@@ -329,7 +329,7 @@ def draw_randomness(
     key: Array,
     num_steps: int,
     num_envs: int,
-    draw: Draw = jax.random.split,
+    draw: Draw,
 ) -> RolloutRandomness:
     """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
@@ -339,7 +339,7 @@ def draw_randomness(
             restarts, `[3]`; consumed.
         num_steps: Number T of steps.
         num_envs: B, on this device.
-        draw: `(key, (T, B)) -> noise` of the actions; where not given a key for each.
+        draw: `(key, (T, B)) -> noise` of the actions.
     """
     key_act, key_env, key_pool = several(key, 3)
     shape, axis_name = (num_steps, num_envs), stepper.axis_name
@@ -449,6 +449,41 @@ def unroll_recurrent(
     done = batch.terminated | batch.truncated
     carry, memory = unpack(end)
     return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
+
+
+def collect_recurrent(
+    stepper: Stepper,
+    carry: EnvCarry,
+    memory: PyTree,
+    policy: Policy,
+    key: Array,
+    num_steps: int,
+) -> Played:
+    """Run a policy that remembers the episode for `T = num_steps` steps; see `collect`.
+
+    Args:
+        stepper: Environment, numbers, reset scheme.
+        carry: Environments before the rollout.
+        memory: `[B, ...]` memory of the running episodes before `carry.obs`.
+        policy: Functions that prepare observations, draw noise and choose actions.
+        key: Random key, or the three of the actions, the environments and the pool of
+            restarts, `[3]`; consumed.
+        num_steps: Number T of steps.
+
+    Returns:
+        As `unroll_recurrent`.
+    """
+    num_envs = carry.episode_return.shape[0]
+    randomness = draw_randomness(stepper, key, num_steps, num_envs, policy.draw)
+    return unroll_recurrent(
+        stepper,
+        carry,
+        memory,
+        policy.act,
+        policy.prepare,
+        randomness.inputs,
+        randomness.restart,
+    )
 
 
 def _in_rows(batch: Transition, obs: PyTree) -> Transition:

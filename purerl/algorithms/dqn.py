@@ -250,15 +250,10 @@ def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    features = off_policy.features_of(
-        parts.config, parts.obs_space, state.obs_moments, obs
-    )
-    q = values_of(parts, state.params, features, key if parts.config.noisy else None)
-    if key is None or parts.config.noisy:
-        return jnp.argmax(q, -1).astype(jnp.int32)
-    choices = exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=choices)
-    return exploration.epsilon_greedy(q, coin, parts.config.epsilon_end, features)
+    features = observe.prepare(parts, state.obs_moments, obs)
+    noise, coin = (key, None) if parts.config.noisy else (None, key)
+    q = values_of(parts, state.params, features, noise)
+    return exploration.act(q, features, parts.config.epsilon_end, coin)
 
 
 def evaluate(
@@ -328,13 +323,7 @@ def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
             each = jax.vmap(partial(values_of, parts, restore(learner.params)))
             q = each(features, noise)
             return jnp.argmax(q, -1).astype(jnp.int32)
-        epsilon = exploration.epsilon_at(
-            config.epsilon_schedule,
-            step,
-            start=config.epsilon_start,
-            end=config.epsilon_end,
-            steps=config.epsilon_steps,
-        )
+        epsilon = exploration.epsilon_of(config, step)
         q = values_of(parts, restore(learner.params), features)
         return exploration.epsilon_greedy(q, noise, epsilon, features)
 

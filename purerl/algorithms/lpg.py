@@ -31,7 +31,7 @@ import jax.numpy as jnp
 import optax
 
 from purerl import auto, networks
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config, on_policy
@@ -251,7 +251,7 @@ def learn(
     config, axis = parts.config, parts.axis_name
     envs, transitions, episodes = collected
     targets = config.rule(rule_inputs(parts, state, transitions))
-    obs = on_policy.prepare(parts, state.obs_moments, transitions.obs)
+    obs = observe.prepare(parts, state.obs_moments, transitions.obs)
     batch = Batch(obs, transitions.action, targets)
     params, opt_state, losses = improve(parts, state, batch)
 
@@ -284,7 +284,7 @@ def rule_inputs(
     """
 
     def see(obs: Any) -> Any:
-        prepared = on_policy.prepare(parts, state.obs_moments, obs)
+        prepared = observe.prepare(parts, state.obs_moments, obs)
         return on_policy.inputs(parts, state.params, prepared)
 
     inputs, next_inputs = see(transitions.obs), see(transitions.next_obs)

@@ -46,8 +46,7 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import networks
-from purerl.acting import exploration, observe, rollout
+from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
@@ -56,6 +55,7 @@ from purerl.algorithms import (
     discrete,
     mpo_discrete,
     off_policy,
+    stochastic,
 )
 from purerl.algorithms.actor_critic import ActorCriticConfig, ActorCriticState, Learner
 from purerl.algorithms.checks import instead_of_values
@@ -211,7 +211,7 @@ def make(
     return Algorithm(
         partial(init, parts),
         partial(step, parts),
-        partial(act, parts),
+        partial(stochastic.act, parts),
         hosted=partial(actor_critic.hosted, make_hooks(parts)),
     )
 
@@ -244,13 +244,7 @@ def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, their copies as targets, an empty buffer."""
     keys = init_keys(key, 3)
-    obs = observe.example(parts.obs_space)
-    action = jnp.zeros((1, parts.head.num_outputs))
-    judged = [obs] if parts.head.is_discrete else [obs, action]
-    params = networks.init_params(
-        keys[:2],
-        {"actor": (parts.actor, [obs]), "critics": (parts.critics, judged)},
-    )
+    params = stochastic.init_params(parts, keys[:2])
     params["duals"] = init_duals(parts)
     targets = ("actor", "critics")
     return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
@@ -277,49 +271,17 @@ def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metri
     return actor_critic.step(make_hooks(parts), state)
 
 
-def act(
-    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
-) -> Array:
-    """Return the policy's action on observations `[..., *obs_shape]`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic
-            `tanh(mean)`.
-    """
-    features = off_policy.features_of(
-        parts.config, parts.obs_space, state.obs_moments, obs
-    )
-    outputs: Any = parts.actor.apply(state.params["actor"], features)
-    head = parts.head
-    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
-    return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
-
-
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     """Make MPO's part of the off-policy loop."""
     config, head = parts.config, parts.head
-
-    def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
-        del step
-        outputs: Any = parts.actor.apply(learner.params["actor"], features)
-        raw = head.choose(outputs, noise)
-        return raw if head.is_discrete else jnp.tanh(raw)
-
-    random_action = partial(continuous.random_action, num_actions=head.num_outputs)
-    if head.is_discrete:
-        choices = exploration.choices_of(obs_shape(parts.obs_space), head.num_outputs)
-        random_action = partial(exploration.draw_action, num_actions=choices)
     return off_policy.OffPolicyHooks(
         config=config,
         stepper=parts.stepper,
         obs_space=parts.obs_space,
         replay=off_policy.uniform(config, parts.stepper.axis_name),
         draw_action=head.noise,
-        explore=explore,
-        random_action=random_action,
+        explore=partial(stochastic.explore, parts),
+        random_action=stochastic.random_action(parts),
         to_env=head.to_env,
         # Keys are drawn in place of noise: the noise of one step is wide enough for the
         # device, and that of a whole update would be large.

@@ -389,24 +389,8 @@ def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout
         action = jnp.where(warming_up.reshape(-1, *extra), random, action)
         return action, (), hooks.to_env(action)
 
-    prepare = partial(features_of, config, hooks.obs_space, moments)
+    prepare = partial(observe.prepare, hooks, moments)
     return rollout.Policy(act, prepare, partial(draw_actions, hooks))
-
-
-def features_of(config: Any, obs_space: Any, moments: PyTree, obs: PyTree) -> PyTree:
-    """Return what the networks see: floats, normalised if the config says so.
-
-    Args:
-        config: Config with `normalize_observations` and `clip_observations`.
-        obs_space: Observation space of the environment.
-        moments: Statistics of observations.
-        obs: `[..., *obs_shape]` observations as the environment gives them.
-    """
-    features = to_features(obs_space, obs)
-    if config.normalize_observations:
-        clip = config.clip_observations
-        features = observe.normalised(obs_space, moments, features, clip)
-    return features
 
 
 def remember(
@@ -538,9 +522,7 @@ def _batch(
     hooks: OffPolicyHooks, experience: Experience, numbers: Array, weight: Array
 ) -> Batch:
     """The items with these numbers `[N]` as a gradient step learns from them."""
-    features = partial(
-        features_of, hooks.config, hooks.obs_space, experience.obs_moments
-    )
+    features = partial(observe.prepare, hooks, experience.obs_moments)
     gathered = hooks.replay.gather(experience.buffer, numbers)
     item, reward, next_obs, discount = gathered
     return Batch(

@@ -266,26 +266,11 @@ def act(
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    prepared = prepare(parts, state.obs_moments, obs)
+    prepared = observing.prepare(parts, state.obs_moments, obs)
     outputs = parts.actor.apply(state.params["actor"], prepared)
     head = parts.head
     raw = head.mode(outputs) if key is None else head.sample(outputs, key)
     return head.to_env(raw)
-
-
-def prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
-    """Return what the networks see: floats, normalised if the config says so.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        moments: Statistics of observations.
-        obs: `[..., *obs_shape]` observations as the environment gives them.
-    """
-    features = to_features(parts.obs_space, obs)
-    if parts.config.normalize_observations:
-        clip = parts.config.clip_observations
-        features = observing.normalised(parts.obs_space, moments, features, clip)
-    return features
 
 
 def collect(
@@ -313,7 +298,7 @@ def policy(parts: Parts, state: OnPolicyState) -> rollout.Policy:
     """Return how the networks of a state choose actions while they are trained."""
     return rollout.Policy(
         partial(_choose, parts, state.params["actor"]),
-        partial(prepare, parts, state.obs_moments),
+        partial(observing.prepare, parts, state.obs_moments),
         parts.head.noise,
     )
 
@@ -415,11 +400,11 @@ def _values(
     def value_of(obs: Any) -> Any:
         return parts.critic.apply(critic, inputs(parts, state.params, obs))
 
-    obs = prepare(parts, state.obs_moments, transitions.obs)
+    obs = observing.prepare(parts, state.obs_moments, transitions.obs)
     is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
     value = None if is_small and not traced_for_cpu() else value_of(obs)
     # A time limit bootstraps on the value of the observation before any reset.
-    next_obs = prepare(parts, state.obs_moments, transitions.next_obs)
+    next_obs = observing.prepare(parts, state.obs_moments, transitions.next_obs)
     if value is None:
         value, next_value = value_of(jnp.stack([obs, next_obs]))
         return obs, value, next_value

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl.acting import observe
 from purerl.acting.rollout import Rollout
 from purerl.algorithms import lpg, on_policy, ppo, pqn, recurrent_ppo, vpg
 from purerl.algorithms.on_policy import Batch
@@ -188,7 +189,7 @@ def returns_of_lpg(parts: lpg.Parts, state: Any, rollout: Rollout) -> Array:
     ends = seen.terminated, seen.truncated
     nothing = jnp.zeros_like(seen.reward)
     to_go = rewards_to_go(seen.reward, nothing, *ends, gamma=parts.config.gamma)
-    obs = on_policy.prepare(parts, _constant(state.obs_moments), seen.obs)
+    obs = observe.prepare(parts, _constant(state.obs_moments), seen.obs)
     inputs = on_policy.inputs(parts, state.params, obs)
     outputs = parts.on_inputs.apply(state.params["actor"], inputs)
     weight = normalise.standardise(to_go)

@@ -295,7 +295,8 @@ def report(
         )
     update = state.update + 1
     env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    metrics |= {"epsilon": epsilon_of(config, state.update), "env_steps": env_steps}
+    epsilon = exploration.epsilon_of_update(config, state.update)
+    metrics |= {"epsilon": epsilon, "env_steps": env_steps}
     return obs_moments, metrics
 
 
@@ -308,13 +309,9 @@ def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> 
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    prepared = prepare(parts, state.obs_moments, obs)
+    prepared = observe.prepare(parts, state.obs_moments, obs)
     q: Any = parts.network.apply(state.params, prepared)
-    if key is None:
-        return jnp.argmax(q, -1).astype(jnp.int32)
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=choices(parts))
-    epsilon = jnp.asarray(parts.config.epsilon_end)
-    return exploration.epsilon_greedy(q, coin, epsilon, prepared)
+    return exploration.act(q, prepared, parts.config.epsilon_end, key)
 
 
 def collect(
@@ -339,7 +336,7 @@ def collect(
 
 def policy(parts: Parts, state: PQNState) -> rollout.Policy:
     """Return how the network of a state chooses actions while it is trained."""
-    epsilon = epsilon_of(parts.config, state.update)
+    epsilon = exploration.epsilon_of_update(parts.config, state.update)
 
     def explore(obs: Any, coin: Any) -> tuple[Array, Any, Array]:
         q: Any = parts.network.apply(state.params, obs)
@@ -348,7 +345,7 @@ def policy(parts: Parts, state: PQNState) -> rollout.Policy:
 
     return rollout.Policy(
         explore,
-        partial(prepare, parts, state.obs_moments),
+        partial(observe.prepare, parts, state.obs_moments),
         # One coin is drawn for every step and environment.
         partial(exploration.draw_coin, num_actions=choices(parts)),
     )
@@ -376,17 +373,6 @@ def choices(parts: Parts) -> int:
     return exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
 
 
-def epsilon_of(config: PQNConfig, update: Array) -> Array:
-    """Return the epsilon of a whole update, float32 `[]`: that of its first step."""
-    return exploration.epsilon_at(
-        config.epsilon_schedule,
-        update.astype(jnp.float32) * config.steps_per_update,
-        start=config.epsilon_start,
-        end=config.epsilon_end,
-        steps=config.epsilon_steps,
-    )
-
-
 def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
     """Compute observations, actions and lambda-returns of a rollout, flat `[N, ...]`.
 
@@ -396,7 +382,7 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
         transitions: `[T, B, ...]` transitions of the rollout.
     """
     config = parts.config
-    seen = partial(prepare, parts, state.obs_moments)
+    seen = partial(observe.prepare, parts, state.obs_moments)
     # A time limit bootstraps on the values of the observation before any reset.
     q_next: Any = parts.network.apply(state.params, seen(transitions.next_obs))
     target = q_lambda(
@@ -477,18 +463,3 @@ def optimiser_of(
         layers,
         frozen_in(config.frozen),
     )
-
-
-def prepare(parts: Parts, moments: PyTree, obs: Any) -> Any:
-    """Return what the network sees: floats, normalised if the config says so.
-
-    Args:
-        parts: Network, environments and config; see `build`.
-        moments: Statistics of observations.
-        obs: `[..., *obs_shape]` observations as the environment gives them.
-    """
-    features = to_features(parts.obs_space, obs)
-    if parts.config.normalize_observations:
-        clip = parts.config.clip_observations
-        features = observe.normalised(parts.obs_space, moments, features, clip)
-    return features

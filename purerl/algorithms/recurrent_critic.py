@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import memory_config, network_config, on_policy
+from purerl.algorithms import memory_config, network_config
 from purerl.algorithms.on_policy_networks import CRITIC_CORE, make_critic
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
@@ -120,7 +120,7 @@ def recall(parts: Any, state: Any, played: rollout.Played) -> rollout.Played:
     """
     transitions = played.transitions
     done = transitions.terminated | transitions.truncated
-    obs = on_policy.prepare(parts.heads, state.obs_moments, transitions.obs)
+    obs = observe.prepare(parts.heads, state.obs_moments, transitions.obs)
     rows = sequences.whole(
         state.memory.critic, sequences.first_of(done), transitions._replace(obs=obs)
     )

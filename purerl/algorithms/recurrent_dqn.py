@@ -48,7 +48,6 @@ from purerl.algorithms.recurrent_dqn_parts import (
     Parts,
     build,
     draw_coin,
-    features_of,
     seen,
     values,
 )
@@ -173,45 +172,26 @@ def collect(parts: Parts, state: RecurrentDQNState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    explore, prepare, draw = policy(parts, state)
-    randomness = rollout.draw_randomness(
-        parts.stepper,
-        key,
-        parts.config.sequence_length,
-        state.envs.episode_return.shape[0],
-        draw,
-    )
-    return rollout.unroll_recurrent(
+    return rollout.collect_recurrent(
         parts.stepper,
         state.envs,
         state.memory,
-        explore,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        policy(parts, state),
+        key,
+        parts.config.sequence_length,
     )
 
 
 def policy(parts: Parts, state: RecurrentDQNState) -> rollout.Policy:
-    """Return how the network of a state chooses actions while it is trained.
-
-    Epsilon is that of the first step of the update.
-    """
-    config = parts.config
-    epsilon = exploration.epsilon_at(
-        config.epsilon_schedule,
-        state.update.astype(jnp.float32) * config.steps_per_update,
-        start=config.epsilon_start,
-        end=config.epsilon_end,
-        steps=config.epsilon_steps,
-    )
+    """Return how the network of a state chooses actions while it is trained."""
+    epsilon = exploration.epsilon_of_update(parts.config, state.update)
 
     def explore(obs: Any, memory: PyTree, coin: Any) -> Any:
         q, memory = values(parts, state.params, obs, memory)
         action = exploration.epsilon_greedy(q, coin, epsilon, obs)
         return (action, (), action), memory
 
-    prepare = partial(features_of, parts, state.obs_moments)
+    prepare = partial(observe.prepare, parts, state.obs_moments)
     return rollout.Policy(explore, prepare, partial(draw_coin, parts))
 
 
@@ -234,13 +214,9 @@ def act(
     Returns:
         The action, and the memory with `obs` in it.
     """
-    prepared = features_of(parts, state.obs_moments, obs)
+    prepared = observe.prepare(parts, state.obs_moments, obs)
     q, memory = values(parts, state.params, prepared, memory)
-    if key is None:
-        return jnp.argmax(q, -1).astype(jnp.int32), memory
-    coin = draw_coin(parts, key, q.shape[:-1])
-    epsilon = jnp.asarray(parts.config.epsilon_end)
-    return exploration.epsilon_greedy(q, coin, epsilon, prepared), memory
+    return exploration.act(q, prepared, parts.config.epsilon_end, key), memory
 
 
 def hosted(parts: Parts, update: Array) -> Hosted:
@@ -304,7 +280,7 @@ def learn(
     priorities = parts.replay.add(priorities, before, num_envs)
     moments = state.obs_moments
     if config.normalize_observations:
-        obs = off_policy.to_features(parts.obs_space, played.transitions.obs)
+        obs = observe.to_features(parts.obs_space, played.transitions.obs)
         moments = observe.merge_moments(parts.obs_space, moments, obs, axis)
 
     params, restore = optimiser.flatten(state.params)
@@ -315,7 +291,7 @@ def learn(
         take_steps,
         parts,
         restore,
-        partial(features_of, parts, moments),
+        partial(observe.prepare, parts, moments),
         buffer,
         state.update,
         keys[3],

@@ -7,7 +7,7 @@ from purerl import auto, networks
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import memory_config, network_config, off_policy
+from purerl.algorithms import memory_config, network_config
 from purerl.algorithms.recurrent_dqn_config import RecurrentDQNConfig
 from purerl.networks import composite
 from purerl.networks.memories import Kind
@@ -85,17 +85,6 @@ def _head(config: RecurrentDQNConfig, size: int, of_obs: Any, num_actions: int) 
             masked=is_masked,
         )
     return networks.Masked(network) if is_masked else network
-
-
-def features_of(parts: Parts, moments: PyTree, obs: Any) -> Any:
-    """Return what the network sees of observations.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        moments: Statistics of observations; empty where they are not normalised.
-        obs: Observations `[..., *obs_shape]` as the environment gives them.
-    """
-    return off_policy.features_of(parts.config, parts.obs_space, moments, obs)
 
 
 def draw_coin(parts: Parts, key: Array, shape: tuple[int, ...]) -> exploration.Coin:

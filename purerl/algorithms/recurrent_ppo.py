@@ -351,7 +351,7 @@ def act(
         The action, and the memory with `obs` in it.
     """
     head = parts.heads.head
-    prepared = on_policy.prepare(parts.heads, state.obs_moments, obs)
+    prepared = observe.prepare(parts.heads, state.obs_moments, obs)
     memory = remember(parts, state.params, prepared, memory)
     seen = _seen_by_actor(parts, memory, prepared)
     outputs = parts.heads.actor.apply(state.params["actor"], seen)
@@ -370,30 +370,22 @@ def collect(parts: Parts, state: RecurrentPPOState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    heads = parts.heads
-    memory = recurrent_critic.of_actor(state.memory)
-    num_envs = jax.tree.leaves(memory)[0].shape[0]
-    act, prepare, draw = policy(parts, state)
-    randomness = rollout.draw_randomness(
-        heads.stepper, key, heads.config.num_steps, num_envs, draw
-    )
-    played = rollout.unroll_recurrent(
-        heads.stepper,
+    played = rollout.collect_recurrent(
+        parts.heads.stepper,
         state.envs,
-        memory,
-        act,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        recurrent_critic.of_actor(state.memory),
+        policy(parts, state),
+        key,
+        parts.heads.config.num_steps,
     )
-    return _completed(parts, state, rollout.Played(*played))
+    return _completed(parts, state, played)
 
 
 def policy(parts: Parts, state: RecurrentPPOState) -> rollout.Policy:
     """Return how the networks of a state choose actions while they are trained."""
     return rollout.Policy(
         partial(_choose, parts, state.params),
-        partial(on_policy.prepare, parts.heads, state.obs_moments),
+        partial(observe.prepare, parts.heads, state.obs_moments),
         parts.heads.head.noise,
     )
 
@@ -451,7 +443,7 @@ def make_sequences(
         What to learn from, and the statistics of returns with this rollout in.
     """
     config, heads, params = parts.heads.config, parts.heads, state.params
-    prepare = partial(on_policy.prepare, heads, state.obs_moments)
+    prepare = partial(observe.prepare, heads, state.obs_moments)
     # The critic ignores a mask that stands beside the memory.
     seen = _seen(parts, memories, transitions.obs)
     value: Any = heads.critic.apply(params["critic"], seen)

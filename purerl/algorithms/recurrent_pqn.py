@@ -211,14 +211,9 @@ def act(
     Returns:
         The action, and the memory with `obs` in it.
     """
-    values = parts.values
-    prepared = pqn.prepare(values, state.obs_moments, obs)
+    prepared = observe.prepare(parts.values, state.obs_moments, obs)
     q, memory = _values(parts, state.params, prepared, memory)
-    if key is None:
-        return jnp.argmax(q, -1).astype(jnp.int32), memory
-    coin = exploration.draw_coin(key, q.shape[:-1], num_actions=pqn.choices(values))
-    epsilon = jnp.asarray(parts.config.epsilon_end)
-    return exploration.epsilon_greedy(q, coin, epsilon, prepared), memory
+    return exploration.act(q, prepared, parts.config.epsilon_end, key), memory
 
 
 def collect(parts: Parts, state: RecurrentPQNState, key: Array) -> rollout.Played:
@@ -232,27 +227,20 @@ def collect(parts: Parts, state: RecurrentPQNState, key: Array) -> rollout.Playe
     Returns:
         As `rollout.unroll_recurrent`.
     """
-    values = parts.values
-    explore, prepare, draw = policy(parts, state)
-    num_envs = state.envs.episode_return.shape[0]
-    randomness = rollout.draw_randomness(
-        values.stepper, key, parts.config.num_steps, num_envs, draw
-    )
-    return rollout.unroll_recurrent(
-        values.stepper,
+    return rollout.collect_recurrent(
+        parts.values.stepper,
         state.envs,
         state.memory,
-        explore,
-        prepare,
-        randomness.inputs,
-        randomness.restart,
+        policy(parts, state),
+        key,
+        parts.config.num_steps,
     )
 
 
 def policy(parts: Parts, state: RecurrentPQNState) -> rollout.Policy:
     """Return how the networks of a state choose actions while they are trained."""
     values = parts.values
-    epsilon = pqn.epsilon_of(parts.config, state.update)
+    epsilon = exploration.epsilon_of_update(parts.config, state.update)
 
     def explore(obs: Any, memory: PyTree, coin: Any) -> Any:
         q, memory = _values(parts, state.params, obs, memory)
@@ -261,7 +249,7 @@ def policy(parts: Parts, state: RecurrentPQNState) -> rollout.Policy:
 
     return rollout.Policy(
         explore,
-        partial(pqn.prepare, values, state.obs_moments),
+        partial(observe.prepare, values, state.obs_moments),
         partial(exploration.draw_coin, num_actions=pqn.choices(values)),
     )
 
@@ -300,7 +288,7 @@ def make_sequences(
         memories: Memories `[T, B, ...]` on which the actions were chosen.
     """
     config = parts.config
-    prepare = partial(pqn.prepare, parts.values, state.obs_moments)
+    prepare = partial(observe.prepare, parts.values, state.obs_moments)
     # `memories` are those of the episode that `next_obs` ends or goes on with.
     next_obs = prepare(transitions.next_obs)
     next_q, _ = _values(parts, state.params, next_obs, memories)

@@ -42,8 +42,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import auto, networks
-from purerl.acting import exploration, observe, rollout
+from purerl import auto
+from purerl.acting import rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
@@ -53,6 +53,7 @@ from purerl.algorithms import (
     discrete,
     ensembles,
     off_policy,
+    stochastic,
     twins,
 )
 from purerl.algorithms.actor_critic import ActorCriticState, Learner
@@ -208,7 +209,7 @@ def make(
     return Algorithm(
         partial(init, parts),
         partial(step, parts),
-        partial(act, parts),
+        partial(stochastic.act, parts),
         hosted=partial(actor_critic.hosted, make_hooks(parts)),
     )
 
@@ -249,13 +250,7 @@ def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> 
 def init(parts: Parts, key: Array) -> ActorCriticState:
     """Make fresh networks, the critics' copies as targets, an empty buffer."""
     keys = init_keys(key, 3)
-    obs = observe.example(parts.obs_space)
-    action = jnp.zeros((1, parts.head.num_outputs))
-    judged = [obs] if parts.head.is_discrete else [obs, action]
-    params = networks.init_params(
-        keys[:2],
-        {"actor": (parts.actor, [obs]), "critics": (parts.critics, judged)},
-    )
+    params = stochastic.init_params(parts, keys[:2])
     temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
     params["log_temperature"] = jnp.log(temperature)
     targets = () if parts.config.crossq else ("critics",)
@@ -267,42 +262,10 @@ def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metri
     return twins.step(make_hooks, parts, state)
 
 
-def act(
-    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
-) -> Array:
-    """Return the policy's action on observations `[..., *obs_shape]`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic one.
-    """
-    head = parts.head
-    features = off_policy.features_of(
-        parts.config, parts.obs_space, state.obs_moments, obs
-    )
-    outputs: Any = parts.actor.apply(state.params["actor"], features)
-    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
-    return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
-
-
 def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
     """Make SAC's part of the off-policy loop."""
     config, head, axis = parts.config, parts.head, parts.stepper.axis_name
     batch_size = rollout.per_device(config.batch_size, axis)
-
-    def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
-        del step
-        outputs: Any = parts.actor.apply(learner.params["actor"], features)
-        raw = head.choose(outputs, noise)
-        return raw if head.is_discrete else jnp.tanh(raw)
-
-    num = head.num_outputs
-    random_action = partial(continuous.random_action, num_actions=num)
-    if head.is_discrete:
-        choices = exploration.choices_of(obs_shape(parts.obs_space), num)
-        random_action = partial(exploration.draw_action, num_actions=choices)
 
     def draw_learning(key: Array, shape: tuple[int, ...]) -> Any:
         # Noise of the actions at the next observations, and at the current ones.
@@ -314,8 +277,8 @@ def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
         obs_space=parts.obs_space,
         replay=off_policy.replay_of(config, axis),
         draw_action=head.noise,
-        explore=explore,
-        random_action=random_action,
+        explore=partial(stochastic.explore, parts),
+        random_action=stochastic.random_action(parts),
         to_env=head.to_env,
         draw_learning=draw_learning,
         learn=partial(learn, parts),

@@ -181,9 +181,7 @@ def act(
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one there is no noise on the action.
     """
-    features = off_policy.features_of(
-        parts.config, parts.obs_space, state.obs_moments, obs
-    )
+    features = observe.prepare(parts, state.obs_moments, obs)
     action: Any = parts.actor.apply(state.params["actor"], features)
     if key is not None:
         noise = parts.head.noise(key, action.shape[:-1])

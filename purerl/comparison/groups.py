@@ -4,7 +4,6 @@ A setting's program follows from the setting alone, never from what it is compar
 so its bits are the same in every comparison.
 """
 
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from purerl.config import (
     apply_overrides,
     is_auto,
 )
+from purerl.execution.programs import length_of_pieces
 from purerl.space.points import resolve_point
 from purerl.sweeps.effects import check_pieces, check_setting
 from purerl.sweeps.groups import group_points
@@ -48,15 +48,7 @@ class Group(NamedTuple):
         Raises:
             ConfigError: a piece that would not begin with a call.
         """
-        if len(self.starts) == 1:
-            return segment_updates
-        common = math.gcd(*self.starts)
-        if segment_updates is not None and common % segment_updates:
-            raise ConfigError(
-                f"segment_updates must divide {common}, so that every piece of a "
-                f"schedule begins with a segment, got {segment_updates}."
-            )
-        return segment_updates or common
+        return length_of_pieces(self.starts, segment_updates)
 
 
 class Contestant(NamedTuple):

@@ -81,8 +81,9 @@ def read(folder: Path) -> Stored:
         if (values["kind"], values["format"]) != (KIND, FORMAT):
             raise ValueError(f"it is {values['kind']}, format {values['format']}")
         stored = arrays.load(path.with_suffix(".npz"))
-        digest = checkpoint.digest(stored).hex()
-        if values.get("curves_sha256", digest) != digest:
+        if "curves_sha256" not in values:
+            raise ValueError("it has no digest of its curves")
+        if values["curves_sha256"] != checkpoint.digest(stored).hex():
             raise ValueError("its curves were written by a call that did not end")
         environments = list(values["environments"])
         return Stored(
@@ -91,7 +92,7 @@ def read(folder: Path) -> Stored:
     except (*arrays.DAMAGE, TypeError) as error:
         raise ConfigError(
             f"cannot read a comparison in {folder} ({error}); give the out folder of "
-            "purerl.compare or purerl.compare_losses."
+            "purerl.compare or purerl.compare_losses, or repeat the call that wrote it."
         ) from None
 
 

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import SingleDeviceSharding
 
+from purerl.config import ConfigError
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, num_bytes, require_agent
 from purerl.execution.reduce import PARAMETERS_FINITE
@@ -39,6 +40,45 @@ def segment_length(
     """
     updates = bound.plan.num_updates
     return min(asked or max(1, math.ceil(updates / segments)), updates)
+
+
+def check_divides(asked: int | None, updates: int, name: str, reason: str) -> None:
+    """Refuse segments that do not divide a number of updates.
+
+    Args:
+        asked: The updates of a segment that were asked for, if any were.
+        updates: The number of updates that is to be whole segments.
+        name: The name of that number; empty where it has none.
+        reason: The reason, after "so that".
+
+    Raises:
+        ConfigError: naming the number, and why.
+    """
+    if asked is not None and updates % asked:
+        number = f"{name} = {updates:,}" if name else f"{updates:,}"
+        raise ConfigError(
+            f"segment_updates must divide {number}, so that {reason}, got {asked:,}. "
+            "Leave it out, or give a divisor."
+        )
+
+
+def length_of_pieces(starts: Sequence[int], asked: int | None) -> int | None:
+    """Return the updates of a segment with which each piece of a schedule begins one.
+
+    Args:
+        starts: Updates at which the pieces begin, ascending from 0.
+        asked: The updates of a segment that were asked for, if any were.
+
+    Returns:
+        The largest number where none was asked for; None where any number would do.
+
+    Raises:
+        ConfigError: a piece that would not begin with a segment.
+    """
+    common = math.gcd(*starts)  # 0 where there is one piece
+    reason = "every piece of a schedule begins with a segment"
+    check_divides(asked, common, "", reason)
+    return asked or common or None
 
 
 class Program:

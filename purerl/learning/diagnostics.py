@@ -9,9 +9,7 @@ from purerl.learning.collectives import pmean
 from purerl.types import Array
 
 
-def explained_variance(
-    value: Array, target: Array, axis_name: str | None = None
-) -> Array:
+def explained_variance(value: Array, target: Array, axis_name: str | None) -> Array:
     """Return `1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess.
 
     Args:

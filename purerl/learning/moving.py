@@ -34,7 +34,7 @@ def seen(
     moments: MovingMoments,
     values: Array,
     decay: Array | float,
-    axis_name: str | None = None,
+    axis_name: str | None,
 ) -> MovingMoments:
     """Return the moments after a batch of values.
 

@@ -116,7 +116,7 @@ def scale_rewards(
     *,
     gamma: Array | float,
     clip: Array | float,
-    axis_name: str | None = None,
+    axis_name: str | None,
 ) -> tuple[RewardScale, Array]:
     """Divide rewards by the standard deviation of running discounted returns.
 

@@ -22,7 +22,7 @@ from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort
 from purerl.execution.curves import train_until
 from purerl.execution.memory import require_together
-from purerl.execution.programs import Program
+from purerl.execution.programs import Program, check_divides
 from purerl.meta.fitness import Accumulator
 from purerl.meta.population import Population, Stopped, rollout_keys
 from purerl.meta.setup import EvolutionSetup
@@ -160,8 +160,5 @@ def check_whole_runs(
             f"generations must be a multiple of {setup.per_run} with truncation="
             f"{setup.truncation:,}, so that the last runs end, got {generations:,}."
         )
-    if segment_updates is not None and setup.truncation % segment_updates:
-        raise ConfigError(
-            f"segment_updates must divide truncation ({setup.truncation:,}), got "
-            f"{segment_updates:,}; leave it out."
-        )
+    reason = "a generation's part of a run is whole segments"
+    check_divides(segment_updates, setup.truncation, "truncation", reason)

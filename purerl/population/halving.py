@@ -11,8 +11,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import TrainConfig
 from purerl.execution.memory import require_number
+from purerl.execution.programs import check_divides
 from purerl.population.brackets import check_eta, make_plan
 from purerl.population.fitness import KINDS
 from purerl.population.halving_result import HalvingResult
@@ -173,11 +174,8 @@ def make_search(
     check_eta(asked.eta)
     updates = space.bound.plan.num_updates
     rung = first_rung(updates, asked.eta, min_updates)
-    if segment_updates is not None and rung % segment_updates:
-        raise ConfigError(
-            f"segment_updates must divide min_updates = {rung}, so that every rung is "
-            f"the end of a segment, got {segment_updates}."
-        )
+    reason = "every rung is the end of a segment"
+    check_divides(segment_updates, rung, "min_updates", reason)
     plan = make_plan(updates, rung, asked.eta, num_points, asked.brackets)
     options = {
         "num_points": plan.brackets[0].size,

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_number
+from purerl.execution.programs import check_divides
 from purerl.population.describe import stored_options, with_stored_values
 from purerl.population.fitness import KINDS
 from purerl.population.pbt_result import PBTResult
@@ -208,7 +209,8 @@ def make_search(
         ),
         "fitness": kind,
     }
-    _check_length(options["ready_updates"], segment_updates)
+    reason = "a round is whole segments"
+    check_divides(segment_updates, options["ready_updates"], "ready_updates", reason)
     return PBTSearch(space, seeds_of, options)
 
 
@@ -230,14 +232,6 @@ def _ready(
     return min(
         ready_updates or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates
     )
-
-
-def _check_length(ready_updates: int, segment_updates: int | None) -> None:
-    if segment_updates is not None and ready_updates % segment_updates:
-        raise ConfigError(
-            f"segment_updates must divide ready_updates = {ready_updates}, so that a "
-            f"round is whole segments, got {segment_updates}."
-        )
 
 
 def check_moving(space: Space) -> None:

@@ -1,6 +1,5 @@
 """purerl.train_schedules: what a population found, trained again from scratch."""
 
-import math
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -9,6 +8,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.execution.programs import length_of_pieces
 from purerl.population.schedule import Pieces, Schedule, cut
 from purerl.population.schedules_search import SchedulesSearch
 from purerl.precision import in_32_bits
@@ -161,10 +161,4 @@ def _length(pieces: Pieces, segment_updates: int | None) -> int:
             f"the schedule's last piece begins at update {starts[-1]}, but the run has "
             f"{num_updates}; raise total_timesteps."
         )
-    divisor = math.gcd(*starts)
-    if segment_updates is not None and divisor % segment_updates:
-        raise ConfigError(
-            f"segment_updates must divide {divisor}, so that every piece of the "
-            f"schedule begins with a segment, got {segment_updates}."
-        )
-    return segment_updates or divisor or num_updates
+    return length_of_pieces(starts, segment_updates) or num_updates

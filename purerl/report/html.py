@@ -107,23 +107,20 @@ def video_html(path: str | Path, caption: str = "") -> str:
     return f"<figure>{shown}{words}</figure>"
 
 
-def table_html(
-    headers: Sequence[str], rows: Sequence[Sequence[Any]], most: int = MAX_ROWS
-) -> str:
+def table_html(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """Return a sortable table; numbers are aligned and sorted as numbers.
 
     Texts that are numbers, such as "1,575", are too, and are shown as they are.
 
     Args:
         headers: Heading of each column.
-        rows: Cells of each row.
-        most: Number of rows that are shown; a note counts the others.
+        rows: Cells of each row; a note counts those after the first `MAX_ROWS`.
     """
     head = "".join(f"<th>{html.escape(str(name))}</th>" for name in headers)
     body = "".join(
-        f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows[:most]
+        f"<tr>{''.join(_cell(value) for value in row)}</tr>" for row in rows[:MAX_ROWS]
     )
-    left = len(rows) - most
+    left = len(rows) - MAX_ROWS
     more = f"<p class=note>{left:,} further rows are not shown.</p>" if left > 0 else ""
     table = f"<table class=sort><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
     kind = "wide tall" if len(rows) > SCROLLED_ROWS else "wide"

@@ -169,7 +169,7 @@ def rows_are_missing(folder: Path, kind: str, update: int) -> ConfigError:
 
 
 def read_members(
-    folder: Path, kind: str, seeds: Sequence[int], update: int = 0
+    folder: Path, kind: str, seeds: Sequence[int], update: int
 ) -> HostMetrics:
     """Read the rows of a run's members as arrays `[S, R, ...]`, also while it goes on.
 

@@ -83,7 +83,7 @@ class RunLoop:
         options: Options,
         trackers: Sequence[Tracker],
         progress: bool,
-        begun: Begun | None = None,
+        begun: Begun | None,
     ) -> None:
         self.bound, self.seeds, self.folder = bound, seeds, folder
         self.options, self.begun = options, begun

@@ -135,7 +135,7 @@ def _write_row(rows: PyTree, index: Array, row: PyTree) -> PyTree:
     return jax.tree.map(lambda all, new: all.at[index].set(new), rows, row)
 
 
-def max_evaluations(is_due: np.ndarray, length: int, first_update: Any = None) -> int:
+def max_evaluations(is_due: np.ndarray, length: int, first_update: Any) -> int:
     """Return the most evaluations that fall into `length` consecutive updates.
 
     Args:

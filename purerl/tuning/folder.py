@@ -42,10 +42,11 @@ def start(folder: Path, spec: dict[str, Any], name: str) -> None:
         stored = folders.load(folder)
         check_keys(f"out: {folder}", stored)
         new = {**json.loads(json.dumps(spec)), "study": name}
-        there = {key: stored[key] for key in new if key in stored}
-        if there.get("study") is None:  # Some folders do not say their study's name.
+        folders.require(folder, stored, tuple(new))
+        there = {key: stored[key] for key in new}
+        if there["study"] is None:  # A name that nobody gave was not always written.
             there["study"] = name
-        differ = compare(there, {key: new[key] for key in there})
+        differ = compare(there, new)
         refuse(
             differ, f"out: {folder}", "study", "Use its settings, or another folder."
         )

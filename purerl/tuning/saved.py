@@ -102,7 +102,7 @@ def _row(line: Mapping[str, str], space: Space) -> Row:
         if name.startswith("score_") and name not in space.axes
     )
     scores = tuple(float(text) if text else None for _, text in seeds)
-    curve = json.loads(line.get("curve") or "{}")
+    curve = json.loads(line["curve"])
     return Row(
         number=int(line["number"]),
         state=line["state"],

@@ -31,7 +31,7 @@ WORKER, STREAM, DEFAULT, ATTEMPT, SURPLUS = (
 )
 DETAIL = "detail"
 # User attribute of a trial: the environment steps of one agent that had been trained at
-# each report, by the step that Optuna was told. Older studies have none.
+# each report, by the step that Optuna was told. A trial has it when it ends.
 TRAINED_STEPS = "trained_steps"
 FINISHED = (TrialState.COMPLETE, TrialState.PRUNED)
 # A trial whose worker died so often is given up: it may be what kills them.

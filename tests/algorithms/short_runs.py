@@ -4,6 +4,8 @@ import jax
 import numpy as np
 
 import purerl
+from tests import helpers
+from tests.helpers import plain
 
 UPDATES, LANES = 6, 4
 EVALUATED_AFTER = (3, 6)
@@ -25,28 +27,13 @@ CONFIG = purerl.PPOConfig(
 KEYS = jax.random.split(jax.random.key(0), 2 * LANES)
 
 
-def plain(tree):
-    """Arrays that numpy compares: typed keys as their words."""
-    return jax.tree.map(
-        lambda x: (
-            jax.random.key_data(x)
-            if jax.dtypes.issubdtype(x.dtype, jax.dtypes.prng_key)
-            else x
-        ),
-        tree,
-    )
-
-
 def lane(tree, index):
     return jax.tree.map(lambda x: x[index], tree)
 
 
 def assert_same_bits(one, other):
     assert jax.tree.structure(one) == jax.tree.structure(other)
-    for x, y in zip(
-        jax.tree.leaves(plain(one)), jax.tree.leaves(plain(other)), strict=True
-    ):
-        np.testing.assert_array_equal(x, y)
+    helpers.assert_same_bits(one, other)
 
 
 def assert_close(one, other):

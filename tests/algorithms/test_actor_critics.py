@@ -20,6 +20,7 @@ from purerl.config import ConfigError
 from purerl.learning.branches import StepCount
 from purerl.networks.distributions import Gaussian
 from purerl.replay import uniform as replay
+from tests.algorithms.q_probes import CONTINUOUS_PROBE
 from tests.helpers import slow_but
 
 N, OBS, ACTIONS, RATE = 4, 1, 2, 1e-2
@@ -363,31 +364,14 @@ def test_densities_stay_exact_where_rounding_swallows_the_standard_deviation():
 
 # Tasks with known answers.
 
-PROBE = {
-    "env": "probe/continuous",
-    "total_timesteps": 6_000,
-    "num_envs": 8,
-    "num_steps": 2,
-    "gradient_steps": 4,
-    "rounds_per_update": 25,
-    "learning_starts": 256,
-    "batch_size": 64,
-    "hidden_sizes": (16, 16),
-    "learning_rate": 5e-3,
-    "tau": 0.05,
-    "num_evaluations": 1,
-    "eval_episodes": 8,
-    "eval_max_steps": 3,
-}
-
 
 @pytest.fixture(scope="module", params=["td3", "sac"])
 def learned(request):
     if request.param == "td3":
-        config = purerl.TD3Config(**PROBE)
+        config = purerl.TD3Config(**CONTINUOUS_PROBE)
     else:
         config = purerl.SACConfig(
-            **PROBE, entropy_per_dimension=-1.5, temperature_init=0.1
+            **CONTINUOUS_PROBE, entropy_per_dimension=-1.5, temperature_init=0.1
         )
     return config, jax.jit(purerl.make_train(config))(jax.random.key(0))
 
@@ -445,7 +429,9 @@ def test_the_temperature_holds_the_entropy_at_its_target(learned):
 def test_discrete_sac_finds_the_best_actions(env, observations, best):
     # V = E[r] + alpha H after one step; a fixed temperature of 0.1 leaves the best
     # action with probability 1 / (1 + exp(-2 / 0.1)): next to 1.
-    config = purerl.SACConfig(**{**PROBE, "env": env, "total_timesteps": 3_000})
+    config = purerl.SACConfig(
+        **{**CONTINUOUS_PROBE, "env": env, "total_timesteps": 3_000}
+    )
     config = config.replace(temperature_init=0.1, learn_temperature=False)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     policy = purerl.make_policy(config, result.state)
@@ -455,7 +441,7 @@ def test_discrete_sac_finds_the_best_actions(env, observations, best):
 
 
 def test_a_fixed_temperature_is_the_configs_whatever_came_before():
-    config = purerl.SACConfig(**{**PROBE, "total_timesteps": 2_000})
+    config = purerl.SACConfig(**{**CONTINUOUS_PROBE, "total_timesteps": 2_000})
     learned = jax.jit(purerl.make_train(config))(jax.random.key(0))
     fixed = config.replace(learn_temperature=False, temperature_init=0.05)
     train = jax.jit(purerl.make_train(fixed))

@@ -24,7 +24,7 @@ def parts_of(**fields):
     config = BanditConfig(**K3, **fields)
     env = resolve_env(config)
     bandit.validate(config, env)
-    return bandit.Parts(config, bandit.rollout.make_stepper(config, env), 3)
+    return bandit.Parts(config, bandit.rollout.make_stepper(config, env, None), 3)
 
 
 def learner(values, counts=(1, 1, 1), mean=0.0):

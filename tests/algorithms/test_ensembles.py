@@ -21,6 +21,7 @@ from purerl.config import ConfigError
 from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError, quantile
 from purerl.replay import uniform as replay
+from tests.algorithms.q_probes import CONTINUOUS_PROBE
 
 N = 4
 SAC = purerl.SACConfig(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
@@ -545,21 +546,7 @@ def test_quantiles_of_discrete_actions_are_refused():
 )
 def test_the_best_actions_of_an_asymmetric_range_are_found(config_class, changes):
     # Best 0.5 and 2.5 of -1 .. 3, shown -1 and 1.
-    fields = {
-        "env": "probe/continuous",
-        "total_timesteps": 6_000,
-        "num_envs": 8,
-        "num_steps": 2,
-        "gradient_steps": 4,
-        "rounds_per_update": 25,
-        "learning_starts": 256,
-        "batch_size": 64,
-        "hidden_sizes": (16, 16),
-        "learning_rate": 5e-3,
-        "tau": 0.05,
-        "num_evaluations": 1,
-        "eval_episodes": 8,
-    }
+    fields = dict(CONTINUOUS_PROBE)
     if config_class is purerl.SACConfig:
         fields |= {"entropy_per_dimension": -1.5, "temperature_init": 0.1}
     config = config_class(**{**fields, **changes})

@@ -8,6 +8,7 @@ from flax import struct
 
 import purerl
 from purerl import optimisers, serialise
+from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import lpg, on_policy, vpg
 from purerl.config import ConfigError
@@ -459,7 +460,7 @@ def test_the_step_size_of_lpg_decays(share):
         keys = jax.random.split(jax.random.key(1), 3)
         _, steps, _ = on_policy.collect(parts, state, keys)
         targets = config.rule(lpg.rule_inputs(parts, state, steps))
-        obs = on_policy.prepare(parts, state.obs_moments, steps.obs)
+        obs = observe.prepare(parts, state.obs_moments, steps.obs)
         params, *_ = lpg.improve(parts, now, lpg.Batch(obs, steps.action, targets))
         flat = [optimiser.flatten(x)[0] for x in (params, state.params)]
         moves.append(flat[0] - flat[1])

@@ -12,6 +12,7 @@ import pytest
 
 import purerl
 from purerl import networks
+from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.acting.observe import to_features
 from purerl.algorithms import entry_of, mpo, on_policy, sac, td3
@@ -102,7 +103,7 @@ def test_an_on_policy_actor_does_not_depend_on_what_the_critic_alone_sees(name):
     state = algorithm.init(jax.random.key(0))
 
     def outputs(network, obs):
-        prepared = on_policy.prepare(parts, state.obs_moments, obs)
+        prepared = observe.prepare(parts, state.obs_moments, obs)
         return getattr(parts, network).apply(state.params[network], prepared)
 
     _check_dependence(

@@ -289,7 +289,7 @@ def test_explained_variance_golden():
         target=jnp.array([0.0, 2.0, 4.0]),
     )
     np.testing.assert_allclose(
-        diagnostics.explained_variance(batch.value, batch.target), 0.75, rtol=1e-6
+        diagnostics.explained_variance(batch.value, batch.target, None), 0.75, rtol=1e-6
     )
 
 

@@ -7,6 +7,7 @@ import pytest
 
 import purerl
 from purerl import ConfigError
+from purerl.acting import exploration
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import pqn
 from purerl.keys import update_keys
@@ -205,7 +206,9 @@ def test_not_one_epsilon_coin_for_the_batch():
 def test_epsilon_of_an_update_is_that_of_its_first_step():
     # 64 steps per update; 0.9 to 0.1 over 128 steps: 0.9, 0.5, 0.1, 0.1.
     parts, _ = make()
-    epsilons = [pqn.epsilon_of(parts.config, jnp.int32(u)) for u in range(4)]
+    epsilons = [
+        exploration.epsilon_of_update(parts.config, jnp.int32(u)) for u in range(4)
+    ]
     np.testing.assert_allclose(epsilons, [0.9, 0.5, 0.1, 0.1], rtol=1e-6)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 import purerl
 from purerl import ConfigError
+from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn, recurrent_dqn, recurrent_dqn_learner
 from purerl.keys import update_keys
@@ -71,7 +72,7 @@ class Trained:
         self.rows = self.rows_of(self.parts)
 
     def rows_of(self, parts):
-        prepare = partial(recurrent_dqn.features_of, parts, ())
+        prepare = partial(observe.prepare, parts, ())
         found = parts.replay.gather(self.buffer, NUMBERS)
         return recurrent_dqn_learner.prepared(prepare, found)
 
@@ -336,7 +337,7 @@ def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
     priorities = parts.replay.grow(parts.replay.init())
     for turn in range(ROUNDS):
         priorities = parts.replay.add(priorities, jnp.uint32(turn * ENVS), ENVS)
-    prepare = partial(recurrent_dqn.features_of, parts, ())
+    prepare = partial(observe.prepare, parts, ())
     take = partial(recurrent_dqn_learner.take_steps, parts, trained.restore, prepare)
     key, update = jax.random.key(8), jnp.int32(ROUNDS - 1)
     learner, _ = jax.jit(take)(trained.buffer, update, key, trained.learner(priorities))
@@ -481,7 +482,7 @@ def test_gradient_steps_are_counted_over_all_updates(trained):
     """The target moves after every third, whichever update that is in."""
     config = trained.parts.config.replace(target_update_interval=3, tau=1.0)
     parts = trained.parts._replace(config=config)
-    prepare = partial(recurrent_dqn.features_of, parts, ())
+    prepare = partial(observe.prepare, parts, ())
     take = jax.jit(
         partial(recurrent_dqn_learner.take_steps, parts, trained.restore, prepare)
     )
@@ -511,7 +512,7 @@ def test_importance_weights_reach_the_gradient_step(trained, monkeypatch):
         return learner, jnp.zeros((STEPS, len(weight))), {"value_loss": weight.sum()}
 
     monkeypatch.setattr(recurrent_dqn_learner, "improve", improve)
-    prepare = partial(recurrent_dqn.features_of, parts, ())
+    prepare = partial(observe.prepare, parts, ())
     learner = trained.learner(priorities)
     _, metrics = recurrent_dqn_learner.take_steps(
         parts, trained.restore, prepare, trained.buffer, update, key, learner

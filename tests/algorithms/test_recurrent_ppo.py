@@ -16,9 +16,9 @@ import purerl
 from envs import probe
 from envs.chain import ChainMDP
 from purerl import ConfigError
-from purerl.acting import rollout
+from purerl.acting import observe, rollout
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import on_policy, recurrent_ppo
+from purerl.algorithms import recurrent_ppo
 from purerl.networks import unrolling
 from tests import boxes
 from tests.helpers import slow_but
@@ -354,7 +354,7 @@ def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
         np.testing.assert_array_equal(kept[ended], fresh[ended])
         assert (np.abs(kept[~ended]).max(-1) > 1e-3).all()
     # So the first thought of the next episode is that of a policy just begun.
-    obs = on_policy.prepare(parts.heads, start.obs_moments, carry.obs)
+    obs = observe.prepare(parts.heads, start.obs_moments, carry.obs)
     remember = jax.jit(partial(recurrent_ppo.remember, parts))
     one = remember(start.params, obs, of("actor", after))
     other = remember(start.params, obs, fresh)
@@ -397,8 +397,8 @@ def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     right = rollout.unroll_recurrent
 
     def wrong(*args):
-        carry, _, batch, memories, episodes = right(*args)
-        return carry, memories[-1], batch, memories, episodes
+        played = right(*args)
+        return played._replace(memory=played.memories[-1])
 
     config = ONE_PASS.replace(num_evaluations=0)
     kept = np.asarray(train(config).state.memory)

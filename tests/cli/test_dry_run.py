@@ -86,7 +86,7 @@ CUT = ["--evolve", "learning_rate", "--truncation", "5", "--strategy", "persiste
         (["evolve", *CUT, "--generations", "3"], "generations must be a multiple of 4"),
         (
             ["evolve", *CUT, "--generations", "4", "--segment-updates", "3"],
-            "segment_updates must divide truncation (5)",
+            "segment_updates must divide truncation = 5",
         ),
         (["evolve", *CUT, "--chunk-blocks", "0"], "chunk_blocks must be a positive"),
         (["evolve", *CUT, "--snapshot-every", "-1"], "snapshot_every must be 0 or"),

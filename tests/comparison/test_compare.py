@@ -19,26 +19,15 @@ from purerl.randomisation import Uniform
 from purerl.scale import hosts
 from purerl.storage import arrays, folders
 from purerl.storage.lock import locked
-from tests.helpers import tiny_config
-
-SEEDS, LANES = 4, 4
-SMALL = {"seeds": SEEDS, "lanes": LANES, "progress": False}
-SLOW, FAST = {"learning_rate": 1e-3}, {"learning_rate": 0.02}
-CONFIG = tiny_config(anneal_learning_rate=False)
-DQN = purerl.DQNConfig(
-    total_timesteps=CONFIG.total_timesteps,
-    hidden_sizes=(8,),
-    buffer_size=64,
-    batch_size=8,
-    learning_starts=16,
-    rounds_per_update=32,
+from tests.comparison.small import (
+    CONFIG,
+    DQN,
+    FAST,
+    SEEDS,
+    SETTINGS,
+    SLOW,
+    SMALL,
 )
-SETTINGS = {
-    "slow": SLOW,
-    "fast": FAST,
-    "wide": {"hidden_sizes": (9,), "num_steps": 32},
-    "DQN": DQN,
-}
 
 
 @pytest.fixture(scope="module")
@@ -250,6 +239,14 @@ def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(
     swapped = {name: curves[::-1] for name, curves in stored.items()}
     arrays.save(tmp_path / "comparison.npz", swapped)
     with pytest.raises(ConfigError, match="curves were written by a call that did not"):
+        purerl.load_comparison(tmp_path)
+    path = tmp_path / "comparison.json"
+    values = json.loads(path.read_text())
+    del values["curves_sha256"]
+    path.write_text(json.dumps(values))
+    with pytest.raises(
+        ConfigError, match=r"has no digest .*repeat the call that wrote"
+    ):
         purerl.load_comparison(tmp_path)
 
 

@@ -14,32 +14,23 @@ from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
+from tests.comparison.small import (
+    CONFIG,
+    DQN,
+    FAST,
+    SEEDS,
+    SETTINGS,
+    SLOW,
+    SMALL,
+)
 from tests.comparison.untrained import evolution
 from tests.helpers import slow_but, tiny_config
 
-SEEDS, LANES = 4, 4
 # A preset per algorithm; the others are tried by `make test-slow`.
 QUICK = (
     *("ppo-cartpole", "recurrent-ppo-cartpole", "vpg-cartpole", "dqn-cartpole"),
     *("pqn-minatar", "td3-pendulum", "sac-jaxrl", "mpo-swingup"),
 )
-SMALL = {"seeds": SEEDS, "lanes": LANES, "progress": False}
-SLOW, FAST = {"learning_rate": 1e-3}, {"learning_rate": 0.02}
-CONFIG = tiny_config(anneal_learning_rate=False)
-DQN = purerl.DQNConfig(
-    total_timesteps=CONFIG.total_timesteps,
-    hidden_sizes=(8,),
-    buffer_size=64,
-    batch_size=8,
-    learning_starts=16,
-    rounds_per_update=32,
-)
-SETTINGS = {
-    "slow": SLOW,
-    "fast": FAST,
-    "wide": {"hidden_sizes": (9,), "num_steps": 32},
-    "DQN": DQN,
-}
 
 
 def members(settings, config=CONFIG, environments=()):

@@ -121,7 +121,9 @@ def test_rewards_are_divided_by_the_std_of_returns_and_not_centred():
     scale = RewardScale(init_moments(), jnp.zeros(1))
     reward = jnp.array([[2.0], [2.0], [6.0]])
     done = jnp.array([[False], [True], [False]])
-    after, scaled = normalise.scale_rewards(scale, reward, done, gamma=0.5, clip=10.0)
+    after, scaled = normalise.scale_rewards(
+        scale, reward, done, gamma=0.5, clip=10.0, axis_name=None
+    )
     np.testing.assert_allclose(scaled, reward / np.sqrt(26 / 9), rtol=1e-5)
     np.testing.assert_allclose(after.running, [6.0])
     np.testing.assert_allclose(after.moments.mean, 11 / 3, rtol=1e-6)
@@ -196,7 +198,7 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
     env = resolve_env(config)
     parts = on_policy.build(config, env)
     moments = normalise.init_moments((1,))
-    seen = on_policy.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
+    seen = observe.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
     np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
 
     state = ppo.init(parts, jax.random.key(0))

@@ -30,6 +30,7 @@ def rolled():
         max_steps_in_episode=LIMIT, theta_threshold_radians=0.06
     )
     stepper = Stepper(env, params, "fresh", 1, None)
+    policy = rollout.Policy(count_and_act, lambda obs: obs, jax.random.split)
 
     @jax.jit
     def program(key):
@@ -38,17 +39,11 @@ def rolled():
         memory = {"seen": jnp.zeros((ENVS, 1))}
         parts = []
         for key_roll in keys:
-            randomness = rollout.draw_randomness(stepper, key_roll, STEPS, ENVS)
-            carry, memory, batch, memories, episodes = rollout.unroll_recurrent(
-                stepper,
-                carry,
-                memory,
-                count_and_act,
-                lambda obs: obs,
-                randomness.inputs,
-                randomness.restart,
+            played = rollout.collect_recurrent(
+                stepper, carry, memory, policy, key_roll, STEPS
             )
-            parts.append((carry, memory, batch, memories, episodes))
+            carry, memory = played.envs, played.memory
+            parts.append(played)
         return parts
 
     return program(jax.random.key(0))

@@ -287,6 +287,13 @@ def test_options_set_numbers_and_are_otherwise_ignored():
         env.reset(options={"params": {"x_threshold": 5.0}})
     with pytest.raises(ValueError, match=r"no lenght; they have .*length"):
         env.reset(options={"params": {"lenght": 0.25}})
+    sticky = envs.wrappers.StickyActions(envs.make("CartPole-v1"), 0.25)
+    words = "params of CartPole-v1: StickyActions.* between 0 and 1, got 2.1"
+    with pytest.raises(ValueError, match=words):
+        envs.to_gymnasium(sticky, params={"sticky_probability": 2.1})
+    env_of_wrapped = envs.to_gymnasium(sticky, params={"sticky_probability": 1.0})
+    with pytest.raises(ValueError, match=words):
+        env_of_wrapped.reset(options={"params": {"sticky_probability": 2.1}})
     wide = envs.to_gymnasium("CartPole-v1", params={"x_threshold": 5.0})
     assert wide.observation_space.high[0] == 10.0
 

@@ -125,7 +125,7 @@ def test_a_lasting_part_is_kept_for_other_machines(tmp_path, monkeypatch):
     assert not elsewhere.has("one", lasting=True, steps=6)
     assert elsewhere.sittings().startswith(
         "Trained by `python experiments/studies/toy.py --long` in sittings, 0 minutes "
-        "in all: one (0 minutes, "
+        "in all: one in 0 minutes ("
     )
     quick = study.Budget(TOY, True, tmp_path / "elsewhere")
     assert not quick.has("one", lasting=True, steps=5)  # A quick run has its own.

@@ -158,6 +158,8 @@ def register():
         entry_point=lambda task, **more: envs.to_gymnasium(task),
         vector_entry_point=Lanes,
     )
-    gymnasium.register(SCRIPT, entry_point=Script)
-    gymnasium.register(BROKEN, entry_point=Broken)
+    # Gymnasium's checker warns of what `Script` does on purpose, with its one array.
+    unchecked = {"disable_env_checker": True}
+    gymnasium.register(SCRIPT, entry_point=Script, **unchecked)
+    gymnasium.register(BROKEN, entry_point=Broken, **unchecked)
     gymnasium.register(ARMS, entry_point=Arms)

@@ -101,7 +101,7 @@ def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
     for seed, row in enumerate(evaluation_rows(evaluation, slot=0, update=2)):
         files.log("evaluation", seed, row)
     files.close()
-    found = read_members(tmp_path, "evaluation", [0, 1])
+    found = read_members(tmp_path, "evaluation", [0, 1], 0)
     assert found["episode_return"].dtype == float
     np.testing.assert_array_equal(found["episode_return"], evaluation["episode_return"])
 

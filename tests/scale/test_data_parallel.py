@@ -1,3 +1,5 @@
+import inspect
+
 import jax
 import numpy as np
 import pytest
@@ -5,6 +7,8 @@ from jax.sharding import PartitionSpec
 
 import purerl
 from purerl import ConfigError
+from purerl.acting import rollout
+from purerl.learning import diagnostics, moving, normalise
 from purerl.scale.parallel import AXIS, split_specs
 from tests.helpers import tiny_config
 
@@ -45,6 +49,21 @@ def pair(request):
 def test_equals_the_single_device_run(pair, name):
     single, spread = (np.asarray(r.metrics[name][:FIRST]) for r in pair)
     np.testing.assert_allclose(spread, single, rtol=TOLERANCE, atol=TOLERANCE)
+
+
+@pytest.mark.parametrize(
+    "function",
+    [
+        rollout.make_stepper,
+        normalise.scale_rewards,
+        diagnostics.explained_variance,
+        moving.seen,
+    ],
+)
+def test_an_algorithm_cannot_forget_the_devices(function):
+    """With a default its average would silently be that of one device."""
+    axis_name = inspect.signature(function).parameters["axis_name"]
+    assert axis_name.default is inspect.Parameter.empty
 
 
 def test_episodes_of_all_devices_are_counted(pair):

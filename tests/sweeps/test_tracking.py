@@ -129,14 +129,16 @@ def test_what_a_tracker_has_missed_of_a_sweep_is_sent_later(swept, capsys):
     assert "has everything" in capsys.readouterr().err
 
 
-def test_what_an_earlier_version_counted_is_not_sent_again(swept):
+def test_a_file_of_trackers_without_its_members_is_refused(swept):
     out, *_ = swept
     path = out / "trackers.json"
     stored = json.loads(path.read_text())
     del stored["keeps"]["members"]
     path.write_text(json.dumps(stored))
     second = Keeps()
-    assert purerl.track(out, [second]) and second.members == MEMBERS[2:]
+    with pytest.raises(ConfigError, match=r"'keeps' has no members in it\). Delete it"):
+        purerl.track(out, [second])
+    assert second.members == []
 
 
 @pytest.mark.slow

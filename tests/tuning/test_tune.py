@@ -112,6 +112,15 @@ def test_a_folder_is_read_as_it_was_written(chain, found):
         purerl.load_tune(out / "nothing")
 
 
+def test_a_table_without_one_of_its_columns_is_damaged(chain, found, tmp_path):
+    _, out = found
+    shutil.copy(out / "manifest.json", tmp_path)
+    table = (out / "trials.csv").read_text()
+    (tmp_path / "trials.csv").write_text(table.replace(",curve", ",other", 1))
+    with pytest.raises(purerl.ConfigError, match=r"trials.csv is damaged \('curve'\)"):
+        purerl.load_tune(tmp_path, chain)
+
+
 @pytest.mark.slow
 def test_a_page_of_a_study(chain, found, tmp_path):
     _, out = found
@@ -473,6 +482,13 @@ def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
         tune(chain.replace(gamma=0.5), **options)
     after = {path.name: path.read_bytes() for path in out.glob("*.*")}
     assert after == before
+    # A manifest that says less than every study's is not taken for this one's.
+    (out / "manifest.json").write_text(
+        json.dumps({name: x for name, x in stored.items() if name != "fitness"})
+    )
+    with pytest.raises(purerl.ConfigError, match="there is no fitness in it"):
+        tune(chain, **options)
+    (out / "manifest.json").write_bytes(before["manifest.json"])
     # A width that was chosen by the number of trials side by side stays as well.
     tune(chain, **{**options, "lanes": None, "trials": 3, "batch": 1})
     assert json.loads((out / "manifest.json").read_text())["lanes"] == 2

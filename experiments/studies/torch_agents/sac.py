@@ -8,21 +8,20 @@ from torch import nn
 from torch_agents.common import Batch, Twin, descend, mlp, polyak, target_of
 
 ACTOR, CRITIC = (200, 200), (500, 500)
+LOG_STD_MIN, LOG_STD_MAX = -20.0, 2.0
 
 
 def squash(
-    outputs: torch.Tensor, noise: torch.Tensor, low: float = -20.0, high: float = 2.0
+    outputs: torch.Tensor, noise: torch.Tensor
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Return actions `[..., A]` in [-1, 1] and their log-densities `[...]` there.
 
     Args:
         outputs: `[..., 2 A]` mean and log standard deviation.
         noise: `[..., A]` standard normal.
-        low: Smallest log standard deviation.
-        high: Largest log standard deviation.
     """
     mean, log_std = outputs.chunk(2, -1)
-    log_std = log_std.clamp(low, high)
+    log_std = log_std.clamp(LOG_STD_MIN, LOG_STD_MAX)
     raw = mean + log_std.exp() * noise
     normal = -0.5 * (noise.square() + math.log(2 * math.pi)) - log_std
     slope = 2 * (math.log(2) - raw - nn.functional.softplus(-2 * raw))

@@ -11,6 +11,7 @@ from torch import nn
 from torch_agents.common import Batch, descend, mlp
 from torch_agents.ppo import advantages
 
+SIZES = (128, 64)
 VALUE_ITERATIONS = 80
 GAMMA, GAE_LAMBDA = 0.99, 0.97
 
@@ -18,10 +19,10 @@ GAMMA, GAE_LAMBDA = 0.99, 0.97
 class VPG:
     """Actor and critic of 128-64 and their two optimisers."""
 
-    def __init__(self, obs: int, actions: int, sizes: tuple[int, ...] = (128, 64)):
-        self.actor = mlp([obs, *sizes, actions], nn.Tanh)
+    def __init__(self, obs: int, actions: int) -> None:
+        self.actor = mlp([obs, *SIZES, actions], nn.Tanh)
         self.log_std = nn.Parameter(torch.full((actions,), -0.5))
-        self.critic = mlp([obs, *sizes, 1], nn.Tanh)
+        self.critic = mlp([obs, *SIZES, 1], nn.Tanh)
         params = [*self.actor.parameters(), self.log_std]
         self.adam_actor = torch.optim.Adam(params, 3e-4)
         self.adam_critic = torch.optim.Adam(self.critic.parameters(), 1e-3)

@@ -70,9 +70,8 @@ def sweep_curves(
     """Draw the IQM over seeds along training, with bands, a line per value of an axis.
 
     Bands are bootstrap intervals; of fewer than ten seeds, their range. Members that
-    diverged count from then on as the worst of the picture, of their environment, where
-    it is of returns; of any other metric they are left out, as unfinished members (the
-    title counts them).
+    diverged count from then on as the worst return that is drawn of their environment;
+    of other metrics they are left out, as unfinished members (the title counts them).
 
     Args:
         dataset: Dataset of a sweep.

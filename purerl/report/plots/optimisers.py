@@ -16,9 +16,10 @@ if TYPE_CHECKING:
 SHARES = {0.0: "At the beginning", 0.5: "Half way", 1.0: "At the end"}
 LAYERS = {0.0: "kernel of the first layer", 1.0: "kernel of the last layer"}
 _POINTS = 201
+_LIMIT = 1.5  # The largest step of Adam drawn, in units of the step size.
 
 
-def optimiser_figure(optimiser: Any, limit: float = 1.5) -> "Figure":
+def optimiser_figure(optimiser: Any) -> "Figure":
     """Draw a learned optimiser's step over Adam's, at three moments of a run.
 
     It is drawn for a gradient that has been the same for long, so that all momenta
@@ -26,7 +27,6 @@ def optimiser_figure(optimiser: Any, limit: float = 1.5) -> "Figure":
 
     Args:
         optimiser: The optimiser, a `LearnedOptimiser`.
-        limit: Largest step of Adam drawn, in units of the step size.
 
     Raises:
         ConfigError: it is of another kind, which has nothing to draw.
@@ -35,7 +35,7 @@ def optimiser_figure(optimiser: Any, limit: float = 1.5) -> "Figure":
         raise ConfigError(
             f"{type(optimiser).__name__} is no LearnedOptimiser, whose step is drawn."
         )
-    adam = np.linspace(-limit, limit, _POINTS, dtype=np.float32)
+    adam = np.linspace(-_LIMIT, _LIMIT, _POINTS, dtype=np.float32)
     figure = style.new_figure(height=3.6)
     panels = figure.subplots(1, len(SHARES), sharey=True)
     for axes, (share, words) in zip(panels, SHARES.items(), strict=True):

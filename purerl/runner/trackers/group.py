@@ -14,23 +14,15 @@ from pathlib import Path
 from typing import Any
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
-from purerl.runner.trackers.closing import ClosesOnFailure
-from purerl.runner.trackers.stored import (
-    REWOUND,
-    how_to_send,
-    load_stored,
-    store,
-    stored_for,
-)
+from purerl.runner.trackers.base_group import QUIET_SECONDS, STOP_SECONDS, BaseGroup
+from purerl.runner.trackers.stored import REWOUND, load_stored, stored_for
 from purerl.runner.trackers.writer import LoggedRow, Notify, Writer
 
-# How long the end of a run waits for its trackers, and of one that was stopped.
-END_SECONDS, STOP_SECONDS = 60.0, 10.0
-# After so long a sentence says that the end is waiting.
-QUIET_SECONDS = 2.0
+# How long the end of a run waits for its trackers.
+END_SECONDS = 60.0
 
 
-class Group(ClosesOnFailure):
+class Group(BaseGroup[Writer]):
     """The trackers of one call of `run`.
 
     As a context it closes them when the run fails; else `close` is for the run to call.
@@ -41,16 +33,11 @@ class Group(ClosesOnFailure):
             once, and the end takes as long as it takes.
     """
 
-    def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
-        self._writers = [Writer(t, in_threads, self._remember) for t in trackers]
-        self.notify: Notify = print
-        self._pending: list[LoggedRow] = []
-        self._folder: Path | None = None
-        self._kind = ""
-        self._has_begun = False
+    noun = "rows"
 
-    def __bool__(self) -> bool:
-        return bool(self._writers)
+    def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
+        super().__init__([Writer(t, in_threads, self._remember) for t in trackers])
+        self._pending: list[LoggedRow] = []
 
     @property
     def takes_files(self) -> bool:
@@ -71,16 +58,9 @@ class Group(ClosesOnFailure):
             ConfigError: a tracker cannot begin a new run. One that cannot go on with a
                 resumed run is left out, with a sentence: that run has time to lose.
         """
-        self._folder, self._kind, self.notify = run.folder, run.kind, notify
         stored = load_stored(run.folder)
-        try:
-            for writer in self._writers:
-                writer.begin(run, stored_for(writer.tracker, stored), notify)
-        except BaseException:
-            self._end("failed", STOP_SECONDS)
-            raise
-        self._has_begun = True
-        self._remember()
+        known = [stored_for(writer.tracker, stored) for writer in self._writers]
+        self._open(run, known, notify)
 
     def log(self, kind: str, seed: int, row: Row) -> None:
         """Take a row for all.
@@ -118,86 +98,35 @@ class Group(ClosesOnFailure):
                 another `STOP_SECONDS`; Ctrl-C ends the waiting.
         """
         self.flush()
-        self._end(status, END_SECONDS if status == "finished" else STOP_SECONDS)
-        for writer in self._writers:
-            if sentence := self._missed(writer):
-                self.notify(sentence)
+        self._end(status, None if status == "finished" else STOP_SECONDS)
+        self._say_what_is_missed()
 
-    @property
-    def stop(self) -> bool:
-        """True if any of the trackers asks to stop."""
-        return any(getattr(w.tracker, "stop", False) for w in self._writers)
-
-    @property
-    def lacks_nothing(self) -> bool:
-        """True if every tracker has all rows and files."""
-        return all(w.status and not w.missing for w in self._writers)
-
-    def where(self) -> list[str]:
-        """Return sentences about how to look at what the trackers write."""
-        working = [w.tracker for w in self._writers if not w.failed]
-        return [text for tracker in working if (text := tracker.where())]
-
-    def _end(self, status: str, limit: float) -> None:
-        """Close all of them, as far as they answer in time."""
-        for writer in self._writers:
-            writer.close(status)
+    def _wait_for_all(self, limit: float | None) -> None:
+        limit = END_SECONDS if limit is None else limit
         began = time.monotonic()
-        try:
-            if not self._wait(began + min(QUIET_SECONDS, limit)):
-                self.notify(
-                    f"waiting for {self._unfinished()}, at most {limit:g} s; Ctrl-C "
-                    "ends the waiting."
-                )
-                self._wait(began + limit)
-        except KeyboardInterrupt:
-            self.notify(f"not waiting for {self._unfinished()} any longer.")
-        late = [w for w in self._writers if not w.wait(0.0)]
-        for writer in late:
-            writer.give_up()
-        if late:
-            self._remember()
+        if not self._wait(began + min(QUIET_SECONDS, limit)):
+            self.notify(
+                f"waiting for {self._unfinished()}, at most {limit:g} s; Ctrl-C ends "
+                "the waiting."
+            )
+            self._wait(began + limit)
 
     def _wait(self, until: float) -> bool:
         """Wait for all, and return whether they are done by a monotonic time."""
         return all([w.wait(until - time.monotonic()) for w in self._writers])
 
-    def _unfinished(self) -> str:
-        names = [repr(w.tracker.name) for w in self._writers if not w.wait(0.0)]
-        return f"tracker{'s' if len(names) > 1 else ''} {', '.join(names)}"
+    def _count(self, writer: Writer) -> tuple[int, int]:
+        return writer.missing, writer.offered
 
-    def _missed(self, writer: Writer) -> str:
-        """Return what a tracker lacks, and how it gets it; empty if it has all."""
-        if writer.status and not writer.missing:
-            return ""
-        what = (
-            f"lacks {writer.missing:,} of {writer.offered:,} rows"
-            if writer.missing
-            else "has all rows, but perhaps not all files"
-        )
-        if self._folder is None:
-            remedy = "There is no out folder from which they could be sent later."
-        else:
-            remedy = how_to_send(writer.tracker, self._folder, self._kind)
-        return f"tracker {writer.tracker.name!r} {what}. {remedy}"
-
-    def _remember(self) -> None:
-        """Write what is known of all; from any of their threads."""
-        if self._folder is None or not self._has_begun:
-            return
-        known = {w.tracker.name: _entry(w) for w in self._writers if w.tracker.id}
-        store(self._folder, known)
-
-
-def _entry(writer: Writer) -> dict[str, Any]:
-    rewound = {REWOUND: writer.rewound} if writer.rewound else {}
-    return {
-        "id": writer.tracker.id,
-        "rows": writer.taken,
-        "status": writer.status,
-        "options": writer.tracker.options,
-        **rewound,
-    }
+    def _entry(self, writer: Writer) -> dict[str, Any]:
+        rewound = {REWOUND: writer.rewound} if writer.rewound else {}
+        return {
+            "id": writer.tracker.id,
+            "rows": writer.taken,
+            "status": writer.status,
+            "options": writer.tracker.options,
+            **rewound,
+        }
 
 
 def _update(logged: LoggedRow) -> int:

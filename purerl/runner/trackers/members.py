@@ -14,14 +14,12 @@ from typing import Any, NamedTuple
 
 from purerl.runner.trackers import writer as writers
 from purerl.runner.trackers.base import Member, Row, TrackedRun, Tracker
-from purerl.runner.trackers.closing import ClosesOnFailure
-from purerl.runner.trackers.group import QUIET_SECONDS, STOP_SECONDS
+from purerl.runner.trackers.base_group import QUIET_SECONDS, STOP_SECONDS, BaseGroup
 from purerl.runner.trackers.stored import (
-    how_to_send,
+    damaged,
     lacking,
     load_stored,
     plain_options,
-    store,
     stored_for,
 )
 from purerl.runner.trackers.writer import Notify, Writer
@@ -80,7 +78,30 @@ class _Adapter(Tracker):
         self.tracker.close(status)
 
 
-class MemberGroup(ClosesOnFailure):
+class _MemberWriter(Writer):
+    """The writer of a tracker that is sent whole members.
+
+    Args:
+        tracker: Tracker of the user.
+        in_thread: Whether a thread of its own calls the tracker.
+        remember: Function that is called after the tracker has taken something.
+
+    Attributes:
+        adapter: Tracker that the writer calls.
+    """
+
+    def __init__(
+        self, tracker: Tracker, in_thread: bool, remember: Callable[[], None]
+    ) -> None:
+        self.adapter = _Adapter(tracker, remember)
+        super().__init__(self.adapter, in_thread, remember)
+
+    def give_up(self) -> None:
+        self.adapter.is_left = True
+        super().give_up()
+
+
+class MemberGroup(BaseGroup[_MemberWriter]):
     """The trackers of one call of `sweep`, `tune` or `compare`.
 
     As a context it closes them when the call fails; else `close` is for it to call.
@@ -91,18 +112,13 @@ class MemberGroup(ClosesOnFailure):
             once, and the end takes as long as it takes.
     """
 
-    def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
-        self._trackers, self._in_threads = list(trackers), in_threads
-        self._pairs: list[tuple[_Adapter, Writer]] = []
-        self._offered: set[int] = set()
-        self._folder: Path | None = None
-        self._kind = ""
-        self._total: int | None = None
-        self._has_begun = False
-        self.notify: Notify = print
+    noun = "members"
 
-    def __bool__(self) -> bool:
-        return bool(self._pairs)
+    def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
+        super().__init__(())
+        self._trackers, self._in_threads = list(trackers), in_threads
+        self._offered: set[int] = set()
+        self._total: int | None = None
 
     def begin(
         self, run: TrackedRun, total: int, notify: Notify, is_fixed: bool
@@ -121,31 +137,25 @@ class MemberGroup(ClosesOnFailure):
             ConfigError: a tracker cannot begin a new run, or `trackers.json` is
                 damaged.
         """
-        self._folder, self._kind = run.folder, run.kind
-        self._total, self.notify = total, notify
+        self._total = total
         trackers = self._trackers
         if trackers and run.folder is not None:
             trackers = lacking(trackers, run.folder, total, notify)
         stored = load_stored(run.folder) if trackers else {}
+        entries = []
         for tracker in trackers:
-            adapter = _Adapter(tracker, self._remember)
-            self._pairs.append(
-                (adapter, Writer(adapter, self._in_threads, self._remember))
-            )
-        try:
-            for adapter, writer in self._pairs:
-                known = stored_for(adapter.tracker, stored)
-                if is_fixed and known.get("total", total) != total:
-                    known = {}
-                adapter.sent = set(_numbers(known))
-                writer.begin(run, known, notify)
-        except BaseException:
-            self._close("failed", STOP_SECONDS)
-            raise
-        self._has_begun = True
-        self._remember()
-        working = [t.tracker for t, w in self._pairs if not w.failed]
-        for sentence in filter(None, (tracker.where() for tracker in working)):
+            known = stored_for(tracker, stored)
+            if is_fixed and known.get("total", total) != total:
+                known = {}
+            if known and "members" not in known:
+                what = f"tracker {tracker.name!r} has no members in it"
+                raise damaged(run.folder, what)
+            writer = _MemberWriter(tracker, self._in_threads, self._remember)
+            writer.adapter.sent = set(_numbers(known))
+            self._writers.append(writer)
+            entries.append(known)
+        self._open(run, entries, notify)
+        for sentence in self.where():
             notify(sentence)
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
@@ -156,7 +166,7 @@ class MemberGroup(ClosesOnFailure):
             load: Function that reads them; it may be called later, in other threads.
         """
         self._offered.update(numbers)
-        for _, writer in self._pairs:
+        for writer in self._writers:
             writer.call("tell", load)
 
     def close(self, status: str, files: Mapping[str, Path] | None = None) -> None:
@@ -168,97 +178,57 @@ class MemberGroup(ClosesOnFailure):
             files: Files to keep with the whole, by the name under which.
         """
         for name, path in (files or {}).items():
-            for _, writer in self._pairs:
+            for writer in self._writers:
                 writer.call("artifact", path, name)
-        self._close(status, None if status == "finished" else STOP_SECONDS)
-        self._remember()
-        for adapter, writer in self._pairs:
-            if sentence := self._missed(adapter, writer):
-                self.notify(sentence)
+        self._end(status, None if status == "finished" else STOP_SECONDS)
+        self._say_what_is_missed()
 
-    @property
-    def stop(self) -> bool:
-        """True if any of the trackers asks to stop."""
-        return any(getattr(t.tracker, "stop", False) for t, _ in self._pairs)
+    def _wait_for_all(self, limit: float | None) -> None:
+        for writer in self._writers:
+            self._wait(writer, limit)
 
-    @property
-    def lacks_nothing(self) -> bool:
-        """True if every tracker has all members that were told, and the files."""
-        return all(w.status and self._offered <= t.sent for t, w in self._pairs)
-
-    def _close(self, status: str, limit: float | None) -> None:
-        for _, writer in self._pairs:
-            writer.close(status)
-        try:
-            for adapter, writer in self._pairs:
-                self._wait(adapter, writer, limit)
-        except KeyboardInterrupt:
-            self.notify("not waiting for trackers any longer.")
-        for adapter, writer in self._pairs:
-            if not writer.wait(0.0):
-                adapter.is_left = True
-                writer.give_up()
-
-    def _wait(self, adapter: _Adapter, writer: Writer, limit: float | None) -> None:
+    def _wait(self, writer: _MemberWriter, limit: float | None) -> None:
         """Wait for a tracker, as long as it gets on, or at most `limit` seconds."""
         if writer.wait(min(QUIET_SECONDS, limit or QUIET_SECONDS)):
             return
+        name, sent = writer.tracker.name, writer.adapter.sent
         self.notify(
-            f"waiting for tracker {adapter.name!r}, which has {len(adapter.sent):,} of "
-            f"{len(self._offered | adapter.sent):,} members; Ctrl-C ends the waiting."
+            f"waiting for tracker {name!r}, which has {len(sent):,} of "
+            f"{len(self._offered | sent):,} members; Ctrl-C ends the waiting."
         )
-        began, known = time.monotonic(), len(adapter.sent)
+        began, known = time.monotonic(), len(sent)
         patience = writers.BEGIN_SECONDS if limit is None else limit
         while not writer.wait(min(1.0, patience)):
-            if limit is None and len(adapter.sent) > known:
-                began, known = time.monotonic(), len(adapter.sent)
+            if limit is None and len(sent) > known:
+                began, known = time.monotonic(), len(sent)
             if time.monotonic() - began >= patience:
                 self.notify(
-                    f"tracker {adapter.name!r}: no answer within {patience:g} s; it is "
-                    "left to itself."
+                    f"tracker {name!r}: no answer within {patience:g} s; it is left to "
+                    "itself."
                 )
                 return
 
-    def _missed(self, adapter: _Adapter, writer: Writer) -> str:
-        """Return what a tracker lacks, and how it gets it; empty if it has all."""
-        missing = len(self._offered - adapter.sent)
-        if writer.status and not missing:
-            return ""
-        what = (
-            f"lacks {missing:,} of {len(self._offered | adapter.sent):,} members"
-            if missing
-            else "has all members, but perhaps not all files"
-        )
-        if self._folder is None:
-            remedy = "There is no out folder from which they could be sent later."
-        else:
-            remedy = how_to_send(adapter.tracker, self._folder, self._kind)
-        return f"tracker {adapter.name!r} {what}; the results are not touched. {remedy}"
+    def _tracker(self, writer: _MemberWriter) -> Tracker:
+        return writer.adapter.tracker
 
-    def _remember(self) -> None:
-        """Write what is known of all; from any of their threads."""
-        if self._folder is None or not self._has_begun:
-            return
-        known = {
-            adapter.name: self._entry(adapter, writer)
-            for adapter, writer in self._pairs
-            if adapter.tracker.id is not None
-        }
-        store(self._folder, known)
+    def _count(self, writer: _MemberWriter) -> tuple[int, int]:
+        sent = writer.adapter.sent
+        return len(self._offered - sent), len(self._offered | sent)
 
-    def _entry(self, adapter: _Adapter, writer: Writer) -> dict[str, Any]:
-        known = stored_for(adapter.tracker, load_stored(self._folder))
-        if known.get("id") == adapter.tracker.id and known.get("total") == self._total:
+    def _entry(self, writer: _MemberWriter) -> dict[str, Any]:
+        tracker, sent = writer.adapter.tracker, writer.adapter.sent
+        known = stored_for(tracker, load_stored(self._folder))
+        if known.get("id") == tracker.id and known.get("total") == self._total:
             # Another worker of the same study may have sent it more in the meantime.
-            adapter.sent.update(_numbers(known))
-        numbers = sorted(adapter.sent.copy())
+            sent.update(_numbers(known))
+        numbers = sorted(sent.copy())
         return {
-            "id": adapter.tracker.id,
+            "id": tracker.id,
             "rows": len(numbers),
             "members": list(_ranges(numbers)),
             "total": self._total,
             "status": writer.status,
-            "options": plain_options(adapter.tracker),
+            "options": plain_options(tracker),
         }
 
 
@@ -272,7 +242,5 @@ def _ranges(numbers: Sequence[int]) -> Iterator[list[int]]:
 
 def _numbers(entry: Mapping[str, Any]) -> Iterator[int]:
     """The members that an entry of `trackers.json` says were told."""
-    # Before the first version that tells members as they end, they had one order.
-    everyone = [[0, int(entry.get("rows", 0)) - 1]]
-    for first, last in entry.get("members", everyone):
+    for first, last in entry.get("members", ()):
         yield from range(int(first), int(last) + 1)

@@ -44,11 +44,22 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
         for entry in stored.values():
             _ = entry["id"], int(entry["rows"]), {**entry["options"]}
     except (OSError, ValueError, TypeError, KeyError) as error:
-        raise ConfigError(
-            f"{path} is damaged ({error!r}). Delete it: trackers then begin new runs, "
-            "with all rows so far."
-        ) from None
+        raise damaged(folder, repr(error)) from None
     return stored
+
+
+def damaged(folder: Path | None, why: str) -> ConfigError:
+    """Return the error for a `trackers.json` that cannot be gone on with.
+
+    Args:
+        folder: The folder of what is tracked.
+        why: The reason, in a few words.
+    """
+    path = folder / TRACKERS_FILE if folder else TRACKERS_FILE
+    return ConfigError(
+        f"{path} is damaged ({why}). Delete it: trackers then begin new runs, with all "
+        "rows so far."
+    )
 
 
 def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]:
