@@ -25,6 +25,7 @@ from .checker_play import (
     require,
     rollout_fn,
 )
+from .checker_tools import Counted, is_equal, is_float, signature
 
 # What JAX raises where Python looks at a traced value.
 _DECISIONS = (
@@ -139,7 +140,7 @@ def _check_single_step(env: Environment, params: Any, key: jax.Array) -> None:
     ):
         require(
             env,
-            _equal(before, after),
+            is_equal(before, after),
             "the same key gave two different episodes, expected equal ones: all "
             "chance must come from the key, and nothing may be kept on the object.",
         )
@@ -148,8 +149,8 @@ def _check_single_step(env: Environment, params: Any, key: jax.Array) -> None:
 def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
     """Reset, take two steps, each a compiled program; return what came out."""
     key_reset, key_act, key_step = jax.random.split(key, 3)
-    reset = _Counted(lambda *args: two_values(env, env.reset(*args)))
-    step = _Counted(env.step)
+    reset = Counted(lambda *args: two_values(env, env.reset(*args)))
+    step = Counted(env.step)
     obs, state = _traced(env, "reset", reset, key_reset, params)
     _check_pytree(env, "state", state)
     _check_obs(env, "reset returned an observation", obs, params)
@@ -157,7 +158,7 @@ def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
     _check_one_step(env, key_step, state, action, params)
     outputs: list[Any] = [(obs, state)]
     for i in range(2):
-        before = jax.tree.map(_signature, state)
+        before = jax.tree.map(signature, state)
         key_now = jax.random.fold_in(key_step, i)
         result = _traced(env, "step", step, key_now, state, action, params)
         _check_result(env, result, params)
@@ -165,10 +166,10 @@ def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
         require(
             env,
             # The class of a state may have an equality of its own, that of arrays.
-            jax.tree.flatten(jax.tree.map(_signature, state))
+            jax.tree.flatten(jax.tree.map(signature, state))
             == jax.tree.flatten(before),
             f"step changed the types of the state from {before} to "
-            f"{jax.tree.map(_signature, state)}, expected the same: a scan carries it.",
+            f"{jax.tree.map(signature, state)}, expected the same: a scan carries it.",
         )
         outputs.append(result)
     require(
@@ -201,11 +202,11 @@ def _check_one_step(
         f"step_env returned a state with the leaves {', '.join(sorted(after))}, "
         f"expected those of reset: {', '.join(sorted(before))}.",
     )
-    for name, signature in after.items():
+    for name, type_now in after.items():
         require(
             env,
-            signature == before[name],
-            f"step_env changed state{name} from {before[name]} to {signature}, "
+            type_now == before[name],
+            f"step_env changed state{name} from {before[name]} to {type_now}, "
             "expected the same: a scan carries the state.",
         )
 
@@ -226,7 +227,7 @@ def signatures(tree: Any) -> list[tuple[str, str]]:
         tree: Pytree of arrays, or of their shapes.
     """
     found = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [(jax.tree_util.keystr(path), _signature(leaf)) for path, leaf in found]
+    return [(jax.tree_util.keystr(path), signature(leaf)) for path, leaf in found]
 
 
 def _check_result(env: Environment, result: Any, params: Any) -> None:
@@ -332,11 +333,11 @@ def check_member(
 
 def _check_vmap_over_params(env: Environment, params: Any, key: jax.Array) -> None:
     """Batch every float leaf; both lanes must give what a single call gives."""
-    axes = jax.tree.map(lambda x: 0 if _is_float(x) else None, params)
+    axes = jax.tree.map(lambda x: 0 if is_float(x) else None, params)
     if not any(axis == 0 for axis in jax.tree.leaves(axes)):
         return
     batch = jax.tree.map(
-        lambda x: jnp.stack([jnp.asarray(x)] * 2) if _is_float(x) else x, params
+        lambda x: jnp.stack([jnp.asarray(x)] * 2) if is_float(x) else x, params
     )
 
     def play(params: Any) -> Any:
@@ -349,26 +350,10 @@ def _check_vmap_over_params(env: Environment, params: Any, key: jax.Array) -> No
     for leaf in jax.tree.leaves(lanes):
         require(
             env,
-            _equal(leaf[0], leaf[1]),
+            is_equal(leaf[0], leaf[1]),
             "equal parameters in two lanes of a vmap gave different steps, expected "
             "equal ones.",
         )
-
-
-class _Counted:
-    """A jitted function that counts how often it is traced."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.traces = 0
-
-        def counted(*args: Any) -> Any:
-            self.traces += 1
-            return fn(*args)
-
-        self._jitted = jax.jit(counted)
-
-    def __call__(self, *args: Any) -> Any:
-        return self._jitted(*args)
 
 
 def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> Any:
@@ -390,17 +375,3 @@ def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
-
-
-def _is_float(leaf: Any) -> bool:
-    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
-
-
-def _signature(leaf: jax.Array) -> str:
-    return f"{leaf.dtype}{list(leaf.shape)}"
-
-
-def _equal(a: Any, b: Any) -> bool:
-    if jnp.issubdtype(a.dtype, jax.dtypes.prng_key):
-        a, b = jax.random.key_data(a), jax.random.key_data(b)
-    return np.array_equal(np.asarray(a), np.asarray(b), equal_nan=_is_float(a))

@@ -13,6 +13,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from envs.checker_tools import Counted, is_equal, signature
 from purerl import serialise
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
@@ -71,7 +72,7 @@ def check(
     _check_config(config)
     algorithm = bound.algorithm(bound.config)
 
-    init, step = _Counted(algorithm.init), _Counted(algorithm.step)
+    init, step = Counted(algorithm.init), Counted(algorithm.step)
     start = _run(config, "init", init, key)
     _check_start(config, start)
     states, metrics = [start], []
@@ -152,11 +153,11 @@ def _check_start(config: TrainConfig, state: Any) -> None:
     _require(
         config,
         is_key and state.key.shape == (),
-        f"state.key is {_signature(state.key)}, expected the key that init was given.",
+        f"state.key is {signature(state.key)}, expected the key that init was given.",
     )
     _require(
         config,
-        _signature(state.update) == "int32[]" and int(state.update) == 0,
+        signature(state.update) == "int32[]" and int(state.update) == 0,
         f"state.update is {state.update!r} at the start, expected jnp.int32(0).",
     )
 
@@ -165,7 +166,7 @@ def _check_state(
     config: TrainConfig, before: AgentState, after: AgentState, update: int
 ) -> None:
     """Fixed types, the same key, one more update."""
-    types = [jax.tree.map(_signature, state) for state in (before, after)]
+    types = [jax.tree.map(signature, state) for state in (before, after)]
     _require(
         config,
         types[0] == types[1],
@@ -174,7 +175,7 @@ def _check_state(
     )
     _require(
         config,
-        _equal(before.key, after.key),
+        is_equal(before.key, after.key),
         "step changed state.key, expected it to stay: an update's key is "
         "purerl.keys.update_key(state).",
     )
@@ -239,7 +240,7 @@ def _check_frozen(config: TrainConfig, state: AgentState) -> None:
     after, _ = jax.jit(bind(frozen).algorithm(frozen).step)(state)
     _require(
         config,
-        _equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0]),
+        is_equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0]),
         f"{names[0]} moved though the config's frozen names it: make the optimiser "
         "with frozen=frozen_in(config.frozen), see purerl.learning.optimiser.make.",
     )
@@ -361,22 +362,6 @@ def _check_vmap(
         )
 
 
-class _Counted:
-    """A jitted function that counts how often it is traced."""
-
-    def __init__(self, fn: Callable[..., Any]) -> None:
-        self.traces = 0
-
-        def counted(*args: Any) -> Any:
-            self.traces += 1
-            return fn(*args)
-
-        self._jitted = jax.jit(counted)
-
-    def __call__(self, *args: Any) -> Any:
-        return self._jitted(*args)
-
-
 def _run(config: TrainConfig, what: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
@@ -393,16 +378,6 @@ def _require(config: TrainConfig, holds: Any, message: str) -> None:
         raise AlgorithmCheckError(f"{type(config).__name__}: {message}")
 
 
-def _signature(leaf: Array) -> str:
-    return f"{leaf.dtype}{list(leaf.shape)}"
-
-
 def _all_equal(first: PyTree, second: PyTree) -> bool:
     pairs = zip(jax.tree.leaves(first), jax.tree.leaves(second), strict=True)
-    return all(_equal(a, b) for a, b in pairs)
-
-
-def _equal(a: Array, b: Array) -> bool:
-    if jax.dtypes.issubdtype(a.dtype, jax.dtypes.prng_key):
-        a, b = jax.random.key_data(a), jax.random.key_data(b)
-    return bool(np.array_equal(np.asarray(a), np.asarray(b), equal_nan=True))
+    return all(is_equal(a, b) for a, b in pairs)

@@ -146,15 +146,22 @@ def test_a_stopped_run_goes_on_as_if_it_had_not_been(tmp_path):
     )
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)
 def test_a_sweep_moves_ranges_and_a_wrappers_numbers():
     axes = {
         "env_params.sticky_probability": [0.0, 0.9],
         "env_params.length.high": [0.5, 2.0],
     }
-    result = purerl.sweep(RANDOM, axes, seeds=2, progress=False)
-    assert result.dataset["episode_return"].shape[:2] == (2, 2)
-    assert len(np.unique(result.dataset["policy_loss"].values[..., -1])) == 8
+    options = {"seeds": 2, "lanes": 2, "segment_updates": 5, "progress": False}
+    losses = purerl.sweep(RANDOM, axes, **options).dataset["policy_loss"]
+    assert losses.shape[:3] == (2, 2, 2)
+    assert len(np.unique(losses.values[..., -1])) == 8
+    # Two points have both values of both axes between them.
+    for i, j, probability, high in ((0, 1, 0.0, 2.0), (1, 0, 0.9, 0.5)):
+        params = {"sticky_probability": probability, "length": Uniform(0.4, high)}
+        point = RANDOM.replace(env_params={**RANDOM.env_params, **params})
+        alone = purerl.run(point, **options).metrics["policy_loss"]
+        np.testing.assert_allclose(losses.values[i, j], alone, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.slow

@@ -169,7 +169,7 @@ def test_the_steps_of_a_rollout_are_computed_once(monkeypatch):
     monkeypatch.setattr(packing, "computed_once", lambda x, axes: seen.append(x) or x)
     with traced_for("cuda"):
         jax.eval_shape(purerl.make_train(tiny_config(num_steps=7)), jax.random.key(0))
-    (carry, out), *_ = seen
+    ((carry, out),) = seen  # not once more around the steps, nor in an evaluation
     assert carry.obs.shape == out.next_obs.shape and out.reward.ndim == 1
 
 
