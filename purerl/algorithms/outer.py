@@ -23,6 +23,7 @@ from purerl.algorithms.on_policy_config import OnPolicyConfig
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import rewards_to_go
+from purerl.learning.sequences import Sequences
 from purerl.types import Array, PyTree, Transition
 
 OuterLoss = Callable[[Any, Any, Any], Array]
@@ -98,20 +99,43 @@ def _see(
 def see_recurrent(parts: recurrent_ppo.Parts, state: Any, rollout: Any) -> Seen:
     """Look at a rollout with the networks of recurrent PPO; see `see_ppo`.
 
-    The memory at the beginning of the rollout is a constant, as in its updates.
+    The memories with which its sequences begin are constants, after a burn-in too, as
+    in each of its gradient steps.
 
     Args:
         parts: Networks, environments and the reference config.
         state: State after the updates.
         rollout: The rollout that was collected with it, and the memories.
     """
-    sequences, _ = jax.lax.stop_gradient(
-        recurrent_ppo.make_sequences(
-            parts, state, rollout.transitions, rollout.memories
-        )
+    return see_sequences(parts, state.params, begun(parts, state, rollout))
+
+
+def begun(parts: recurrent_ppo.Parts, state: Any, rollout: Any) -> Sequences:
+    """Return the sequences of a rollout from where they begin, which are constants.
+
+    Args:
+        parts: Networks, environments and the reference config.
+        state: State after the updates.
+        rollout: The rollout that was collected with it, and the memories.
+    """
+    rows, _ = recurrent_ppo.make_sequences(
+        parts, state, rollout.transitions, rollout.memories
     )
-    batch = recurrent_ppo.samples(parts, state.params, sequences)
-    return _by_heads(parts.heads, state.params, batch.obs, batch)
+    return jax.lax.stop_gradient(recurrent_ppo.begun(parts, state.params, rows))
+
+
+def see_sequences(
+    parts: recurrent_ppo.Parts, params: dict[str, PyTree], rows: Sequences
+) -> Seen:
+    """Look at sequences that have begun with the networks of recurrent PPO.
+
+    Args:
+        parts: Networks, environments and the reference config.
+        params: Parameters after the updates.
+        rows: The sequences, from `begun`.
+    """
+    batch = recurrent_ppo.samples(parts, params, rows)
+    return _by_heads(parts.heads, params, batch.obs, batch)
 
 
 def _constant(state: Any) -> Any:

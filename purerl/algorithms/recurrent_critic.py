@@ -133,6 +133,22 @@ def recall(parts: Any, state: Any, played: rollout.Played) -> rollout.Played:
     )
 
 
+def start(parts: Any, params: PyTree, rollouts: Sequences) -> Memories:
+    """Return both memories with which sequences begin; see `sequences.start`.
+
+    Args:
+        parts: Networks of recurrent PPO, with the critic's core.
+        params: Parameters of both cores, by name.
+        rollouts: The sequences, with memories of both.
+    """
+    of_actor, of_critic = _by_memory(rollouts)
+    core, critic_core = params["core"], params[CRITIC_CORE]
+    return Memories(
+        sequences.start(parts.core, parts.kind, core, of_actor),
+        sequences.start(parts.critic_core, parts.kind, critic_core, of_critic),
+    )
+
+
 def remember(
     parts: Any, params: PyTree, rollouts: Sequences
 ) -> tuple[PyTree, Memories]:
@@ -146,10 +162,15 @@ def remember(
     Returns:
         Observations `[L, R, ...]`, and the memories with each of them.
     """
-    of_actor = rollouts._replace(memory=rollouts.memory.actor)
-    of_critic = rollouts._replace(memory=rollouts.memory.critic)
+    of_actor, of_critic = _by_memory(rollouts)
     obs, actor = sequences.remember(parts.core, parts.kind, params["core"], of_actor)
     _, critic = sequences.remember(
         parts.critic_core, parts.kind, params[CRITIC_CORE], of_critic
     )
     return obs, Memories(actor, critic)
+
+
+def _by_memory(rollouts: Sequences) -> tuple[Sequences, Sequences]:
+    """The sequences with the memories of the actor, and with those of the critic."""
+    actor, critic = rollouts.memory
+    return rollouts._replace(memory=actor), rollouts._replace(memory=critic)

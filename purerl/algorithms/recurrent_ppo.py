@@ -498,15 +498,31 @@ def fit(
         rollouts: Rollouts of all environments, from the memories at their beginnings.
         key: Random key, consumed.
     """
+    passes = ppo.make_passes(parts.heads, state.params, state.update)
     params, opt_state, metrics = minimise(
         partial(loss, parts),
         state.params,
         state.opt_state,
         rollouts,
         key,
-        ppo.make_passes(parts.heads, state.params, state.update),
+        passes._replace(begin=partial(begun, parts)),
     )
     return params, opt_state, pass_means(metrics)
+
+
+def begun(parts: Parts, params: PyTree, rollouts: Sequences) -> Sequences:
+    """Return rollouts as they are after their burn-in, and without it.
+
+    Args:
+        parts: Networks, environments and config; see `build`.
+        params: Parameters with which the memories are brought up to date.
+        rollouts: Rollouts of some environments.
+    """
+    if parts.critic_core is None:
+        memory = sequences.start(parts.core, parts.kind, params["core"], rollouts)
+    else:
+        memory = recurrent_critic.start(parts, params, rollouts)
+    return rollouts._replace(memory=memory, burn_in=None)
 
 
 def loss(parts: Parts, params: PyTree, rollouts: Sequences) -> tuple[Array, Metrics]:

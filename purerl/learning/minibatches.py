@@ -43,6 +43,9 @@ class Passes(NamedTuple):
         prepare: Function of a minibatch, which is called for all of a pass at once.
         steps_of_turn: The most gradient steps that one turn of the loop makes where all
             passes are one loop; see `PLAIN_STEPS_OF_TURN`.
+        begin: Function `(params, minibatch) -> minibatch` of what in a minibatch
+            follows the parameters before a gradient step, and has no part in the
+            gradient. A derivative of the step goes through it.
     """
 
     optim: optax.GradientTransformation
@@ -54,6 +57,7 @@ class Passes(NamedTuple):
     form: optimiser.Form | None = None
     prepare: Callable[[Any], Any] | None = None
     steps_of_turn: int = 1
+    begin: Callable[[PyTree, Any], Any] | None = None
 
 
 def minimise(
@@ -83,9 +87,15 @@ def minimise(
     """
     num_epochs, num_minibatches = passes.num_epochs, passes.num_minibatches
     moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
-    gradient_step = partial(
-        _gradient_step, lambda moved, minibatch: loss(seen(moved), minibatch), passes
-    )
+    begin = passes.begin
+
+    def begun(moved: PyTree, minibatch: Any) -> Any:
+        return minibatch if begin is None else begin(seen(moved), minibatch)
+
+    def loss_of(moved: PyTree, minibatch: Any) -> tuple[Array, Metrics]:
+        return loss(seen(moved), minibatch)
+
+    gradient_step = partial(_gradient_step, loss_of, begun, passes)
     given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
 
     def shuffled(order: Array, num: int) -> Any:
@@ -120,6 +130,7 @@ def minimise(
 
 def _gradient_step(
     loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    begun: Callable[[PyTree, Any], Any],
     passes: Passes,
     epoch: Any,
     carry: tuple,
@@ -129,12 +140,14 @@ def _gradient_step(
 
     Args:
         loss: Loss of a minibatch, `(what moves, minibatch) -> (scalar, metrics)`.
+        begun: Function `(what moves, minibatch) -> minibatch`, see `Passes.begin`.
         passes: Optimiser, and how it goes through the batch.
         epoch: Share of the passes that is over, where the optimiser is told it.
         carry: Parameters that move, and the state of the optimiser.
         minibatch: A pytree of leaves `[N / M, ...]`.
     """
     moved, opt_state = carry
+    minibatch = begun(moved, minibatch)
     grads, metrics = jax.grad(loss, has_aux=True)(moved, minibatch)
     grads, metrics = pmean((grads, metrics), passes.axis_name)
     told = {}

@@ -4,8 +4,6 @@ Axes: `T` steps of a rollout, `B` environments, `L` steps of a sequence, `R = B 
 sequences.
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -125,24 +123,22 @@ def cut(
     return sequences._replace(burn_in=BurnIn(obs, resets, exists))
 
 
-def start(
-    sequences: Sequences, remember: Callable[[PyTree, PyTree, Array], PyTree]
-) -> PyTree:
-    """Return the memories `[R, ...]` with which the sequences begin.
+def start(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:
+    """Return the memories `[R, ...]` with which sequences begin.
 
-    After a burn-in these are those of the present parameters, and constants: no
-    gradient goes through the steps before a sequence.
+    After a burn-in these are those of the given parameters, and a function of them.
 
     Args:
-        sequences: The sequences.
-        remember: `(obs [N, R, ...], memory [R, ...], first [N, R]) -> memory` after the
-            last of these steps.
+        core: Module with `unroll`, see `networks.memories.core`.
+        kind: Kind of the memory, see `networks.memories.kinds`.
+        params: Parameters of `core`.
+        rows: The sequences.
     """
-    stored, burn_in = sequences.memory, sequences.burn_in
+    stored, burn_in = rows.memory, rows.burn_in
     if burn_in is None:
         return stored
     obs, first = jax.tree.map(swap, (burn_in.obs, burn_in.first))
-    after = jax.lax.stop_gradient(remember(obs, stored, first))
+    after = kind.last(core.apply(params, obs, stored, first, method="unroll"))
 
     def pick(burned: Array, kept: Array) -> Array:
         exists = burn_in.exists.reshape(-1, *[1] * (kept.ndim - 1))
@@ -154,6 +150,8 @@ def start(
 def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any, Any]:
     """Run a memory over sequences, each from where it begins.
 
+    No gradient goes through a burn-in.
+
     Args:
         core: Module with `unroll`, see `networks.memories.core`.
         kind: Kind of the memory, see `networks.memories.kinds`.
@@ -163,10 +161,9 @@ def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any
     Returns:
         Observations `[L, R, ...]`, and the memories with each of them.
     """
-    unroll = partial(core.apply, params, method="unroll")
-    memory = start(rows, lambda *steps: kind.last(unroll(*steps)))
     obs, first = jax.tree.map(swap, (rows.batch.obs, rows.first))
-    return obs, unroll(obs, memory, first)
+    memory = _constant_start(core, kind, params, rows)
+    return obs, core.apply(params, obs, memory, first, method="unroll")
 
 
 def remember_each(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:
@@ -190,7 +187,12 @@ def remember_each(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTr
         memory = core.apply(params, obs, forget(memory, first))
         return memory, memory
 
-    unroll = partial(core.apply, params, method="unroll")
-    memory = start(rows, lambda *steps: kind.last(unroll(*steps)))
+    memory = _constant_start(core, kind, params, rows)
     inputs = jax.tree.map(swap, (rows.batch.obs, rows.first))
     return jax.lax.scan(step, memory, inputs)[1]
+
+
+def _constant_start(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:
+    """The memories with which sequences begin; those after a burn-in are constants."""
+    memory = start(core, kind, params, rows)
+    return memory if rows.burn_in is None else jax.lax.stop_gradient(memory)

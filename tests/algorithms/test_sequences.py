@@ -12,7 +12,6 @@ import purerl
 from purerl import ConfigError
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import recurrent_ppo
-from purerl.algorithms.recurrent_critic import Memories
 from purerl.learning import sequences
 from tests import boxes, nets
 from tests.helpers import slow_but
@@ -108,21 +107,7 @@ class Rolled:
 
     def begun(self, parts, rows):
         """The rows without burn-in, from the memories after it, as constants."""
-
-        def start(core, name, memory):
-            unroll = partial(core.apply, self.moved[name], method="unroll")
-            return sequences.start(
-                rows._replace(memory=memory), lambda *xs: parts.kind.last(unroll(*xs))
-            )
-
-        if parts.critic_core is None:
-            memory = start(parts.core, "core", rows.memory)
-        else:
-            memory = Memories(
-                start(parts.core, "core", rows.memory.actor),
-                start(parts.critic_core, "critic_core", rows.memory.critic),
-            )
-        return rows._replace(memory=memory, burn_in=None)
+        return recurrent_ppo.begun(parts, self.moved, rows)
 
 
 @pytest.fixture(scope="module", params=slow_but(SIDES, "one memory"))

@@ -67,6 +67,25 @@ def test_steps_follow_one_another_as_in_a_plain_loop():
     np.testing.assert_allclose(metrics["grad_norm"][0, 0], norm, rtol=1e-6)
 
 
+def test_what_begins_a_minibatch_is_a_constant_of_the_gradient_alone():
+    # loss = b start with start = b: the gradient is start, so that b <- (1 - rate) b;
+    # and the derivative of the steps knows that start was b.
+    def begin(params, minibatch):
+        return {**minibatch, "start": jnp.full_like(minibatch["index"], params["b"])}
+
+    def loss(params, minibatch):
+        return params["b"] * minibatch["start"].mean(), {}
+
+    def learned(b):
+        params, optim = {**PARAMS, "b": b}, sgd(0.25)
+        state = optim.init(optimiser.flatten(params)[0])
+        passes = Passes(optim, EPOCHS, PARTS, begin=begin)
+        return minimise(loss, params, state, BATCH, jax.random.key(0), passes)[0]["b"]
+
+    value, slope = jax.jit(jax.value_and_grad(learned))(jnp.float32(2.0))
+    np.testing.assert_allclose([value / 2, slope], 0.75 ** (EPOCHS * PARTS), rtol=1e-5)
+
+
 @pytest.mark.slow
 def test_minibatches_of_devices_take_one_common_step():
     # Two devices with halves of the samples: gradients are averaged, copies stay equal.

@@ -76,6 +76,12 @@ EACH = {
     "ppo": (PPO, (*ACTOR_CRITIC, "policy_loss", "value_coef")),
     "vpg": (VPG, (*ACTOR_CRITIC, "critic_learning_rate")),
     "recurrent_ppo": (RECURRENT_PPO, (*ACTOR_CRITIC, "policy_loss")),
+    "recurrent_ppo/burn_in": (
+        RECURRENT_PPO.replace(
+            sequence_length=4, burn_in=3, optimiser=SGD(), learning_rate=0.5
+        ),
+        ACTOR_CRITIC,
+    ),
     "lpg": (LPG, ("learning_rate", "entropy_coef", "prediction_coef", "gamma")),
     "pqn": (PQN, ("gamma", "trace_decay", "learning_rate", "max_grad_norm")),
 }

@@ -100,8 +100,14 @@ def frozen(name, parts, end, rollout, objective):
         return lambda state: pqn.loss(parts, state.params, batch)[0]
     if name == "lpg":
         return lambda state: outer.returns_of_lpg(parts, state, rollout)
+    now = jax.jit(lambda: SEE[name](parts, end, rollout))()
     see = SEE[name]
-    now = jax.jit(lambda: see(parts, end, rollout))()
+    if name == "recurrent_ppo":
+        rows = jax.jit(lambda: outer.begun(parts, end, rollout))()
+
+        def see(parts, state, _):
+            return outer.see_sequences(parts, state.params, rows)
+
     heads: on_policy.Parts = getattr(parts, "heads", parts)
     advantage = np.asarray(now.batch.advantage)
     if heads.config.normalize_advantages:
