@@ -60,7 +60,7 @@ def test_moving_moments_are_weighted_means_of_what_was_seen():
     batches = np.random.RandomState(0).randn(4, 6) * 3.0 + 2.0
     moments = moving.init_moments()
     for batch in batches:
-        moments = moving.seen(moments, jnp.asarray(batch, jnp.float32), 0.5)
+        moments = moving.seen(moments, jnp.asarray(batch, jnp.float32), 0.5, None)
     weight = 0.5 ** np.arange(4)[::-1]
     weight = weight / weight.sum()
     mean = weight @ batches.mean(1)
@@ -70,5 +70,5 @@ def test_moving_moments_are_weighted_means_of_what_was_seen():
 
 
 def test_what_never_differs_is_standardised_to_zero():
-    moments = moving.seen(moving.init_moments(), jnp.full(3, 2.0), 0.9)
+    moments = moving.seen(moving.init_moments(), jnp.full(3, 2.0), 0.9, None)
     np.testing.assert_allclose(moving.standardised(moments, jnp.full(3, 2.0)), 0.0)
