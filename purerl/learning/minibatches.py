@@ -87,15 +87,7 @@ def minimise(
     """
     num_epochs, num_minibatches = passes.num_epochs, passes.num_minibatches
     moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
-    begin = passes.begin
-
-    def begun(moved: PyTree, minibatch: Any) -> Any:
-        return minibatch if begin is None else begin(seen(moved), minibatch)
-
-    def loss_of(moved: PyTree, minibatch: Any) -> tuple[Array, Metrics]:
-        return loss(seen(moved), minibatch)
-
-    gradient_step = partial(_gradient_step, loss_of, begun, passes)
+    gradient_step = partial(_gradient_step, loss, seen, passes)
     given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
 
     def shuffled(order: Array, num: int) -> Any:
@@ -130,7 +122,7 @@ def minimise(
 
 def _gradient_step(
     loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
-    begun: Callable[[PyTree, Any], Any],
+    seen: Callable[[PyTree], PyTree],
     passes: Passes,
     epoch: Any,
     carry: tuple,
@@ -139,16 +131,21 @@ def _gradient_step(
     """Move parameters by one gradient.
 
     Args:
-        loss: Loss of a minibatch, `(what moves, minibatch) -> (scalar, metrics)`.
-        begun: Function `(what moves, minibatch) -> minibatch`, see `Passes.begin`.
+        loss: Loss of a minibatch, `(params, minibatch) -> (scalar, metrics)`.
+        seen: Function of what moves that returns the parameters.
         passes: Optimiser, and how it goes through the batch.
         epoch: Share of the passes that is over, where the optimiser is told it.
         carry: Parameters that move, and the state of the optimiser.
         minibatch: A pytree of leaves `[N / M, ...]`.
     """
     moved, opt_state = carry
-    minibatch = begun(moved, minibatch)
-    grads, metrics = jax.grad(loss, has_aux=True)(moved, minibatch)
+    if passes.begin is not None:
+        minibatch = passes.begin(seen(moved), minibatch)
+
+    def loss_of(moved: PyTree) -> tuple[Array, Metrics]:
+        return loss(seen(moved), minibatch)
+
+    grads, metrics = jax.grad(loss_of, has_aux=True)(moved)
     grads, metrics = pmean((grads, metrics), passes.axis_name)
     told = {}
     if passes.tells:
