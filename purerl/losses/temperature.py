@@ -95,7 +95,9 @@ def solve_temperature(
         log_prior: Log-probabilities of the prior, as in `temperature_dual`.
 
     Returns:
-        float32 `[]`, in units of Q; correct to about 1e-5 of itself.
+        float32 `[]`, in units of Q; correct to about 1e-5 of itself, and with a
+        `log_prior` to about 1e-3 where there are few states and only a rare action is
+        better than the others.
     """
     if log_prior is not None:
         q_values = without_impossible(log_prior, q_values)

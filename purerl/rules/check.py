@@ -19,8 +19,8 @@ def check_rule(rule: Any, prediction_size: int) -> None:
         prediction_size: Numbers of the prediction vector, M.
 
     Raises:
-        ConfigError: it is no dataclass, cannot be called so, or does not return
-            targets of the right shapes.
+        ConfigError: it is no dataclass, cannot be called so, does not return targets of
+            the right shapes, or refuses the size of the prediction.
     """
     example = "purerl.rules.ActorCriticRule()"
     if isinstance(rule, type):
@@ -43,6 +43,8 @@ def check_rule(rule: Any, prediction_size: int) -> None:
         )
     try:
         targets = jax.eval_shape(rule, _inputs(prediction_size))
+    except ConfigError:
+        raise
     except Exception as error:
         raise ConfigError(
             f"rule must return targets of a purerl.rules.RuleInputs, as {example} "

@@ -92,8 +92,21 @@ class ActorCriticRule:
         return Targets(advantage, self.bell(advantage + value, support))
 
     def support(self, size: int) -> Array:
-        """Return the returns `[size]` whose probabilities a prediction has."""
-        place = jnp.arange(size, dtype=jnp.float32) / max(1, size - 1)
+        """Return the returns `[size]` whose probabilities a prediction has.
+
+        Args:
+            size: Numbers of the prediction vector, M.
+
+        Raises:
+            ConfigError: a single number, which cannot reach from `low` to `high`.
+        """
+        if size < 2:
+            raise ConfigError(
+                "prediction_size must be at least 2 with ActorCriticRule, whose "
+                f"prediction has the returns from low to high, got {size}; for example "
+                "prediction_size=30."
+            )
+        place = jnp.arange(size, dtype=jnp.float32) / (size - 1)
         return self.low + (jnp.asarray(self.high) - self.low) * place
 
     def bell(self, centre: Array, support: Array) -> Array:
@@ -101,12 +114,12 @@ class ActorCriticRule:
 
         Args:
             centre: `[...]` returns at the centres of the bells.
-            support: `[M]` returns, evenly spaced.
+            support: `[M]` returns, evenly spaced, at least two.
 
         Returns:
             `[..., M]`.
         """
-        width = self.spread * (support[-1] - support[0]) / max(1, support.size - 1)
+        width = self.spread * (support[-1] - support[0]) / (support.size - 1)
         inside = jnp.clip(centre, support[0], support[-1])[..., None]
         places = jnp.broadcast_to(support, (*centre.shape, support.size))
         return jax.nn.log_softmax(-0.5 * jnp.square((places - inside) / width))

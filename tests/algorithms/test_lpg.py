@@ -391,6 +391,22 @@ def test_a_rule_is_read_from_text_and_from_a_config():
     assert purerl.resolve(purerl.LPGConfig()).prediction_size == 30
 
 
+@pytest.mark.parametrize(
+    "rule",
+    [
+        ActorCriticRule(),
+        LPGRule.make(prediction_size=1, init="zeros", base=ActorCriticRule()),
+    ],
+)
+def test_one_number_is_no_support_of_returns(rule):
+    """The bells would have no width, and the targets would be 0 / 0."""
+    words = "^prediction_size must be at least 2 with ActorCriticRule.*, got 1; for"
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(small(rule=rule, prediction_size=1))
+    alone = small(rule=LPGRule.make(4, 1, 5), prediction_size=1)
+    purerl.make_train(alone)
+
+
 def test_what_is_no_rule_is_refused():
     for changes, words in (
         ({"rule": LPGRule}, "got the class LPGRule"),
