@@ -89,15 +89,13 @@ def solve_temperature(
 
     Args:
         q_values: `[S, N]` values, of any scale.
-        epsilon: Bound on the weights' divergence from the samples, in nats; more than
-            `log S` is never reached.
+        epsilon: Bound on the divergence from the samples, in nats (never over `log S`).
         axis_name: Mapped axis over which the states are spread, if any.
         log_prior: Log-probabilities of the prior, as in `temperature_dual`.
 
     Returns:
         float32 `[]`, in units of Q; correct to about 1e-5 of itself, and with a
-        `log_prior` to about 1e-3 where there are few states and only a rare action is
-        better than the others.
+        `log_prior` to 1e-3 where in few states only a rare action is better.
     """
     if log_prior is not None:
         q_values = without_impossible(log_prior, q_values)
