@@ -1,4 +1,4 @@
-"""The platform that a program is traced for, and who cannot be traced.
+"""The platform that a program is traced for, who cannot be traced, and what is read.
 
 An accelerator with small networks spends its time on starting kernels, so there a
 program is written so that it has few of them; a CPU would only have more to do.
@@ -6,12 +6,15 @@ program is written so that it has few of them; a CPU would only have more to do.
 
 import contextlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 from jax.core import Tracer
+from jax.interpreters import partial_eval
 
 from purerl.config import ConfigError
 
@@ -71,3 +74,36 @@ def refuse_traced(who: str, *values: Any) -> None:
             "or jax.grad; call it outside, or give JAX purerl.make_train(config), "
             "which they transform."
         )
+
+
+def read_by(
+    function: Callable[..., Any], named: Mapping[str, Any], *inputs: Any
+) -> frozenset[str]:
+    """Return the names of the inputs that some output of a function depends on.
+
+    The function is traced and not run. What cannot be looked into, such as a call of
+    the host, counts as reading all of its inputs.
+
+    Args:
+        function: Function of a mapping and other inputs, which JAX can trace.
+        named: Inputs by name, of which shapes and types are looked at.
+        *inputs: The other inputs, arrays or their shapes.
+    """
+    shapes = shapes_of(named)
+    program = jax.make_jaxpr(function)(shapes, *inputs)
+    _, is_read = partial_eval.dce_jaxpr(
+        program.jaxpr, [True] * len(program.jaxpr.outvars)
+    )
+    names = [path[0].key for path, _ in jax.tree.leaves_with_path(shapes)]
+    # The inputs by name come first.
+    return frozenset(name for name, read in zip(names, is_read, strict=False) if read)
+
+
+def shapes_of(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return numbers by name as the shapes and types that they have in a program."""
+    return {name: jax.tree.map(shape_of, value) for name, value in values.items()}
+
+
+def shape_of(value: Any) -> jax.ShapeDtypeStruct:
+    """Return the shape and type that a number has in a program."""
+    return jax.ShapeDtypeStruct(np.shape(value), jnp.result_type(value))

@@ -15,19 +15,54 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl import schedules
 from purerl.acting import observe
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Rollout
-from purerl.algorithms import lpg, on_policy, ppo, pqn, recurrent_ppo, vpg
+from purerl.algorithms import (
+    lpg,
+    on_policy,
+    ppo,
+    pqn,
+    recurrent_critic,
+    recurrent_ppo,
+    vpg,
+)
 from purerl.algorithms.on_policy import Batch
 from purerl.algorithms.on_policy_config import OnPolicyConfig
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import rewards_to_go
 from purerl.learning.sequences import Sequences
+from purerl.optimisers.first_order import is_known
+from purerl.rules.check import moves_policy
 from purerl.types import Array, PyTree, Transition
 
 OuterLoss = Callable[[Any, Any, Any], Array]
 """`(parts, state, rollout) -> []`, a number that is to become small."""
+
+
+class Constant(NamedTuple):
+    """The reason for which the gradient of a field is zero whatever the data.
+
+    Attributes:
+        why: Reason, as it follows "for".
+        remedy: What to do, a sentence.
+    """
+
+    why: str
+    remedy: str = "Leave it out, or use purerl.evolve."
+
+
+def _nothing(config: Any) -> Mapping[str, Constant]:
+    del config
+    return {}
+
+
+def _none_alone(config: Any, env: Environment, field: str) -> bool:
+    del config, env, field
+    return False
 
 
 class Outer(NamedTuple):
@@ -37,15 +72,18 @@ class Outer(NamedTuple):
         build: `(config, env) -> parts`, what the functions below work with.
         collect: `(parts, state) -> rollout`, the one that the next update will collect.
         losses: Outer losses by name; the first is the default.
-        constant: Why the gradient of some fields is zero, by name of the field.
-        late: Fields that act on the policy from the second update on only.
+        constant: Function from a config to why the gradient of some fields is zero, by
+            name of the field.
+        alone: `(config, env, field) -> bool`, whether a field moves the critic alone in
+            an update, or what stands in its place, so that it acts on the policy from
+            the next update on only.
     """
 
     build: Callable[..., Any]
     collect: Callable[[Any, Any], Any]
     losses: Mapping[str, OuterLoss]
-    constant: Mapping[str, str]
-    late: tuple[str, ...] = ()
+    constant: Callable[[Any], Mapping[str, Constant]] = _nothing
+    alone: Callable[[Any, Environment, str], bool] = _none_alone
 
 
 class Seen(NamedTuple):
@@ -227,40 +265,103 @@ def _next_rollout(collect: Callable[..., Any]) -> Callable[[Any, Any], Any]:
     return collect_next
 
 
-_EPSILON = "it only chooses actions, and data are constants to a meta-gradient"
-_TARGET_KL = {"target_kl": "it only decides how many passes an update makes"}
+# Fields that move the critic: by how much, and where to.
+_CRITIC_STEPS = ("critic_learning_rate", "critic_optimiser")
+_CRITIC_LOSS = ("value_coef", "value_loss")
+
+
+def _constant_of_ppo(config: Any) -> Mapping[str, Constant]:
+    found = {"target_kl": Constant("it only decides how many passes an update makes")}
+    if config.num_epochs * config.num_minibatches == 1:
+        found["policy_loss"] = Constant(
+            "the only gradient step of an update is made at ratio 1, where every drift "
+            "is flat (num_epochs * num_minibatches = 1)",
+            "Set num_epochs=2 or more, or leave it out.",
+        )
+    return found
+
+
+def _constant_of_pqn(config: Any) -> Mapping[str, Constant]:
+    del config
+    why = "it only chooses actions, and data are constants to a meta-gradient"
+    names = "epsilon_start", "epsilon_end", "epsilon_fraction", "epsilon_steps"
+    return dict.fromkeys(names, Constant(why))
+
+
+def _alone_in_vpg(config: Any, env: Environment, field: str) -> bool:
+    del config, env
+    # The critic is fitted after the policy's step, and a shared torso is the actor's.
+    return field.split(".")[0] in (*_CRITIC_STEPS, "value_loss")
+
+
+def _alone_in_ppo(config: Any, env: Environment, field: str) -> bool:
+    del env
+    return _beside_policy(config, field, is_apart=not config.shared_torso)
+
+
+def _alone_in_recurrent_ppo(config: Any, env: Environment, field: str) -> bool:
+    shape = obs_shape(env.observation_space(env.default_params))
+    is_apart = recurrent_critic.has_own(config, shape)
+    return _beside_policy(config, field, is_apart)
+
+
+def _beside_policy(config: Any, field: str, is_apart: bool) -> bool:
+    """True if a field of PPO moves the critic alone.
+
+    Args:
+        config: Config of the agent.
+        field: Dotted name of the field.
+        is_apart: Whether actor and critic have no parameters in common.
+    """
+    name = field.split(".")[0]
+    if name in _CRITIC_STEPS and config.num_epochs * config.num_minibatches == 1:
+        return True
+    own = config.critic_optimiser is not None
+    is_apart = is_apart and config.max_grad_norm is None
+    is_apart = is_apart and (own or is_known(config.optimiser))
+    return is_apart and name in (*_CRITIC_STEPS, *_CRITIC_LOSS)
+
+
+def _alone_in_lpg(config: lpg.LPGConfig, env: Environment, field: str) -> bool:
+    del env
+    is_apart = not config.shared_torso and config.max_grad_norm is None
+    if not (is_apart and is_known(config.optimiser)):
+        return False
+    name, _, part = field.partition(".")
+    if name != "rule" or schedules.is_moving(config.rule):
+        return name == "prediction_coef"
+    return bool(part) and not moves_policy(config.rule, part, config.prediction_size)
+
 
 PPO = Outer(
     ppo.build,
     _next_rollout(on_policy.collect),
     _actor_critic(see_ppo, lambda parts: parts.config),
-    _TARGET_KL,
+    _constant_of_ppo,
+    _alone_in_ppo,
 )
 VPG = Outer(
     vpg.build,
     _next_rollout(on_policy.collect),
     _actor_critic(see_vpg, lambda parts: parts.config),
-    {},
-    # The critic is fitted after the policy's step.
-    late=("critic_learning_rate", "critic_optimiser", "value_loss"),
+    alone=_alone_in_vpg,
 )
 RECURRENT_PPO = Outer(
     recurrent_ppo.build,
     _next_rollout(recurrent_ppo.collect),
     _actor_critic(see_recurrent, lambda parts: parts.heads.config),
-    _TARGET_KL,
+    _constant_of_ppo,
+    _alone_in_recurrent_ppo,
 )
 LPG = Outer(
     lpg.build,
     _next_rollout(on_policy.collect),
     {"policy_gradient": returns_of_lpg},
-    {},
+    alone=_alone_in_lpg,
 )
 PQN = Outer(
     pqn.build,
     _next_rollout(pqn.collect),
     {"td_error": td_error},
-    dict.fromkeys(
-        ("epsilon_start", "epsilon_end", "epsilon_fraction", "epsilon_steps"), _EPSILON
-    ),
+    _constant_of_pqn,
 )

@@ -21,7 +21,7 @@ from purerl.meta.catalogue import TRUNCATED, algorithms
 from purerl.meta.genome import Genome
 from purerl.meta.strategy import NUMBERS, Strategy, given_fields
 from purerl.scale.host import to_host
-from purerl.train.reads import read_by
+from purerl.tracing import read_by
 from purerl.types import Array, Overrides, PyTree
 
 # Strategies whose spread is the sum of a schedule and of what they learn, in variances

@@ -23,17 +23,15 @@ from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
 from purerl.algorithms.outer import Outer, OuterLoss
 from purerl.config import ConfigError, TrainConfig
-from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
 from purerl.meta.names import Names
 from purerl.metagradient.coordinates import Coordinates, Values
+from purerl.metagradient.zeros import check_acts
 from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.differentiable import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
 from purerl.scale.devices import required
 from purerl.train import Bound, bind
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
-
-_CLIPS = (ClipDrift, AsymmetricClipDrift, ClippedSquaredError)
 
 
 class MetaGradient(NamedTuple):
@@ -293,11 +291,10 @@ def make_meta_gradient(
     if outer is None:
         raise ConfigError(_no_outer(config))
     coordinates = Coordinates(bound, names, word)
-    for field in coordinates.fields:
-        _check_acts(config, field, outer, word)
-        _check_in_time(field, outer, unroll, objective, word)
-    bound.at(reference)  # Refuses what cannot be overridden.
     loss = _loss_of(objective, outer)
+    for field in coordinates.fields:
+        check_acts(bound, field, outer, unroll, loss, word)
+    bound.at(reference)  # Refuses what cannot be overridden.
     judge = _OuterObjective(outer, bound, dict(reference or {}), loss)
     return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
 
@@ -309,39 +306,6 @@ def _no_outer(config: TrainConfig) -> str:
         f"alone ({', '.join(known)}), got {name_of(config)}: what it learns from was "
         "collected by many updates. purerl.evolve takes its numbers."
     )
-
-
-def _check_acts(config: TrainConfig, field: str, outer: Outer, word: str) -> None:
-    """Refuse a field whose derivative is zero whatever the data."""
-    first = field.split(".")[0]
-    why = outer.constant.get(first)
-    if isinstance(getattr(config, first), _CLIPS):
-        # A sample has its whole gradient or none, and moving the ends changes neither.
-        why = "the interval of a clip only decides which samples count"
-    if first == "env_params":
-        why = "they only change what is collected, and data are constants"
-    if why is not None:
-        raise ConfigError(
-            f"{word}: the meta-gradient of {field} is zero, for {why}. Leave it out, "
-            "or use purerl.evolve."
-        )
-
-
-def _check_in_time(
-    field: str,
-    outer: Outer,
-    unroll: int,
-    objective: str | OuterLoss | None,
-    word: str,
-) -> None:
-    """Refuse a field that acts too late for the updates that are made."""
-    judges_policy = objective in (None, "policy_gradient")
-    if judges_policy and unroll == 1 and field.split(".")[0] in outer.late:
-        raise ConfigError(
-            f"{word}: the meta-gradient of {field} is zero after one update, whose "
-            "policy does not see the new critic yet. Set unroll=2 or more, or "
-            "objective='actor_critic'."
-        )
 
 
 def _loss_of(objective: str | OuterLoss | None, outer: Outer) -> OuterLoss:

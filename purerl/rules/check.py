@@ -7,6 +7,7 @@ import jax.numpy as jnp
 
 from purerl.config import ConfigError, how_to_read, is_part, shown
 from purerl.rules.inputs import RuleInputs, Targets
+from purerl.tracing import read_by
 
 _SHAPE = (3, 2)  # Steps and environments of the rollout that is tried.
 
@@ -60,6 +61,28 @@ def check_rule(rule: Any, prediction_size: int) -> None:
             f"T = 3, B = 2 and M = {prediction_size}; {type(rule).__name__} returned "
             f"{found}."
         )
+
+
+def moves_policy(rule: Any, part: str, prediction_size: int) -> bool:
+    """Return whether the target of the policy depends on a part of a rule.
+
+    Args:
+        rule: Rule of a config, without schedules.
+        part: Dotted name of the part.
+        prediction_size: Numbers of the prediction vector, M.
+    """
+    leaves, structure = jax.tree.flatten_with_path(rule)
+    named = {
+        jax.tree_util.keystr(path, simple=True, separator="."): leaf
+        for path, leaf in leaves
+    }
+
+    def policy(numbers: dict[str, Any], inputs: RuleInputs) -> Any:
+        made = structure.unflatten([numbers[name] for name in named])
+        return made(inputs).policy
+
+    read = read_by(policy, named, _inputs(prediction_size))
+    return any(f"{name}.".startswith(f"{part}.") for name in read)
 
 
 def _inputs(size: int) -> RuleInputs:

@@ -10,11 +10,11 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError
 from purerl.sweeps.groups import Group
+from purerl.tracing import read_by
 from purerl.train import Bound, check_may_move, evaluate_agent
 from purerl.train.reads import (
     first_state,
     nothing_reads,
-    read_by,
     read_by_start,
     read_by_updates,
 )

@@ -5,18 +5,17 @@ is made and never again: a program's outputs depend on them, or they do not.
 """
 
 import dataclasses
-from collections.abc import Callable, Hashable, Mapping
+from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
 from typing import Any, Protocol
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
-from jax.interpreters import partial_eval
 
 from purerl.acting.environment import Environment
 from purerl.config import ConfigError, TrainConfig
+from purerl.tracing import read_by, shape_of, shapes_of
 from purerl.types import Algorithm, Overrides, PyTree
 
 # Answers that are kept: a search asks again for what a sweep has asked.
@@ -48,29 +47,6 @@ class Run(Protocol):
     def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
         """Make the algorithm of a config."""
         ...
-
-
-def read_by(
-    function: Callable[..., PyTree], named: Mapping[str, PyTree], *inputs: PyTree
-) -> frozenset[str]:
-    """Return the names of the inputs that some output of a function depends on.
-
-    The function is traced and not run. What cannot be looked into, such as a call of
-    the host, counts as reading all of its inputs.
-
-    Args:
-        function: Function of a mapping and other inputs, which JAX can trace.
-        named: Inputs by name, of which shapes and types are looked at.
-        *inputs: The other inputs, arrays or their shapes.
-    """
-    shapes = shapes_of(named)
-    program = jax.make_jaxpr(function)(shapes, *inputs)
-    _, is_read = partial_eval.dce_jaxpr(
-        program.jaxpr, [True] * len(program.jaxpr.outvars)
-    )
-    names = [path[0].key for path, _ in jax.tree.leaves_with_path(shapes)]
-    # The inputs by name come first.
-    return frozenset(name for name, read in zip(names, is_read, strict=False) if read)
 
 
 def read_by_start(run: Run, values: Overrides) -> frozenset[str]:
@@ -137,11 +113,6 @@ def nothing_reads(name: str, run: Run, where: str) -> str:
     )
 
 
-def shapes_of(values: Mapping[str, PyTree]) -> dict[str, PyTree]:
-    """Return numbers by name as the shapes and types that they have in a program."""
-    return {name: jax.tree.map(_shape, value) for name, value in values.items()}
-
-
 def first_state(run: Run, values: Overrides) -> PyTree:
     """Return the shapes of the state that an agent with these numbers begins with.
 
@@ -197,7 +168,7 @@ def _kept(
         return kind(run, values)
     try:
         numbers = tuple((np.shape(x), np.asarray(x).tobytes()) for x in leaves)
-        shapes = tuple((_shape(x).shape, str(_shape(x).dtype)) for x in asked)
+        shapes = tuple((shape_of(x).shape, str(shape_of(x).dtype)) for x in asked)
         question = _Question(
             kind, (structure, numbers, form, shapes), run, shapes_of(values)
         )
@@ -210,8 +181,3 @@ def _kept(
 @lru_cache(maxsize=_KEPT)
 def _answer(question: _Question) -> frozenset[str]:
     return question.kind(question.run, question.values)
-
-
-def _shape(value: Any) -> jax.ShapeDtypeStruct:
-    """Return the shape and type that a number has in a program."""
-    return jax.ShapeDtypeStruct(np.shape(value), jnp.result_type(value))

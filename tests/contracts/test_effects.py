@@ -9,7 +9,7 @@ import purerl
 from purerl.comparison.api import planned
 from purerl.config import ConfigError
 from purerl.sweeps import api, plan
-from purerl.train.reads import read_by
+from purerl.tracing import read_by
 from purerl.tuning.space import Space
 from tests.helpers import tiny_config
 

@@ -13,11 +13,12 @@ from purerl.acting import rollout
 from purerl.algorithms import ALGORITHMS, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
-from purerl.optimisers import SGD, Adam, AdamW, RAdam
+from purerl.optimisers import SGD, Adam, AdamW, Lion, Muon, RAdam, RMSProp
 from purerl.optimisers.differentiable import differentiable
-from purerl.rules import LPGRule
+from purerl.rules import ActorCriticRule, LPGRule
 from purerl.tracing import traced_for
 from purerl.train import bind
+from tests import boxes
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits
 from tests.metagradient.configs import EACH, PPO, VPG
@@ -380,6 +381,128 @@ def test_the_programs_of_training_are_as_without_the_marks(config, key, monkeypa
         patch.setattr(rollout, "stop_gradient", lambda x: stopped.append(1) or x)
         plain = program()
     assert stopped and marked == plain
+
+
+UNCLIPPED = PPO.replace(max_grad_norm=None, critic_learning_rate=1e-2)
+ONE_STEP = PPO.replace(num_epochs=1, num_minibatches=1)
+BY_SIGN = PPO.replace(optimiser=Lion(weight_decay=0.1), learning_rate=1e-3)
+POLICY_BY_SIGN = BY_SIGN.replace(critic_optimiser=Adam(), critic_learning_rate=1e-2)
+CRITIC_BY_SIGN = UNCLIPPED.replace(critic_optimiser=Lion(weight_decay=0.1))
+APART = EACH["recurrent_ppo"][0].replace(
+    env=boxes.WatchedChain(5), actor_keys=("some",), max_grad_norm=None
+)
+LPG = EACH["lpg"][0]
+BELLS = LPG.replace(rule=ActorCriticRule(low=-1.0, high=20.0), prediction_size=3)
+ON_BELLS = LPG.replace(rule=LPG.rule.replace(base=BELLS.rule))
+JUDGED = {"objective": "actor_critic"}
+TWICE = {"unroll": 2}
+# A config, a field whose meta-gradient is zero there, and where it is not: changes of
+# the config and options.
+LATE = {
+    "critic's step size": (UNCLIPPED, "critic_learning_rate", {}, JUDGED),
+    "value_coef": (UNCLIPPED, "value_coef", {"max_grad_norm": 0.01}, {}),
+    "value_loss": (
+        UNCLIPPED.replace(value_loss=losses.HuberError(0.1)),
+        "value_loss",
+        {"shared_torso": True},
+        {},
+    ),
+    "critic's optimiser": (
+        UNCLIPPED.replace(critic_optimiser=RMSProp()),
+        "critic_optimiser.decay",
+        {},
+        TWICE,
+    ),
+    "one step": (
+        ONE_STEP.replace(critic_learning_rate=1e-2),
+        "critic_learning_rate",
+        {},
+        TWICE,
+    ),
+    "memories apart": (APART, "value_coef", {"actor_keys": ()}, {}),
+    "vpg": (VPG, "critic_learning_rate", {}, TWICE),
+    "prediction_coef": (LPG, "prediction_coef", {"shared_torso": True}, {}),
+    "clipped prediction": (LPG, "prediction_coef", {"max_grad_norm": 1e-3}, {}),
+    "part of a rule": (LPG, "rule.params.prediction", {}, TWICE),
+    "bells": (BELLS, "rule.spread", {}, TWICE),
+    "bells of a base": (ON_BELLS, "rule.base.spread", {}, TWICE),
+}
+# The same with two updates.
+BY_SIGNS = {
+    "sign": (BY_SIGN, "gamma", {"optimiser": Adam()}, {}),
+    "sign's mean": (BY_SIGN, "optimiser.b1", {"optimiser": Adam()}, {}),
+    "sign's bound": (BY_SIGN, "max_grad_norm", {"optimiser": SGD()}, {}),
+    "policy by sign": (POLICY_BY_SIGN, "gamma", {}, JUDGED),
+    "judged policy by sign": (POLICY_BY_SIGN, "critic_optimiser.b1", {}, JUDGED),
+    "critic by sign": (CRITIC_BY_SIGN, "value_coef", {"shared_torso": True}, {}),
+    "critic's mean": (
+        CRITIC_BY_SIGN,
+        "critic_optimiser.b2",
+        {"critic_optimiser": Adam()},
+        {},
+    ),
+    "vpg by sign": (VPG.replace(optimiser=Lion()), "gae_lambda", {}, None),
+    "pqn by sign": (EACH["pqn"][0].replace(optimiser=Lion()), "gamma", {}, None),
+    "lpg by sign": (LPG.replace(optimiser=Lion()), "rule", {}, None),
+}
+
+
+def length(gradient):
+    return float(jnp.sqrt(inner(gradient, gradient)))
+
+
+ZEROS = {name: (*case, {}) for name, case in LATE.items()} | {
+    name: (*case, TWICE) for name, case in BY_SIGNS.items()
+}
+ZEROS["one step of a drift"] = (ONE_STEP, "policy_loss", {"num_epochs": 2}, {}, TWICE)
+
+
+@pytest.mark.parametrize("name", ZEROS)
+def test_what_is_zero_whatever_the_data_is_refused(name):
+    config, field, changes, instead, options = ZEROS[name]
+    with pytest.raises(ConfigError, match=f"wrt: the meta-gradient of {field} is zero"):
+        purerl.meta_gradient(config, field, **options)
+    if instead is not None:
+        meta = purerl.meta_gradient(
+            config.replace(**changes), field, **options | instead
+        )
+        assert meta.start()
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("name", ZEROS)
+def test_what_is_refused_is_zero_and_beside_it_there_is_a_derivative(
+    name, key, monkeypatch
+):
+    config, field, changes, instead, options = ZEROS[name]
+    state = begun(config, key)
+    with monkeypatch.context() as patch:
+        patch.setattr("purerl.metagradient.api.check_acts", lambda *args: None)
+        meta = purerl.meta_gradient(config, field, **options)
+    assert length(jax.jit(meta)(state).gradient) < 1e-9
+    if instead is not None:
+        other = config.replace(**changes)
+        meta = purerl.meta_gradient(other, field, **options | instead)
+        assert length(jax.jit(meta)(begun(other, key)).gradient) > 1e-9
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "options"),
+    [
+        (UNCLIPPED, "gamma, learning_rate", {}),
+        (UNCLIPPED.replace(optimiser=Muon()), "value_coef", {}),
+        (BY_SIGN, "learning_rate, optimiser.weight_decay", {}),
+        (BY_SIGN, "optimiser", {}),
+        (CRITIC_BY_SIGN, "critic_learning_rate, critic_optimiser.weight_decay", TWICE),
+        (CRITIC_BY_SIGN, "gamma, gae_lambda", {}),
+        (POLICY_BY_SIGN, "value_coef, critic_learning_rate", JUDGED),
+        (LPG, "rule", {}),
+        (LPG, "rule.params", {}),
+        (BELLS, "rule.low, rule.gae_lambda", {}),
+    ],
+)
+def test_what_has_a_derivative_is_not_refused(config, fields, options):
+    assert purerl.meta_gradient(config, fields, **options).start()
 
 
 def test_the_registry_says_which():
