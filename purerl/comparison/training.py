@@ -152,7 +152,7 @@ def train(
     options: Options,
     is_shown: bool,
     on_part: Callable[[Known], None],
-    is_told: Callable[[], bool] = lambda: False,
+    is_told: Callable[[], bool],
 ) -> Known:
     """Train what is missing, and keep it.
 

@@ -357,7 +357,7 @@ class SweepLoop:
                     if interrupt.asked and not self.is_stop_announced:
                         self.is_stop_announced = True
                         reporter.notify(
-                            "finishing the chunks under way; Ctrl-C again stops at "
+                            "finishing the chunks under way; another Ctrl-C stops at "
                             "once and loses them"
                         )
 

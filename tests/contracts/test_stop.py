@@ -1,10 +1,13 @@
 """A tracker that asks to stop ends every tool as Ctrl-C does, with what was trained."""
 
+from functools import partial
+
 import pytest
 
 import purerl
 from tests.helpers import tiny_config
 
+CONFIG = tiny_config(num_evaluations=1)
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
 RATE = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
 
@@ -21,61 +24,42 @@ class StopAtOnce(purerl.Tracker):
         self.stop = True
 
 
-def sweep(out, trackers):
-    axes = {"learning_rate": RATES}
-    options = {"seeds": 1, "lanes": 1, "chunk_blocks": 1, "progress": False}
-    result = purerl.sweep(tiny_config(), axes, out=out, trackers=trackers, **options)
+def sweep(**options):
+    sizes = {"seeds": 1, "lanes": 1, "chunk_blocks": 1}
+    result = purerl.sweep(CONFIG, {"learning_rate": RATES}, **sizes, **options)
     return result.finished, result.summary["trained_members"], len(RATES)
 
 
-def pbt(out, trackers):
-    result = purerl.pbt(
-        tiny_config(),
-        RATE,
-        population=2,
-        num_rounds=3,
-        out=out,
-        trackers=trackers,
-        progress=False,
-    )
+def pbt(**options):
+    result = purerl.pbt(CONFIG, RATE, population=2, num_rounds=3, **options)
     return result.finished, result.summary["trained_requests"], 3
 
 
-def evolve(out, trackers):
-    result = purerl.evolve(
-        tiny_config(),
-        "gamma",
-        population=2,
-        generations=3,
-        out=out,
-        trackers=trackers,
-        progress=False,
-    )
+def halving(**options):
+    sizes = {"num_points": 4, "brackets": "one", "eta": 2, "min_updates": 5}
+    result = purerl.halving(CONFIG, RATE, **sizes, **options)
+    return result.finished, result.summary["trained_requests"], 4  # of 5 updates each
+
+
+def evolve(**options):
+    result = purerl.evolve(CONFIG, "gamma", population=2, generations=3, **options)
     return result.finished, result.summary["generations_run"], 3
 
 
-def tune(out, trackers):
-    result = purerl.tune(
-        tiny_config(),
-        RATE,
-        trials=3,
-        batch=1,
-        seeds=1,
-        holdout_seeds=0,
-        out=out,
-        trackers=trackers,
-        progress=False,
-    )
+def tune(**options):
+    sizes = {"trials": 3, "batch": 1, "seeds": 1, "holdout_seeds": 0}
+    result = purerl.tune(CONFIG, RATE, **sizes, **options)
     return result.finished, result.summary["trained_trials"], 3
 
 
-@pytest.mark.parametrize("tool", [sweep, pbt, evolve, tune])
+@pytest.mark.parametrize("tool", [sweep, pbt, halving, evolve, tune])
 def test_a_tool_that_a_tracker_stops_goes_on_in_the_same_call(tool, tmp_path, capsys):
-    finished, before, total = tool(tmp_path, [StopAtOnce()])
+    call = partial(tool, out=tmp_path, progress=False)
+    finished, before, total = call(trackers=[StopAtOnce()])
     assert not finished and 1 <= before < total  # Two devices train two chunks at once.
     said = capsys.readouterr().err
     assert "stopped" in said or tool is tune  # Of a study the command says so.
-    finished, after, total = tool(tmp_path, [])
+    finished, after, total = call(trackers=[])
     assert finished and after == total - before
 
 
@@ -91,7 +75,7 @@ def test_a_comparison_that_a_tracker_stops_keeps_the_settings_that_ended(tmp_pat
 
     def compare(trackers):
         return purerl.compare(
-            tiny_config(),
+            CONFIG,
             settings,
             seeds=2,
             out=tmp_path,
