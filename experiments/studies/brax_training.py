@@ -241,7 +241,11 @@ def measure(budget: Budget) -> Findings:
     rates = {name: rates_of(name, budget) for name in pairs}
     found = {name: agents for name, agents in pairs.items() if agents["purerl"]}
     rows = [row_of_returns(name, agents) for name, agents in found.items()]
-    rows += [row_of_rates(name, rate) for name, rate in rates.items() if rate]
+    rows += [
+        row_of_rates(name, rate, budget.hardware_of(f"{name}-rate"))
+        for name, rate in rates.items()
+        if rate
+    ]
     figure = budget.save(
         figure_of(found),
         "returns",
@@ -365,12 +369,13 @@ def row_of_returns(algorithm: str, found: dict[str, list[Seen]]) -> Row:
     )
 
 
-def row_of_rates(algorithm: str, rates: dict[str, list[float]]) -> Row:
+def row_of_rates(algorithm: str, rates: dict[str, list[float]], hardware: str) -> Row:
     """Return the steps per second of both libraries.
 
     Args:
         algorithm: PPO or SAC.
         rates: Steps per second of every round.
+        hardware: The machine on which they were measured, in words.
     """
     middle = {stack: float(np.median(rates[stack])) for stack in STACKS}
     ratios = [a / b for a, b in zip(rates["purerl"], rates["brax"], strict=True)]
@@ -380,7 +385,7 @@ def row_of_rates(algorithm: str, rates: dict[str, list[float]]) -> Row:
         f"purerl {middle['purerl']:,.0f}, brax {middle['brax']:,.0f}: "
         f"{middle['purerl'] / middle['brax']:.2f} times as fast",
         f"Medians of {len(ratios)} rounds in turns, whose ratios were "
-        f"{min(ratios):.2f} to {max(ratios):.2f}.",
+        f"{min(ratios):.2f} to {max(ratios):.2f}, on {hardware}.",
     )
 
 

@@ -248,6 +248,14 @@ class Budget:
         can_be = self.long or not path.is_relative_to(PARTS)
         return self._fresh and can_be and path not in self._done
 
+    def hardware_of(self, name: str) -> str:
+        """Return where a lasting part was done, in words.
+
+        Args:
+            name: Name of the part, which has been done.
+        """
+        return json.loads(self._path(name, lasting=True).read_text())["hardware"]
+
     def seconds(self) -> float:
         """Return how long the parts took that were used, in seconds."""
         return sum(kept["seconds"] for kept in self.used)
