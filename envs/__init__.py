@@ -37,9 +37,6 @@ from .wrappers import Wrapper as Wrapper
 from .wrappers import register_wrapper as register_wrapper
 from .wrappers import wrap as wrap
 
-# `envs` is a common name; purerl looks for this mark to see that it got this one.
-__purerl__ = True
-
 __all__ = (
     "ActionMask",
     "CartPole",

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import envs
 import purerl
+from purerl import envs
 
 
 def main(steps: int) -> list[float]:

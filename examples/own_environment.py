@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-import envs
 import purerl
+from purerl import envs
 
 
 @struct.dataclass

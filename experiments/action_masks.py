@@ -24,9 +24,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-import envs
 import purerl
-from envs.spaces import Dict, Discrete, MultiBinary
+from purerl import envs
+from purerl.envs.spaces import Dict, Discrete, MultiBinary
 from purerl.report.statistics import mean_interval
 
 LOCKS, KEYS, FITTING, STEPS = 8, 64, 4, 64

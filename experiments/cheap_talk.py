@@ -32,10 +32,10 @@ from results_losses import plain_rows
 from rich.console import Console
 
 import purerl
-from envs import CheapTalk
 from purerl.acting.environment import resolve_env
 from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
+from purerl.envs import CheapTalk
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
 from purerl.serialise import to_dict

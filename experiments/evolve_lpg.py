@@ -34,8 +34,8 @@ from results import command, hardware
 from rich.console import Console
 from rich.table import Table
 
-import envs
 import purerl
+from purerl import envs
 from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.config import TrainConfig

@@ -26,9 +26,8 @@ from results import command, hardware
 from rich.console import Console
 from rich.table import Table
 
-import envs
 import purerl
-from purerl import PLRConfig
+from purerl import PLRConfig, envs
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.atomic import write_atomic
 from purerl.replay.levels import Priorities, replay_probabilities

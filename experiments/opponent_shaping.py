@@ -30,16 +30,16 @@ from results import command, hardware
 from rich.console import Console
 from rich.table import Table
 
-import envs
 import purerl
-from envs.matrix_games import (
+from purerl import envs
+from purerl.atomic import write_atomic
+from purerl.envs.matrix_games import (
     Lifetime,
     constant_lifetime,
     naive_lifetime,
     shaped_lifetime,
 )
-from envs.matrix_games.play import ALWAYS_SECOND
-from purerl.atomic import write_atomic
+from purerl.envs.matrix_games.play import ALWAYS_SECOND
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.statistics import heading_of, mean_interval

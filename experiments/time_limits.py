@@ -14,9 +14,9 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-import envs
 import purerl
-from envs.probe import ChainMDP
+from purerl import envs
+from purerl.envs.probe import ChainMDP
 
 
 class MergedFlags(envs.Environment):

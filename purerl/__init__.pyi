@@ -1,6 +1,7 @@
 """The public names and where they are; type checkers and `__getattr__` read this."""
 
 from purerl import algorithms as algorithms
+from purerl import envs as envs
 from purerl import losses as losses
 from purerl import optimisers as optimisers
 from purerl import presets as presets

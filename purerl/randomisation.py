@@ -17,8 +17,6 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from envs.wrappers import Distribution as Distribution
-from envs.wrappers import drawn_params as drawn_params
 from purerl import schedules
 from purerl.config import (
     POSITIVE,
@@ -28,6 +26,8 @@ from purerl.config import (
     static,
     validate_field,
 )
+from purerl.envs.wrappers import Distribution as Distribution
+from purerl.envs.wrappers import drawn_params as drawn_params
 from purerl.registry import Registry
 from purerl.types import Array
 

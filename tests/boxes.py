@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-import envs
-from envs import probe
-from envs.cartpole import CartPole
-from envs.chain import ChainMDP
-from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from purerl import envs
+from purerl.envs import probe
+from purerl.envs.cartpole import CartPole
+from purerl.envs.chain import ChainMDP
+from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 PACKED = "test/packed-cartpole"
 MASKED = "test/masked-doors"

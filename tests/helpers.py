@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.cartpole import CartPole
+from purerl import envs
+from purerl.envs.cartpole import CartPole
 
 CONTINUOUS_CARTPOLE = "test/continuous-cartpole"
 NUMBERED_CARTPOLE = "test/numbered-cartpole"

@@ -9,8 +9,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-import envs
-from envs.cartpole import CartPole
+from purerl import envs
+from purerl.envs.cartpole import CartPole
 
 PICTURES = "test/picture-cartpole"
 CONTINUOUS_PICTURES = "test/continuous-picture-cartpole"

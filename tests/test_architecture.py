@@ -1,4 +1,4 @@
-"""Which way imports point: the layers of purerl and envs, read from their source.
+"""Which way imports point: the layers of purerl, read from its source.
 
 Every import counts: at the top of a file, in a function, and under `TYPE_CHECKING`. To
 import a module also runs the `__init__` of the packages around it; that is not counted,
@@ -18,7 +18,7 @@ ROOT = Path(__file__).parent.parent
 # elsewhere; `purerl` alone is the file of public names.
 LAYERS = (
     # Environments, which know nothing of learning.
-    ("envs",),
+    ("purerl.envs",),
     # What a config is, random keys, arrays on the host, the platform that programs are
     # traced for, and the types and counts that all others speak of.
     (
@@ -244,6 +244,8 @@ def imports(root: Path, packages: Iterable[str]) -> dict[str, set[str]]:
 def name_of(path: Path) -> str:
     """The module in a file, whose path is relative to the root."""
     parts = path.with_suffix("").parts
+    if parts[0] == "envs":  # Installed as purerl.envs; see pyproject.toml.
+        parts = ("purerl", *parts)
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 

@@ -10,11 +10,11 @@ import optax
 import pytest
 
 import purerl
-from envs.base import Environment
-from envs.cartpole import CartPole
-from envs.spaces import Box, Dict, Discrete, Tuple
 from purerl import losses, schedules
 from purerl.config import ConfigError
+from purerl.envs.base import Environment
+from purerl.envs.cartpole import CartPole
+from purerl.envs.spaces import Box, Dict, Discrete, Tuple
 from purerl.optimisers import OpenOptimiser
 from purerl.randomisation import Choice, Uniform
 

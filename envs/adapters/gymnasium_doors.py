@@ -4,7 +4,7 @@ It is what benchmarks compare the JAX environment with, and what agents of other
 train in. Importing this module registers it as `GYMNASIUM_ID`:
 
     import gymnasium
-    from envs.adapters.gymnasium_doors import GYMNASIUM_ID
+    from purerl.envs.adapters.gymnasium_doors import GYMNASIUM_ID
 
     env = gymnasium.make(GYMNASIUM_ID, render_mode="rgb_array")
     env.reset(options={"agent": (14, 3), "goal": (0, 9)})
@@ -224,5 +224,5 @@ class NumpyDoors(gymnasium.Env):
 
 if GYMNASIUM_ID not in gymnasium.registry:
     gymnasium.register(
-        id=GYMNASIUM_ID, entry_point="envs.adapters.gymnasium_doors:NumpyDoors"
+        id=GYMNASIUM_ID, entry_point="purerl.envs.adapters.gymnasium_doors:NumpyDoors"
     )

@@ -10,8 +10,8 @@ from gymnasium.envs.registration import EnvSpec
 
 from ..registry import registered
 
-ENTRY_POINT = "envs.adapters.gymnasium_env:GymnasiumEnv"
-VECTOR_ENTRY_POINT = "envs.adapters.gymnasium_vector:GymnasiumVectorEnv"
+ENTRY_POINT = "purerl.envs.adapters.gymnasium_env:GymnasiumEnv"
+VECTOR_ENTRY_POINT = "purerl.envs.adapters.gymnasium_vector:GymnasiumVectorEnv"
 
 
 def gymnasium_id(id: str) -> str:

@@ -12,8 +12,8 @@ import jax
 import jax.numpy as jnp
 from report import Measure, Run, alternate, number, rates, spread
 
-import envs
 import purerl
+from purerl import envs
 from purerl.acting.evaluate import evaluate
 
 EVAL_EPISODES = 16

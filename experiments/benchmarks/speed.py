@@ -45,7 +45,7 @@ from report import (
     text,
 )
 
-import envs
+from purerl import envs
 
 SECTIONS = ("many", "one", "step", "import", "eval")
 Options = argparse.Namespace

@@ -50,7 +50,7 @@ def gymnasium_walk(kind: str, actions: np.ndarray) -> tuple[Walk, Walk]:
     """
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
-    from envs.adapters.gymnasium_doors import NumpyDoors
+    from purerl.envs.adapters.gymnasium_doors import NumpyDoors
 
     make = [NumpyDoors] * actions.shape[1]
     mode = AutoresetMode.SAME_STEP
@@ -78,7 +78,7 @@ def jax_walk(kind: str, actions: np.ndarray) -> tuple[Walk, Walk]:
     import jax
     import jax.numpy as jnp
 
-    from envs.doors import Doors
+    from purerl.envs.doors import Doors
 
     env, count = Doors(), actions.shape[1]
     keys = jax.random.split(jax.random.key(0), (len(actions), count))

@@ -18,9 +18,8 @@ import palette
 from measure import one_torch_thread, smooth
 from study import Budget, Findings, Row, Study, Table, main
 
-import envs
 import purerl
-from purerl import presets, serialise
+from purerl import envs, presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import td3
 from purerl.report.plots import style

@@ -19,9 +19,8 @@ import optax
 from measure import compiled, one_torch_thread, timed, torch_threads
 from study import Budget, Findings, Picture, Row, Study, Table, main
 
-import envs
 import purerl
-from purerl import presets
+from purerl import envs, presets
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import td3, vpg
 from purerl.algorithms.on_policy import Batch as Rollout

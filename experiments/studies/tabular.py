@@ -13,8 +13,8 @@ from measure import compiled, interval_text, timed
 from study import Budget, Findings, Picture, Row, Study, Table, main
 from tabular_figures import curve_figure, grid_figure, learning_figure, rate_figure
 
-import envs
 import purerl
+from purerl import envs
 
 STUDY = Study(
     name="tabular",

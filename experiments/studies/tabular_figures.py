@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 from measure import smooth
 
-from envs.gridworld import MOVES
+from purerl.envs.gridworld import MOVES
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
 

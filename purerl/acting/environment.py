@@ -11,12 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-import envs
-import purerl.acting.own_envs  # noqa: F401  (before the imports from envs)
-from envs.base import StepError, five_values, two_values
-from envs.checker import EnvCheckError, check_member, signatures
-from envs.wrappers import Randomised, RandomisedOnce, Wrapper, distributions
+from purerl import envs
 from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
+from purerl.envs.base import StepError, five_values, two_values
+from purerl.envs.checker import EnvCheckError, check_member, signatures
+from purerl.envs.wrappers import Randomised, RandomisedOnce, Wrapper, distributions
 from purerl.randomisation import (
     check_distribution,
     check_groups,

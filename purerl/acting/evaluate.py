@@ -6,13 +6,13 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
-from envs.base import select_tree
 from purerl.acting.environment import (
     Environment,
     keeps_last_state,
     step_without_reset,
 )
 from purerl.config import ConfigError
+from purerl.envs.base import select_tree
 from purerl.learning.collectives import vary_like
 from purerl.types import Array, Evaluation, PyTree
 

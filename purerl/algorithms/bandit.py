@@ -33,7 +33,6 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from envs.wrappers import innermost, unwrap
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import Environment
 from purerl.algorithms import pieces
@@ -49,6 +48,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.wrappers import innermost, unwrap
 from purerl.keys import init_keys, update_keys
 from purerl.learning import packing
 from purerl.types import Algorithm, Array, Hosted, Metrics

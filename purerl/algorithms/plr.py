@@ -28,7 +28,6 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.acting.environment import Environment
 from purerl.acting.rollout import EnvCarry, Rollout
 from purerl.algorithms import on_policy, ppo
@@ -43,6 +42,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import gae

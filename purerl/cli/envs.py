@@ -9,11 +9,11 @@ import tyro
 from rich.console import Console
 from rich.table import Table
 
-import envs
-from envs.registry import is_on_host
+from purerl import envs
 from purerl.cli import flags
 from purerl.cli.options import option
 from purerl.config import ConfigError
+from purerl.envs.registry import is_on_host
 
 
 @dataclasses.dataclass(kw_only=True)

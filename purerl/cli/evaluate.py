@@ -218,7 +218,7 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
     Raises:
         ConfigError: Gymnasium is missing or has no such environment.
     """
-    from envs.adapters.gymnasium import play_in_gymnasium
+    from purerl.envs.adapters.gymnasium import play_in_gymnasium
 
     recurrence = recurrence_of(make_algorithm(saved.config))
     act = jax.jit(recurrence.act)

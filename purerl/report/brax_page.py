@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 
-import envs
+from purerl import envs
 from purerl.config import ConfigError
 from purerl.report.drawing import canvas
 from purerl.report.drawing.film import Panel, Take, return_text
@@ -34,7 +34,7 @@ def brax_drawing(env: Any, kind: str) -> Drawing:
     Raises:
         ConfigError: there is no OpenGL, or no bodies.
     """
-    from envs.adapters import brax_pictures
+    from purerl.envs.adapters import brax_pictures
 
     def keep(state: Any, params: Any, obs: Any) -> Any:
         del params, obs
@@ -80,7 +80,7 @@ def write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
 
 
 def _view(env: Any, panel: Panel, take: Take) -> str:
-    from envs.adapters import brax_pictures
+    from purerl.envs.adapters import brax_pictures
 
     poses = [
         jax.tree.map(lambda x, at=step: x[at], take.moments.state)

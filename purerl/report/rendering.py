@@ -8,12 +8,12 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from envs.registry import is_on_host, source_of
-from envs.wrappers import innermost
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, Recording, record
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
+from purerl.envs.registry import is_on_host, source_of
+from purerl.envs.wrappers import innermost
 from purerl.precision import in_32_bits
 from purerl.report.brax_page import brax_drawing, is_brax, write_brax_page
 from purerl.report.drawing import film

@@ -10,13 +10,13 @@ import pytest
 from scipy import integrate, stats
 
 import purerl
-from envs import spaces
-from envs.probe import ContinuousProbe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import continuous, sac, td3
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.envs import spaces
+from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.networks.distributions import Gaussian
 from purerl.replay import uniform as replay

@@ -7,12 +7,12 @@ import optax
 import pytest
 
 import purerl
-from envs.probe import ContinuousProbe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import sac, stochastic
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.networks import batch_norm
 from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser

@@ -11,13 +11,13 @@ import pytest
 from scipy import stats
 
 import purerl
-from envs.probe import ContinuousProbe
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ensembles, redq, sac, td3
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError, quantile
 from purerl.replay import uniform as replay

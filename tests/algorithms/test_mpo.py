@@ -10,14 +10,14 @@ import pytest
 from jax.flatten_util import ravel_pytree
 from scipy import optimize
 
-import envs
 import purerl
-from envs import spaces
-from envs.probe import ContinuousProbe
+from purerl import envs
 from purerl.algorithms import mpo, stochastic
 from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
+from purerl.envs import spaces
+from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses.mpo import Bounds, fit_loss
 from purerl.networks.distributions import _distrax

@@ -6,14 +6,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.wrappers import RepeatedLevels
-from purerl import schedules
+from purerl import envs, schedules
 from purerl.acting.rollout import EnvCarry
 from purerl.algorithms import on_policy, plr
 from purerl.algorithms.plr import PLRConfig
 from purerl.config import ConfigError
+from purerl.envs.wrappers import RepeatedLevels
 from purerl.keys import update_keys
 from purerl.learning.returns import gae
 from purerl.replay import levels

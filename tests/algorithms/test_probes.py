@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import networks
+from purerl import envs, networks
 from purerl.acting.observe import obs_shape
 from tests.helpers import slow_but
 

@@ -12,9 +12,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import ConfigError
+from purerl import ConfigError, envs
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import recurrent_ppo
 from purerl.algorithms.recurrent_critic import Memories

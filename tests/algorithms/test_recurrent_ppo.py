@@ -11,14 +11,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs import probe
-from envs.chain import ChainMDP
-from purerl import ConfigError
+from purerl import ConfigError, envs
 from purerl.acting import observe, rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import recurrent_ppo
+from purerl.envs import probe
+from purerl.envs.chain import ChainMDP
 from purerl.networks import unrolling
 from tests import boxes
 from tests.helpers import slow_but

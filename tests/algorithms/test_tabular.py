@@ -10,14 +10,14 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.planning import Model, action_values
+from purerl import envs
 from purerl.acting import exploration, rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import tabular
 from purerl.algorithms.tabular import METHODS, Moment, TabularConfig
 from purerl.config import ConfigError
+from purerl.envs.planning import Model, action_values
 from purerl.keys import update_keys
 from tests.helpers import slow_but
 

@@ -16,10 +16,10 @@ import numpy as np
 import pytest
 
 import purerl
-from envs.probe import ChainMDP
 from purerl import networks
 from purerl.algorithms import continuous
 from purerl.config import TrainConfig
+from purerl.envs.probe import ChainMDP
 from tests.helpers import slow_but
 
 GAMMA, LENGTH = 0.9, 5

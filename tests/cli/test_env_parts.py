@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.wrappers import FrameStack, Randomised, StickyActions
-from purerl import cli, serialise
+from purerl import cli, envs, serialise
 from purerl.acting.environment import resolve_env
 from purerl.cli import evaluate, flags
 from purerl.config import ConfigError
+from purerl.envs.wrappers import FrameStack, Randomised, StickyActions
 from purerl.randomisation import Choice, Uniform
 from purerl.runner.manifest import is_rebuildable
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
@@ -95,7 +94,7 @@ def test_a_wrapper_of_this_program_alone_is_no_other_processs(monkeypatch):
         pass
 
     known = dict(envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr("purerl.envs.wrappers.registry.WRAPPERS", known)
     envs.register_wrapper("Same", Same)
     config = tiny_config(env_wrappers=("Same",))
     assert isinstance(resolve_env(config), Same) and not is_rebuildable(config)

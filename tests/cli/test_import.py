@@ -1,8 +1,11 @@
 """What `import purerl` does and does not do, each in a process of its own."""
 
 import json
+import os
+import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -22,7 +25,8 @@ def python(code: str) -> str:
 
 
 @pytest.mark.parametrize(
-    "module", slow_but(["purerl", "envs", "purerl.cli.train"], "purerl", "envs")
+    "module",
+    slow_but(["purerl", "purerl.envs", "purerl.cli.train"], "purerl", "purerl.envs"),
 )
 def test_heavy_packages_load_when_used(module):
     code = f"import {module}, sys, json; print(json.dumps(list(sys.modules)))"
@@ -74,11 +78,41 @@ def test_use_all_cores_before_and_after_the_first_computation():
 
 
 @pytest.mark.slow
-def test_another_package_called_envs_gets_a_sentence(tmp_path):
-    (tmp_path / "envs.py").write_text("")
-    code = (
-        f"import sys; sys.path.insert(0, {str(tmp_path)!r}); "
-        "import purerl; purerl.make_train"
+def test_a_project_with_its_own_envs_trains_with_an_installed_wheel(tmp_path):
+    root = Path(__file__).parents[2]
+    source, installed, project = (tmp_path / n for n in ("source", "site", "project"))
+    for name in ("purerl", "envs"):
+        shutil.copytree(root / name, source / name, symlinks=True)
+    for name in ("pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(root / name, source)
+    pip = [sys.executable, "-m", "pip", "-q"]
+    subprocess.run([*pip, "wheel", "--no-deps", "-w", tmp_path, source], check=True)
+    (wheel,) = tmp_path.glob("*.whl")
+    command = [*pip, "install", "--no-deps", "--target", installed, wheel]
+    subprocess.run(command, check=True)
+    assert not (installed / "envs").exists()  # Nothing of ours beside purerl.
+
+    (project / "envs").mkdir(parents=True)
+    (project / "envs" / "__init__.py").write_text("from .pole import Pole\n")
+    (project / "envs" / "pole.py").write_text(
+        "from purerl import envs\nclass Pole(envs.CartPole): pass\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert "purerl needs its own package `envs`" in done.stderr
+    code = (
+        "import envs, jax, purerl, purerl.envs as theirs\n"
+        "print(purerl.__file__)\n"
+        "config = purerl.PPOConfig(env=envs.Pole(), total_timesteps=2048)\n"
+        "result = jax.jit(purerl.make_train(config))(jax.random.key(0))\n"
+        "print(int(result.metrics['episodes'].sum()) > 0, theirs is not envs)\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=project,
+        env={**os.environ, "PYTHONPATH": str(installed)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == [
+        str(installed / "purerl" / "__init__.py"),
+        "True",
+        "True",
+    ], done.stderr

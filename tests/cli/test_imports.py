@@ -6,8 +6,7 @@ import sys
 
 import pytest
 
-import envs
-from purerl import schedules
+from purerl import envs, schedules
 from purerl.cli import main
 from purerl.execution import commands
 from purerl.runner import messages
@@ -18,7 +17,7 @@ from tests.helpers import tiny_config
 
 MINE = """
 import flax.struct
-import envs
+from purerl import envs
 from purerl import schedules
 from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS, Entry

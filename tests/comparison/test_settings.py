@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import purerl
-from envs.cartpole import CartPole
 from purerl import losses, presets, serialise
 from purerl.comparison import api, training
 from purerl.comparison.api import planned
@@ -14,6 +13,7 @@ from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.losses import settings_of
 from purerl.comparison.settings import read_settings
 from purerl.config import ConfigError
+from purerl.envs.cartpole import CartPole
 from tests.comparison.small import (
     CONFIG,
     DQN,

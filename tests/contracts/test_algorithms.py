@@ -6,9 +6,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import serialise
+from purerl import envs, serialise
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig, field_names

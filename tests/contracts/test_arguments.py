@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.cartpole import CartPole
+from purerl import envs
+from purerl.envs.cartpole import CartPole
 from purerl.runner.arguments import as_folder
 from purerl.runner.seeds import as_seed
 from tests.helpers import tiny_config

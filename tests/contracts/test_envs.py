@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.registry import GYMNAX_IDS
+from purerl import envs
+from purerl.envs.registry import GYMNAX_IDS
 from tests.helpers import slow_but
 
 OWN_IDS = [

@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import serialise
+from purerl import envs, serialise
 from purerl.acting import exploration
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ALGORITHMS

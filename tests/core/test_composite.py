@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from purerl import networks
 from purerl.acting import observe
+from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from purerl.learning import normalise
 from purerl.networks import composite
 from purerl.networks.distributions import CategoricalHead

@@ -10,9 +10,8 @@ import numpy as np
 import pytest
 from flax import struct
 
-import envs
 import purerl
-from purerl import losses, schedules, serialise
+from purerl import envs, losses, schedules, serialise
 from purerl.acting.environment import bind_params
 from purerl.config import Auto, ConfigError, apply_overrides, static_fields
 from purerl.randomisation import Uniform

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import envs
+from purerl import envs
 from purerl.networks.distributions import (
     CategoricalHead,
     Gaussian,

@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
+from purerl import envs
 from purerl.config import ConfigError
 from purerl.serialise import plain
 from tests.helpers import tiny_config

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
+from purerl import envs
 from purerl.acting.evaluate import evaluate
 from purerl.config import ConfigError
 

@@ -11,8 +11,8 @@ import pytest
 from jax import export
 from safetensors.numpy import load_file
 
-import envs
 import purerl
+from purerl import envs
 from purerl.warm_start import networks_of, put_networks
 from tests import boxes
 from tests.contracts.test_algorithms import SMALL, small
@@ -31,7 +31,7 @@ CONFIGS = {name: lambda name=name: small(name) for name in SMALL} | {
 # What a stranger runs: JAX, NumPy, and the text of the README.
 SCRIPT = """
 import sys
-for name in ("purerl", "envs", "flax", "optax", "distrax", "gymnax", "brax"):
+for name in ("purerl", "flax", "optax", "distrax", "gymnax", "brax"):
     sys.modules[name] = None
 import json
 import numpy as np

@@ -34,7 +34,7 @@ CONFIGS = {
 }
 SCRIPT = """
 import sys
-for name in ("purerl", "envs", "flax", "jax"):
+for name in ("purerl", "flax", "jax"):
     sys.modules[name] = None
 import numpy as np
 import onnxruntime

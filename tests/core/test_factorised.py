@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from envs.spaces import Box, Dict, MultiBinary, MultiDiscrete
+from purerl.envs.spaces import Box, Dict, MultiBinary, MultiDiscrete
 from purerl.networks.composite import exclude
 from purerl.networks.distributions import is_discrete, make_head
 

@@ -7,13 +7,13 @@ import pytest
 import yaml
 
 import purerl
-from envs.cartpole import CartPole
-from envs.wrappers import Randomised, RandomisedOnce, drawn_params
-from envs.wrappers.randomised import _NUMBERS
 from purerl import serialise
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.cli.flags import read_mapping
 from purerl.config import ConfigError
+from purerl.envs.cartpole import CartPole
+from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
+from purerl.envs.wrappers.randomised import _NUMBERS
 from purerl.meta.genome import Genome
 from purerl.randomisation import Choice, Uniform
 from tests.helpers import tiny_config

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from purerl.networks.distributions import Gaussian
 from purerl.networks.mixed import MixedHead, make_policy_head
 

@@ -5,9 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import ConfigError
+from purerl import ConfigError, envs
 from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import on_policy, ppo

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.spaces import Box, Dict, Discrete, Tuple
+from purerl import envs
 from purerl.acting.observe import check_shape, completed, to_features
 from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError
+from purerl.envs.spaces import Box, Dict, Discrete, Tuple
 from tests.contracts.test_algorithms import small
 from tests.helpers import tiny_config
 

@@ -9,14 +9,13 @@ import pytest
 import yaml
 from flax import struct
 
-import envs
 import purerl
-from envs.cartpole import CartPole
-from envs.wrappers import Randomised, RandomisedOnce, drawn_params
-from purerl import serialise
+from purerl import envs, serialise
 from purerl.acting.environment import bind_params, resolve_env, time_limit
 from purerl.acting.rollout import draw_pool, make_stepper
 from purerl.config import ConfigError
+from purerl.envs.cartpole import CartPole
+from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
 from purerl.meta.genome import Genome
 from purerl.randomisation import Choice, Distribution, LogUniform, Uniform
 from purerl.space.fields import FieldAxes

@@ -5,12 +5,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.probe import MemoryProbe
+from purerl import envs
 from purerl.acting import rollout
 from purerl.acting.evaluate import evaluate, evaluate_recurrent
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.acting.rollout import Stepper
+from purerl.envs.probe import MemoryProbe
 from purerl.types import Algorithm, Recurrence
 
 STEPS, ENVS, LIMIT = 23, 4, 5

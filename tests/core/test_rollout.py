@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-import envs
+from purerl import envs
 from purerl.acting import rollout
 from purerl.acting.rollout import Stepper
 from purerl.learning import collectives

@@ -2,8 +2,8 @@
 
 import pytest
 
-from envs import registry
 from purerl.algorithms import ALGORITHMS
+from purerl.envs import registry
 from purerl.losses import LOSSES
 from purerl.optimisers import OPTIMISERS
 from purerl.randomisation import DISTRIBUTIONS

@@ -9,9 +9,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import serialise
+from purerl import envs, serialise
 from purerl.algorithms import ALGORITHMS, Entry, register
 from purerl.config import ConfigError
 from tests.docs import pages

@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.adapters.brax import brax_envs
+from purerl import envs
+from purerl.envs.adapters.brax import brax_envs
 from purerl.randomisation import Choice, LogUniform, Uniform
 
 from .pages import ROOT, run
@@ -17,7 +17,7 @@ WRAPPERS = tuple(envs.wrappers.WRAPPERS)  # As they come with purerl.
 @pytest.mark.slow
 def test_the_pages_code_runs(monkeypatch):
     known = dict(envs.wrappers.WRAPPERS)
-    monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", known)
+    monkeypatch.setattr("purerl.envs.wrappers.registry.WRAPPERS", known)
     monkeypatch.setattr(brax_envs, "_envs", dict(brax_envs._envs))
     names = run(PAGE)
     assert purerl.resolve(names["own"]).env_kwargs == {"backend": "spring"}

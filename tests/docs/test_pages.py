@@ -9,9 +9,8 @@ from functools import reduce
 import pytest
 import yaml
 
-import envs
 import purerl
-from purerl import presets
+from purerl import envs, presets
 from purerl.cli import COMMANDS
 from tests.docs import pages
 

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
+from purerl import envs
 from tests import boxes
 
 

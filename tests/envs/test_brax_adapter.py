@@ -10,12 +10,12 @@ import mujoco
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.adapters import brax as adapter
-from envs.adapters.brax import BraxEnvironment, BraxParams
+from purerl import envs
 from purerl.acting.environment import is_built_in
 from purerl.cli import main
+from purerl.envs.adapters import brax as adapter
+from purerl.envs.adapters.brax import BraxEnvironment, BraxParams
 from purerl.runner import messages
 from purerl.train import bind
 from tests.helpers import tiny_config
@@ -35,13 +35,13 @@ def lax_rank_promotion():
 
 
 def test_making_an_environment_prints_nothing():
-    code = "import envs; envs.make('brax/halfcheetah')"
+    code = "from purerl import envs; envs.make('brax/halfcheetah')"
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (run.returncode, run.stdout, run.stderr) == (0, "", "")
 
 
 def test_a_warning_about_a_model_still_arrives(capsys):
-    from envs.adapters import mujoco_quiet
+    from purerl.envs.adapters import mujoco_quiet
 
     heard = []
     before = mujoco.get_mju_user_warning()

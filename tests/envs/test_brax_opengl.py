@@ -7,13 +7,13 @@ import sys
 
 import pytest
 
-from envs.adapters.require import with_opengl_as_asked
+from purerl.envs.adapters.require import with_opengl_as_asked
 
 # Where the pole is in two pictures: the mean column of what is bright above the rail.
 SCRIPT = """
 import numpy as np
-import envs
-from envs.adapters import brax_pictures
+from purerl import envs
+from purerl.envs.adapters import brax_pictures
 env = envs.make("brax/inverted_pendulum")
 draw = brax_pictures.drawer(env, 160, 120)
 for x in (-0.5, 0.5):
@@ -48,7 +48,7 @@ def test_a_cart_that_is_moved_moves_in_the_picture():
 @pytest.mark.slow
 def test_an_opengl_that_is_not_there_is_named():
     code = """
-import envs
+from purerl import envs
 try:
     envs.make("brax/inverted_pendulum")
 except ValueError as error:

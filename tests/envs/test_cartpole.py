@@ -10,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.base import Environment
-from envs.cartpole import CartPole, CartPoleParams, CartPoleState
+from purerl import envs
+from purerl.envs.base import Environment
+from purerl.envs.cartpole import CartPole, CartPoleParams, CartPoleState
 
 NUM_SEEDS = 16
 

@@ -8,13 +8,12 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.cartpole import CartPole
-from envs.cheap_talk import CheapTalk
-from purerl import serialise
+from purerl import envs, serialise
 from purerl.acting.environment import bind_params
 from purerl.config import ConfigError
+from purerl.envs.cartpole import CartPole
+from purerl.envs.cheap_talk import CheapTalk
 
 STEPS, LIMIT = 90, 25
 

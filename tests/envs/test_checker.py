@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from flax import struct
 
-import envs
 import purerl
-from envs.base import Environment, EnvParams, EnvState
-from envs.cartpole import CartPole
-from envs.spaces import Box, Discrete
+from purerl import envs
+from purerl.envs.base import Environment, EnvParams, EnvState
+from purerl.envs.cartpole import CartPole
+from purerl.envs.spaces import Box, Discrete
 from tests.helpers import tiny_config
 
 

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs.doors import Doors, DoorsParams, DoorsState
+from purerl.envs.doors import Doors, DoorsParams, DoorsState
 
 STAY, RIGHT, DOWN, LEFT, UP = range(5)
 KEY = jax.random.key(0)

@@ -7,9 +7,9 @@ import gymnasium
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.adapters.gymnasium_host import GymnasiumEnvironment
+from purerl import envs
+from purerl.envs.adapters.gymnasium_host import GymnasiumEnvironment
 
 envpool = pytest.importorskip("envpool")
 # EnvPool itself, where a test asks it, makes boxes of 32 bits of bounds of 64.
@@ -308,7 +308,7 @@ def test_names():
 def test_without_envpool_the_door_says_what_to_install():
     code = (
         "import sys; sys.modules['envpool'] = None\n"
-        "import envs\n"
+        "from purerl import envs\n"
         "try:\n    envs.make('envpool/CartPole-v1')\n"
         "except ValueError as error:\n    print(error)"
     )

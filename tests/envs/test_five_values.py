@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from flax import struct
 
-import envs
 import purerl
-from envs.adapters.contract import ContractEnvironment
-from envs.spaces import Box, Dict, Discrete
+from purerl import envs
 from purerl.config import ConfigError
+from purerl.envs.adapters.contract import ContractEnvironment
+from purerl.envs.spaces import Box, Dict, Discrete
 from tests.helpers import tiny_config
 
 

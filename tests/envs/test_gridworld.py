@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.gridworld import GridState
+from purerl import envs
+from purerl.envs.gridworld import GridState
 
 UP, RIGHT, DOWN, LEFT = range(4)
 TEXTBOOK = {"size": (4, 12), "cliff_ends": False}

@@ -12,15 +12,15 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-import envs
 import purerl
-from envs.adapters.arrays import as_space
-from envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
-from envs.adapters.gymnasium_doors import NumpyDoors
-from envs.adapters.gymnasium_spaces import to_gym_space
-from envs.registry import _OWN
-from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
+from purerl import envs
 from purerl.acting.rollout import EnvCarry, Stepper, step_envs
+from purerl.envs.adapters.arrays import as_space
+from purerl.envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
+from purerl.envs.adapters.gymnasium_doors import NumpyDoors
+from purerl.envs.adapters.gymnasium_spaces import to_gym_space
+from purerl.envs.registry import _OWN
+from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 from tests import boxes
 from tests.helpers import slow_but
 
@@ -642,7 +642,7 @@ def test_training_in_gymnasium_is_refused_by_kind(make):
 def test_without_gymnasium_the_door_says_what_to_install():
     code = (
         "import sys; sys.modules['gymnasium'] = None\n"
-        "import envs\n"
+        "from purerl import envs\n"
         "try:\n    envs.to_gymnasium('CartPole-v1')\n"
         "except ValueError as error:\n    print(error)"
     )

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from envs.adapters.gymnasium_doors import GYMNASIUM_ID, NumpyDoors
-from envs.doors import Doors, DoorsState
+from purerl.envs.adapters.gymnasium_doors import GYMNASIUM_ID, NumpyDoors
+from purerl.envs.doors import Doors, DoorsState
 
 
 def jax_walk(env, limit, agents, goals, actions):

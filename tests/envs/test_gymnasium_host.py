@@ -5,11 +5,11 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-import envs
 import purerl
-from envs.adapters.gymnasium_play import play_in_gymnasium
-from envs.adapters.gymnasium_spaces import batch_action, from_gym_space
+from purerl import envs
 from purerl.acting.play import play_episodes
+from purerl.envs.adapters.gymnasium_play import play_in_gymnasium
+from purerl.envs.adapters.gymnasium_spaces import batch_action, from_gym_space
 from purerl.networks.distributions import make_head
 
 SPACES = spaces.Dict(

@@ -8,13 +8,13 @@ import pytest
 from gymnax import wrappers
 from gymnax.environments import environment as gymnax_environment
 
-import envs
 import purerl
-from envs.adapters.arrays import as_space
-from envs.adapters.contract import ContractEnvironment
-from envs.adapters.gymnax import GymnaxEnvironment
-from envs.cartpole import CartPole
-from envs.spaces import Box, Discrete
+from purerl import envs
+from purerl.envs.adapters.arrays import as_space
+from purerl.envs.adapters.contract import ContractEnvironment
+from purerl.envs.adapters.gymnax import GymnaxEnvironment
+from purerl.envs.cartpole import CartPole
+from purerl.envs.spaces import Box, Discrete
 
 # The package's own code broadcasts across ranks here and there; ours does not.
 pytestmark = pytest.mark.usefixtures("lax_rank_promotion")

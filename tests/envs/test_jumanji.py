@@ -9,10 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs.adapters import jumanji_spaces
-from envs.spaces import Box, Discrete, MultiDiscrete
+from purerl import envs
+from purerl.envs.adapters import jumanji_spaces
+from purerl.envs.spaces import Box, Discrete, MultiDiscrete
 
 KEY = jax.random.key(0)
 # Names of the step counter among Jumanji's observations.
@@ -82,7 +82,7 @@ def test_what_is_not_there_is_said(name, options, sentence):
 
 def test_levels_that_cannot_be_downloaded_are_said(monkeypatch):
     pytest.importorskip("jumanji")
-    from envs.adapters import jumanji
+    from purerl.envs.adapters import jumanji
 
     def without_network(name, **options):
         raise FileNotFoundError("the file is not in the cache. And more words")

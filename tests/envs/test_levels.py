@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.wrappers import RandomLevels, RepeatedLevels
+from purerl import envs
+from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 
 LIMIT, STEPS, ENVS = 6, 30, 8
 MAZE = envs.Maze(size=(4, 4), view=3, max_walls=6)

@@ -8,11 +8,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs import matrix_games
-from envs.matrix_games import learner, play
-from envs.matrix_games.play import Payoffs
+from purerl import envs
+from purerl.envs import matrix_games
+from purerl.envs.matrix_games import learner, play
+from purerl.envs.matrix_games.play import Payoffs
 
 IDS = ("IteratedPrisonersDilemma-v0", "MatchingPennies-v0", "Chicken-v0")
 GAMMA = 0.96

@@ -7,8 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.maze import FORWARD, MOVES, TURN_LEFT, TURN_RIGHT, UNREACHABLE, MazeState
+from purerl import envs
+from purerl.envs.maze import (
+    FORWARD,
+    MOVES,
+    TURN_LEFT,
+    TURN_RIGHT,
+    UNREACHABLE,
+    MazeState,
+)
 
 SIZE, VIEW, LIMIT, LEVELS = (5, 6), 3, 40, 24
 ENV = envs.Maze(size=SIZE, view=VIEW, max_walls=16)

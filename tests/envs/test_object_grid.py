@@ -5,8 +5,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs.object_grid import ObjectGrid, ObjectGridState
+from purerl import envs
+from purerl.envs.object_grid import ObjectGrid, ObjectGridState
 
 UP, RIGHT, DOWN, LEFT, STAY = range(5)
 

@@ -5,9 +5,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
-from envs import probe
-from envs.chain import ChainMDP, ChainParams
+from purerl import envs
+from purerl.envs import probe
+from purerl.envs.chain import ChainMDP, ChainParams
 
 KEY = jax.random.key(0)
 KEYS = jax.random.split(jax.random.key(1), 64)

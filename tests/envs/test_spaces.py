@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from envs.spaces import (
+from purerl.envs.spaces import (
     Box,
     Dict,
     Discrete,

@@ -7,8 +7,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
+from purerl import envs
 from tests.helpers import assert_same_bits
 
 SUITES = {
@@ -189,6 +189,6 @@ def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
 
 def test_the_names_of_the_registry_are_those_of_craftax():
     pytest.importorskip("craftax")
-    from envs.adapters.craftax import NAMES
+    from purerl.envs.adapters.craftax import NAMES
 
     assert envs.registry.CRAFTAX_NAMES == NAMES

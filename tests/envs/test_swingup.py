@@ -15,8 +15,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-import envs
-from envs.swingup import (
+from purerl import envs
+from purerl.envs.swingup import (
     CartpoleBalance,
     CartpoleBalanceSparse,
     CartpoleSwingup,
@@ -26,7 +26,7 @@ from envs.swingup import (
     smooth_reward,
     sparse_reward,
 )
-from envs.swingup_physics import Motion, advance
+from purerl.envs.swingup_physics import Motion, advance
 from tests.helpers import slow_but
 
 DATA = dict(np.load(Path(__file__).parent / "data" / "swingup.npz"))

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from flax import struct
 
-import envs
-from envs import wrappers
-from envs.cartpole import CartPole
-from envs.spaces import Box, Discrete, MultiDiscrete
+from purerl import envs
+from purerl.envs import wrappers
+from purerl.envs.cartpole import CartPole
+from purerl.envs.spaces import Box, Discrete, MultiDiscrete
 from tests import boxes
 
 STEPS = 48
@@ -465,7 +465,9 @@ class Doubled(wrappers.RewardWrapper):
 
 
 def test_a_wrapper_of_ones_own_is_found_by_its_name(monkeypatch):
-    monkeypatch.setattr("envs.wrappers.registry.WRAPPERS", dict(wrappers.WRAPPERS))
+    monkeypatch.setattr(
+        "purerl.envs.wrappers.registry.WRAPPERS", dict(wrappers.WRAPPERS)
+    )
     with pytest.raises(ValueError, match="no wrapper 'Doubled'"):
         envs.wrap(Ladder(), ("Doubled",))
     envs.register_wrapper("Doubled", Doubled)

@@ -5,13 +5,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from envs import wrappers
-from envs.cartpole import CartPole
-from envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
-from envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
-from envs.wrappers.sticky_actions import is_valid
+from purerl import envs
+from purerl.envs import wrappers
+from purerl.envs.cartpole import CartPole
+from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from purerl.envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
+from purerl.envs.wrappers.sticky_actions import is_valid
 from tests.helpers import tiny_config
 
 HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
 from doors_agents import config as settings
 from doors_agents import loop
 
-from envs.doors import MOVES, Doors
+from purerl.envs.doors import MOVES, Doors
 
 RNG = np.random.default_rng(0)
 CONFIG = settings.make_config(quick=True).replace(

@@ -25,7 +25,7 @@ import studies  # noqa: E402
 import study  # noqa: E402
 import tabular  # noqa: E402
 
-import envs  # noqa: E402
+from purerl import envs  # noqa: E402
 from purerl.report.plots import style  # noqa: E402
 
 # What a study needs that is not installed with the tests.

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 from PIL import ImageColor
 
-import envs
-from envs.swingup_physics import Motion
+from purerl import envs
 from purerl.config import ConfigError
+from purerl.envs.swingup_physics import Motion
 from purerl.randomisation import Uniform
 from purerl.report import drawing
 from purerl.report.drawing import canvas, classic, film, minatar, observation, registry

@@ -16,8 +16,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageColor
 
-import envs
 import purerl
+from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env, step_without_reset
 from purerl.acting.evaluate import Player, evaluate, record
 from purerl.cli import main, plot

@@ -8,10 +8,10 @@ import numpy as np
 from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
-import envs
-from envs.adapters.gymnasium_spaces import to_gym_space
+from purerl import envs
 from purerl.acting import rollout
 from purerl.acting.environment import bind_params
+from purerl.envs.adapters.gymnasium_spaces import to_gym_space
 from purerl.keys import init_keys, update_keys
 
 LANES, SCRIPT = "purerl-test/Lanes-v0", "purerl-test/Script-v0"

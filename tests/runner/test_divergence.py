@@ -8,11 +8,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-import envs
 import purerl
-from envs.cartpole import CartPole
-from purerl import ConfigError, PPOConfig, SACConfig, TD3Config
+from purerl import ConfigError, PPOConfig, SACConfig, TD3Config, envs
 from purerl.algorithms import ppo, td3
+from purerl.envs.cartpole import CartPole
 from purerl.execution.cohort import Segment
 from purerl.execution.reduce import (
     PARAMETERS_FINITE,

@@ -5,9 +5,9 @@ import jax
 import pytest
 
 import purerl
-from envs.doors import Doors
 from purerl import ConfigError
 from purerl.cli import main as command_line
+from purerl.envs.doors import Doors
 from purerl.report.saved import read_result
 from purerl.runner import manifest
 from purerl.runner.records import Records
@@ -248,7 +248,7 @@ def test_nothing_is_pickled(finished):
 
 @pytest.mark.slow
 def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys):
-    from envs import CartPole
+    from purerl.envs import CartPole
 
     out = tmp_path / "run"
     run_tiny(tiny.replace(env=CartPole()), out=out)

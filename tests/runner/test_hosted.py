@@ -4,9 +4,8 @@ import jax
 import numpy as np
 import pytest
 
-import envs
 import purerl
-from purerl import schedules
+from purerl import envs, schedules
 from purerl.cli import evaluate
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram

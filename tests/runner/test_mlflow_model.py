@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.filterwarnings("ignore::DeprecationWarning")]
 # What a stranger runs, who has MLflow and JAX; pickles of any kind are refused.
 SCRIPT = """
 import sys
-for name in ("purerl", "envs", "flax", "optax", "distrax", "gymnax", "brax"):
+for name in ("purerl", "flax", "optax", "distrax", "gymnax", "brax"):
     sys.modules[name] = None
 import mlflow, numpy as np
 import cloudpickle, pickle

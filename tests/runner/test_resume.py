@@ -10,7 +10,7 @@ import pytest
 from flax import struct
 
 import purerl
-from envs import CartPole
+from purerl.envs import CartPole
 from purerl.runner.jsonl import read_rows
 from tests.helpers import StopAfter, slow_but
 

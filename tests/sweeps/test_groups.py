@@ -5,9 +5,9 @@ import numpy as np
 import pytest
 
 import purerl
-from envs.wrappers import Randomised
 from purerl.algorithms import ALGORITHMS
 from purerl.config import config_dataclass
+from purerl.envs.wrappers import Randomised
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import LogUniform, Uniform
 from purerl.space.design import expand

@@ -15,8 +15,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
-from envs.adapters.gymnasium_doors import NumpyDoors
 from purerl import DQNConfig
+from purerl.envs.adapters.gymnasium_doors import NumpyDoors
 
 Greedy = Callable[[np.ndarray], np.ndarray]
 

@@ -6,9 +6,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import envs
-from envs.wrappers import innermost, unwrap
+from purerl import envs
 from purerl.config import ConfigError
+from purerl.envs.wrappers import innermost, unwrap
 from purerl.report.drawing import classic, grids, minatar, observation, planes
 
 Draw = Callable[[Any, Any], np.ndarray]
