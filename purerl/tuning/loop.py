@@ -194,7 +194,7 @@ class StudyLoop:
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
-        numbers = {trial.number for trial in trials}
+        numbers = {trial.user_attrs["stream"] for trial in trials}
         self.tracking.add(row for row in rows if row.number in numbers)
         self.reporter.info(batch_line(rows, self.options.trials))
         self._write_table(rows)

@@ -25,7 +25,8 @@ class Row(NamedTuple):
     """One trial of a study.
 
     Attributes:
-        number: The number of the trial in the study.
+        number: The number of the trial in the study. One that was stopped and trained
+            again keeps it; Optuna's own number of it is then another.
         state: The state of the trial: `complete`, `pruned`, `diverged`, `refused` (its
             values together cannot be trained), `unknown` (no episode ended), `running`
             or `waiting`.

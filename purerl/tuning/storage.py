@@ -66,7 +66,7 @@ def open_study(
     opened = _storage(storage)
     axes = samplers.distributions(space)
     streams = samplers.Streams(sampler, spec["seed"], axes, stream_of)
-    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"])
+    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"], stream_of)
     try:
         found = optuna.create_study(
             storage=opened,

@@ -308,6 +308,59 @@ def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
     assert [r.score for r in resumed.rows] == [r.score for r in whole.rows]
 
 
+def stopped_at(call, monkeypatch):
+    """Let Ctrl-C come with a report of a trial."""
+    report, calls = Study.report, []
+
+    def counted(self, *args):
+        calls.append(args)
+        if len(calls) == call:
+            os.kill(os.getpid(), signal.SIGINT)
+        return report(self, *args)
+
+    monkeypatch.setattr(Study, "report", counted)
+
+
+@pytest.mark.parametrize("pruner", ["hyperband", "median"])
+@pytest.mark.parametrize("call", [3, 22, 26])
+def test_pruners_decide_as_in_a_study_that_was_never_stopped(
+    chain, tmp_path, monkeypatch, pruner, call
+):
+    axes = {AXIS: purerl.uniform(0.5, 9.0)}
+    options = {"trials": 16, "batch": 4, "sampler": "random", "pruner": pruner}
+    with purerl.share_programs():
+        whole = tune(chain, axes, **options)
+        with monkeypatch.context() as patched:
+            stopped_at(call, patched)
+            stopped = tune(chain, axes, out=tmp_path, **options)
+        resumed = tune(chain, axes, out=tmp_path, **options)
+    assert not stopped.finished and resumed.finished
+    assert len({row.state for row in whole.rows}) == 2  # some were pruned
+    assert resumed.rows == whole.rows  # also by their numbers
+    assert purerl.load_tune(tmp_path, chain).rows == whole.rows
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("pruner", ["hyperband", "median"])
+def test_a_study_that_was_stopped_has_the_same_trials(tmp_path, monkeypatch, pruner):
+    config = purerl.PPOConfig(
+        env="CartPole-v1", num_envs=4, total_timesteps=20_480, num_evaluations=0
+    )
+    axes = {
+        "learning_rate": purerl.loguniform(1e-4, 1e-1),
+        "gamma": purerl.uniform(0.9, 0.999),
+    }
+    options = {"trials": 24, "batch": 4, "seeds": 1, "holdout_seeds": 2}
+    options |= {"pruner": pruner, "progress": False}
+    with purerl.share_programs():
+        whole = purerl.tune(config, axes, **options)
+        with monkeypatch.context() as patched:
+            stopped_at(50, patched)
+            purerl.tune(config, axes, out=tmp_path, **options)
+        resumed = purerl.tune(config, axes, out=tmp_path, **options)
+    assert resumed.rows == whole.rows
+
+
 WORKER = """
     import sys
     import purerl
