@@ -16,6 +16,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, is_auto
+from purerl.runner import summary_file
 from purerl.search import records
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import arrays, checkpoint, folders
@@ -169,6 +170,7 @@ def restore(folder: Path, search: Search) -> Restored:
     """
     checkpoints = folder / "checkpoints"
     if not checkpoint.steps(checkpoints):
+        summary_file.refuse_lost(folder)
         return Restored([], None)
     done, flat = checkpoint.restore(checkpoints)
     state, steps, is_longer = search.init(), [], False

@@ -92,7 +92,9 @@ class _Hyperband(optuna.pruners.HyperbandPruner):
     """Optuna's Hyperband, which would read a bracket's trials from the storage."""
 
     def _create_bracket_study(self, study: Any, bracket_id: int) -> Any:
-        return study.only(lambda trial: self._get_bracket_id(study, trial) == bracket_id)
+        return study.only(
+            lambda trial: self._get_bracket_id(study, trial) == bracket_id
+        )
 
 
 class Streams(optuna.samplers.BaseSampler):
@@ -240,7 +242,7 @@ class _ByStreams:
         self._trials = shown
 
     def only(self, is_shown: Callable[[FrozenTrial], bool]) -> "_ByStreams":
-        """Return the study with some of its trials, which are given by their streams."""
+        """Return the study with those of its trials for which `is_shown` holds."""
         part = _ByStreams(self._wrapped, self._stream_of)
         part._trials = [t for t in self._trials if is_shown(self.numbered(t))]
         return part

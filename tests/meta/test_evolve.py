@@ -15,6 +15,7 @@ from purerl.meta import loop
 from purerl.meta import population as runs
 from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
+from purerl.storage import documents
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -388,6 +389,6 @@ def test_what_a_result_refuses():
 def test_another_folder_holds_no_evolution(tmp_path):
     with pytest.raises(purerl.ConfigError, match="no run in"):
         purerl.load_evolution(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
+    documents.write(tmp_path / "manifest.json", {})
     with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
         purerl.load_evolution(tmp_path)

@@ -16,7 +16,6 @@ from purerl.runner.trackers import writer as writers
 from purerl.runner.trackers.base import Member, Row, TrackedRun, Tracker
 from purerl.runner.trackers.base_group import QUIET_SECONDS, STOP_SECONDS, BaseGroup
 from purerl.runner.trackers.stored import (
-    damaged,
     lacking,
     load_stored,
     plain_options,
@@ -147,9 +146,6 @@ class MemberGroup(BaseGroup[_MemberWriter]):
             known = stored_for(tracker, stored)
             if is_fixed and known.get("total", total) != total:
                 known = {}
-            if known and "members" not in known:
-                what = f"tracker {tracker.name!r} has no members in it"
-                raise damaged(run.folder, what)
             writer = _MemberWriter(tracker, self._in_threads, self._remember)
             writer.adapter.sent = set(_numbers(known))
             self._writers.append(writer)
