@@ -6,6 +6,7 @@ once, in the first generation.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -153,8 +154,10 @@ def evolve(
         return choose(trackers, options.folder)
 
     chosen = hosts.run_on_all(check_and_choose)
-    # Of several processes all open the folder, and the first one writes.
-    with locked(options.folder if hosts.count() == 1 else None):
+    with ExitStack() as stack:
+        # Of several processes all open the folder, and the first one writes.
+        folder = options.folder if hosts.index() == 0 else None
+        hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
         return EvolutionLoop(setup, generations, workers, options, chosen).run()
 
 

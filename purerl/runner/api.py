@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from purerl.atomic import remove_leftovers
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.memory import require_number
@@ -262,8 +261,6 @@ def _open_folder(
     manifest.finish_extension(folder, stored)
     if extend:
         manifest.extend(folder, stored, config)
-    for path in (folder, *folder.glob("metrics/*")):
-        remove_leftovers(path)
     return options._replace(
         lanes=stored["lanes"],
         length=stored["segment_updates"],

@@ -248,7 +248,6 @@ class SweepLoop:
             print(f"{path} is damaged: trained again", file=sys.stderr)
         if hosts.index() == 0:  # no process writes before all have met again
             stored.rename_damaged()
-            store.remove_leftovers(folder)
         ids = [id for group in self.outline.groups for id in group.ids]
         known = hosts.all_any(np.array([id in stored for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}

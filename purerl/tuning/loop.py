@@ -11,6 +11,7 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.messages import notes
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker
+from purerl.storage.lock import locked
 from purerl.train import bind
 from purerl.tuning import folder, saved
 from purerl.tuning import result as results
@@ -85,7 +86,8 @@ class StudyLoop:
         """Carry out what is missing of the study, and tell trackers."""
         from purerl.tuning.storage import quiet
 
-        with quiet():
+        # Several processes may share a study.
+        with locked(self.folder, shared=True), quiet():
             study = self._open()
             self.pool = Pool(self.settings)
             self._begin_trackers(study)
