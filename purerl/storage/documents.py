@@ -24,7 +24,9 @@ def write(path: Path, values: Mapping[str, Any]) -> None:
     """
     stored = json.loads(json.dumps(values))
     stored.pop(CHECKSUM, None)
-    write_atomic(path, json.dumps({**stored, CHECKSUM: _digest(stored)}, indent=1))
+    write_atomic(
+        path, json.dumps({**stored, CHECKSUM: _digest(path, stored)}, indent=1)
+    )
 
 
 def read(path: Path, remedy: str) -> dict[str, Any]:
@@ -41,7 +43,7 @@ def read(path: Path, remedy: str) -> dict[str, Any]:
         values = json.loads(path.read_text())
         if not isinstance(values, dict):
             raise ValueError("no mapping in it")
-        if values.pop(CHECKSUM, None) != _digest(values):
+        if values.pop(CHECKSUM, None) != _digest(path, values):
             raise ValueError("its checksum differs")
     except RecursionError:
         raise ConfigError(f"{path} is damaged (nested too deeply). {remedy}") from None
@@ -50,5 +52,6 @@ def read(path: Path, remedy: str) -> dict[str, Any]:
     return values
 
 
-def _digest(values: Mapping[str, Any]) -> str:
-    return hashlib.sha256(json.dumps(values).encode()).hexdigest()
+def _digest(path: Path, values: Mapping[str, Any]) -> str:
+    # With the name, as one file may be exchanged with another.
+    return hashlib.sha256(f"{path.name} {json.dumps(values)}".encode()).hexdigest()

@@ -48,6 +48,19 @@ def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]
     return entry if entry.get("options") == plain_options(tracker) else {}
 
 
+def certain(tracker: Tracker, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an entry without what it counts as told and the tracker can tell better.
+
+    Args:
+        tracker: The tracker.
+        entry: What is stored of it, see `stored_for`.
+    """
+    if not entry or entry["status"] or not tracker.knows_rows:
+        return entry
+    nothing = {"members": []} if "members" in entry else {}
+    return {**entry, "rows": 0, **nothing}
+
+
 def lacking(
     trackers: Sequence[Tracker], folder: Path, total: int, notify: Notify
 ) -> list[Tracker]:
