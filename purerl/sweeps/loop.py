@@ -256,8 +256,10 @@ class SweepLoop:
         """Go on with the folder's lanes and segments, if any: they fix the bits."""
         options = self.options
         lanes = options.lanes if isinstance(options.lanes, int) else None
-        spec = describe(self.outline, self.points, lanes, options.segment_updates)
+        length, keeps = options.segment_updates, options.keep_states
+        spec = describe(self.outline, self.points, lanes, length, keeps)
         stored = store.open_folder(folder, spec, extend=options.extend)
+        self.options = options._replace(keep_states=stored["keep_states"])
         known = [stored["groups"][group.group.name] for group in self.outline.groups]
         self.outline = self.outline.at(
             (group["lanes"], group["segment_updates"]) for group in known
