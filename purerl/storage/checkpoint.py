@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -315,6 +316,8 @@ def _without_late_errors() -> Iterator[None]:
     what keeps them silent stays after a failure.
     """
     before = sys.unraisablehook
+    late = r"coroutine '.*' was never awaited"
+    warnings.filterwarnings("ignore", late, RuntimeWarning)
 
     def told(found: Any) -> None:
         error = found.exc_value

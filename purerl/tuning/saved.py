@@ -88,7 +88,10 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
 def _read_rows(folder: Path, space: Space) -> list[Row]:
     path = folder / TABLE
     if not path.exists():
-        raise ConfigError(f"no trial of the study in {folder} has finished yet.")
+        raise ConfigError(
+            f"there is no {path}: no trial of the study has finished yet, or it was "
+            "deleted. Run the study again, which goes on and writes it anew."
+        )
     try:
         with path.open(newline="") as file:
             lines = results.checked(file.read())
