@@ -192,3 +192,43 @@ def test_a_damaged_folder_is_read_rightly_or_named(whole, part, tmp_path, capsys
                 found.append((*case, "raw", repr(error)[:200]))
         shutil.rmtree(out)
     assert not found, f"{len(found)} of {EACH}:\n" + "\n".join(map(str, found))
+
+
+LOST = {
+    **dict.fromkeys(("run", "pbt", "halving", "evolution"), "checkpoints"),
+    "tune": "study.db",
+}
+
+
+@pytest.mark.parametrize("whole", LOST, indirect=True)
+def test_what_has_finished_is_not_trained_over_again(whole, tmp_path):
+    kind, source, *_ = whole
+    out = shutil.copytree(source, tmp_path / "copy")
+    path = out / LOST[kind]
+    (shutil.rmtree if path.is_dir() else Path.unlink)(path)
+    before = snapshot(out)
+    with pytest.raises(ConfigError, match=LOST[kind]):
+        WRITE[kind](out)
+    assert snapshot(out) == before
+
+
+@pytest.mark.parametrize("whole", ["tune"], indirect=True)
+def test_a_study_of_another_time_is_refused_and_a_table_is_written_anew(
+    whole, tmp_path
+):
+    _, source, right, _ = whole
+    out = shutil.copytree(source, tmp_path / "copy")
+    table, database = out / "trials.csv", out / "study.db"
+    text, data = table.read_text(), database.read_bytes()
+    for damaged in ("", text.splitlines()[0], text.replace("complete", "pruned", 1)):
+        table.write_text(damaged)
+        with pytest.raises(ConfigError, match=r"trials\.csv is damaged"):
+            purerl.load(out)
+    for damaged in (b"", data[: len(data) // 2], b"hello: world"):
+        database.write_bytes(damaged)
+        with pytest.raises(ConfigError, match=r"study\.db .* is not that of the study"):
+            WRITE["tune"](out)
+        assert database.read_bytes() == damaged
+    database.write_bytes(data)
+    assert contents("tune", WRITE["tune"](out)) == right
+    assert table.read_text() == text
