@@ -74,6 +74,8 @@ def read(folder: Path) -> Stored:
         ConfigError: there is no comparison, it is damaged, or of another version.
     """
     path = folder / FILE
+    if not path.exists() and folders.kind_of(folder) == KIND:
+        raise ConfigError(f"there is no {path}. {REPEAT}")
     if not path.exists():
         raise ConfigError(kinds.not_wanted(folder, folders.kind_of(folder), KIND))
     try:

@@ -167,7 +167,7 @@ def _crc_text(crc: int) -> str:
 
 
 def _first_crc(path: Path) -> int:
-    """What the first row of a file goes on from: no other file has the same rows."""
+    """The CRC before the first row of a file: that of its name, which no other has."""
     return zlib.crc32(f"{path.parent.name}/{path.name}".encode())
 
 

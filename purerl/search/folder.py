@@ -182,7 +182,8 @@ def restore(folder: Path, search: Search) -> Restored:
         record = records.load(path)
         had_ended = bool(record["has_ended"])
         if not np.array_equal(record["request"], records.digest(request)):
-            raise ConfigError(_asks_otherwise(path, request, had_ended))
+            is_end = had_ended and number == done - 1
+            raise ConfigError(_asks_otherwise(path, request, is_end))
         outcome = records.outcome_of(record)
         step = Step(request, outcome, state, search.tell(state, request, outcome))
         state = step.after

@@ -55,7 +55,13 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 def make_pruner(
     name: str | None, total_steps: int, stream_of: StreamOf
 ) -> optuna.pruners.BasePruner:
-    """Make a pruner whose resource is environment steps."""
+    """Make a pruner whose resource is environment steps.
+
+    Args:
+        name: The kind of pruner, or None.
+        total_steps: The budget of a trial in environment steps.
+        stream_of: See `StreamPruner`.
+    """
     if name is None:
         return optuna.pruners.NopPruner()
     if name == "median":

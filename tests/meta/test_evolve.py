@@ -15,6 +15,7 @@ from purerl.meta import loop
 from purerl.meta import population as runs
 from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
+from purerl.runner import summary_file
 from purerl.storage import documents
 from tests.helpers import assert_same_bits, tiny_config, trained
 
@@ -197,7 +198,7 @@ def test_a_strategys_field_without_effect_is_refused_before_anything_is_written(
 
 def test_costs_are_those_of_all_generations(tmp_path):
     def costs(folder):
-        found = json.loads((folder / "summary.json").read_text())
+        found = summary_file.read(folder)
         return {name: found[name] for name in found if name != "generations_run"}
 
     runs = 6 * 2  # members and rollouts of a generation

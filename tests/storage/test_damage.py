@@ -128,7 +128,7 @@ def snapshot(out: Path) -> dict[Path, bytes]:
     return {name: (out / name).read_bytes() for name in files_of(out)}
 
 
-@pytest.mark.slow
+@pytest.mark.slow(optimised=False)  # as the whole folders were
 # Reads that orbax never begins, after one that has failed.
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("part", range(PARTS))

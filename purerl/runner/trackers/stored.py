@@ -53,7 +53,7 @@ def certain(tracker: Tracker, entry: Mapping[str, Any]) -> Mapping[str, Any]:
 
     Args:
         tracker: The tracker.
-        entry: What is stored of it, see `stored_for`.
+        entry: The entry of the tracker, see `stored_for`.
     """
     if not entry or entry["status"] or not tracker.knows_rows:
         return entry
