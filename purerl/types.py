@@ -59,10 +59,18 @@ class Transition(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Episodes of the deterministic policy, `[E]` each."""
+    """Episodes of the deterministic policy.
+
+    Attributes:
+        episode_return: Undiscounted returns, `[E]`.
+        episode_length: Lengths in steps, `[E]`.
+        cut_episodes: Number of the episodes that still ran after the most steps of an
+            evaluation, int32 `[]`. They count with what they had earned by then.
+    """
 
     episode_return: Array
     episode_length: Array
+    cut_episodes: Array
 
 
 class TrainResult(NamedTuple):

@@ -52,9 +52,6 @@ def evaluate(
         key: Random key, consumed.
         num_episodes: Number E of episodes.
         max_steps: Longest episode.
-
-    Returns:
-        Undiscounted returns and lengths, `[E]` each.
     """
 
     def act_without_memory(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
@@ -91,9 +88,6 @@ def evaluate_recurrent(
         key: Random key, consumed.
         num_episodes: Number E of episodes.
         max_steps: Longest episode.
-
-    Returns:
-        Undiscounted returns and lengths, `[E]` each.
     """
     if num_episodes < 1:
         raise ConfigError(f"num_episodes must be at least 1, got {num_episodes}.")
@@ -110,7 +104,8 @@ def evaluate_recurrent(
     # The counter stays the same on every device.
     start = vary_like(start, key)._replace(step=start.step)
     end = jax.lax.while_loop(unfinished, play, start)
-    return Evaluation(end.episode_return, end.episode_length)
+    cut = end.running.sum(dtype=jnp.int32)
+    return Evaluation(end.episode_return, end.episode_length, cut)
 
 
 class Player(NamedTuple):

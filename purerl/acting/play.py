@@ -50,7 +50,7 @@ def play_episodes(
         max_steps: Longest episode.
 
     Returns:
-        `episode_return` float32 `[E]` and `episode_length` int32 `[E]`.
+        The fields of `types.Evaluation`, by name.
     """
     returns = np.zeros(envs.num_envs, np.float32)
     lengths = np.zeros(envs.num_envs, np.int32)
@@ -65,4 +65,8 @@ def play_episodes(
         obs = step.obs
         if not running.any():
             break
-    return {"episode_return": returns, "episode_length": lengths}
+    return {
+        "episode_return": returns,
+        "episode_length": lengths,
+        "cut_episodes": running.sum(dtype=np.int32),
+    }

@@ -48,12 +48,14 @@ def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row
     steps = np.asarray(evaluation["env_steps"])[:, slot]
     returns = np.asarray(evaluation["episode_return"])[:, slot]
     lengths = np.asarray(evaluation["episode_length"])[:, slot]
+    cut = np.asarray(evaluation["cut_episodes"])[:, slot]
     return [
         {
             "update": update,
             "env_steps": int(steps[i]),
             "episode_return": returns[i].tolist(),
             "episode_length": lengths[i].tolist(),
+            "cut_episodes": int(cut[i]),
         }
         for i in range(steps.shape[0])
     ]

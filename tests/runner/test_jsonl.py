@@ -82,9 +82,11 @@ def test_evaluations_keep_every_episode():
         "env_steps": np.array([[64], [64]]),
         "episode_return": np.array([[[1.0, 2.0]], [[3.0, 4.0]]]),
         "episode_length": np.array([[[5, 6]], [[7, 8]]]),
+        "cut_episodes": np.array([[0], [1]]),
     }
     rows = evaluation_rows(evaluation, slot=0, update=2)
     assert rows[1]["episode_return"] == [3.0, 4.0]
+    assert [row["cut_episodes"] for row in rows] == [0, 1]
     assert stack_rows([[rows[0]], [rows[1]]])["episode_length"].tolist() == [
         [[5, 6]],
         [[7, 8]],
@@ -96,6 +98,7 @@ def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
         "env_steps": np.array([[64], [64]]),
         "episode_return": np.array([[[1.0, 2.0]], [[np.nan, 4.0]]]),
         "episode_length": np.array([[[5, 6]], [[7, 8]]]),
+        "cut_episodes": np.array([[0], [1]]),
     }
     files = JsonlFiles(tmp_path)
     for seed, row in enumerate(evaluation_rows(evaluation, slot=0, update=2)):
@@ -113,7 +116,11 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
         seeds=(0, 1),
         state=None,
         metrics={"env_steps": np.array([[64], [64]])},
-        evaluation={"episode_return": returns},
+        evaluation={
+            "episode_return": returns,
+            "episode_length": np.full((2, 1, 2), 9),
+            "cut_episodes": np.array([[0], [2]]),
+        },
         finished=True,
         compile_seconds=1.0,
         train_seconds=1.0,
@@ -125,6 +132,7 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
     text = (tmp_path / "summary.json").read_text()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert found["evaluation_per_seed"] == [1.5, None]
+    assert found["evaluation_cut_episodes"] == 2
     assert found["evaluation_mean"] is None and found["evaluation_min"] is None
 
 
