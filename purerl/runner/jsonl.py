@@ -1,7 +1,8 @@
 """Metrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
-of episodes. Other places to write them to are in `purerl.runner.trackers`.
+of episodes; where none ended, the last known ones stand again (`purerl.metrics`). Other
+places to write them to are in `purerl.runner.trackers`.
 """
 
 import json
@@ -19,14 +20,15 @@ from purerl.runner.trackers.base import Row
 from purerl.types import HostMetrics
 
 
-def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
+def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list[Row]:
     """Reduce the metrics of a segment `[S, K]` to one row per member.
 
     Args:
         metrics: Metrics of the updates that ran, `[S, K]`, on the host.
         update: The number of finished updates at the segment's end.
+        before: The row before; see `reduce_segment`.
     """
-    columns = reduce_segment(metrics)
+    columns = reduce_segment(metrics, before)
     num = np.shape(columns["episodes"])[0]
     return [
         {

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.report.tables import last_known
 from purerl.runner.jsonl import (
     JsonlFiles,
     evaluation_rows,
@@ -25,7 +24,7 @@ def test_episode_returns_are_weighted_by_episodes():
         "episode_length": np.array([[1.0, 5.0]]),
         "policy_loss": np.array([[1.0, 2.0]]),
     }
-    (row,) = segment_rows(metrics, update=2)
+    (row,) = segment_rows(metrics, 2, {})
     assert row == {
         "update": 2,
         "env_steps": 64,
@@ -41,7 +40,7 @@ def test_updates_without_episodes_do_not_count():
         "episodes": np.array([[0, 2], [0, 0]]),
         "episode_return": np.array([[np.nan, 8.0], [np.nan, np.nan]]),
     }
-    one, none = segment_rows(metrics, update=2)
+    one, none = segment_rows(metrics, 2, {})
     assert one["episode_return"] == 8.0
     assert np.isnan(none["episode_return"])
 
@@ -156,12 +155,7 @@ def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
             [[np.nan, 2.0, 4.0], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]]
         ),
     }
-    learned, diverged, warming_up = segment_rows(metrics, update=3)
+    learned, diverged, warming_up = segment_rows(metrics, 3, {})
     assert learned["value_loss"] == 3.0 and learned["gradient_steps"] == 10
     assert np.isnan(diverged["value_loss"])
     assert np.isnan(warming_up["value_loss"]) and warming_up["gradient_steps"] == 0
-
-
-def test_the_training_column_shows_the_last_return_that_is_known():
-    returns = np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [np.nan, np.nan, np.nan]])
-    np.testing.assert_array_equal(last_known(returns), [2.0, 5.0, np.nan])
