@@ -18,7 +18,7 @@ from purerl.acting import bad
 from purerl.algorithms import ALGORITHMS
 from purerl.metrics import is_defined
 from purerl.types import Transition
-from tests.contracts.test_algorithms import KEY, LONG, SMALL, UPDATES, small
+from tests.contracts.test_algorithms import EPISODES, KEY, LONG, SMALL, UPDATES, small
 from tests.helpers import assert_same_bits, slow_but
 
 # Every SMALL run makes 48 steps in each of two environments, or 96 in one; PLR makes 96
@@ -111,6 +111,7 @@ def test_no_number_that_is_not_finite_reaches_an_agent(name):
         lengths = result.evaluation["episode_length"]
         assert bool((lengths == AT - 1).all()), what
         assert bool(jnp.isfinite(result.evaluation["episode_return"]).all())
+        assert bool((result.evaluation["cut_episodes"] == EPISODES).all())
     # What the bad number is, and where it stands, makes no difference.
     first, *others = (learnt(result) for result in results.values())
     for other in others:

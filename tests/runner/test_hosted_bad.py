@@ -86,6 +86,8 @@ def test_an_environment_that_breaks_is_started_anew(name):
         assert int(counted[-1]) == 2 * (80 // AT)
         # A bad step counts for nothing: four of reward 1.
         assert (result.evaluation["episode_return"] == AT - 1).all()
+        assert (result.evaluation["episode_length"] == AT - 1).all()
+        assert (result.evaluation["cut_episodes"] == 2).all()
         learnt.append((result.state.params, result.metrics))
     assert_same_bits(*learnt)
 
