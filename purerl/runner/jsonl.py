@@ -1,8 +1,9 @@
 """Metrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
-of episodes. Its last entry, `crc`, is the CRC-32 of its line and of all lines before
-it. Other places to write rows to are in `purerl.runner.trackers`.
+of episodes; where none ended, the last known ones stand again (`purerl.metrics`). Its
+last entry, `crc`, is the CRC-32 of its line and of all lines before it. Other places to
+write rows to are in `purerl.runner.trackers`.
 """
 
 import json
@@ -21,14 +22,15 @@ from purerl.runner.trackers.base import Row
 from purerl.types import HostMetrics
 
 
-def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
+def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list[Row]:
     """Reduce the metrics of a segment `[S, K]` to one row per member.
 
     Args:
         metrics: Metrics of the updates that ran, `[S, K]`, on the host.
         update: The number of finished updates at the segment's end.
+        before: The row before; see `reduce_segment`.
     """
-    columns = reduce_segment(metrics)
+    columns = reduce_segment(metrics, before)
     num = np.shape(columns["episodes"])[0]
     return [
         {
@@ -50,12 +52,14 @@ def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row
     steps = np.asarray(evaluation["env_steps"])[:, slot]
     returns = np.asarray(evaluation["episode_return"])[:, slot]
     lengths = np.asarray(evaluation["episode_length"])[:, slot]
+    cut = np.asarray(evaluation["cut_episodes"])[:, slot]
     return [
         {
             "update": update,
             "env_steps": int(steps[i]),
             "episode_return": returns[i].tolist(),
             "episode_length": lengths[i].tolist(),
+            "cut_episodes": int(cut[i]),
         }
         for i in range(steps.shape[0])
     ]
