@@ -17,6 +17,7 @@ from gymnasium.vector import AutoresetMode
 
 from .gymnasium_spaces import from_observation
 from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
+from .require import imported
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -40,15 +41,18 @@ class GymnasiumEnvironment(HostEnvironment):
 
         Args:
             gymnasium_id: Name for `gymnasium.make`, such as `"CartPole-v1"`, or
-                `"my_package:MyEnv-v0"` to import a module first.
+                `"my_package:MyEnv-v0"` of a module that has been imported.
             **options: `vectorization_mode` (`"sync"`, `"async"` or
                 `"vector_entry_point"`) and `vector_kwargs` of `gymnasium.make_vec`; all
                 others are the environment's own.
 
         Raises:
-            ValueError: no such environment, options that it does not take, spaces
-                that are none of `envs.spaces`, or a box of integers as actions.
+            ValueError: no such environment or module, options that it does not take,
+                spaces that are none of `envs.spaces`, or a box of integers as actions.
         """
+        module, colon, _ = gymnasium_id.partition(":")
+        if colon:
+            imported(module)  # Else Gymnasium would import it.
         self.id = gymnasium_id
         self.options = {key: value for key, value in options.items()}
         self._mode = str(options.get("vectorization_mode", "sync"))

@@ -17,8 +17,7 @@ import jax
 from purerl import registry, serialise
 from purerl.acting.environment import is_built_in
 from purerl.auto import is_auto
-from purerl.config import ConfigError, TrainConfig, UnknownFieldError
-from purerl.networks import modules
+from purerl.config import TASK_FIELDS, ConfigError, TrainConfig, UnknownFieldError
 from purerl.runner import summary_file
 from purerl.runner.divergence import DIVERGED
 from purerl.runner.records import saved_records
@@ -170,26 +169,31 @@ def read_config(
         ) from None
 
 
+def task_config(stored: dict[str, Any]) -> TrainConfig:
+    """Return what a folder's config says of the task: all that pictures need.
+
+    The rest may name losses and networks that only the program which wrote it knows.
+
+    Args:
+        stored: Manifest of the folder.
+    """
+    values = {name: stored["config"][name] for name in TASK_FIELDS}
+    return TrainConfig(**{**values, "env_params": None})
+
+
 def is_rebuildable(config: TrainConfig) -> bool:
     """Return whether another program can make the config from its file.
 
     Not where the environment is an object, or where the environment, a loss, the
-    algorithm or a network is one that this program brought along. The class of a
-    network can be imported from wherever it is, but for the program's own file.
+    algorithm or a network is one that this program brought along.
     """
     values = [
         getattr(config, field.name)
         for field in dataclasses.fields(config)
         if field.name != "env"
     ]
-    networks = [type(value) for value in values if modules.is_module(value)]
-    brought = [type(config)] + [
-        type(value)
-        for value in values
-        if callable(value) and not modules.is_module(value)
-    ]
-    ours = all(cls.__module__.startswith("purerl.") for cls in brought)
-    ours = ours and all(cls.__module__ != "__main__" for cls in networks)
+    parts = [type(config), *(type(value) for value in values if callable(value))]
+    ours = all(cls.__module__.startswith(("purerl.", "flax.")) for cls in parts)
     return ours and is_built_in(config)
 
 

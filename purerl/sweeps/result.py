@@ -123,8 +123,9 @@ class SweepResult:
         import xarray as xr
 
         dataset = xr.Dataset({name: self[name] for name in self.names})
+        stored = store.load(self.out)["config"] if self.out else None
         dataset.attrs = {
-            "config": json.dumps(serialise.to_dict(self.config)),
+            "config": json.dumps(stored or serialise.to_dict(self.config)),
             "design": self.design.kind,
             "axes": json.dumps(list(self.design.names)),
         }
@@ -438,15 +439,21 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
-    Files that are damaged are named; the members in them are missing.
+    Files that are damaged are named; the members in them are missing. Where the config
+    names what is not known here, a sentence says why, and the metrics are read.
 
     Raises:
         ConfigError: no sweep there.
     """
     folder = stored_folder(folder)
     stored = store.load(folder)
-    config = config or manifest.read_config(folder, stored)
-    points = tuple(map(read_point, stored["points"]))
+    points = tuple(stored["points"])
+    try:
+        points = tuple(map(read_point, points))
+        config = config or manifest.read_config(folder, stored)
+    except ConfigError as error:
+        print(f"{error} Without it, {folder} is read without agents.", file=sys.stderr)
+        config = manifest.task_config(stored)
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)

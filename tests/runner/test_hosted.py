@@ -276,7 +276,7 @@ HERE = "gymnasium/CartPole-v1"
         ({}, {"data_parallel": True}, "data_parallel must be False with"),
         ({}, {"lanes": 2}, "lanes must be left out with"),
         ({"env": "gymnasium/Nothing-v0"}, {}, "Gymnasium has no 'Nothing-v0'"),
-        ({"env": "gymnasium/nobody:A-v0"}, {}, "needs a package that is missing"),
+        ({"env": "gymnasium/nobody:A-v0"}, {}, "has not been imported, and a config"),
         ({"env_kwargs": {"a": 1}}, {}, "cannot be made with these env_kwargs"),
         (
             {"env_kwargs": {"vectorization_mode": "vector_entry_point"}},
