@@ -365,7 +365,7 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         raise ConfigError(_no_number(value, owner))
     try:
         if isinstance(value, str):
-            value = float(value)  # YAML 1.1 reads 1e-3 as a string.
+            value = float(value)
         dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
         number = value if isinstance(value, Tracer) else np.asarray(value, float)
     except (TypeError, ValueError):

@@ -180,7 +180,7 @@ def _parse(text: str) -> dict[str, Any]:
         call = ast.parse(f"f({rest}", mode="eval").body
         assert isinstance(call, ast.Call) and not call.args
         values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         raise ConfigError(
             f"cannot read the strategy {text!r}; write for example open-es(sigma=0.05)."
         ) from None

@@ -441,7 +441,7 @@ def _read_text(field: str, value: str) -> dict[str, Any]:
             assert isinstance(call, ast.Call)
             unnamed = [ast.unparse(arg) for arg in call.args]
             values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         raise ConfigError(
             f"{field}: cannot read {value!r}; write for example {_EXAMPLE}."
         ) from None
