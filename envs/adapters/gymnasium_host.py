@@ -54,11 +54,13 @@ class GymnasiumEnvironment(HostEnvironment):
         if colon:
             imported(module)  # Else Gymnasium would import it.
         self.id = gymnasium_id
-        self.options = {key: value for key, value in options.items()}
+        self.options = options
         self._mode = str(options.get("vectorization_mode", "sync"))
         if self._mode != _OWN_VECTOR:
             _check_vector(options.get("vector_kwargs", {}))
         own = {k: v for k, v in options.items() if k not in _VECTOR}
+        # An environment may write into its own config.
+        own = copy.deepcopy(own)
         env = _made(gymnasium_id, partial(gymnasium.make, gymnasium_id, **own))
         try:
             spaces = (env.observation_space, env.action_space)
@@ -87,7 +89,7 @@ class GymnasiumEnvironment(HostEnvironment):
 
     def make_vector(self, num_envs: int) -> VectorEnv:
         """Make Gymnasium's vector environment, which resets in the step of an end."""
-        options = {"vectorization_mode": "sync", **self.options}
+        options = {"vectorization_mode": "sync", **copy.deepcopy(self.options)}
         if self._mode != _OWN_VECTOR:
             given = dict(options.pop("vector_kwargs", {}))
             if self._mode == "async":

@@ -259,3 +259,15 @@ def as_tuples(value: Any) -> Any:
     if isinstance(value, dict | FrozenDict):
         return FrozenDict({name: as_tuples(inner) for name, inner in value.items()})
     return value
+
+
+def thaw(value: Any) -> Any:
+    """Return a value with lists for its tuples and dicts for its frozen dicts.
+
+    So others get what a file would have given them; the inverse of `as_tuples`.
+    """
+    if type(value) in (list, tuple):
+        return list(map(thaw, value))
+    if isinstance(value, dict | FrozenDict):
+        return {name: thaw(inner) for name, inner in value.items()}
+    return value

@@ -84,12 +84,12 @@ def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
     """Check the numbers inside a part, and where a schedule leads its field."""
     if owner.type in _PLAIN:
         raise ConfigError(
-            f"{name} must be a plain value, got {part!r}: it is no number with a "
+            f"{name} must be a plain value, got {shown(part)}: it is no number with a "
             "fraction, so that it can be no schedule."
         )
     if is_number(owner) and not isinstance(part, Schedule):
         raise ConfigError(
-            f"{name} must be a number or a schedule, got {part!r}; for example "
+            f"{name} must be a number or a schedule, got {shown(part)}; for example "
             "purerl.schedules.Linear(3e-4, 0.0). A schedule of your own derives from "
             "purerl.schedules.Schedule."
         )
@@ -144,9 +144,9 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
     if not is_concrete(value) or (may_be_none(field) and value is None):
         return
     if kind == "bool" and not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, got {value!r}.")
+        raise ConfigError(f"{name} must be True or False, got {shown(value)}.")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.")
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
@@ -159,12 +159,12 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
                     moves = ", for it is structure and can be no schedule"
                 elif callable(value) and not isinstance(value, type):
                     rest = _OF_FUNCTIONS
-            got = repr(value)
+            got = shown(value)
             if isinstance(value, type):
                 call = f"call it to make one: {value.__name__}(...)"
                 got = f"the class {value.__name__}; {call}"
             if isinstance(value, list | tuple) and value:
-                several = ",".join(map(str, value))
+                several = ",".join(map(str, value[:3])) + ",..." * (len(value) > 3)
                 rest = f" A sweep trains several values: --axis {name}={several}."
             raise ConfigError(f"{name} must be a number{moves}, got {got}.{rest}")
         if np.shape(value) != ():
