@@ -160,9 +160,12 @@ def read_lanes(text: str | None) -> int | str | None:
     """
     if text is None or text == "auto":
         return text
-    if not text.isdigit():
-        raise ConfigError(f"--lanes must be a positive number or auto, got {text!r}.")
-    return int(text)
+    try:
+        return flags.whole_number(text)
+    except ValueError:
+        raise ConfigError(
+            f"--lanes must be a positive number or auto, got {text!r}."
+        ) from None
 
 
 def _folder(out: Path | None, env: str) -> Path:

@@ -39,6 +39,7 @@ from purerl.runner.result import RunResult, summary
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.runner.start import NETWORKS, Start, parse_start, read_start
 from purerl.scale.devices import as_count, make_workers, use_all_cores
+from purerl.storage import folders
 from purerl.train import bind
 
 
@@ -180,6 +181,7 @@ def _show_cost(
     as_count("keep_checkpoints", parsed.keep_checkpoints)
     bound = bind(config)
     if parsed.out is not None:
+        folders.check_writable(parsed.out)
         manifest.check_new(parsed.out)
     seeds = seeds_from(parsed.first_seed, parsed.seeds)
     if device is None:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -160,10 +161,11 @@ def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
         wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
 
     Raises:
-        ConfigError: see `refuse_other` and `refuse_remains`.
+        ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
     """
     if folder is None:
         return
+    check_writable(folder)
     if (folder / MANIFEST).exists():
         refuse_other(folder, wanted)
     else:
@@ -321,6 +323,25 @@ def require_writable(folder: Path) -> None:
     """
     try:
         _write_and_remove(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made and written; nothing stays there.
+
+    Raises:
+        ConfigError: naming it and why.
+    """
+    try:
+        above = folder
+        while True:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(above)
+                break
+            above = above.parent
+        with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
+            pass
     except OSError as error:
         raise cannot_write(folder, error) from None
 
