@@ -22,6 +22,7 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
+from purerl.execution.commands import this_command
 from purerl.storage import kinds, prng
 from purerl.storage.differences import REMEDY, refuse
 
@@ -206,6 +207,7 @@ def _is_result(path: Path) -> bool:
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """Write manifest.json and config.yaml, and make the folder where there is none.
 
+    The manifest says which command wrote it, where the specification does not yet.
     The manifest is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
@@ -217,6 +219,7 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
         ConfigError: the folder cannot be written.
     """
     make(folder, subfolders)
+    spec = {"command": this_command(), **spec}
     manifest, config = json.dumps(spec, indent=1), serialise.yaml_text(spec["config"])
     _write_text(folder / MANIFEST, manifest)
     _write_text(folder / CONFIG, config)
