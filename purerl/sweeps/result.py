@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.report.sweep_data import ENV, several_tasks
@@ -123,9 +122,8 @@ class SweepResult:
         import xarray as xr
 
         dataset = xr.Dataset({name: self[name] for name in self.names})
-        stored = store.load(self.out)["config"] if self.out else None
         dataset.attrs = {
-            "config": json.dumps(stored or serialise.to_dict(self.config)),
+            "config": json.dumps(store.described(self.config, self.out)),
             "design": self.design.kind,
             "axes": json.dumps(list(self.design.names)),
         }

@@ -87,6 +87,7 @@ def test_the_numbers_of_a_sweep_are_read_and_what_it_names_is_not(
     found, right = (x["episode_return"].sel(torso="mlp") for x in (loaded, swept))
     np.testing.assert_array_equal(found.values, right.values)
     assert main(["report", "evil"]) == main(["plot", "evil"]) == 0
+    assert main(["track", "evil", "--track", "tensorboard"]) == 0
     assert "evil.evil" not in sys.modules
 
 
