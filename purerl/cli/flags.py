@@ -320,7 +320,7 @@ _REGISTRY = ConstructorRegistry()
 
 @_REGISTRY.primitive_rule
 def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
-    """How tyro reads every flag that takes an integer."""
+    """The rule by which tyro reads every flag that takes an integer."""
     if kind.type is not int:
         return None
     return PrimitiveConstructorSpec(
