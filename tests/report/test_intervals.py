@@ -201,7 +201,8 @@ def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
 
 def test_the_table_of_a_run_says_where_its_agents_are_equal():
     run = _result(3)
-    run.evaluation["episode_return"][:] = 500.0
+    final = run.evaluation["episode_return"]
+    final[:] = 500.0
     console = Console(width=120)
     with console.capture() as captured:
         console.print(run_table(run))
@@ -209,6 +210,7 @@ def test_the_table_of_a_run_says_where_its_agents_are_equal():
         "mean evaluation 500.0 (no spread)"
     )
     run.evaluation["cut_episodes"][0, -1] = 1
+    run.evaluation["episode_length"] = np.full_like(final, 500)
     first, second = run_table(run).caption.splitlines()
     assert first == "mean evaluation 500.0 (no spread)"
     assert second.startswith("1 of ") and "episodes still ran after" in second
