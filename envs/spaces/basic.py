@@ -11,7 +11,6 @@ from jax.core import Tracer
 
 from ..options import whole_number
 
-
 # Beyond this a bound of numbers with a fraction means that there is none.
 _FARTHEST = 1e30
 
@@ -135,7 +134,8 @@ class Box(Space):
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw uniformly, or from a clipped normal where there are no two bounds.
 
-        A bound beyond 1e30 is none: see `without_far_ends`. Integer boxes are drawn uniformly over `low .. high`. The key is consumed.
+        A bound beyond 1e30 is none: see `without_far_ends`. Integer boxes are drawn
+        uniformly over `low .. high`. The key is consumed.
         """
         if np.issubdtype(self.dtype, np.integer) or self.dtype == np.bool_:
             return _draw_integers(key, self.low, self.high, self.shape, self.dtype)

@@ -135,8 +135,8 @@ class GaussianHead:
 
     The environment gets the raw action clipped to [-1, 1] and scaled to its bounds. A
     dimension with one bound gets the raw action clipped there, and one without bounds
-    (or with bounds beyond 1e30) the raw action. The policy's density is that of the unclipped
-    action, so its ratio is exact (clipping the stored action would bias it).
+    (or with bounds beyond 1e30) the raw action. The policy's density is that of the
+    unclipped action, so its ratio is exact (clipping the stored action would bias it).
     """
 
     is_discrete = False

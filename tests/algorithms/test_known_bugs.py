@@ -334,7 +334,7 @@ def test_a_locked_actuator_with_a_squashed_policy(name, env):
 @pytest.mark.parametrize("name", OFF_POLICY)
 def test_a_locked_actuator_of_a_replay_algorithm(name):
     config = OFF_POLICY[name].replace(
-        env=Locked(), learning_starts=16, batch_size=8, **SHORT
+        env=Locked(), rounds_per_update=8, learning_starts=16, batch_size=8, **SHORT
     )
     assert_trains(config)
 

@@ -98,7 +98,7 @@ def test_a_small_variance_is_that_of_the_first_batch():
 @pytest.mark.parametrize("size", [256, 300, 7])
 @pytest.mark.parametrize("value", [1000.1, 1e5 + 0.1, -0.1, 3.4e38])
 def test_a_constant_is_normalised_to_nothing(size, value):
-    """A float32 average of 256 numbers of 1000.1 is 1000.0997: 0.95 where 0 is right."""
+    """The float32 average of 256 times 1000.1 is 1000.0997: 0.95 where 0 is right."""
     constant = jnp.float32(value)
     moments = init_moments()
     for _ in range(100):

@@ -27,6 +27,14 @@ def test_unsqueezing_keeps_small_numbers_apart():
     )
 
 
+@pytest.mark.parametrize("at", [0.0, -0.0, 1e-6, -1e-6])
+def test_slopes_at_zero_are_those_beside_it(at):
+    """By `sign` and `abs`, which are flat there, they were 0.001, 0 and 0."""
+    curves = (two_hot.squeeze, two_hot.unsqueeze, two_hot.signed_log)
+    slopes = [jax.grad(curve)(at) for curve in curves]
+    np.testing.assert_allclose(slopes, [0.501, 1 / 0.501, 1.0], rtol=1e-4)
+
+
 def cross_entropy(value, logits=None):
     logits = jnp.arange(SIZE, dtype=jnp.float32) if logits is None else logits
     return two_hot.cross_entropy(logits, two_hot.unsqueeze(jnp.float32(value)), TOP)
