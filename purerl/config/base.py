@@ -23,6 +23,7 @@ from purerl.config.fields import (
     static,
     static_fields,
 )
+from purerl.types import Array
 
 ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
 """Fields that say in what an agent is trained."""
@@ -116,6 +117,17 @@ class TrainConfig:
             "and gradient steps of one update that wait for one another, such as "
             "self.num_steps + self.num_epochs * self.num_minibatches."
         )
+
+    def learned_share(self, update: Array) -> Array:
+        """Return the share of the run's learning before an update, `[]`.
+
+        With it `anneal_learning_rate` decays: of updates, or of gradient steps where
+        they begin late.
+
+        Args:
+            update: `[]` int32, number of updates done.
+        """
+        return update / max(1, self.total_timesteps // self.steps_per_update)
 
     def automatic(self, env: Any) -> dict[str, Any]:
         """Return what the fields whose default is `AUTO` stand for, by name.

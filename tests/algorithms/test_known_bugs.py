@@ -255,7 +255,7 @@ def test_policy_steps_are_counted_over_all_updates():
     found = []
     for update in range(4):
         end = jnp.uint32(first + 3 * (update + 1))
-        before = off_policy.gradient_steps_before(config, end - jnp.uint32(3))
+        before = config.gradient_steps_before(end - jnp.uint32(3))
         found.append(int(off_policy._counts(hooks, before, end)["policy_steps"]))
     each = config.gradient_steps_per_round
     assert each == 1 and found == [1, 2, 1, 2]
