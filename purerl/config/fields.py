@@ -236,6 +236,20 @@ def as_python(value: Any, field: dataclasses.Field) -> Any:
     return value
 
 
+def as_float32(value: Any) -> np.float32:
+    """Return the number that programs compute with, of a number of Python.
+
+    What is too large for a float32 is infinite there, and what is too small is 0, as
+    processors take it.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            number = np.float32(value)
+    except OverflowError:  # A whole number that no fraction holds.
+        return np.float32(np.copysign(np.inf, 1 if value > 0 else -1))
+    return np.float32(0) if abs(number) < np.finfo(np.float32).tiny else number
+
+
 def is_real(value: Any) -> bool:
     """Return whether a value holds real numbers, or truth values, of NumPy or JAX."""
     if isinstance(value, Tracer) or not isinstance(

@@ -15,6 +15,7 @@ from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
     Auto,
+    as_float32,
     is_number,
     is_part,
     is_real,
@@ -73,11 +74,17 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     check = field.metadata.get("check")
     # While something is traced, comparing an array of JAX would be traced too.
     known = np.asarray(value) if is_real(value) else value
-    if check is not None and is_concrete(value) and not check.holds(known):
-        raise ConfigError(
-            f"{name} {check.words}, got {shown(value)}.{_default(field)} "
-            f"{field.metadata['help']}"
-        )
+    if check is not None and is_concrete(value):
+        reason = "" if check.holds(known) else "."
+        if not reason and is_number(field) and value is not None:
+            number = as_float32(known)
+            words = f", which counts as {number:g} in float32."
+            reason = "" if check.holds(number) else words
+        if reason:
+            raise ConfigError(
+                f"{name} {check.words}, got {shown(value)}{reason}{_default(field)} "
+                f"{field.metadata['help']}"
+            )
 
 
 def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
@@ -173,7 +180,7 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
                 "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
                 f'{{"{name}": values}}).'
             )
-        if not _is_finite(value):
+        if not np.isfinite(as_float32(value)):
             raise ConfigError(
                 f"{name} must be finite, got {shown(value)}.{_default(field)} "
                 f"{field.metadata.get('help', '')}".rstrip()
@@ -185,14 +192,6 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, int | float) or not is_real(value):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return not jnp.issubdtype(value.dtype, np.bool_)
-
-
-def _is_finite(value: Any) -> bool:
-    """Return whether a number is finite, and not too large for a fraction."""
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
 
 
 def _default(field: dataclasses.Field) -> str:
