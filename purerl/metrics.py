@@ -26,7 +26,7 @@ COUNT_OF = {
 }
 # Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
 PER_UPDATE = ("episodes", "policy_steps", "passes")
-SINCE_START = ("env_steps", "gradient_steps")
+SINCE_START = ("env_steps", "gradient_steps", "bad_transitions")
 # Numbers of the config that move are known in every update, also before the first
 # gradient step; those inside a part have a dot in their name (`policy_loss.clip_eps`).
 _MOVING = ("learning_rate", "epsilon", "importance_exponent")
