@@ -42,11 +42,6 @@ def validate_fields(config: TrainConfig) -> None:
     """
     for field in dataclasses.fields(config):
         validate_field(field, getattr(config, field.name))
-    if config.total_timesteps > MAX_ENV_STEPS:
-        raise ConfigError(
-            f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
-            f"{config.total_timesteps}. Split the run in several."
-        )
 
 
 def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None:
@@ -154,6 +149,11 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r}.")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+    if kind == "int" and value > MAX_ENV_STEPS:
+        raise ConfigError(
+            f"{name} must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
+            f"{shown(value)}."
+        )
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
