@@ -13,6 +13,7 @@ from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
     Auto,
+    Check,
     as_python,
     as_tuples,
     config_dataclass,
@@ -71,7 +72,7 @@ class TrainConfig:
     num_evaluations: int = static(
         10,
         "Evaluations of the deterministic policy; the last is at the end.",
-        NON_NEGATIVE,
+        Check(lambda x: 0 <= x <= 10**6, "must be 0 or greater and at most 1,000,000"),
     )
     eval_episodes: int = static(16, "Episodes of one evaluation.", POSITIVE)
     eval_max_steps: int = static(
