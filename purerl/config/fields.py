@@ -52,7 +52,7 @@ NAMES = Check(
 )
 POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
 SIZES = Check(
-    lambda x: isinstance(x, tuple) and all(type(n) is int and n > 0 for n in x),
+    lambda x: isinstance(x, tuple) and all(type(n) is int and 0 < n < 2**31 for n in x),
     "must be positive whole numbers, such as (64, 64)",
 )
 

@@ -24,6 +24,7 @@ from purerl.config.fields import (
 from purerl.types import Schedule
 
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
+_MAX_NUMBER = 2**31 - 1  # The largest whole number of a program.
 _PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
 _MOMENTS = 256  # at which the course of a schedule is checked
 # What becomes of a function that stands where a schedule should, as those of optax do.
@@ -149,11 +150,9 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r}.")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
-    if kind == "int" and value > MAX_ENV_STEPS:
-        raise ConfigError(
-            f"{name} must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
-            f"{shown(value)}."
-        )
+    most = MAX_ENV_STEPS if name == "total_timesteps" else _MAX_NUMBER
+    if kind == "int" and value > most:
+        raise ConfigError(f"{name} must be at most {most} (32 bits), got {shown(value)}.")
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
