@@ -152,7 +152,8 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
     most = MAX_ENV_STEPS if name == "total_timesteps" else _MAX_NUMBER
     if kind == "int" and value > most:
-        raise ConfigError(f"{name} must be at most {most} (32 bits), got {shown(value)}.")
+        got = shown(value)
+        raise ConfigError(f"{name} must be at most {most} (32 bits), got {got}.")
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
