@@ -2,8 +2,8 @@
 
 Statistics are frozen while a rollout is collected, and merged with its raw data
 afterwards. So the log-probabilities of a rollout and of its learning see the same
-normalised observations. NaN stays in the statistics and ends the agent's learning. A
-finite number never does: what lies beyond 1e15 counts as 1e15, so that squares fit.
+normalised observations. Bad transitions, with numbers that are not finite, have no part
+in them. What lies beyond 1e15 counts as 1e15, so that squares are finite.
 
 One environment's step moves a mean of millions of steps by less than a float32 beside
 that mean can hold, so that plain sums would stop moving. Every statistic therefore has
