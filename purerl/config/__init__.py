@@ -25,6 +25,7 @@ from purerl.config.fields import POSITIVE_OR_NONE as POSITIVE_OR_NONE
 from purerl.config.fields import SIZES as SIZES
 from purerl.config.fields import Auto as Auto
 from purerl.config.fields import Check as Check
+from purerl.config.fields import as_float32 as as_float32
 from purerl.config.fields import as_tuples as as_tuples
 from purerl.config.fields import config_dataclass as config_dataclass
 from purerl.config.fields import dynamic as dynamic

@@ -1,6 +1,7 @@
 """Errors of configs: the sentences that report them, and how values stand in them."""
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -99,7 +100,8 @@ def nearest_divisors(total: int, number: int) -> str:
         total: Number that is to be divided.
         number: Number that does not divide it.
     """
-    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    small = [n for n in range(1, math.isqrt(total) + 1) if total % n == 0]
+    divisors = sorted({*small, *(total // n for n in small)})
     below = [n for n in divisors if n < number][-1:]
     above = [n for n in divisors if n > number][:1]
     return " or ".join(map(str, below + above))

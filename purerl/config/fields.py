@@ -52,7 +52,7 @@ NAMES = Check(
 )
 POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
 SIZES = Check(
-    lambda x: isinstance(x, tuple) and all(type(n) is int and n > 0 for n in x),
+    lambda x: isinstance(x, tuple) and all(type(n) is int and 0 < n < 2**31 for n in x),
     "must be positive whole numbers, such as (64, 64)",
 )
 
@@ -234,6 +234,20 @@ def as_python(value: Any, field: dataclasses.Field) -> Any:
     if isinstance(value, list | tuple):
         return tuple(int(n) if isinstance(n, np.integer) else n for n in value)
     return value
+
+
+def as_float32(value: Any) -> np.float32:
+    """Return the number that programs compute with, of a number of Python.
+
+    What is too large for a float32 is infinite there, and what is too small is 0, as
+    processors take it.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            number = np.float32(value)
+    except OverflowError:  # A whole number that no fraction holds.
+        return np.float32(np.copysign(np.inf, 1 if value > 0 else -1))
+    return np.float32(0) if abs(number) < np.finfo(np.float32).tiny else number
 
 
 def is_real(value: Any) -> bool:

@@ -199,6 +199,32 @@ BAD_INPUT = {
         lambda _: make(learning_rate=0.0),
         ["learning_rate must be greater than 0", "0.0"],
     ),
+    "learning rate of zero in float32": (
+        lambda _: make(learning_rate=1e-320),
+        ["learning_rate must be greater than 0", "1e-320, which counts as 0 in"],
+    ),
+    "epsilon of an optimiser that is zero in float32": (
+        lambda _: make(optimiser=purerl.optimisers.Adam(eps=1e-39)),
+        ["optimiser.eps must be greater than 0", "which counts as 0 in float32"],
+    ),
+    "number that float32 does not hold": (
+        lambda _: make(max_grad_norm=1e39),
+        ["max_grad_norm must be finite, got 1e+39"],
+    ),
+    "share of a warm-up that float32 rounds to 1": (
+        lambda _: make(learning_rate=purerl.schedules.WarmUp(1 - 1e-12, 1.0)),
+        ["learning_rate.fraction must be", "which counts as 1 in float32"],
+    ),
+    "override that is zero in float32": (
+        lambda _: jax.eval_shape(
+            lambda key: make()(key, {"learning_rate": 1e-320}), jax.random.key(0)
+        ),
+        ["learning_rate must be greater than 0", "which counts as 0 in float32"],
+    ),
+    "axis of a sweep that is zero in float32": (
+        lambda _: purerl.sweep(PPO(), {"learning_rate": [1e-3, 1e-320]}, seeds=1),
+        ["learning_rate must be greater than 0", "which counts as 0 in float32"],
+    ),
     "NaN learning rate": (
         lambda _: make(learning_rate=NAN),
         ["learning_rate must be finite", "nan"],
