@@ -26,7 +26,6 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.commands import command_line
 from purerl.hardware.device import Device
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
@@ -179,7 +178,7 @@ def main(argv: Sequence[str]) -> int:
         **run,
     )
     if hosts.index() == 0 and result.done:
-        show(result, command_line("evolve", *argv))
+        show(result)
     return 0 if result.done >= run["generations"] else 130
 
 

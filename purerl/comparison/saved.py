@@ -17,6 +17,7 @@ import numpy as np
 
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
+from purerl.execution.commands import this_command
 from purerl.report import plots
 from purerl.report.comparison import Row
 from purerl.storage import arrays, checkpoint, documents, folders, kinds
@@ -55,7 +56,8 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
         OSError: the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    values = {"kind": KIND, "format": FORMAT, **stored.values}
+    values = {"kind": KIND, "format": FORMAT, "command": this_command()}
+    values |= stored.values
     values["rows"] = [_plain_row(row) for row in stored.rows]
     path = folder / FILE
     curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}

@@ -1,10 +1,12 @@
 """A run read from its files, for tables and pictures, also while it goes on."""
 
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError
 from purerl.runner import manifest, summary_file
 from purerl.runner.divergence import read_diverged_at
 from purerl.runner.jsonl import read_members, rows_are_missing
@@ -33,9 +35,7 @@ def read_result(folder: Path) -> RunResult:
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
-        # All that a picture needs: the rest may name losses and algorithms that only
-        # the program which trained them has registered.
-        config=TrainConfig(env=stored["config"]["env"]),
+        config=manifest.task_config(stored),
         seeds=seeds,
         state=None,
         metrics=train,
@@ -52,13 +52,35 @@ def read_result(folder: Path) -> RunResult:
 def read_run(folder: Path) -> RunResult:
     """Read the curves of a run and, where it has finished, its agents.
 
+    Where its config cannot be made again here, a sentence says why, and the curves come
+    without agents.
+
     Raises:
         ConfigError: as of `read_result`, or there is no checkpoint.
     """
-    curves, saved = read_result(folder), load_run(folder)
-    finished = saved.update == bind(saved.config, on_host=True).plan.num_updates
+    curves, stored = read_result(folder), manifest.load_run(folder)
+    try:
+        config = manifest.read_config(folder, stored)
+        num_updates = bind(config, on_host=True).plan.num_updates
+    except ConfigError as error:
+        print(f"{error} Without it, {folder} is read without agents.", file=sys.stderr)
+        return curves._replace(finished=has_finished(stored, curves.metrics))
+    saved = load_run(folder, config)
+    finished = saved.update == num_updates
     state = saved.state if finished else None
-    return curves._replace(config=saved.config, state=state, finished=finished)
+    return curves._replace(config=config, state=state, finished=finished)
+
+
+def has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
+    """Return whether not even one update of a run is left to be done.
+
+    Args:
+        stored: Manifest of the run.
+        metrics: Metrics of its members.
+    """
+    steps = int(metrics["env_steps"][0, -1])
+    each = steps // int(metrics["update"][0, -1])
+    return steps + each > stored["config"]["total_timesteps"]
 
 
 def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:

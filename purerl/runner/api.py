@@ -26,6 +26,7 @@ from purerl.runner.start import (
     check_same_start,
     read_again,
     read_start,
+    with_values_of_start,
 )
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -117,9 +118,12 @@ def run(
     if resume and folder is not None:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
         asked = {"lanes": lanes, "segment_updates": segment_updates}
-        _check_kept(folder, stored, {**asked, "data_parallel": data_parallel or None})
-        if extend:
-            config = manifest.with_values_of(stored, config)
+        asked["data_parallel"] = data_parallel or None
+        # The manifest has the number of devices, which is looked at later.
+        kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
+        _check_kept(folder, kept, asked)
+        config = manifest.with_values_of(stored, config)
+    config = with_values_of_start(source, config)
     bound = bind(config, on_host=True)
     if bound.env.on_host:
         _check_on_host(bound, lanes, data_parallel)

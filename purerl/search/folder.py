@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl import auto
 from purerl.config import ConfigError, is_auto
 from purerl.runner import summary_file
 from purerl.search import records
@@ -121,6 +122,9 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     known = stored.get("auto", {})
     kept = {n: v for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
     rest = {name: value for name, value in known.items() if name not in kept}
+    # See `manifest.with_values_of`.
+    shares = auto.FOLLOWED.keys() & config.keys() & given.keys() if now > before else ()
+    kept |= {share: given[share] for share in shares}
     longer = {"config": {**config, **kept, "total_timesteps": now}, "auto": rest}
     return {**stored, **{name: longer[name] for name in longer if name in stored}}
 

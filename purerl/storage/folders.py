@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -21,6 +22,7 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
+from purerl.execution.commands import this_command
 from purerl.storage import documents, kinds, prng
 from purerl.storage.differences import REMEDY, refuse
 
@@ -160,10 +162,11 @@ def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
         wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
 
     Raises:
-        ConfigError: see `refuse_other` and `refuse_remains`.
+        ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
     """
     if folder is None:
         return
+    check_writable(folder)
     if (folder / MANIFEST).exists():
         refuse_other(folder, wanted)
     else:
@@ -204,6 +207,7 @@ def _is_result(path: Path) -> bool:
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """Write manifest.json and config.yaml, and make the folder where there is none.
 
+    The manifest says which command wrote it, where the specification does not yet.
     The manifest is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
@@ -215,6 +219,7 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
         ConfigError: the folder cannot be written.
     """
     make(folder, subfolders)
+    spec = {"command": this_command(), **spec}
     try:
         documents.write(folder / MANIFEST, spec)
     except OSError as error:
@@ -318,6 +323,25 @@ def require_writable(folder: Path) -> None:
     """
     try:
         _write_and_remove(folder)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made and written; nothing stays there.
+
+    Raises:
+        ConfigError: naming it and why.
+    """
+    try:
+        above = folder
+        while True:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(above)
+                break
+            above = above.parent
+        with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
+            pass
     except OSError as error:
         raise cannot_write(folder, error) from None
 

@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.report.sweep_data import ENV, several_tasks
@@ -129,7 +128,7 @@ class SweepResult:
 
         dataset = xr.Dataset({name: self[name] for name in self.names})
         dataset.attrs = {
-            "config": json.dumps(serialise.to_dict(self.config)),
+            "config": json.dumps(store.described(self.config, self.out)),
             "design": self.design.kind,
             "axes": json.dumps(list(self.design.names)),
         }
@@ -444,15 +443,21 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
-    Files that are damaged are named; the members in them are missing.
+    Files that are damaged are named; the members in them are missing. Where the config
+    names what is not known here, a sentence says why, and the metrics are read.
 
     Raises:
         ConfigError: no sweep there.
     """
     folder = stored_folder(folder)
     stored = store.load(folder)
-    config = config or manifest.read_config(folder, stored)
-    points = tuple(map(read_point, stored["points"]))
+    points = tuple(stored["points"])
+    try:
+        points = tuple(map(read_point, points))
+        config = config or manifest.read_config(folder, stored)
+    except ConfigError as error:
+        print(f"{error} Without it, {folder} is read without agents.", file=sys.stderr)
+        config = manifest.task_config(stored)
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)

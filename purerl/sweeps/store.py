@@ -17,7 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
 from purerl.storage import arrays, folders
 from purerl.storage.differences import REMEDY
 from purerl.sweeps.spec import FORMAT, compare, is_extension, is_reordered
@@ -69,6 +70,11 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
         merge=_extended,
         remedy=_remedy,
     )
+
+
+def described(config: TrainConfig, folder: Path | None) -> dict[str, Any]:
+    """Return the base config as plain values: those of the folder, if there is one."""
+    return load(folder)["config"] if folder else serialise.to_dict(config)
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
