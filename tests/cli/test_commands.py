@@ -386,7 +386,7 @@ def test_a_name_is_no_formula(trained, tmp_path):
     out = shutil.copytree(trained, tmp_path / "$run$")
     stored = json.loads((out / "manifest.json").read_text())
     stored["config"]["env"] = r"$\frac$ a_b^ $"
-    (out / "manifest.json").write_text(json.dumps(stored))
+    documents.write(out / "manifest.json", stored)
     for command in (["plot"], ["plot", "--metric", "entropy"], ["report"]):
         assert main([command[0], str(out), *command[1:]]) == 0
     assert r"$\frac$ a_b^ $" in (out / "report.html").read_text()
