@@ -112,7 +112,9 @@ class Evolve:
     )
     memory_limit: MemoryLimit = None
     checkpoint_seconds: CheckpointSeconds = 30.0
-    snapshot_every: Annotated[int, option("Generations between two snapshots.")] = 16
+    snapshot_every: Annotated[
+        int | None, option("Generations between two snapshots; 16 if not given.")
+    ] = None
     progress: Progress = True
 
 

@@ -82,8 +82,8 @@ class Train:
     segment_updates: SegmentUpdates = None
     checkpoint_seconds: CheckpointSeconds = 30.0
     keep_checkpoints: Annotated[
-        int, option("Number of newest checkpoints to keep.")
-    ] = 3
+        int | None, option("Number of newest checkpoints to keep; 3 if not given.")
+    ] = None
     data_parallel: Annotated[
         bool, option("Spread each agent's environments over all devices.")
     ] = False

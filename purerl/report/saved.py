@@ -1,12 +1,13 @@
 """A run read from its files, for tables and pictures, also while it goes on."""
 
-import json
 import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from purerl.config import ConfigError
-from purerl.runner import manifest
+from purerl.runner import manifest, summary_file
 from purerl.runner.divergence import read_diverged_at
 from purerl.runner.jsonl import read_members, rows_are_missing
 from purerl.runner.records import KINDS
@@ -30,8 +31,7 @@ def read_result(folder: Path) -> RunResult:
     train = records["train"]
     if update and not train:
         raise rows_are_missing(metrics, "train", update)
-    if not records["evaluation"] and _was_evaluated(folder):
-        raise rows_are_missing(metrics, "evaluation", update)
+    _check_evaluations(folder, records["evaluation"])
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
@@ -83,9 +83,21 @@ def has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
     return steps + each > stored["config"]["total_timesteps"]
 
 
-def _was_evaluated(folder: Path) -> bool:
-    """Return whether a run has ended with evaluations: then its summary has them."""
-    try:
-        return "evaluation_mean" in json.loads((folder / "summary.json").read_text())
-    except (OSError, ValueError):  # Whoever reads the summary says what is wrong.
-        return False
+def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:
+    """Refuse evaluations that do not end with those of the summary, if there is one.
+
+    Raises:
+        ConfigError: naming both files.
+    """
+    wanted = summary_file.read(folder).get("evaluation_per_seed")
+    if wanted is None:  # The run has not ended, or has none.
+        return
+    returns = evaluation.get("episode_return")
+    found = np.full(len(wanted), np.nan) if returns is None else returns[:, -1].mean(-1)
+    odd = [x for x, y in zip(wanted, found, strict=True) if x not in (None, y)]
+    if returns is None or odd:
+        raise ConfigError(
+            f"{folder / 'metrics' / 'evaluation'} does not end with the evaluation of "
+            f"{folder / summary_file.FILE}: rows are missing, or the summary is of "
+            "another run; put back a copy of the files, or of the whole folder."
+        )

@@ -35,30 +35,23 @@ from purerl.storage.folders import (
     load,
     made_with,
     refuse_remains,
-    require,
     write,
     write_config,
     written_by,
 )
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
-# What `describe_run` has always written.
-ENTRIES = (
-    "config",
-    "seeds",
-    "lanes",
-    "segment_updates",
-    "data_parallel",
-    "device",
-    "versions",
-    DIVERGED,
-)
 
 
 def describe_run(
-    config: TrainConfig, seeds: Sequence[int], lanes: int, length: int, spread: bool
+    config: TrainConfig,
+    seeds: Sequence[int],
+    lanes: int,
+    length: int,
+    spread: bool,
+    keep: int,
 ) -> dict[str, Any]:
-    """Describe what identifies a run: a member's bits depend on nothing else.
+    """Describe a run: a member's bits depend on nothing else.
 
     Args:
         config: Config of the run, as validated.
@@ -66,6 +59,7 @@ def describe_run(
         lanes: Width W of the blocks.
         length: Number of updates of a segment.
         spread: Whether each agent is spread over all devices.
+        keep: Number of last checkpoints that stay.
     """
     return {
         "config": serialise.to_dict(config),
@@ -73,6 +67,7 @@ def describe_run(
         "lanes": lanes,
         "segment_updates": length,
         "data_parallel": len(jax.local_devices()) if spread else 0,
+        "keep_checkpoints": keep,
         DIVERGED: {},
         **made_with(),
     }
@@ -130,14 +125,13 @@ def load_run(folder: Path) -> dict[str, Any]:
     """Read the manifest of a run.
 
     Raises:
-        ConfigError: there is none, it cannot be read or lacks an entry, or the folder
-            holds something else, with the commands that read that.
+        ConfigError: there is none, it cannot be read, or the folder holds something
+            else, with the commands that read that.
     """
     stored = load(folder)
     kind = kind_of(folder)
     if kind != "run":
         raise ConfigError(kinds.not_wanted(folder, kind, "run"))
-    require(folder, stored, ENTRIES)
     return stored
 
 

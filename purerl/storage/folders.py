@@ -23,7 +23,7 @@ from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.execution.commands import this_command
-from purerl.storage import kinds, prng
+from purerl.storage import documents, kinds, prng
 from purerl.storage.differences import REMEDY, refuse
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -220,9 +220,11 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """
     make(folder, subfolders)
     spec = {"command": this_command(), **spec}
-    manifest, config = json.dumps(spec, indent=1), serialise.yaml_text(spec["config"])
-    _write_text(folder / MANIFEST, manifest)
-    _write_text(folder / CONFIG, config)
+    try:
+        documents.write(folder / MANIFEST, spec)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    write_config(folder, spec)
 
 
 def finish(folder: Path, spec: Spec) -> None:
@@ -241,20 +243,15 @@ def finish(folder: Path, spec: Spec) -> None:
 
 def write_config(folder: Path, spec: Spec) -> None:
     """Write config.yaml of a specification, see `write`."""
-    _write_text(folder / CONFIG, serialise.yaml_text(spec["config"]))
-
-
-def _write_text(path: Path, text: str) -> None:
     try:
-        write_atomic(path, text)
+        write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
     except OSError as error:
-        raise cannot_write(path.parent, error) from None
+        raise cannot_write(folder, error) from None
 
 
 def update(folder: Path, changes: Mapping[str, Any]) -> None:
     """Change entries of a folder's manifest."""
-    text = json.dumps({**load(folder), **changes}, indent=1)
-    write_atomic(folder / MANIFEST, text)
+    documents.write(folder / MANIFEST, {**load(folder), **changes})
 
 
 @contextlib.contextmanager
@@ -383,12 +380,7 @@ def load(folder: Path) -> Spec:
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
         )
-    try:
-        stored = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
-    if not isinstance(stored, dict):
-        raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
+    stored = documents.read(path, "Put back a copy of it, or start a new run.")
     config = stored.get("config")
     if isinstance(config, dict) and _is_of_agents(stored, config):
         # So that what began before a field was there goes on with its default.
@@ -399,25 +391,6 @@ def load(folder: Path) -> Spec:
 def _is_of_agents(stored: Spec, config: Mapping[str, Any]) -> bool:
     """Return whether a config is that of agents; a search of one's own may have any."""
     return stored.get("kind", "run") in kinds.KINDS or "algorithm" in config
-
-
-def require(folder: Path, stored: Spec, names: Sequence[str]) -> None:
-    """Refuse a manifest that lacks what this program writes into every one.
-
-    Args:
-        folder: The folder.
-        stored: The manifest.
-        names: Names of the entries that it must have.
-
-    Raises:
-        ConfigError: naming the first that it lacks.
-    """
-    lacking = [name for name in names if name not in stored]
-    if lacking:
-        path = folder / MANIFEST
-        raise ConfigError(
-            f"{path} is damaged (there is no {lacking[0]} in it). Start a new run."
-        )
 
 
 def written_by(stored: Spec) -> str:

@@ -83,6 +83,11 @@ class SweepResult:
         """True if every member has been trained."""
         return all(id in self._source for row in self._ids for id in row)
 
+    @property
+    def num_finished(self) -> int:
+        """The number of members that have been trained."""
+        return sum(id in self._source for row in self._ids for id in row)
+
     @cached_property
     def names(self) -> dict[str, str]:
         """Name of a variable -> name of its array on disk.
@@ -403,6 +408,7 @@ def write_summary(result: SweepResult) -> None:
     if result.out is not None:
         numbers = result.summary
         facts = {name: numbers[name] for name in ("members", "groups")}
+        facts["finished_members"] = result.num_finished
         has_trained = numbers["trained_members"] > 0
         summary_file.write(result.out, facts, numbers, has_trained)
 
@@ -463,4 +469,12 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
             file=sys.stderr,
         )
     seeds, written = stored["seeds"], stored["points"]
-    return SweepResult(config, design, seeds, members, folder, written=written)
+    result = SweepResult(config, design, seeds, members, folder, written=written)
+    had = summary_file.read(folder).get("finished_members", 0)
+    if result.num_finished < had:
+        print(
+            f"{folder / 'chunks'} has {result.num_finished:,} of the {had:,} members "
+            "that had finished; run the sweep again: the others are trained anew",
+            file=sys.stderr,
+        )
+    return result

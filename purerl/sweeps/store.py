@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from purerl import atomic, serialise
+from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.storage import arrays, folders
 from purerl.storage.differences import REMEDY
@@ -159,12 +159,6 @@ def read_chunk(path: Path) -> Chunk:
         contents = {name: file[name] for name in file.files}
     ids = json.loads(contents.pop(MEMBERS).tobytes())["ids"]
     return Chunk(tuple(ids), contents)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the halves of files that a kill left behind."""
-    for path in (folder, folder / "chunks"):
-        atomic.remove_leftovers(path)
 
 
 class MemberStore(Protocol):

@@ -16,6 +16,7 @@ from purerl.cli.train import Train
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.runner.result import load_run
+from purerl.storage import documents
 from tests.helpers import tiny_config
 
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
@@ -225,9 +226,9 @@ def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):
 def test_a_plot_needs_nothing_that_only_the_run_had_registered(trained, folder):
     copy = shutil.copytree(trained, folder / "of-another-program")
     path = copy / "manifest.json"
-    stored = json.loads(path.read_text())
+    stored = documents.read(path, "")
     stored["config"] |= {"algorithm": "mine", "policy_loss": {"type": "Mine"}}
-    path.write_text(json.dumps(stored))
+    documents.write(path, stored)
     assert main(["plot", str(copy), "--out", str(folder / "theirs.png")]) == 0
     assert main(["evaluate", str(copy)]) == 2  # a sentence: it cannot be rebuilt
 
