@@ -52,8 +52,7 @@ def locked(folder: Path | None, shared: bool = False) -> Iterator[None]:
     Raises:
         ConfigError: another process trains into it, naming that process.
     """
-    file = None if folder is None else _hold(folder, shared)
-    if folder is None or file is None:
+    if folder is None or fcntl is None or not (file := _hold(folder, shared)):
         yield
         return
     with file:
@@ -80,8 +79,6 @@ def _hold(folder: Path, shared: bool) -> Any:
     Raises:
         ConfigError: another process holds it.
     """
-    if fcntl is None:
-        return None
     while True:
         try:
             folder.mkdir(parents=True, exist_ok=True)

@@ -109,8 +109,8 @@ def test_the_numbers_that_are_drawn_are_those_that_move_the_cart():
 def test_a_pool_holds_resets_with_numbers_of_their_own():
     config = tiny_config(env_params=RANGES, reset_scheme="pool", reset_pool_size=16)
     stepper = make_stepper(config, resolve_env(config), None)
-    _, states = draw_pool(stepper, jax.random.key(0))
-    assert len(set(np.asarray(drawn_params(states)["length"]).tolist())) == 16
+    pool = draw_pool(stepper, jax.random.key(0))
+    assert len(set(np.asarray(drawn_params(pool.state)["length"]).tolist())) == 16
     with pytest.raises(ConfigError, match="Use reset_scheme='fresh'"):
         resolve_env(config.replace(randomise_per="environment"))
 

@@ -360,7 +360,8 @@ def test_the_bytes_that_are_kept_of_an_update(twice):
     # Two observations of four numbers; action, log-probability, reward; two flags.
     transition = 4 * (2 * 4 + 3) + 2
     episode = 1 + 4 + 4  # whether it ended, its return and its length
-    kept = size(state) + size(state.envs) + 16 * 4 * (transition + episode)
+    # Once more of each environment: how many of its transitions were bad.
+    kept = size(state) + size(state.envs) + 16 * 4 * (transition + episode) + 4 * 4
     assert twice.kept_bytes(state) == kept
 
 

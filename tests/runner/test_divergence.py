@@ -193,15 +193,15 @@ def test_a_run_that_diverges_says_so_while_it_trains(capsys):
 class PaysLeft(CartPole):
     """CartPole in which a push to the left pays, which is all that broken agents do.
 
-    What is seen is no number where the cart has come far in five steps: few agents
-    meet that.
+    A step pays more than a loss can hold where the cart has come far in five: few
+    agents meet that.
     """
 
     def step_env(self, key, state, action, params):
         obs, state, _, *rest = super().step_env(key, state, action, params)
         is_broken = (state.time == 5) & (state.x > 0.07)
         reward = jnp.where(action == 0, 1.0, 0.0)
-        return jnp.where(is_broken, jnp.nan, obs), state, reward, *rest
+        return obs, state, jnp.where(is_broken, 1e38, reward), *rest
 
 
 envs.register("test/pays-left", PaysLeft)
