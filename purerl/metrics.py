@@ -26,7 +26,7 @@ COUNT_OF = {
 }
 # Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
 PER_UPDATE = ("episodes", "policy_steps", "passes")
-SINCE_START = ("env_steps", "gradient_steps")
+SINCE_START = ("env_steps", "gradient_steps", "bad_transitions")
 
 
 def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:

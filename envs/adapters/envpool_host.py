@@ -161,6 +161,11 @@ class EnvPoolEnvs(HostEnvs):
                 obs = with_rows(obs, ids, self._seen(begin(ids)[0]))
         return obs, next_obs, reward, terminated, truncated | cut
 
+    def restart(self, obs: Any, rows: np.ndarray) -> Any:
+        """Start an episode in some environments; see `HostEnvs.restart`."""
+        first = self._seen(self._pool.reset(rows.astype(np.int32))[0])
+        return with_rows(obs, rows, first)
+
     def close(self) -> None:
         """End the environments, and the threads that they run in."""
         if self._pool is not None:

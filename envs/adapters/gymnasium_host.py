@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import gymnasium
 import jax
 import numpy as np
-from gymnasium.vector import AutoresetMode
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from .gymnasium_spaces import from_observation
 from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
@@ -165,6 +165,14 @@ class GymnasiumEnvs(HostEnvs):
                 )
             next_obs = with_rows(obs, ended, self._last(last, ended))
         return obs, next_obs, reward, terminated, truncated
+
+    def restart(self, obs: Any, rows: np.ndarray) -> Any:
+        """Start an episode in some environments; see `HostEnvs.restart`."""
+        if not isinstance(self._vector, SyncVectorEnv | AsyncVectorEnv):
+            return obs  # Another vector may not know of masks, and reset all.
+        mask = np.isin(np.arange(self.num_envs), rows)
+        first = self._seen(self._vector.reset(options={"reset_mask": mask})[0])
+        return with_rows(obs, rows, jax.tree.map(lambda x: x[rows], first))
 
     def _last(self, last: Any, ended: np.ndarray) -> Any:
         """The last observations of the episodes that ended, `[K, ...]`.

@@ -32,7 +32,9 @@ class HostStep(NamedTuple):
         next_obs: Observation that the action led to, before any reset.
         reward: Reward of the step, float32.
         terminated: The episode ended by itself.
-        truncated: The episode was cut; never true with `terminated`.
+        truncated: The episode was cut; true with `terminated` where the step is bad:
+            its reward or observation was not finite. Its reward is 0 then, and its
+            `next_obs` that of the next episode.
     """
 
     obs: Any
@@ -179,12 +181,32 @@ class HostEnvs(abc.ABC):
         """
         taken = batch_action(self.env.gym_action_space, action)
         obs, next_obs, reward, terminated, truncated = self.advance(taken)
-        terminated = np.array(terminated, bool)
+        reward, terminated = np.array(reward, np.float32), np.array(terminated, bool)
         # If an environment says both, the episode terminated.
         truncated = np.array(truncated, bool) & ~terminated
-        return HostStep(
-            obs, next_obs, np.array(reward, np.float32), terminated, truncated
-        )
+        bad = ~(finite_rows(next_obs, self.num_envs) & np.isfinite(reward))
+        if bad.any():
+            running = np.flatnonzero(bad & ~(terminated | truncated))
+            if len(running):
+                obs = self.restart(obs, running)
+            rows = np.flatnonzero(bad)
+            first = jax.tree.map(lambda x: x[rows], obs)
+            next_obs = with_rows(next_obs, rows, first)
+            reward[bad], terminated[bad], truncated[bad] = 0, True, True
+        return HostStep(obs, next_obs, reward, terminated, truncated)
+
+    def restart(self, obs: Any, rows: np.ndarray) -> Any:
+        """Start an episode in some environments; those that cannot go on as they are.
+
+        Args:
+            obs: Observations `[B, ...]`.
+            rows: Whole numbers `[K]`, the environments that start anew.
+
+        Returns:
+            The observations, with first ones in the rows.
+        """
+        del rows
+        return obs
 
     @abc.abstractmethod
     def advance(self, action: Any) -> tuple[Any, Any, Any, Any, Any]:
@@ -214,6 +236,20 @@ def with_rows(batch: Any, rows: np.ndarray, members: Any) -> Any:
     new = jax.tree.map(np.copy, batch)
     jax.tree.map(lambda all, some: all.__setitem__(rows, some), new, members)
     return new
+
+
+def finite_rows(batch: Any, num: int) -> np.ndarray:
+    """Return which of `num` rows have finite numbers alone, bool `[num]`.
+
+    Args:
+        batch: Observations `[num, ...]`.
+        num: Number of rows.
+    """
+    found = np.ones(num, bool)
+    for leaf in jax.tree.leaves(batch):
+        if np.asarray(leaf).dtype.kind == "f":
+            found &= np.isfinite(leaf).reshape(num, -1).all(1)
+    return found
 
 
 def _zeros(space: Any) -> Any:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl.acting.bad import is_finite
 from purerl.acting.environment import (
     Environment,
     keeps_last_state,
@@ -41,7 +42,8 @@ def evaluate(
     """Play `E` episodes from fresh resets with a deterministic policy.
 
     The loop ends as soon as every episode has. An episode still running after
-    `max_steps` counts with what it has earned by then.
+    `max_steps`, or at a transition that is not finite, counts with what it has earned
+    by then.
 
     Args:
         env: The environment.
@@ -202,7 +204,7 @@ def _start(env: Environment, params: PyTree, memory: PyTree, keys: Array) -> _Ep
         obs=obs,
         state=state,
         memory=memory,
-        running=jnp.ones(num_episodes, bool),
+        running=jax.vmap(is_finite)(obs),
         episode_return=jnp.zeros(num_episodes),
         episode_length=jnp.zeros(num_episodes, jnp.int32),
     )
@@ -222,12 +224,13 @@ def _step(
     obs, state, reward, terminated, truncated = step(
         env, params, keys, carry.state, action
     )
+    counts = carry.running & jax.vmap(is_finite)(obs, reward)
     return _Episodes(
         step=carry.step + 1,
         obs=obs,
         state=state,
         memory=memory,
-        running=carry.running & ~(terminated | truncated),
-        episode_return=carry.episode_return + jnp.where(carry.running, reward, 0.0),
-        episode_length=carry.episode_length + carry.running,
+        running=counts & ~(terminated | truncated),
+        episode_return=carry.episode_return + jnp.where(counts, reward, 0.0),
+        episode_length=carry.episode_length + counts,
     )

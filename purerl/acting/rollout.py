@@ -1,5 +1,7 @@
 """Stepping many environments: auto-reset, episode statistics, reset pools.
 
+A transition that is not finite is cut here, see `acting.bad`.
+
 Axes: `T` steps, `B` environments of one agent on this device.
 """
 
@@ -11,6 +13,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
+from purerl.acting import bad
 from purerl.acting.environment import (
     Environment,
     bind_params,
@@ -40,14 +43,25 @@ class EnvCarry(NamedTuple):
     Attributes:
         state: Environment states, leaves `[B, ...]`.
         obs: `[B, ...]` what the policy sees next (after any reset).
-        episode_return: `[B]` sum of rewards of the running episode.
+        episode_return: `[B]` sum of rewards of the running episode; NaN where its first
+            observation was not finite, so that its first step is bad.
         episode_length: `[B]` int32 steps of the running episode.
+        bad: `[B]` int32 bad transitions since the run began.
     """
 
     state: PyTree
     obs: Array
     episode_return: Array
     episode_length: Array
+    bad: Array
+
+
+class Start(NamedTuple):
+    """The beginning of an episode, as an `EnvCarry` has it."""
+
+    obs: Array
+    state: PyTree
+    episode_return: Array
 
 
 class StepOutput(NamedTuple):
@@ -62,11 +76,19 @@ class StepOutput(NamedTuple):
 
 
 class Episodes(NamedTuple):
-    """The ends of episodes in a rollout, with returns and lengths, `[T, B]` each."""
+    """The ends of episodes in a rollout, `[T, B]` each, and what went wrong.
+
+    Attributes:
+        done: Whether an episode ended, other than by a bad transition.
+        returns: Sum of the episode's rewards until then.
+        lengths: Steps of the episode until then.
+        bad: `[B]` bad transitions since the run began, after the rollout.
+    """
 
     done: Array
     returns: Array
     lengths: Array
+    bad: Array
 
 
 Rollout = tuple[EnvCarry, Transition, Episodes]
@@ -147,19 +169,48 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
         num_envs: Number B of environments on this device.
     """
     keys = env_keys(key, (num_envs,), stepper.axis_name)
-    obs, state = jax.vmap(stepper.env.reset, (0, None))(keys, stepper.params)
-    return EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
+    return carry_of(
+        jax.vmap(_starter(stepper.env.reset), (0, None))(keys, stepper.params)
+    )
 
 
-def draw_pool(stepper: Stepper, key: Array) -> PyTree:
-    """Draw `[reset_pool_size, ...]` first observations and states; consume the key."""
+def carry_of(start: Start, counted: Array | None = None) -> EnvCarry:
+    """Return environments whose episodes all begin.
+
+    Args:
+        start: Starts `[B, ...]`.
+        counted: `[B]` bad transitions until now; none where not given.
+    """
+    none = jnp.zeros(start.episode_return.shape, jnp.int32)
+    return EnvCarry(
+        start.state,
+        start.obs,
+        start.episode_return,
+        none,
+        none if counted is None else counted,
+    )
+
+
+def start_of(obs: PyTree, state: PyTree) -> Start:
+    """Return the start of one episode; an observation that is not finite marks it."""
+    total = jnp.where(bad.is_finite(obs), 0.0, jnp.nan)
+    return Start(bad.as_finite(obs), state, total)
+
+
+def _starter(reset: Callable[..., Any]) -> Callable[[Array, PyTree], Start]:
+    """`(key, params) -> Start` of a `reset` or `reset_env`."""
+    return lambda key, params: start_of(*reset(key, params))
+
+
+def draw_pool(stepper: Stepper, key: Array) -> Start:
+    """Draw `[reset_pool_size, ...]` starts; consume the key."""
     keys = jax.random.split(key, stepper.reset_pool_size)
-    return jax.vmap(stepper.env.reset_env, (0, None))(keys, stepper.params)
+    return jax.vmap(_starter(stepper.env.reset_env), (0, None))(keys, stepper.params)
 
 
 def make_restarts(
     stepper: Stepper, key_pool: Array, keys: Array
-) -> tuple[PyTree, Callable[[PyTree], tuple[Array, PyTree | None]]]:
+) -> tuple[PyTree, Callable[[PyTree], tuple[Array, Start]]]:
     """Draw where the episodes of a rollout restart, before it as far as that pays.
 
     A random number costs a narrow kernel in every step of the loop, or a share of one
@@ -177,13 +228,15 @@ def make_restarts(
 
     Returns:
         Inputs `[T, B, ...]` of the loop, and a function from a step's inputs to the
-        keys of `step_env` `[B]` and the first observations and states `[B, ...]`; None
-        in place of these where the environment can only reset by itself.
+        keys of `step_env` `[B]` and the starts `[B, ...]`. An environment that resets
+        by itself has the same starts in all steps, for those after a bad transition.
     """
     env, params = stepper.env, stepper.params
     if not steps_without_reset(env):
-        return keys, lambda keys_t: (keys_t, None)
-    reset = jax.vmap(env.reset_env, (0, None))
+        keys_start = env_keys(key_pool, keys.shape[1:], stepper.axis_name)
+        fallback = jax.vmap(_starter(env.reset), (0, None))(keys_start, params)
+        return keys, lambda keys_t: (keys_t, fallback)
+    reset = jax.vmap(_starter(env.reset_env), (0, None))
     if stepper.reset_scheme == "pool":
         size = stepper.reset_pool_size
         keys_step, keys_pick = _split_each(keys)
@@ -216,7 +269,7 @@ def _start_bytes(stepper: Stepper) -> int:
 
 
 def step_envs(
-    stepper: Stepper, carry: EnvCarry, action: Array, keys: Array, starts: PyTree | None
+    stepper: Stepper, carry: EnvCarry, action: Array, keys: Array, starts: Start
 ) -> tuple[EnvCarry, StepOutput]:
     """Step every environment once, and restart those whose episode ended.
 
@@ -225,56 +278,57 @@ def step_envs(
         carry: Environments before the step.
         action: `[B, ...]` actions of the environment.
         keys: `[B]` random keys, consumed.
-        starts: `[B, ...]` first observations and states of the next episodes, or None
-            where the environment resets by itself.
+        starts: `[B, ...]` starts of the next episodes.
     """
-    if starts is None:
-        step = jax.vmap(stepper.env.step, (0, 0, 0, None))
-        obs, state, reward, terminated, truncated, info = step(
-            keys, carry.state, action, stepper.params
-        )
-        next_obs = info["final_observation"]
-        truncated = truncated & ~terminated  # A foreign environment may set both.
-        reward = reward.astype(jnp.float32)
-    else:
-        step = jax.vmap(_step_and_restart, (None, None, 0, 0, 0, 0))
-        obs, state, reward, terminated, truncated, next_obs = step(
-            stepper.env, stepper.params, keys, carry.state, action, starts
-        )
-    done = terminated | truncated
-    episode_return = carry.episode_return + reward
-    episode_length = carry.episode_length + 1
-    output = StepOutput(
-        reward, next_obs, terminated, truncated, episode_return, episode_length
-    )
-    carry = EnvCarry(
-        state,
-        obs,
-        jnp.where(done, 0.0, episode_return),
-        jnp.where(done, 0, episode_length),
-    )
-    return packing.computed_once((carry, output), axes=1)
+    step = jax.vmap(_step_and_restart, (None, None, 0, 0, 0, 0))
+    after = step(stepper.env, stepper.params, carry, action, keys, starts)
+    return packing.computed_once(after, axes=1)
 
 
 def _step_and_restart(
     env: Environment,
     params: PyTree,
-    key: Array,
-    state: PyTree,
+    carry: EnvCarry,
     action: Array,
-    start: Any,
-) -> tuple[Any, ...]:
+    key: Array,
+    start: Start,
+) -> tuple[EnvCarry, StepOutput]:
     """One environment's step, going on from `start` where the episode ended."""
-    next_obs, next_state, reward, terminated, truncated = step_without_reset(
-        env, params, key, state, action
-    )
+    if steps_without_reset(env):
+        next_obs, state, reward, terminated, truncated = step_without_reset(
+            env, params, key, carry.state, action
+        )
+        obs = next_obs
+    else:
+        obs, state, reward, terminated, truncated, info = env.step(
+            key, carry.state, action, params
+        )
+        next_obs = info["final_observation"]
+        truncated = truncated & ~terminated  # A foreign environment may set both.
+        reward = reward.astype(jnp.float32)
+    total = carry.episode_return + reward
+    is_good = bad.is_finite(next_obs, total)
+    if not steps_without_reset(env):
+        start = _where(is_good, start_of(obs, state), start)
+    terminated, truncated = terminated | ~is_good, truncated | ~is_good
     done = terminated | truncated
-    obs, state = jax.tree.map(
-        lambda first, running: jnp.where(done, first, running),
-        start,
-        (next_obs, next_state),
+    obs, state, begun = _where(done, start, Start(obs, state, total))
+    length = carry.episode_length + 1
+    output = StepOutput(
+        jnp.where(is_good, reward, 0.0),
+        _where(is_good, next_obs, obs),
+        terminated,
+        truncated,
+        total,
+        length,
     )
-    return obs, state, reward, terminated, truncated, next_obs
+    length = jnp.where(done, 0, length)
+    return EnvCarry(state, obs, begun, length, carry.bad + ~is_good), output
+
+
+def _where(condition: Array, on_true: Any, on_false: Any) -> Any:
+    """One of two pytrees."""
+    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), on_true, on_false)
 
 
 def collect(
@@ -303,11 +357,15 @@ def collect(
 
     Returns:
         Environments after the rollout, transitions `[T, B, ...]` with observations as
-        the environment gave them, and where episodes ended (see `episode_metrics`).
+        the environment gave them, none of them bad, and where episodes ended (see
+        `episode_metrics`).
     """
     num_envs = carry.episode_return.shape[0]
     randomness = draw_randomness(stepper, key, num_steps, num_envs, draw)
-    return unroll(stepper, carry, act, prepare, randomness.inputs, randomness.restart)
+    carry, transitions, episodes = unroll(
+        stepper, carry, act, prepare, randomness.inputs, randomness.restart
+    )
+    return carry, bad.replaced(transitions)[0], episodes
 
 
 class RolloutRandomness(NamedTuple):
@@ -321,7 +379,7 @@ class RolloutRandomness(NamedTuple):
     """
 
     inputs: tuple[PyTree, PyTree]
-    restart: Callable[[PyTree], tuple[Array, PyTree | None]]
+    restart: Callable[[PyTree], tuple[Array, Start]]
 
 
 def draw_randomness(
@@ -355,7 +413,7 @@ def unroll(
     act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
     prepare: Callable[[Array], Array],
     inputs: tuple[PyTree, PyTree],
-    restart: Callable[[PyTree], tuple[Array, PyTree | None]],
+    restart: Callable[[PyTree], tuple[Array, Start]],
 ) -> tuple[EnvCarry, Transition, Episodes]:
     """Run the policy as `collect` does, with randomness that is drawn already.
 
@@ -397,7 +455,7 @@ def unroll_recurrent(
     act: Callable[[Array, PyTree, PyTree], tuple[tuple[Array, PyTree, Array], PyTree]],
     prepare: Callable[[Array], Array],
     inputs: tuple[PyTree, PyTree],
-    restart: Callable[[PyTree], tuple[Array, PyTree | None]],
+    restart: Callable[[PyTree], tuple[Array, Start]],
 ) -> Played:
     """Unroll a policy that remembers the episode; what it leaves has no derivative.
 
@@ -429,8 +487,10 @@ def unroll_recurrent(
             act(prepare(carry.obs), memory, noise_t)
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
+        # Of an episode that began with a bad observation, that of the next one.
+        seen = jax.vmap(_where)(bad.is_bad(out), out.next_obs, carry.obs)
         transition = Transition(
-            obs=packing.columns_first(carry.obs),
+            obs=packing.columns_first(seen),
             action=raw,
             log_prob=outputs,
             reward=out.reward,
@@ -446,9 +506,11 @@ def unroll_recurrent(
     end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
     outputs = _in_rows(batch, carry.obs), *others
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
-    done = batch.terminated | batch.truncated
     carry, memory = unpack(end)
-    return Played(carry, memory, batch, memories, Episodes(done, returns, lengths))
+    # A bad transition has both flags, and ends no episode that counts.
+    done = batch.terminated ^ batch.truncated
+    ends = Episodes(done, returns, lengths, carry.bad)
+    return Played(carry, memory, batch, memories, ends)
 
 
 def collect_recurrent(
@@ -471,11 +533,11 @@ def collect_recurrent(
         num_steps: Number T of steps.
 
     Returns:
-        As `unroll_recurrent`.
+        As `unroll_recurrent`, but none of the transitions is bad.
     """
     num_envs = carry.episode_return.shape[0]
     randomness = draw_randomness(stepper, key, num_steps, num_envs, policy.draw)
-    return unroll_recurrent(
+    played = unroll_recurrent(
         stepper,
         carry,
         memory,
@@ -484,6 +546,13 @@ def collect_recurrent(
         randomness.inputs,
         randomness.restart,
     )
+    return without_bad(played)
+
+
+def without_bad(played: Played) -> Played:
+    """Return steps of which none is bad; see `bad.replaced`."""
+    transitions, memories = bad.replaced(played.transitions, played.memories)
+    return played._replace(transitions=transitions, memories=memories)
 
 
 def _in_rows(batch: Transition, obs: PyTree) -> Transition:
@@ -493,24 +562,27 @@ def _in_rows(batch: Transition, obs: PyTree) -> Transition:
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
-    """Compute means over the episodes that ended; NaN where none did.
+    """Count bad transitions, and average over the episodes that ended; NaN without any.
 
     Args:
         episodes: Ends of the episodes of a rollout.
         axis_name: Mapped axis over which environments are spread, if any.
     """
-    done, returns, lengths = episodes
-    count, return_sum, length_sum = psum(
+    done, returns, lengths, counted = episodes
+    count, return_sum, length_sum, broken = psum(
         (
             # A float holds the count exactly up to 2^24 episodes per update.
             done.sum(dtype=jnp.float32),
             jnp.where(done, returns, 0.0).sum(),
             jnp.where(done, lengths, 0).sum().astype(jnp.float32),
+            # Of several rounds the last one counts.
+            counted.reshape(-1, counted.shape[-1])[-1].sum().astype(jnp.float32),
         ),
         axis_name,
     )
     some = jnp.maximum(count, 1.0)
     return {
+        "bad_transitions": broken.astype(jnp.uint32),
         "episodes": count.astype(jnp.int32),
         "episode_return": jnp.where(count > 0, return_sum / some, jnp.nan),
         "episode_length": jnp.where(count > 0, length_sum / some, jnp.nan),

@@ -34,6 +34,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
+from purerl.acting.bad import is_bad
 from purerl.acting.environment import Environment
 from purerl.algorithms import pieces
 from purerl.algorithms.checks import check_no_networks
@@ -313,11 +314,11 @@ def hosted(parts: Parts, update: Array) -> Hosted:
         del noise
         learner = _known(parts, learner, envs)
         judged = _judge(parts, envs, arm[0])
-        learner = learn(parts.config, learner, arm[0], out.reward[0])
+        learner = _learned(parts, learner, arm[0], out)
         return learner, _trace(out, *judged)
 
     def restart(state: BanditState, obs: Any) -> BanditState:
-        return state._replace(envs=pieces.first_step(obs))
+        return state._replace(envs=pieces.first_step(state.envs, obs))
 
     return pieces.of_steps(
         parts.config,
@@ -358,7 +359,7 @@ def finish(
         update=update,
     )
     env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
-    return new, {"env_steps": env_steps, **_report(parts, trace)}
+    return new, {"env_steps": env_steps, **_report(parts, trace, envs.bad)}
 
 
 def _learner(state: BanditState) -> Learner:
@@ -453,15 +454,24 @@ def _pull(
     arm = choose(parts, learner, noise)
     optimal, regret = _judge(parts, envs, arm[0])
     envs, out = rollout.step_envs(parts.stepper, envs, arm, *restart)
-    learner = learn(parts.config, learner, arm[0], out.reward[0])
+    learner = _learned(parts, learner, arm[0], out)
     return (learner, envs), _trace(out, optimal, regret)
+
+
+def _learned(
+    parts: Parts, learner: Learner, arm: Array, out: rollout.StepOutput
+) -> Learner:
+    """Return the estimates after a pull; a bad one teaches nothing."""
+    learned = learn(parts.config, learner, arm, out.reward[0])
+    bad = is_bad(out)[0]
+    return jax.tree.map(lambda old, new: jnp.where(bad, old, new), learner, learned)
 
 
 def _trace(out: rollout.StepOutput, optimal: Array, regret: Array) -> Trace:
     """Return the numbers of a pull that the metrics need."""
     return Trace(
         *(out.reward[0], optimal, regret),
-        *(out.terminated | out.truncated, out.episode_return, out.episode_length),
+        *(out.terminated ^ out.truncated, out.episode_return, out.episode_length),
     )
 
 
@@ -481,10 +491,10 @@ def _knows_arms(parts: Parts) -> bool:
     return hasattr(innermost(parts.stepper.env), "arm_values")
 
 
-def _report(parts: Parts, trace: Trace) -> Metrics:
+def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
     """Episodes, and means over the pulls of an update."""
     axis = parts.stepper.axis_name
-    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length)
+    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length, bad)
     means = {"reward": trace.reward.mean()}
     if _knows_arms(parts):
         means["optimal_action"] = trace.optimal.mean()

@@ -275,7 +275,7 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     del update
 
     def restart(state: Any, obs: Any) -> Any:
-        return state._replace(envs=pieces.first_step(obs))
+        return state._replace(envs=pieces.first_step(state.envs, obs))
 
     return pieces.of_rollout(
         parts.config, partial(policy, parts), partial(learn, parts), restart

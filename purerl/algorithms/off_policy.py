@@ -18,6 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting import observe, rollout
+from purerl.acting.bad import is_bad
 from purerl.acting.exploration import valid_action
 from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
@@ -525,6 +526,7 @@ def _batch(
     features = partial(observe.prepare, hooks, experience.obs_moments)
     gathered = hooks.replay.gather(experience.buffer, numbers)
     item, reward, next_obs, discount = gathered
+    weight = jnp.where(is_bad(item), 0.0, weight)
     return Batch(
         obs=features(item.obs),
         action=item.action,

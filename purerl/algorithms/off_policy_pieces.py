@@ -184,7 +184,7 @@ def restart(steps: Array, state: Any, obs: PyTree) -> Any:
     last = jnp.where(steps > 0, (steps + rows - 1) % rows, rows).astype(jnp.int32)
     is_last = (jnp.arange(rows) == last)[:, None] & ~buffer.terminated
     buffer = buffer._replace(truncated=buffer.truncated | is_last)
-    return state._replace(buffer=buffer, envs=pieces.first_step(obs))
+    return state._replace(buffer=buffer, envs=pieces.first_step(state.envs, obs))
 
 
 def _without_experience(state: Any) -> Any:

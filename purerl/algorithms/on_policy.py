@@ -333,7 +333,7 @@ def restart(state: Any, obs: Any) -> Any:
         state: State of one agent, with `envs` and `reward_scale`.
         obs: First observations `[B, ...]`.
     """
-    envs = pieces.first_step(obs)
+    envs = pieces.first_step(state.envs, obs)
     blank = jnp.zeros_like(state.reward_scale.running)
     scale = state.reward_scale._replace(running=blank)
     return state._replace(envs=envs, reward_scale=scale)

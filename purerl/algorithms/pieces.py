@@ -11,7 +11,6 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
-import jax.numpy as jnp
 
 from purerl.acting import rollout
 from purerl.keys import update_keys
@@ -81,7 +80,7 @@ def of_recurrent_rollout(
         state: Any, number: Array, played: rollout.Played
     ) -> tuple[Any, Metrics]:
         del number  # There is one round.
-        return learn(state, played, update_keys(state, NUM_KEYS))
+        return learn(state, rollout.without_bad(played), update_keys(state, NUM_KEYS))
 
     def finish(state: Any, reports: Metrics) -> tuple[Any, Metrics]:
         return state, {name: values[0] for name, values in reports.items()}
@@ -168,13 +167,12 @@ def of_steps(config: Any, steps: Steps) -> Hosted:
     return Hosted(config.num_steps, 1, begin, act, learn, finish, steps.restart)
 
 
-def first_step(obs: PyTree) -> rollout.EnvCarry:
+def first_step(envs: rollout.EnvCarry, obs: PyTree) -> rollout.EnvCarry:
     """Return environments on the host whose episodes all begin.
 
     Args:
+        envs: The environments before, whose bad transitions are counted.
         obs: First observations `[B, ...]`.
     """
-    num_envs = jax.tree.leaves(obs)[0].shape[0]
-    return rollout.EnvCarry(
-        (), obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32)
-    )
+    start = jax.vmap(rollout.start_of)(obs, ())
+    return rollout.carry_of(start, envs.bad)

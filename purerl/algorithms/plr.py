@@ -29,7 +29,7 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.acting.environment import Environment
-from purerl.acting.rollout import EnvCarry, Rollout
+from purerl.acting.rollout import EnvCarry, Rollout, carry_of, start_of
 from purerl.algorithms import on_policy, ppo
 from purerl.algorithms.on_policy import OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
@@ -312,9 +312,9 @@ def begin(
     num_envs = parts.config.num_envs
     keys = jax.random.split(key, num_envs)
     obs, state = jax.vmap(levels_of(parts).reset_in)(keys, chosen)
-    return on_policy.restart(agent, obs)._replace(
-        envs=EnvCarry(state, obs, jnp.zeros(num_envs), jnp.zeros(num_envs, jnp.int32))
-    )
+    start = jax.vmap(start_of)(obs, state)
+    envs = carry_of(start, agent.envs.bad)
+    return on_policy.restart(agent, obs)._replace(envs=envs)
 
 
 def best_before(buffer: levels.LevelBuffer, played: Played) -> Array:

@@ -361,7 +361,7 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     del update
 
     def restart(state: PQNState, obs: Any) -> PQNState:
-        return state._replace(envs=pieces.first_step(obs))
+        return state._replace(envs=pieces.first_step(state.envs, obs))
 
     return pieces.of_rollout(
         parts.config, partial(policy, parts), partial(learn, parts), restart

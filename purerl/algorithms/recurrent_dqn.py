@@ -253,7 +253,7 @@ def restart(update: Array, state: RecurrentDQNState, obs: PyTree) -> RecurrentDQ
     truncated = steps.truncated.at[..., -1].set(steps.truncated[..., -1] | is_last)
     return state._replace(
         buffer=state.buffer._replace(steps=steps._replace(truncated=truncated)),
-        envs=pieces.first_step(obs),
+        envs=pieces.first_step(state.envs, obs),
         memory=jax.tree.map(jnp.zeros_like, state.memory),
     )
 

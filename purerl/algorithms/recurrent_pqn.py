@@ -265,7 +265,7 @@ def hosted(parts: Parts, update: Array) -> Hosted:
 
     def restart(state: RecurrentPQNState, obs: Any) -> RecurrentPQNState:
         memory = jax.tree.map(jnp.zeros_like, state.memory)
-        return state._replace(envs=pieces.first_step(obs), memory=memory)
+        return state._replace(envs=pieces.first_step(state.envs, obs), memory=memory)
 
     return pieces.of_recurrent_rollout(
         parts.config,

@@ -31,6 +31,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import exploration, rollout
+from purerl.acting.bad import is_bad
 from purerl.acting.environment import Environment
 from purerl.algorithms import pieces
 from purerl.algorithms.checks import check_no_networks
@@ -309,7 +310,9 @@ def hosted(parts: Parts, update: Array) -> Hosted:
 
     def restart(state: TabularState, obs: Any) -> TabularState:
         chosen = jnp.full_like(state.next_action, NONE)
-        return state._replace(next_action=chosen, envs=pieces.first_step(obs))
+        return state._replace(
+            next_action=chosen, envs=pieces.first_step(state.envs, obs)
+        )
 
     return pieces.of_steps(
         parts.config,
@@ -353,7 +356,7 @@ def finish(
     )
     env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
     trace = after(trace, counted.sum().astype(jnp.float32), axis)
-    return new, {"env_steps": env_steps, **_report(parts, trace)}
+    return new, {"env_steps": env_steps, **_report(parts, trace, envs.bad)}
 
 
 def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
@@ -417,12 +420,12 @@ def learn(
     moment = Moment(obs, action, out.reward, out.next_obs, out.terminated)
     chosen = bootstrap_action(parts, q, out.next_obs, noise)
     error, value = td_error(parts.config, q, moment, chosen, noise.table)
-    q = move(parts, q, moment, error, noise.table)
+    q = move(parts, q, moment, error, noise.table, ~is_bad(out))
     done = out.terminated | out.truncated
     if parts.config.method == "sarsa":  # What begins an episode is chosen anew.
         next_action = jnp.where(done, NONE, chosen)
     trace = Trace(
-        *(obs, action, out.reward, value, error, done),
+        *(obs, action, out.reward, value, error, out.terminated ^ out.truncated),
         *(out.episode_return, out.episode_length),
     )
     return Learner(q, next_action), trace
@@ -478,7 +481,14 @@ def td_error(
     return moment.reward + discount * next_value - value, value
 
 
-def move(parts: Parts, q: Array, moment: Moment, error: Array, table: Array) -> Array:
+def move(
+    parts: Parts,
+    q: Array,
+    moment: Moment,
+    error: Array,
+    table: Array,
+    counts: Array,
+) -> Array:
     """Move the tables `[K, S, A]` by the errors of a step.
 
     Args:
@@ -487,7 +497,9 @@ def move(parts: Parts, q: Array, moment: Moment, error: Array, table: Array) -> 
         moment: The step.
         error: `[B]` errors of the values.
         table: `[B]`, whether the second table of double Q-learning moves.
+        counts: `[B]` bool, whether the step moves anything: not a bad one.
     """
+    error = jnp.where(counts, error, 0.0)
     rate = parts.config.learning_rate
     is_double = parts.config.method == "double_q"
     place = (
@@ -500,7 +512,7 @@ def move(parts: Parts, q: Array, moment: Moment, error: Array, table: Array) -> 
     both = (
         jnp.zeros((*q.shape, 2))
         .at[place]
-        .add(jnp.stack([error, jnp.ones_like(error)], -1))
+        .add(jnp.stack([error, counts.astype(error.dtype)], -1))
     )
     total = psum(both, parts.axis_name)
     return q + rate * total[..., 0] / jnp.maximum(total[..., 1], 1.0)
@@ -524,7 +536,7 @@ def _count(parts: Parts, trace: Trace, one: Array) -> Array:
     return psum(counted, parts.axis_name).astype(jnp.int32)
 
 
-def _report(parts: Parts, trace: Trace) -> Metrics:
+def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
     """Episodes, and means over the steps of an update."""
     axis = parts.axis_name
     means = {
@@ -533,7 +545,7 @@ def _report(parts: Parts, trace: Trace) -> Metrics:
         "q_value": trace.value.mean(),
     }
     means = pmean(means, axis)
-    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length)
+    ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length, bad)
     ends = after(ends, means["td_error"], axis)
     epsilon = jnp.asarray(parts.config.epsilon, jnp.float32)
     return {**rollout.episode_metrics(ends, axis), **means, "epsilon": epsilon}

@@ -94,6 +94,12 @@ class TrainConfig:
     reset_pool_size: int = static(
         64, "Resets drawn per rollout when reset_scheme is pool.", POSITIVE
     )
+    max_bad_transitions: float = static(
+        0.01,
+        "Share of total_timesteps that may be bad transitions, whose observation or "
+        "reward is not finite; an agent with more counts as diverged.",
+        FRACTION,
+    )
     frozen: tuple[str, ...] = static(
         (),
         "Parts of the networks that do not learn, by name: torso, actor.torso, critic.",

@@ -29,7 +29,7 @@ class Segment(NamedTuple):
     Attributes:
         first: Number of the first update.
         ran: Updates that ran, K or fewer at the end of the run.
-        metrics: Metrics by name, `[N, ran]`, with `PARAMETERS_FINITE` among them.
+        metrics: Metrics by name, `[N, ran]`, with `reduce.CHECKS` among them.
         evaluation: Evaluations by name, `[N, slots, ...]`; the plan says which slots
             were filled.
     """

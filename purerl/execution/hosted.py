@@ -17,9 +17,11 @@ import numpy as np
 from purerl.acting.play import HostEnvs
 from purerl.acting.rollout import EnvCarry
 from purerl.config import ConfigError
+from purerl.envs.adapters.host import finite_rows
 from purerl.execution.cohort import Segment
 from purerl.execution.hosted_program import HostedProgram
-from purerl.execution.reduce import PARAMETERS_FINITE
+from purerl.execution.programs import has_few_bad
+from purerl.execution.reduce import FEW_BAD, PARAMETERS_FINITE
 from purerl.learning.diagnostics import parameters_finite
 from purerl.networks.recurrent import forget
 from purerl.scale.host import to_device, to_host
@@ -135,7 +137,8 @@ class HostedCohort:
         self.failed = None
         metrics = _stack(jax.device_get(rows))
         evaluation = _stack(evaluations) if evaluations else {}
-        return metrics | {PARAMETERS_FINITE: finite}, evaluation
+        few = has_few_bad(self.program.bound, metrics)
+        return metrics | {PARAMETERS_FINITE: finite, FEW_BAD: few}, evaluation
 
     def _update(self, member: int) -> Metrics:
         """Make one update of an agent."""
@@ -199,23 +202,34 @@ def play_steps(
     for number in map(np.int32, range(num_steps)):
         raw, outputs, action, memory = act(number, carry.obs, memory, done)
         step = envs.step(action)
-        done = step.terminated | step.truncated
+        returns = carry.episode_return + step.reward
+        begins_badly = ~np.isfinite(returns)
+        terminated = step.terminated | begins_badly
+        truncated = step.truncated | begins_badly
         transition = Transition(
             obs=carry.obs,
             action=raw,
             log_prob=outputs,
             reward=step.reward,
             next_obs=step.next_obs,
-            terminated=step.terminated,
-            truncated=step.truncated,
+            terminated=terminated,
+            truncated=truncated,
         )
-        returns = carry.episode_return + step.reward
         lengths = carry.episode_length + np.int32(1)
         rows.append((transition, memory, (returns, lengths)))
-        kept: Any = np.where(done, np.float32(0), returns)
+        done = terminated | truncated
+        is_finite = finite_rows(step.obs, envs.num_envs)
+        begun = np.where(is_finite, np.float32(0), np.float32(np.nan))
+        kept: Any = np.where(done, begun, returns)
         counted: Any = np.where(done, np.int32(0), lengths)
-        carry = EnvCarry((), step.obs, kept, counted)
+        obs = step.obs if is_finite.all() else jax.tree.map(_as_finite, step.obs)
+        carry = EnvCarry((), obs, kept, counted, carry.bad + (terminated & truncated))
     return carry, forget(memory, jnp.asarray(done)), _stack(jax.device_get(rows))
+
+
+def _as_finite(x: np.ndarray) -> np.ndarray:
+    """An array with 0 in the place of numbers that are not finite."""
+    return np.where(np.isfinite(x), x, np.zeros_like(x))
 
 
 def _stack(rows: list) -> Any:

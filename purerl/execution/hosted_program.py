@@ -171,14 +171,14 @@ def _learn(hosted: Any) -> Callable:
         memories: PyTree,
         running: tuple[Array, Array],
     ) -> tuple:
-        done = transitions.terminated | transitions.truncated
+        terminated, truncated = transitions.terminated, transitions.truncated
         last = jax.tree.map(lambda x: x[-1], memories)
         played = Played(
             envs,
-            forget(last, done[-1]),
+            forget(last, (terminated | truncated)[-1]),
             transitions,
             memories,
-            Episodes(done, *running),
+            Episodes(terminated ^ truncated, *running, envs.bad),
         )
         return hosted(update).learn(work, number, played)
 

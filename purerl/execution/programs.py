@@ -15,13 +15,13 @@ from jax.sharding import SingleDeviceSharding
 from purerl.config import ConfigError
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, num_bytes, require_agent
-from purerl.execution.reduce import PARAMETERS_FINITE
+from purerl.execution.reduce import FEW_BAD, PARAMETERS_FINITE
 from purerl.learning.diagnostics import parameters_finite
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, begin_to_compile, compile_for
 from purerl.scale.host import to_host
 from purerl.train import Bound, evaluate_afresh, make_segment
-from purerl.types import Array, Overrides, PyTree
+from purerl.types import Array, HostMetrics, Metrics, Overrides, PyTree
 
 # Segments of a run where their length is not given: fine enough for curves and a
 # progress bar, coarse enough that the host costs nothing.
@@ -312,10 +312,23 @@ def batched(bound: Bound, length: int, axis_name: str | None) -> tuple[Any, Any]
         state, metrics, evaluation = segment.advance(state, first_update, length)
         last = jnp.minimum(length, bound.plan.num_updates - first_update) - 1
         finite = jnp.ones(length, bool).at[last].set(parameters_finite(state))
-        return state, metrics | {PARAMETERS_FINITE: finite}, evaluation
+        checks = {PARAMETERS_FINITE: finite, FEW_BAD: has_few_bad(bound, metrics)}
+        return state, metrics | checks, evaluation
 
     # `first_update` is shared, so the branch "evaluate now?" stays one branch.
     return jax.vmap(init), jax.vmap(advance, in_axes=(0, 0, None))
+
+
+def has_few_bad(bound: Bound, metrics: Metrics | HostMetrics) -> Any:
+    """Return whether bad transitions are as few as the config allows, bool `[K]`.
+
+    Args:
+        bound: Config of the agent, with `max_bad_transitions`.
+        metrics: Metrics of K updates; an algorithm may count none.
+    """
+    most = bound.config.max_bad_transitions * bound.config.total_timesteps
+    counted = metrics.get("bad_transitions", metrics["env_steps"] * 0)
+    return counted <= most
 
 
 def _evaluate(

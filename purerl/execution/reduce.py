@@ -5,10 +5,16 @@ import numpy as np
 from purerl.metrics import PER_UPDATE, SINCE_START, count_of, is_defined
 from purerl.types import HostMetrics
 
-# Name of the metric that tells whether all parameters were finite after the segment's
-# last update. Compiled segments report it beside the algorithm's metrics; it is in no
-# row.
+# Names of metrics that segments report beside the algorithm's, and that are in no row:
+# whether all parameters were finite after the segment's last update, and whether bad
+# transitions are as few as `max_bad_transitions` allows.
 PARAMETERS_FINITE = "parameters_finite"
+FEW_BAD = "few_bad_transitions"
+# Health check -> what a sentence says was not finite where it fails.
+CHECKS = {
+    PARAMETERS_FINITE: "parameters",
+    FEW_BAD: "more transitions than max_bad_transitions allows",
+}
 
 
 def reduce_segment(metrics: HostMetrics) -> HostMetrics:
@@ -22,7 +28,7 @@ def reduce_segment(metrics: HostMetrics) -> HostMetrics:
     reduced: HostMetrics = {}
     for name, values in metrics.items():
         values = np.asarray(values)
-        if name == PARAMETERS_FINITE:
+        if name in CHECKS:
             continue
         if name in SINCE_START:
             reduced[name] = values[:, -1]
@@ -58,7 +64,7 @@ def bad_numbers(metrics: HostMetrics) -> dict[str, np.ndarray]:
     flags = {}
     for name, values in metrics.items():
         values = np.asarray(values)
-        if name == PARAMETERS_FINITE:
+        if name in CHECKS:
             bad = ~values
         elif np.issubdtype(values.dtype, np.floating):
             bad = np.asarray(is_defined(name, metrics)) & ~np.isfinite(values)

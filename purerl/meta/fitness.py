@@ -23,7 +23,7 @@ import numpy as np
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cohort import Segment
 from purerl.execution.curves import mean_of_known
-from purerl.execution.reduce import PARAMETERS_FINITE, bad_numbers
+from purerl.execution.reduce import CHECKS, bad_numbers
 from purerl.search.fitness import (
     EVALUATION,
     FINAL_RETURN,
@@ -124,7 +124,7 @@ class Accumulator:
         for name, is_bad in bad.items():
             at = np.where(is_bad.any(1), is_bad.argmax(1), never)
             for lane in np.flatnonzero(at < first):
-                names[lane] = "parameters" if name == PARAMETERS_FINITE else name
+                names[lane] = CHECKS.get(name, name)
             first = np.minimum(first, at)
         for lane in np.flatnonzero((first < never) & ~self.failed):
             self.reasons[lane] = names[lane]

@@ -120,7 +120,8 @@ def gather(buffer: PyTree, numbers: Array) -> PyTree:
 class Window(NamedTuple):
     """The next steps of an environment as one, `[N, ...]` each.
 
-    There are `m <= n` of them: the last is the n-th or the end of the episode. A target
+    There are `m <= n` of them: the last is the n-th, the end of the episode, or the one
+    before a bad transition. A target
     is `reward + (1 - terminated) * discount * V(next_obs)`.
 
     Attributes:
@@ -205,6 +206,8 @@ def _sum_rewards(
     is_open = jnp.ones(numbers.shape, bool)
     last = numbers
     for k in range(len(rewards)):
+        if k:  # A bad transition is no part of a window; see `acting.bad`.
+            is_open = is_open & ~(terminations[k] & truncations[k])
         reward = reward + jnp.where(is_open, discount * rewards[k], 0.0)
         discount = jnp.where(is_open, discount * gamma, discount)
         terminated = terminated | (is_open & terminations[k])

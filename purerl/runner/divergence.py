@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl.execution.cohort import Segment
 from purerl.execution.format import with_noun
-from purerl.execution.reduce import PARAMETERS_FINITE, bad_numbers, first_bad_update
+from purerl.execution.reduce import CHECKS, bad_numbers, first_bad_update
 from purerl.runner.seeds import seeds_named
 
 DIVERGED = "diverged"  # The entry of a run's manifest.
@@ -51,7 +51,7 @@ class Divergence:
         self.diverged_at[new] = segment.first + first[new]
         update = first[new].min()
         names = [
-            "parameters" if name == PARAMETERS_FINITE else name
+            CHECKS.get(name, name)
             for name, is_bad in bad_numbers(segment.metrics).items()
             if is_bad[new & (first == update), update].any()
         ]

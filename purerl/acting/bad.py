@@ -1,0 +1,94 @@
+"""Bad transitions: those whose reward or observation is not a finite number.
+
+Physics breaks now and then. One such number in a loss is the end of an agent, so a bad
+transition is cut where it is made: its environment starts anew, it is counted, and it
+carries both flags, `terminated` and `truncated`, which no other transition does. Its
+numbers are replaced by finite ones.
+
+A rollout that is learned from whole has other transitions in the place of the bad ones
+(`replaced`); a replay buffer keeps them, with weight zero in every loss.
+
+Axes: `T` steps, `B` environments.
+"""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from purerl.types import Array, PyTree, Transition
+
+
+def is_bad(record: Any) -> Array:
+    """Return which transitions are bad, bool, of the shape of the flags.
+
+    Args:
+        record: A `Transition`, an item of a replay buffer, or what else has both flags.
+    """
+    return record.terminated & record.truncated
+
+
+def is_finite(*trees: PyTree) -> Array:
+    """Return whether all floating-point numbers of some pytrees are finite, `[]`."""
+    leaves = [
+        x for x in jax.tree.leaves(trees) if jnp.issubdtype(x.dtype, jnp.floating)
+    ]
+    found = jnp.bool_(True)
+    for leaf in leaves:
+        found = found & jnp.isfinite(leaf).all()
+    return found
+
+
+def as_finite(tree: PyTree) -> PyTree:
+    """Return a pytree with 0 in the place of numbers that are not finite."""
+    return jax.tree.map(
+        lambda x: (
+            jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
+            if jnp.issubdtype(x.dtype, jnp.floating)
+            else x
+        ),
+        tree,
+    )
+
+
+def replaced(
+    transitions: Transition, memories: PyTree = ()
+) -> tuple[Transition, PyTree]:
+    """Put other transitions of a rollout in the place of the bad ones.
+
+    The step before a bad one is truncated: what follows its observation is unknown. The
+    place of the bad one takes the next step of its environment, which begins an
+    episode; where that is bad too, the same step of the environment beside it; and else
+    the rollout's first good transition. It counts as an episode of one step. Where
+    all are bad, as many episodes remain that earn nothing.
+
+    Args:
+        transitions: `[T, B, ...]` transitions, flags of bad ones both true.
+        memories: Memories `[T, B, ...]` on which the actions were chosen.
+
+    Returns:
+        Transitions of which none is bad, and the memories that belong to them.
+    """
+    bad = is_bad(transitions)
+    good = ~bad
+    follows = good.at[0].set(False)
+    later = jnp.roll(follows, -1, 0), lambda x: jnp.roll(x, -1, 0)
+    beside = jnp.roll(good, 1, 1), lambda x: jnp.roll(x, 1, 1)
+    first = good.ravel().argmax()
+
+    def fill(x: Array) -> Array:
+        found = x.reshape(-1, *x.shape[2:])[first]
+        for is_there, source in (beside, later):
+            found = jnp.where(_beside(is_there, x), source(x), found)
+        return jnp.where(_beside(bad, x), found, x)
+
+    cut = jnp.roll(bad.at[0].set(False), -1, 0)
+    filled, memories = jax.tree.map(fill, (transitions, memories))
+    terminated = filled.terminated & ~filled.truncated
+    truncated = (filled.truncated | cut | bad) & ~terminated
+    return filled._replace(terminated=terminated, truncated=truncated), memories
+
+
+def _beside(flag: Array, x: Array) -> Array:
+    """Flags `[T, B]` as they are compared with `[T, B, ...]`."""
+    return flag.reshape(*flag.shape, *(1,) * (x.ndim - 2))
