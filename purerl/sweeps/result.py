@@ -1,7 +1,6 @@
 """The result of a sweep: labelled arrays over its axes and seeds."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -21,6 +20,7 @@ from purerl.space.design import Design
 from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
 from purerl.storage import checkpoint
+from purerl.streams import say
 from purerl.sweeps import store
 from purerl.sweeps.identity import check_files, key_of, member_id, read_point
 from purerl.train import make_algorithm, make_policy
@@ -452,10 +452,9 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     design = Design(kind, names, shape, points)
     members = store.FolderStore(folder)
     for path in members.damaged:
-        print(
+        say(
             f"{path} is damaged, and its members are missing; run the sweep again: "
-            "only they are trained anew",
-            file=sys.stderr,
+            "only they are trained anew"
         )
     seeds, written = stored["seeds"], stored["points"]
     return SweepResult(config, design, seeds, members, folder, written=written)
