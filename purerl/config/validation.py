@@ -22,6 +22,7 @@ from purerl.config.fields import (
 )
 from purerl.types import Schedule
 
+MAX_COUNT = 2**31 - 1
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
 _PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
 _MOMENTS = 256  # at which the course of a schedule is checked
@@ -147,6 +148,13 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
         raise ConfigError(f"{name} must be True or False, got {value!r}.")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
         raise ConfigError(f"{name} must be a whole number, got {value!r}.")
+    # Steps of a run are counted without a sign.
+    most = MAX_ENV_STEPS if name == "total_timesteps" else MAX_COUNT
+    if kind == "int" and abs(value) > most:
+        raise ConfigError(
+            f"{name} must be at most {most}, as counters have 32 bits, got {value}."
+            f"{_default(field)} {field.metadata.get('help', '')}".rstrip()
+        )
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
