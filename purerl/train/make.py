@@ -182,10 +182,10 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
 
     Returns:
         `policy(obs, key=None) -> action`, on one observation or a batch; without a
-        key the action is deterministic. It can be pickled. Parts of an observation that
-        only the critic sees (`critic_keys`) may be left out. Where the policy remembers the episode so
+        key the action is deterministic. Parts of an observation that only the critic
+        sees (`critic_keys`) may be left out. Where the policy remembers the episode so
         far, a `purerl.acting.policy.RecurrentPolicy`: `memory = policy.init()`, then
-        `policy(obs, memory, key=None) -> (action, memory)`.
+        `policy(obs, memory, key=None) -> (action, memory)`. Both can be pickled.
 
     Raises:
         ConfigError: the state holds several agents, or its networks are not those of
