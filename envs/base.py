@@ -20,6 +20,9 @@ from .spaces import Space
 
 Obs = Any
 Info = dict[str, Any]
+# The most steps of an evaluation episode where nothing else bounds it: those of Atari
+# (Machado et al. 2018), 30 minutes of play with an action in every fourth frame.
+EVALUATION_STEPS = 27_000
 
 
 @struct.dataclass

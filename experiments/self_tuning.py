@@ -76,7 +76,7 @@ def summary(result: Any, seconds: float) -> dict[str, Any]:
 
 
 def smooth(returns: np.ndarray, width: int = 10) -> np.ndarray:
-    """Means over the last updates in which episodes ended, `[seeds, updates]`."""
+    """Means over the last updates, `[seeds, updates]`."""
     rows = range(returns.shape[1])
     with warnings.catch_warnings():  # In the first updates no episode may have ended.
         warnings.simplefilter("ignore", RuntimeWarning)

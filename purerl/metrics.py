@@ -5,11 +5,17 @@ step) is undefined, and undefined is not the same as wrong. So every such metric
 beside the count of what it is averaged over, and whoever reads it looks at the count
 first. A number that is not finite although its count is positive is a real one: the
 member has diverged.
+
+What is *reported* of training holds the averages over episodes (`HELD`): where no
+episode ended in a row, the last known number stands again, beside a count of 0. So no
+curve drops the agents whose episodes are long, which often are the good ones. Before an
+agent's first episode has ended there is nothing to hold, and the number is NaN.
 """
 
 from collections.abc import Mapping
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -24,6 +30,7 @@ COUNT_OF = {
     "policy_loss": "policy_steps",
     "entropy": "policy_steps",
 }
+HELD = tuple(name for name, count in COUNT_OF.items() if count == "episodes")
 # Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
 PER_UPDATE = ("episodes", "policy_steps", "passes")
 SINCE_START = ("env_steps", "gradient_steps", "bad_transitions")
@@ -54,6 +61,15 @@ def is_defined(name: str, metrics: Mapping[str, Any]) -> Any:
     """
     count = count_of(name, metrics)
     return True if count is None else metrics[count] > 0
+
+
+def held(metrics: Metrics) -> Metrics:
+    """Return the metrics `[U]` of a run with those of `HELD` held where none is new."""
+    count = metrics["episodes"]
+    last = jax.lax.cummax(jnp.where(count > 0, jnp.arange(len(count)), -1))
+    return metrics | {
+        name: jnp.where(last >= 0, metrics[name][last], jnp.nan) for name in HELD
+    }
 
 
 def averages(sums: Metrics, counts: Metrics) -> Metrics:

@@ -59,10 +59,19 @@ class Transition(NamedTuple):
 
 
 class Evaluation(NamedTuple):
-    """Episodes of the deterministic policy, `[E]` each."""
+    """Episodes of the deterministic policy.
+
+    Attributes:
+        episode_return: Undiscounted returns, `[E]`.
+        episode_length: Lengths in steps, `[E]`.
+        cut_episodes: Number of the episodes that still ran after the most steps of an
+            evaluation, or that a bad transition ended, int32 `[]`. They count with what
+            they had earned by then.
+    """
 
     episode_return: Array
     episode_length: Array
+    cut_episodes: Array
 
 
 class TrainResult(NamedTuple):
@@ -70,11 +79,12 @@ class TrainResult(NamedTuple):
 
     Attributes:
         state: Final algorithm state, a pytree of arrays (see `make_policy`).
-        metrics: `[U]` each: `env_steps`, `episodes`, `episode_return`,
-            `episode_length` (NaN where no episode ended in that update), and the
-            losses and diagnostics of the algorithm.
-        evaluation: `env_steps` `[K]`, `episode_return` and `episode_length`
-            `[K, E]` of the deterministic policy.
+        metrics: `[U]` each: `env_steps`, `episodes` that ended in the update, their
+            mean `episode_return` and `episode_length`, and the losses and diagnostics
+            of the algorithm. Where `episodes` is 0 the last known return and length
+            stand again; NaN before the first episode has ended.
+        evaluation: `env_steps` `[K]`, and of the deterministic policy what
+            `Evaluation` lists, with an axis `[K]` in front.
         observed: Values that the hook `observe` returned at each evaluation, leaves
             `[K, ...]`; None without one.
     """

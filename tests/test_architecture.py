@@ -6,11 +6,8 @@ because those only gather names.
 """
 
 import ast
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-
-from tests.functions import functions
 
 ROOT = Path(__file__).parent.parent
 # From the bottom to the top. A file imports from its own layer and from those below it.
@@ -154,36 +151,6 @@ def test_what_points_up_is_found(tmp_path):
     ]
     # No two files of these packages need one another, but the packages do.
     assert ["purerl.population", "purerl.tuning"] in circles(between_places(graph))
-
-
-def test_long_lists_of_parameters_belong_to_the_users_calls():
-    wide = {(f.path, f.name) for f in functions() if len(f.parameters) > 7}
-    # A formula takes the arrays of its equation (docs/decisions.md).
-    formulas = {("purerl/learning/returns.py", "retrace")}
-    assert wide - users_calls(ROOT) == formulas
-
-
-def test_functions_over_sixty_lines_are_the_users_calls():
-    long = {(f.path, f.name) for f in functions() if f.lines > 60}
-    assert long <= users_calls(ROOT)
-
-
-def users_calls(root: Path) -> set[tuple[str, str]]:
-    """Files and names of the functions that the package exports or `docs/api` shows."""
-    stub = ast.parse((root / "purerl" / "__init__.pyi").read_text())
-    found = {
-        (f"{node.module.replace('.', '/')}.py", alias.name)
-        for node in ast.walk(stub)
-        if isinstance(node, ast.ImportFrom) and node.module
-        for alias in node.names
-    }
-    shown = ("purerl/report/statistics/power.py", "power_curve")
-    made = ("purerl/rules/disco/learned.py", "DiscoRule.make")
-    pages = "".join(path.read_text() for path in (root / "docs" / "api").glob("*.md"))
-    for file, name in (shown, made):
-        if re.search(rf"^::: purerl\S*\.{name.split('.')[0]}$", pages, re.MULTILINE):
-            found.add((file, name))
-    return found
 
 
 def test_what_several_modules_need_has_one_home():

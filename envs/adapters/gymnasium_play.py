@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
+from ..base import EVALUATION_STEPS
 from .require import require_package
 
 if TYPE_CHECKING:
@@ -19,9 +20,15 @@ Policy = Callable[[Any], Any]
 
 
 def play_in_gymnasium(
-    env_id: str, policy: Policy, *, episodes: int, seed: int = 0, **options: Any
-) -> tuple[np.ndarray, np.ndarray]:
-    """Play whole episodes of a policy in the real Gymnasium environment.
+    env_id: str,
+    policy: Policy,
+    *,
+    episodes: int,
+    seed: int = 0,
+    max_steps: int = EVALUATION_STEPS,
+    **options: Any,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Play episodes of a policy in the real Gymnasium environment.
 
     Args:
         env_id: Gymnasium's id.
@@ -29,10 +36,12 @@ def play_in_gymnasium(
             the episodes side by side (those that ended are still in it).
         episodes: Number E of episodes.
         seed: The first episode's reset seed; the others follow.
+        max_steps: Longest episode.
         **options: Options of `gymnasium.make`.
 
     Returns:
-        Undiscounted returns and lengths, `[E]` each.
+        Undiscounted returns, lengths, and whether each episode was cut, `[E]` each. One
+        that still ran after `max_steps` counts with what it had earned by then.
 
     Raises:
         ValueError: Gymnasium is not installed, or has no such environment.
@@ -48,7 +57,9 @@ def play_in_gymnasium(
     returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
     obs = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
     running = np.ones(episodes, bool)
-    while running.any():
+    for _ in range(max_steps):
+        if not running.any():
+            break
         actions = _on_host(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
         for i in np.flatnonzero(running):
             action = jax.tree.map(partial(_one_of, number=int(i)), actions)
@@ -58,12 +69,16 @@ def play_in_gymnasium(
             running[i] = not (terminated or truncated)
     for env in envs:
         env.close()
-    return returns, lengths
+    return returns, lengths, running
 
 
 def play_in_vector(
-    envs: gymnasium.vector.VectorEnv, policy: Policy, *, seed: int = 0
-) -> tuple[np.ndarray, np.ndarray]:
+    envs: gymnasium.vector.VectorEnv,
+    policy: Policy,
+    *,
+    seed: int = 0,
+    max_steps: int = EVALUATION_STEPS,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Play the first episode of every lane of a Gymnasium vector environment.
 
     One episode per lane and no more: counting whatever ends first would favour short
@@ -73,9 +88,10 @@ def play_in_vector(
         envs: Any vector environment that resets its lanes by itself; left open.
         policy: Policy, `observations [N, ...] -> actions [N, ...]`.
         seed: Seed of the reset.
+        max_steps: Longest episode.
 
     Returns:
-        Undiscounted returns and lengths, `[N]` each.
+        What `play_in_gymnasium` returns, `[N]` each.
 
     Raises:
         ValueError: the environment does not reset its lanes.
@@ -90,13 +106,15 @@ def play_in_vector(
     returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, int)
     running = np.ones(envs.num_envs, bool)
     obs, _ = envs.reset(seed=seed)
-    while running.any():
+    for _ in range(max_steps):
+        if not running.any():
+            break
         actions = _on_host(policy(obs))
         obs, reward, terminated, truncated, _ = envs.step(actions)
         returns += np.where(running, reward, 0.0)
         lengths += running
         running &= ~(terminated | truncated)
-    return returns, lengths
+    return returns, lengths, running
 
 
 def _on_host(actions: Any) -> Any:

@@ -60,10 +60,10 @@ def interval_text(values: Any, digits: int = 1) -> str:
 
 
 def smooth(values: np.ndarray, window: int) -> np.ndarray:
-    """Average along the last axis over the last updates in which episodes ended.
+    """Average along the last axis over the last updates.
 
     Args:
-        values: `[..., U]` metric of each update, NaN where no episode ended.
+        values: `[..., U]` metric of each update, NaN before an episode has ended.
         window: Updates that are averaged.
     """
     found = np.full(values.shape, np.nan)

@@ -165,7 +165,8 @@ def train_book(method: str, runs: int, steps: int) -> dict[str, Any]:
     call, compile_seconds = compiled(every, keys, rates)
     metrics = jax.device_get(call(keys, rates))
     returns = metrics["episode_return"].reshape(len(RATES) * runs, -1)
-    episodes = [row[np.isfinite(row)] for row in returns]
+    has_ended = metrics["episodes"].reshape(returns.shape) > 0
+    episodes = [row[ended] for row, ended in zip(returns, has_ended, strict=True)]
     first = [row[:100].mean() for row in episodes]
     last = [row[-100:].mean() for row in episodes]
     chosen = episodes[RATES.index(0.5) * runs :][:runs]

@@ -16,6 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from purerl.learning import packing
 from purerl.types import Array, PyTree, Transition
 
 
@@ -35,7 +36,8 @@ def is_finite(*trees: PyTree) -> Array:
     ]
     found = jnp.bool_(True)
     for leaf in leaves:
-        found = found & jnp.isfinite(leaf).all()
+        for number in packing.numbers_of(leaf):
+            found = found & jnp.isfinite(number).all()
     return found
 
 
@@ -58,9 +60,9 @@ def replaced(
 
     The step before a bad one is truncated: what follows its observation is unknown. The
     place of the bad one takes the next step of its environment, which begins an
-    episode; where that is bad too, the same step of the environment beside it; and else
-    the rollout's first good transition. It counts as an episode of one step. Where
-    all are bad, as many episodes remain that earn nothing.
+    episode; where that is bad too, the same step of an environment beside it, or the
+    step before. It counts as an episode of one step. Where all of these are bad, an
+    episode of one step remains that earned nothing.
 
     Args:
         transitions: `[T, B, ...]` transitions, flags of bad ones both true.
@@ -71,15 +73,15 @@ def replaced(
     """
     bad = is_bad(transitions)
     good = ~bad
-    follows = good.at[0].set(False)
-    later = jnp.roll(follows, -1, 0), lambda x: jnp.roll(x, -1, 0)
-    beside = jnp.roll(good, 1, 1), lambda x: jnp.roll(x, 1, 1)
-    first = good.ravel().argmax()
+    # By rolling alone, as a gather is kernels of its own on an accelerator.
+    sources = [(jnp.roll(good.at[0].set(False), -1, 0), -1, 0)]
+    sources += [(jnp.roll(good, by, 1), by, 1) for by in (1,)]
+    sources += [(jnp.roll(good.at[-1].set(False), 1, 0), 1, 0)]
 
     def fill(x: Array) -> Array:
-        found = x.reshape(-1, *x.shape[2:])[first]
-        for is_there, source in (beside, later):
-            found = jnp.where(_beside(is_there, x), source(x), found)
+        found = x
+        for is_there, by, axis in reversed(sources):
+            found = jnp.where(_beside(is_there, x), jnp.roll(x, by, axis), found)
         return jnp.where(_beside(bad, x), found, x)
 
     cut = jnp.roll(bad.at[0].set(False), -1, 0)

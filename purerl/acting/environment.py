@@ -13,7 +13,7 @@ from jax.core import Tracer
 
 from purerl import envs
 from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
-from purerl.envs.base import StepError, five_values, two_values
+from purerl.envs.base import EVALUATION_STEPS, StepError, five_values, two_values
 from purerl.envs.checker import EnvCheckError, check_member, signatures
 from purerl.envs.wrappers import Randomised, RandomisedOnce, Wrapper, distributions
 from purerl.randomisation import (
@@ -26,8 +26,6 @@ from purerl.randomisation import (
 from purerl.types import PyTree, Schedule
 
 Environment = envs.Environment
-# Evaluations of environments without a time limit stop here.
-DEFAULT_EVAL_STEPS = 1_000
 _TIME_LIMIT = "max_steps_in_episode"
 
 
@@ -456,8 +454,8 @@ def _check_limit(value: Any, owner: str) -> None:
     if number.dtype.kind in "iuf" and not np.all((number >= 1) & (number < 2**31)):
         raise ConfigError(
             f"{owner} must be a number of steps from 1 to {2**31 - 1}, got {value}. "
-            "Where nothing should end an episode, give 1000000000, and eval_max_steps "
-            "for the evaluations."
+            "Where nothing should end an episode, give 1000000000; eval_max_steps "
+            "bounds the evaluations."
         )
 
 
@@ -525,7 +523,8 @@ def _outcome(
 def time_limit(config: TrainConfig, env: Environment) -> int:
     """Return the longest evaluation episode in steps, a number fixed before tracing.
 
-    Steps are the agent's, of which one may be several of the environment's.
+    It is `eval_max_steps`, or else the environment's time limit, `EVALUATION_STEPS` at
+    most. Steps are the agent's, of which one may be several of the environment's.
 
     Raises:
         ConfigError: there are evaluations, and the time limit that bounds them is
@@ -547,7 +546,7 @@ def time_limit(config: TrainConfig, env: Environment) -> int:
                 "evaluation episode is not known. Set eval_max_steps to the largest "
                 "limit, or num_evaluations=0."
             )
-        return DEFAULT_EVAL_STEPS
-    if limit is None or not 0 < int(limit) < 10_000_000:
-        return DEFAULT_EVAL_STEPS
-    return -(-int(limit) // env.time_per_step)
+        return EVALUATION_STEPS
+    if limit is None or int(limit) < 1:
+        return EVALUATION_STEPS
+    return min(-(-int(limit) // env.time_per_step), EVALUATION_STEPS)

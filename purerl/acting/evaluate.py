@@ -26,6 +26,7 @@ class _Episodes(NamedTuple):
     state: PyTree
     memory: PyTree
     running: Array
+    broken: Array
     episode_return: Array
     episode_length: Array
 
@@ -52,9 +53,6 @@ def evaluate(
         key: Random key, consumed.
         num_episodes: Number E of episodes.
         max_steps: Longest episode.
-
-    Returns:
-        Undiscounted returns and lengths, `[E]` each.
     """
 
     def act_without_memory(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
@@ -91,9 +89,6 @@ def evaluate_recurrent(
         key: Random key, consumed.
         num_episodes: Number E of episodes.
         max_steps: Longest episode.
-
-    Returns:
-        Undiscounted returns and lengths, `[E]` each.
     """
     if num_episodes < 1:
         raise ConfigError(f"num_episodes must be at least 1, got {num_episodes}.")
@@ -111,7 +106,8 @@ def evaluate_recurrent(
     # The counter stays the same on every device.
     start = vary_like(start, key)._replace(step=start.step)
     end = jax.lax.while_loop(unfinished, play, start)
-    return Evaluation(end.episode_return, end.episode_length)
+    cut = (end.running | end.broken).sum(dtype=jnp.int32)
+    return Evaluation(end.episode_return, end.episode_length, cut)
 
 
 class Player(NamedTuple):
@@ -199,12 +195,14 @@ def _start(env: Environment, params: PyTree, memory: PyTree, keys: Array) -> _Ep
     """Reset an environment for each of the keys `[E]`, which are consumed."""
     num_episodes = len(keys)
     obs, state = jax.vmap(env.reset, (0, None))(keys, params)
+    is_known = jax.vmap(is_finite)(obs)
     return _Episodes(
         step=jnp.int32(0),
         obs=obs,
         state=state,
         memory=memory,
-        running=jax.vmap(is_finite)(obs),
+        running=is_known,
+        broken=~is_known,
         episode_return=jnp.zeros(num_episodes),
         episode_length=jnp.zeros(num_episodes, jnp.int32),
     )
@@ -231,6 +229,7 @@ def _step(
         state=state,
         memory=memory,
         running=counts & ~(terminated | truncated),
+        broken=carry.broken | (carry.running & ~counts),
         episode_return=carry.episode_return + jnp.where(counts, reward, 0.0),
         episode_length=carry.episode_length + counts,
     )

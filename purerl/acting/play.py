@@ -40,7 +40,8 @@ def play_episodes(
     """Play the first episode of every environment, and no other.
 
     An environment whose episode has ended is stepped on, and nothing of it counts. An
-    episode that still runs after `max_steps` counts with what it has earned by then.
+    episode that still runs after `max_steps`, or that breaks, is cut: it counts with
+    what it has earned by then.
 
     Args:
         envs: The `E` environments to play in.
@@ -50,19 +51,25 @@ def play_episodes(
         max_steps: Longest episode.
 
     Returns:
-        `episode_return` float32 `[E]` and `episode_length` int32 `[E]`.
+        The fields of `types.Evaluation`, by name.
     """
     returns = np.zeros(envs.num_envs, np.float32)
     lengths = np.zeros(envs.num_envs, np.int32)
-    running = np.ones(envs.num_envs, bool)
+    running, broken = np.ones(envs.num_envs, bool), np.zeros(envs.num_envs, bool)
     obs = envs.reset(seed)
     for _ in range(max_steps):
         action, memory = act(obs, memory)
         step = envs.step(action)
         returns += np.where(running, step.reward, np.float32(0))
-        lengths += running
+        now_broken = running & step.terminated & step.truncated
+        lengths += running & ~now_broken
+        broken |= now_broken
         running &= ~(step.terminated | step.truncated)
         obs = step.obs
         if not running.any():
             break
-    return {"episode_return": returns, "episode_length": lengths}
+    return {
+        "episode_return": returns,
+        "episode_length": lengths,
+        "cut_episodes": (running | broken).sum(dtype=np.int32),
+    }

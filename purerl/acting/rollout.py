@@ -65,7 +65,10 @@ class Start(NamedTuple):
 
 
 class StepOutput(NamedTuple):
-    """The outcome of one step of all environments, `[B, ...]` each."""
+    """The outcome of one step of all environments, `[B, ...]` each.
+
+    After a bad transition `next_obs` is the first observation of the next episode.
+    """
 
     reward: Array
     next_obs: Array
@@ -193,7 +196,7 @@ def carry_of(start: Start, counted: Array | None = None) -> EnvCarry:
 
 def start_of(obs: PyTree, state: PyTree) -> Start:
     """Return the start of one episode; an observation that is not finite marks it."""
-    total = jnp.where(bad.is_finite(obs), 0.0, jnp.nan)
+    total = jnp.where(bad.is_finite(obs), jnp.float32(0), jnp.float32(jnp.nan))
     return Start(bad.as_finite(obs), state, total)
 
 
@@ -328,7 +331,14 @@ def _step_and_restart(
 
 def _where(condition: Array, on_true: Any, on_false: Any) -> Any:
     """One of two pytrees."""
-    return jax.tree.map(lambda x, y: jnp.where(condition, x, y), on_true, on_false)
+
+    def one(x: Array, y: Array) -> Array:
+        if len(packing.numbers_of(x)) == 1:
+            return jnp.where(condition, x, y)
+        pairs = zip(packing.numbers_of(x), packing.numbers_of(y), strict=True)
+        return jnp.stack([jnp.where(condition, *pair) for pair in pairs])
+
+    return jax.tree.map(one, on_true, on_false)
 
 
 def collect(
@@ -487,10 +497,8 @@ def unroll_recurrent(
             act(prepare(carry.obs), memory, noise_t)
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
-        # Of an episode that began with a bad observation, that of the next one.
-        seen = jax.vmap(_where)(bad.is_bad(out), out.next_obs, carry.obs)
         transition = Transition(
-            obs=packing.columns_first(seen),
+            obs=packing.columns_first(carry.obs),
             action=raw,
             log_prob=outputs,
             reward=out.reward,

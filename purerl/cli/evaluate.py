@@ -26,7 +26,7 @@ from purerl.runner.result import SavedRun, load_run
 from purerl.runner.seeds import as_seed, seeds_named
 from purerl.scale.host import agent_to_device, with_keys
 from purerl.train import bind, evaluate_afresh, make_algorithm
-from purerl.types import PyTree
+from purerl.types import HostMetrics, PyTree
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -61,22 +61,22 @@ def main(argv: Sequence[str]) -> int:
     warn(saved.seeds, saved.diverged_at)
     if bind(saved.config, on_host=True).env.on_host:
         _refuse_options(saved, options.gymnasium, options.env_params)
-        returns = play_on_host(saved, options.episodes, options.episode_seed)
+        played = play_on_host(saved, options.episodes, options.episode_seed)
     elif options.gymnasium:
         _refuse_changes(saved, options.env_params)
-        returns = play_gymnasium(saved, options.episodes, options.episode_seed)
+        played = play_gymnasium(saved, options.episodes, options.episode_seed)
     else:
         numbers = serialise.parse_params(
             flags.read_mapping("env_params", options.env_params)
         )
-        returns = play_compiled(saved, options.episodes, options.episode_seed, numbers)
+        played = play_compiled(saved, options.episodes, options.episode_seed, numbers)
     where = "Gymnasium's own " if options.gymnasium else ""
     title = (
         f"{where}{saved.config.env}: {options.episodes} episodes, deterministic "
         f"policy after update {saved.update:,}"
     )
     Console().print(
-        tables.episodes_table(title, saved.seeds, returns, saved.diverged_at)
+        tables.episodes_table(title, saved.seeds, played, saved.diverged_at)
     )
     return 0
 
@@ -116,8 +116,8 @@ def _refuse_options(saved: SavedRun, gymnasium: bool, numbers: Sequence[str]) ->
             )
 
 
-def play_on_host(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
-    """Return `[S, E]` returns in the Gymnasium environment of the training.
+def play_on_host(saved: SavedRun, episodes: int, seed: int) -> HostMetrics:
+    """Play in the Gymnasium environment of the training; see `types.Evaluation`.
 
     Args:
         saved: Run with the agents.
@@ -135,10 +135,10 @@ def play_on_host(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
                 recurrence.init((episodes,)),
                 seed,
                 bound.plan.eval_max_steps,
-            )["episode_return"]
+            )
             for member in range(len(saved.seeds))
         ]
-    return np.stack(played)
+    return jax.tree.map(lambda *x: np.stack(x), *played)
 
 
 def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
@@ -182,8 +182,8 @@ def _has_own_numbers(saved: SavedRun) -> bool:
 
 def play_compiled(
     saved: SavedRun, episodes: int, seed: int, numbers: Mapping[str, Any]
-) -> np.ndarray:
-    """Return `[S, E]` returns in the environment that the agents were trained in.
+) -> HostMetrics:
+    """Play in the environment that the agents were trained in; see `types.Evaluation`.
 
     Args:
         saved: Run with the agents.
@@ -202,13 +202,15 @@ def play_compiled(
     @partial(jax.vmap, in_axes=(0, None))
     def play(state: PyTree, key: Any) -> Any:
         played = evaluate_afresh(bound, bound.config, state, key, episodes)
-        return played.episode_return
+        return played._asdict()
 
-    return np.asarray(play(with_keys(saved.state), jax.random.key(seed)))
+    return jax.device_get(play(with_keys(saved.state), jax.random.key(seed)))
 
 
-def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
-    """Return `[S, E]` returns in Gymnasium's environment of the same name.
+def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> HostMetrics:
+    """Play in Gymnasium's environment of the same name; see `types.Evaluation`.
+
+    Episodes are as long as they may be in the environment of the training.
 
     Args:
         saved: Run with the agents.
@@ -222,21 +224,28 @@ def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> np.ndarray:
 
     recurrence = recurrence_of(make_algorithm(saved.config))
     act = jax.jit(recurrence.act)
-    returns = []
+    max_steps = bind(saved.config).plan.eval_max_steps
+    results = []
     for member in range(len(saved.seeds)):
         state = agent_to_device(saved.state, member)
         policy = _remembering(partial(act, state), recurrence.init((episodes,)))
         try:
-            played, _ = play_in_gymnasium(
+            played = play_in_gymnasium(
                 str(saved.config.env),
                 policy,
                 episodes=episodes,
                 seed=seed,
+                max_steps=max_steps,
             )
         except ValueError as error:
             raise ConfigError(str(error)) from None
-        returns.append(played)
-    return np.stack(returns)
+        results.append(played)
+    returns, lengths, is_cut = map(np.stack, zip(*results, strict=True))
+    return {
+        "episode_return": returns,
+        "episode_length": lengths,
+        "cut_episodes": is_cut.sum(1),
+    }
 
 
 def _remembering(

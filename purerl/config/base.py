@@ -76,7 +76,8 @@ class TrainConfig:
     eval_episodes: int = static(16, "Episodes of one evaluation.", POSITIVE)
     eval_max_steps: int = static(
         0,
-        "Longest evaluation episode; 0 takes the environment's time limit.",
+        "Longest evaluation episode in steps; 0 takes the environment's time limit, "
+        "27,000 at most.",
         NON_NEGATIVE,
     )
     eval_share: float = static(

@@ -1,6 +1,7 @@
 """Curves of members while they train: a row per segment, and when they diverged."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Protocol
 
 import numpy as np
@@ -34,13 +35,19 @@ class Curves:
     Args:
         plan: The plan of the run, which says which evaluations a segment holds.
         num_members: The number of members, N.
+        before: The members' last row before these; see `reduce_segment`.
 
     Attributes:
         diverged_at: The first update `[N]` with a number that is not finite, or -1.
     """
 
-    def __init__(self, plan: Plan, num_members: int) -> None:
-        self._plan = plan
+    def __init__(
+        self,
+        plan: Plan,
+        num_members: int,
+        before: Mapping[str, np.ndarray] = MappingProxyType({}),
+    ) -> None:
+        self._plan, self._before = plan, before
         self._train: dict[str, list[np.ndarray]] = {}
         self._evaluation: dict[str, list[np.ndarray]] = {}
         self.diverged_at = np.full(num_members, -1)
@@ -65,18 +72,16 @@ class Curves:
         }
 
     def add(self, segment: Segment) -> float:
-        """Add a segment's rows.
-
-        Returns:
-            The mean episode return of the segment, NaN where no episode ended.
-        """
+        """Add a segment's rows; return the mean of the last known episode returns."""
         frozen = self.diverged_at >= 0
         bad = first_bad_update(segment.metrics)
         newly = ~frozen & (bad >= 0)
         self.diverged_at[newly] = segment.first + bad[newly]
-        for name, values in reduce_segment(segment.metrics).items():
-            row = values if name == "env_steps" else _without(values, frozen)
-            self._train.setdefault(name, []).append(row)
+        row = reduce_segment(segment.metrics, self._before)
+        for name, values in row.items():
+            row[name] = values if name == "env_steps" else _without(values, frozen)
+            self._train.setdefault(name, []).append(row[name])
+        self._before = row
         for slot, update in enumerate(segment.evaluated(self._plan)):
             stopped = (self.diverged_at >= 0) & (self.diverged_at < update)
             for name, values in segment.evaluation.items():

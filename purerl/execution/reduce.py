@@ -1,8 +1,10 @@
 """A segment's metrics as one number per member: what is kept of every update."""
 
+from collections.abc import Mapping
+
 import numpy as np
 
-from purerl.metrics import PER_UPDATE, SINCE_START, count_of, is_defined
+from purerl.metrics import HELD, PER_UPDATE, SINCE_START, count_of, is_defined
 from purerl.types import HostMetrics
 
 # Names of metrics that segments report beside the algorithm's, and that are in no row:
@@ -17,13 +19,20 @@ CHECKS = {
 }
 
 
-def reduce_segment(metrics: HostMetrics) -> HostMetrics:
-    """Reduce metrics `[S, K]` of the updates that ran to `[S]` each.
+def reduce_segment(
+    metrics: HostMetrics, before: Mapping[str, np.ndarray]
+) -> HostMetrics:
+    """Reduce metrics `[S, K]` of the updates that ran to a row, `[S]` each.
 
     Counts since the start of the run as they are at the end, counts of updates summed,
     averages weighted by their counts (see `purerl.metrics`): by episodes, by policy
     steps, and by 1 in the updates that took gradient steps. NaN where the count is 0
     in all of them; a NaN where it is positive stays one: the member has diverged.
+
+    Args:
+        metrics: The metrics.
+        before: The row before, from which those of `purerl.metrics.HELD` are taken
+            where no episode ended; empty where this is the first.
     """
     reduced: HostMetrics = {}
     for name, values in metrics.items():
@@ -36,6 +45,8 @@ def reduce_segment(metrics: HostMetrics) -> HostMetrics:
             reduced[name] = values.sum(1)
         else:
             reduced[name] = weighted_mean(values, _weights(name, metrics))
+    for name in set(HELD) & set(before):
+        reduced[name] = np.where(reduced["episodes"] > 0, reduced[name], before[name])
     return reduced
 
 

@@ -267,6 +267,20 @@ def columns_last(tree: PyTree, like: PyTree) -> PyTree:
     )
 
 
+def numbers_of(leaf: Array) -> list[Array]:
+    """Return the numbers of a short vector one by one, on an accelerator.
+
+    To reduce a vector is a kernel, and to compare its numbers in turn is none. On a
+    CPU, and where a leaf is no short vector, it is returned as it is.
+
+    Args:
+        leaf: An array of one environment.
+    """
+    if leaf.ndim != 1 or leaf.shape[0] > MOST_COLUMNS or traced_for_cpu():
+        return [leaf]
+    return [leaf[i] for i in range(leaf.shape[0])]
+
+
 def _has_columns(leaf: Array) -> bool:
     is_short_vector = leaf.ndim == 2 and 0 < leaf.shape[1] <= MOST_COLUMNS
     return is_short_vector and not traced_for_cpu()

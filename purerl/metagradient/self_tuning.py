@@ -22,6 +22,7 @@ from purerl.meta.names import Names
 from purerl.metagradient.api import MetaGradientFunction, make_meta_gradient
 from purerl.metagradient.coordinates import Values
 from purerl.metagradient.step_size import StepSize, check_step_size
+from purerl.metrics import held
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count
 from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
@@ -151,7 +152,7 @@ def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:
     tuned, evaluation = meta.overrides(values), {}
     if bound.plan.evaluate_after:
         evaluation = _evaluate(bound, {**fixed, **tuned}, state)
-    return SelfTuned(state, metrics, evaluation, tuned, course)
+    return SelfTuned(state, held(metrics), evaluation, tuned, course)
 
 
 def _take_round(

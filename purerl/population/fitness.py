@@ -25,7 +25,7 @@ class Fitness(NamedTuple):
     diverged: np.ndarray
 
 
-def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
+def measure(outcome: Outcome, kind: str) -> Fitness:
     """Return the fitness of members at a milestone.
 
     Args:
@@ -33,9 +33,7 @@ def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
         kind: The kind of fitness. `evaluation`: fresh episodes of the deterministic
             policy, the same ones for all members of a search. `final_return`: the last
             evaluation that the config planned in the outcome; else the mean return of
-            the episodes that ended in training.
-        known: The scores that were known before, `[N]`: they count where no episode
-            ended.
+            the episodes that ended in training, or the last known one where none did.
     """
     if kind == EVALUATION:
         assert outcome.fresh is not None
@@ -43,20 +41,16 @@ def measure(outcome: Outcome, kind: str, known: np.ndarray) -> Fitness:
     elif "episode_return" in outcome.evaluation:
         score = outcome.evaluation["episode_return"][:, -1].mean(-1, dtype=np.float64)
     else:
-        score = _training_return(outcome)
-        score = np.where(np.isfinite(score), score, known)
+        # Nothing is counted of a member that has diverged.
+        episodes = np.nan_to_num(outcome.train["episodes"].astype(np.float64))
+        returns = outcome.train["episode_return"]
+        has_new = episodes.any(1)
+        score = np.where(has_new, weighted_mean(returns, episodes), returns[:, -1])
     diverged = outcome.diverged
     if kind == EVALUATION or "episode_return" in outcome.evaluation:
         # An evaluation always has a return: one that is no number is a bad sign.
         diverged = diverged | ~np.isfinite(score)
     return Fitness(np.where(diverged, np.nan, score), diverged)
-
-
-def _training_return(outcome: Outcome) -> np.ndarray:
-    """Mean over the episodes that ended; NaN where none did."""
-    # Nothing is counted of a member that has diverged.
-    episodes = np.nan_to_num(outcome.train["episodes"].astype(np.float64))
-    return weighted_mean(outcome.train["episode_return"], episodes)
 
 
 def ranking(fitness: Fitness) -> np.ndarray:

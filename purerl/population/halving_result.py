@@ -115,7 +115,7 @@ class HalvingResult(Result):
         states = self.final_states()
         last = self.steps[-1].after
         scores = np.full(len(self.seeds) * self.plan.size, np.nan)
-        scores[last.alive] = last.known
+        scores[last.alive] = last.score[last.kept]
         index = self.best_place(scores, self.plan.size, seed)
         number, point = divmod(index, self.plan.size)
         numbers = {name: float(v[number, point]) for name, v in self.points.items()}

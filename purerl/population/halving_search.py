@@ -26,9 +26,8 @@ class HalvingState(NamedTuple):
         hyper: Hyperparameters of all members by name, `[S N]`.
         alive: Numbers of the members that go on, ascending, `[A]`.
         kept: Rows of the members that go on among the members before, `[A]`.
-        known: The last scores of the members that go on, `[A]`; NaN where nothing is
-            known.
-        score: Scores at the last milestone of the members that reached it.
+        score: Scores at the last milestone of the members that reached it; NaN where
+            nothing is known.
         diverged: Whether each member that reached it met a number that was not finite.
     """
 
@@ -36,7 +35,6 @@ class HalvingState(NamedTuple):
     hyper: Hyper
     alive: np.ndarray
     kept: np.ndarray
-    known: np.ndarray
     score: np.ndarray
     diverged: np.ndarray
 
@@ -98,7 +96,7 @@ class HalvingSearch:
         everyone, unknown = np.arange(count), np.full(count, np.nan)
         hyper = self.space.draws(self.size, self.seeds)
         none = np.zeros(count, bool)
-        return HalvingState(0, hyper, everyone, everyone, unknown, unknown, none)
+        return HalvingState(0, hyper, everyone, everyone, unknown, none)
 
     def ask(self, state: HalvingState) -> Request | None:
         """Return the request up to the next milestone; None after the last."""
@@ -134,7 +132,7 @@ class HalvingSearch:
         if self._is_fresh and outcome.fresh is None:
             found = Fitness(np.full(len(state.alive), np.nan), outcome.diverged)
         else:
-            found = measure(outcome, self.options["fitness"], state.known)
+            found = measure(outcome, self.options["fitness"])
         goes_on = self._survivors(found, state.alive, request.until)
         if not goes_on.any():
             raise ConfigError(
@@ -146,7 +144,6 @@ class HalvingSearch:
             state.hyper,
             state.alive[goes_on],
             np.flatnonzero(goes_on),
-            found.score[goes_on],
             found.score,
             found.diverged,
         )

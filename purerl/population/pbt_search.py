@@ -27,8 +27,6 @@ class PBTState(NamedTuple):
         hyper: Hyperparameters of the next round by name, `[S P]`.
         parent: The member whose state each member goes on with, rows `[S P]` of all
             members.
-        known: The last score that is known of the state that each member goes on with,
-            `[S P]`; NaN where nothing is.
         score: Scores of the last round, `[S P]`.
         diverged: Whether a member met a number that was not finite, `[S P]`.
     """
@@ -36,7 +34,6 @@ class PBTState(NamedTuple):
     round: int
     hyper: Hyper
     parent: np.ndarray
-    known: np.ndarray
     score: np.ndarray
     diverged: np.ndarray
 
@@ -86,7 +83,7 @@ class PBTSearch:
         unknown = np.full(len(self.everyone), np.nan)
         healthy = np.zeros(len(self.everyone), bool)
         hyper = self.space.draws(self.size, self.seeds)
-        return PBTState(0, hyper, self.everyone, unknown, unknown, healthy)
+        return PBTState(0, hyper, self.everyone, unknown, healthy)
 
     def ask(self, state: PBTState) -> Request | None:
         """Return the request of the next round; None after the last."""
@@ -118,7 +115,7 @@ class PBTSearch:
         Raises:
             ConfigError: every member has diverged.
         """
-        found = measure(outcome, self.options["fitness"], state.known)
+        found = measure(outcome, self.options["fitness"])
         if found.diverged.all():
             raise ConfigError(
                 f"every member has diverged by update {request.until}, so there is "
@@ -130,10 +127,7 @@ class PBTSearch:
         if state.round + 1 < len(self.ends):
             parents = self._exploit(found, state.round)
             hyper = self._explore(state.hyper, parents, state.round)
-        known = found.score[parents]
-        return PBTState(
-            state.round + 1, hyper, parents, known, found.score, found.diverged
-        )
+        return PBTState(state.round + 1, hyper, parents, found.score, found.diverged)
 
     def rows(self, step: Step) -> list[Row]:
         """Return a row per member for trackers."""

@@ -58,6 +58,7 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
             places = decimals(number) if isinstance(number, float) else 0
             facts[name] = f"{number:,.{places}f}"
     facts["diverged"] = result.divergence
+    facts["cut"] = tables.last_cut_note(result)
     if result.train_seconds:
         compiling, training = result.compile_seconds, result.train_seconds
         facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"

@@ -1,6 +1,6 @@
 """Tables for the terminal, and the agents of a run also for its page."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -34,7 +34,7 @@ def agents_of(result: RunResult) -> Agents:
     there is no number, but the update in which it did.
     """
     headings = ["seed", "training"]
-    numbers = last_known(result.metrics["episode_return"])[:, None]
+    numbers = result.metrics["episode_return"][:, -1:]
     final = result.evaluation.get("episode_return")
     if final is not None:
         headings = ["seed", "evaluation", "worst episode", "best episode", "training"]
@@ -64,6 +64,7 @@ def run_table(result: RunResult) -> Table:
     name = env if isinstance(env, str) else type(env).__name__
     final = result.evaluation.get("episode_return")
     table = Table(title=f"{name}: deterministic policy at the end of training")
+    table.caption = last_cut_note(result)
     if final is None:
         table = Table(
             title=f"{name}: last episodes of training",
@@ -86,15 +87,38 @@ def run_table(result: RunResult) -> Table:
         words = f"{found.words}:", f"{number(found.low)} to {number(found.high)}"
         cells += [f"[bold]{number(means.mean())}[/bold]"]
         cells += ("no spread", "") if found.low == found.high else words
-    training = last_known(result.metrics["episode_return"])
+    training = result.metrics["episode_return"][:, -1]
     table.add_row(*cells, number(nanmean(training[is_kept])))
     return table
+
+
+def last_cut_note(result: RunResult) -> str:
+    """Return the `cut_note` of the last evaluation; empty without evaluations."""
+    last = {name: rows[:, -1] for name, rows in result.evaluation.items()}
+    return cut_note(last) if last else ""
+
+
+def cut_note(evaluation: Mapping[str, np.ndarray]) -> str:
+    """Say how many episodes of an evaluation were cut; empty where none was.
+
+    Args:
+        evaluation: What `purerl.types.Evaluation` lists, with any axes in front.
+    """
+    cut = int(evaluation["cut_episodes"].sum())
+    if not cut:
+        return ""
+    lengths = evaluation["episode_length"]
+    steps = int(np.nanmax(lengths))  # Those that were cut are the longest.
+    return (
+        f"{cut:,} of {lengths.size:,} episodes still ran after {steps:,} steps and "
+        "count with what they had earned (eval_max_steps)"
+    )
 
 
 def episodes_table(
     title: str,
     seeds: tuple[int, ...],
-    returns: np.ndarray,
+    played: Mapping[str, np.ndarray],
     diverged_at: np.ndarray | None = None,
 ) -> Table:
     """Tabulate mean, spread and extremes of returns, a row per seed.
@@ -102,14 +126,14 @@ def episodes_table(
     Args:
         title: Title of the table.
         seeds: Seeds of the S agents.
-        returns: Returns of E episodes of each agent, `[S, E]`.
+        played: What `purerl.types.Evaluation` lists, of E episodes of each agent.
         diverged_at: `[S]` updates in which agents diverged, -1 for none: these are in
             no mean. None where none has.
     """
     if diverged_at is None:
         diverged_at = np.full(len(seeds), -1)
-    is_kept = diverged_at < 0
-    table = Table(title=title)
+    is_kept, returns = diverged_at < 0, played["episode_return"]
+    table = Table(title=title, caption=cut_note(played))
     for header in ("seed", "mean", "std", "worst", "best"):
         table.add_column(header, justify="right")
     number = _writer(returns)
@@ -130,13 +154,6 @@ def episodes_table(
             number(kept.max()),
         )
     return table
-
-
-def last_known(values: np.ndarray) -> np.ndarray:
-    """Return the last known number of each row `[S, U]`, NaN where there is none."""
-    known = np.isfinite(values)
-    last = values.shape[1] - 1 - np.argmax(known[:, ::-1], axis=1)
-    return values[np.arange(len(values)), last]
 
 
 def _writer(*values: Any) -> Callable[[Any], str]:

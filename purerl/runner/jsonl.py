@@ -1,7 +1,8 @@
 """Metrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
-of episodes. Other places to write them to are in `purerl.runner.trackers`.
+of episodes; where none ended, the last known ones stand again (`purerl.metrics`). Other
+places to write them to are in `purerl.runner.trackers`.
 """
 
 import json
@@ -19,14 +20,15 @@ from purerl.runner.trackers.base import Row
 from purerl.types import HostMetrics
 
 
-def segment_rows(metrics: HostMetrics, update: int) -> list[Row]:
+def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list[Row]:
     """Reduce the metrics of a segment `[S, K]` to one row per member.
 
     Args:
         metrics: Metrics of the updates that ran, `[S, K]`, on the host.
         update: The number of finished updates at the segment's end.
+        before: The row before; see `reduce_segment`.
     """
-    columns = reduce_segment(metrics)
+    columns = reduce_segment(metrics, before)
     num = np.shape(columns["episodes"])[0]
     return [
         {
@@ -48,12 +50,14 @@ def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row
     steps = np.asarray(evaluation["env_steps"])[:, slot]
     returns = np.asarray(evaluation["episode_return"])[:, slot]
     lengths = np.asarray(evaluation["episode_length"])[:, slot]
+    cut = np.asarray(evaluation["cut_episodes"])[:, slot]
     return [
         {
             "update": update,
             "env_steps": int(steps[i]),
             "episode_return": returns[i].tolist(),
             "episode_length": lengths[i].tolist(),
+            "cut_episodes": int(cut[i]),
         }
         for i in range(steps.shape[0])
     ]

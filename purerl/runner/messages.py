@@ -14,10 +14,16 @@ from purerl.types import Overrides
 
 
 def evaluations(bound: Bound) -> str:
-    """Say how many evaluations a run has, and why there are fewer than asked for."""
+    """Say how many evaluations a run has, and how long they may be.
+
+    If there are fewer than asked for, also why.
+    """
     config, planned = bound.config, len(bound.plan.evaluate_after)
+    if not planned:
+        return "no evaluations"
     episodes = with_noun(config.eval_episodes, "episode")
-    words = f"{with_noun(planned, 'evaluation')} of {episodes}"
+    most = with_noun(bound.plan.eval_max_steps, "step")
+    words = f"{with_noun(planned, 'evaluation')} of {episodes} of at most {most}"
     if planned == config.num_evaluations:
         return words
     reason = (

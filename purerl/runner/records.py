@@ -8,6 +8,7 @@ import numpy as np
 
 from purerl.execution.cohort import Segment
 from purerl.execution.curves import mean_of_known
+from purerl.metrics import HELD
 from purerl.runner.jsonl import (
     JsonlFiles,
     check_complete,
@@ -45,7 +46,6 @@ class Records:
         }
         self._seeds, self._trackers = seeds, trackers
         self._jsonl = JsonlFiles(folder / "metrics") if folder else None
-        self._latest = np.full(len(seeds), np.nan)
 
     def add(self, plan: Plan, segment: Segment) -> float:
         """Log a segment.
@@ -55,17 +55,20 @@ class Records:
             segment: The segment: what the members did in it.
 
         Returns:
-            The mean episode return over members, for the progress bar; NaN where no
-            episode has ended yet.
+            The mean of the members' last known episode returns, for the progress bar;
+            NaN where no episode has ended yet.
         """
-        self._log("train", segment_rows(segment.metrics, segment.end))
+        self._log("train", segment_rows(segment.metrics, segment.end, self._last()))
         for slot, at in enumerate(segment.evaluated(plan)):
             self._log("evaluation", evaluation_rows(segment.evaluation, slot, at))
         self._trackers.flush()
-        returns = np.array([m[-1]["episode_return"] for m in self.rows["train"]], float)
-        # Long episodes end in few segments: in the others the last known return counts.
-        self._latest = np.where(np.isfinite(returns), returns, self._latest)
-        return mean_of_known(self._latest)
+        return mean_of_known(self._last()["episode_return"])
+
+    def _last(self) -> dict[str, np.ndarray]:
+        """The numbers of the last row that the next one may hold."""
+        rows = [member[-1] for member in self.rows["train"] if member]
+        named = {name: [row[name] for row in rows] for name in HELD if rows}
+        return {name: np.array(values, float) for name, values in named.items()}
 
     def _log(self, kind: str, rows: list[dict]) -> None:
         for member, (seed, row) in enumerate(zip(self._seeds, rows, strict=True)):

@@ -34,8 +34,8 @@ class RunResult(NamedTuple):
             the last update that was made where the run was stopped. None where the
             folder of an unfinished run was read (see `purerl.load_run`).
         metrics: Metrics by name, `[S, R]` each, a row per segment (see `segment_rows`).
-        evaluation: Evaluations by name: `env_steps` `[S, K]`; `episode_return`,
-            `episode_length` `[S, K, E]`.
+        evaluation: Evaluations by name: `env_steps` and `cut_episodes` `[S, K]`;
+            `episode_return` and `episode_length` `[S, K, E]`.
         finished: Whether the run came to its end; False if it was stopped.
         compile_seconds: Time of tracing and compiling, s.
         train_seconds: Time of everything after compilation, s.
@@ -203,12 +203,14 @@ def summary(result: RunResult) -> dict[str, Any]:
         is_lost = result.diverged_at >= 0
         means = final[:, -1].mean(-1)
         kept = means[~is_lost]
+        cut = result.evaluation["cut_episodes"][:, -1]
         # Not rounded: all returns of a task may lie between 0 and 1.
         numbers["evaluation_mean"] = _plain(kept.mean()) if kept.size else None
         numbers["evaluation_min"] = _plain(kept.min()) if kept.size else None
         numbers["evaluation_per_seed"] = [
             None if lost else _plain(x) for lost, x in zip(is_lost, means, strict=True)
         ]
+        numbers["evaluation_cut_episodes"] = int(cut.sum())
     return numbers
 
 

@@ -263,7 +263,8 @@ class _SearchLoop:
             self.reporter.update(done, mean_return)
 
         before = self.steps[-1].after if self.steps else self.search.init()
-        outcome = self.executor.run(request, on_segment)
+        last = self.steps[-1].outcome if self.steps else None
+        outcome = self.executor.run(request, last, on_segment)
         after = self.search.tell(before, request, outcome)
         step = Step(request, outcome, before, after)
         if self.options.out is not None:

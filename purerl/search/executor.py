@@ -3,6 +3,7 @@
 from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.curves import Curves, OnSegment, train_until
+from purerl.metrics import HELD
 from purerl.search.check import check_request
 from purerl.search.protocol import Outcome, Request
 from purerl.train import Bound
@@ -32,11 +33,18 @@ class Executor:
         seconds = self._cohort.compile_seconds if self._cohort else 0.0
         return self._compile_seconds + seconds
 
-    def run(self, request: Request, on_segment: OnSegment = lambda *_: None) -> Outcome:
+    def run(
+        self,
+        request: Request,
+        last: Outcome | None = None,
+        on_segment: OnSegment = lambda *_: None,
+    ) -> Outcome:
         """Train the members of a request, then evaluate them.
 
         Args:
             request: The members, and how far to train them.
+            last: The outcome of the request before, whose last returns are held; None
+                for the first request.
             on_segment: Is told of progress after every segment.
 
         Raises:
@@ -46,7 +54,10 @@ class Executor:
         check_request(request, self._before, self.bound.plan, self.length)
         cohort = self._prepared(request)
         self._before = request
-        curves = Curves(self.bound.plan, cohort.size)
+        held = {}
+        if last is not None and request.parents is not None:
+            held = {name: last.train[name][request.parents, -1] for name in HELD}
+        curves = Curves(self.bound.plan, cohort.size, held)
         train_until(cohort, request.until, curves, on_segment)
         keys = request.evaluation_keys
         return Outcome(

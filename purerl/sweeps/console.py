@@ -127,10 +127,8 @@ def _notes(plan: SweepPlan) -> list[str]:
     lines: dict[str, None] = {}
     for group in (planned_group.group for planned_group in plan.groups):
         ends = [jax.tree.map(lambda x, i=end: x[i], group.overrides) for end in (0, -1)]
-        planned = len(group.bound.plan.evaluate_after)
-        if planned != group.bound.config.num_evaluations:
-            lines[evaluations(group.bound)] = None
-        lines.update(dict.fromkeys(notes(group.bound, ends)))
+        said = [evaluations(group.bound), *notes(group.bound, ends)]
+        lines.update(dict.fromkeys(said))
     return list(lines)
 
 

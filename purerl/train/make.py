@@ -13,6 +13,7 @@ from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError, TrainConfig, shown
 from purerl.hooks import NO_HOOKS, OBSERVED, Hooks, check_hooks
 from purerl.keys import shape_of_keys
+from purerl.metrics import held
 from purerl.precision import (
     algorithm_in_32_bits,
     in_32_bits,
@@ -90,7 +91,7 @@ def make_train(
             state, first, plan.num_updates - first
         )
         observed = evaluation.pop(OBSERVED, None)
-        return TrainResult(state, metrics, evaluation, observed)
+        return TrainResult(state, held(metrics), evaluation, observed)
 
     return train
 

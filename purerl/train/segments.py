@@ -215,9 +215,6 @@ def evaluate_afresh(
         state: State of one agent.
         key: Random key of the episodes, consumed.
         num_episodes: Number of episodes, E; `eval_episodes` where not given.
-
-    Returns:
-        Undiscounted returns and lengths, `[E]` each.
     """
     recurrence = recurrence_of(bound.algorithm(config))
     env_params = bind_params(bound.env, config.env_params)

@@ -152,8 +152,13 @@ class Batch:
             scores = scores.mean(-1, dtype=float)
             bad |= ~np.isfinite(scores).all(1)
         else:
-            # NaN where no episode ended: nothing is known, nothing has diverged.
-            scores = reduce_segment(segment.metrics)["episode_return"][:, None]
+            # NaN before the first episode has ended: nothing is known yet.
+            curves = [
+                self.curves[t][s] for t, s in zip(run.trials, run.seeds, strict=True)
+            ]
+            last = np.array([curve[-1] if curve else np.nan for curve in curves])
+            row = reduce_segment(segment.metrics, {"episode_return": last})
+            scores = row["episode_return"][:, None]
         steps = segment.ran * plan.steps_per_update
         for member, (trial, seed) in enumerate(zip(run.trials, run.seeds, strict=True)):
             self.pool.env_steps += steps

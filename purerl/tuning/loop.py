@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from purerl.atomic import write_atomic
 from purerl.report.plots import tuning as plots
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.messages import notes
+from purerl.runner.messages import evaluations, notes
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker
 from purerl.train import bind
@@ -138,7 +138,7 @@ class StudyLoop:
 
     def _say_what_to_expect(self) -> None:
         bound = bind(self.settings.config)
-        for line in notes(bound):
+        for line in (evaluations(bound), *notes(bound)):
             self.reporter.info(f"of the config itself, {line}")
         planned = bound.plan.evaluate_after
         if self.options.pruner and 0 < len(planned) < self.settings.reports:

@@ -58,7 +58,7 @@ def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
     import gymnasium
 
     saved = with_random_networks(load_run(folder))
-    returns = evaluate.play_gymnasium(saved, episodes=3, seed=5)
+    returns = evaluate.play_gymnasium(saved, episodes=3, seed=5)["episode_return"]
     env = gymnasium.make("CartPole-v1")
 
     def play(policy, seed, *, forgetful):

@@ -5,6 +5,7 @@ episode breaks at a certain step.
 """
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -14,9 +15,10 @@ import pytest
 import purerl
 from purerl import envs
 from purerl.acting import bad
+from purerl.algorithms import ALGORITHMS
 from purerl.metrics import is_defined
 from purerl.types import Transition
-from tests.contracts.test_algorithms import KEY, LONG, SMALL, UPDATES, small
+from tests.contracts.test_algorithms import EPISODES, KEY, LONG, SMALL, UPDATES, small
 from tests.helpers import assert_same_bits, slow_but
 
 # Every SMALL run makes 48 steps in each of two environments, or 96 in one; PLR makes 96
@@ -32,19 +34,25 @@ KINDS = {
 
 @dataclasses.dataclass(unsafe_hash=True)
 class Breaks(envs.Wrapper):
-    """An environment whose episodes break in step number `break_at`; 0 is never."""
+    """An environment whose episodes break in step number `break_at`; 0 is never.
+
+    Other steps break with the probability `break_share`.
+    """
 
     what: str = "reward"
     at: float = 0.0
+    share: float = 0.0
+    stochastic_transitions: ClassVar[bool] = True
 
     def numbers(self):
-        return {"break_at": self.at}
+        return {"break_at": self.at, "break_share": self.share}
 
     def step_env(self, key, state, action, params):
         obs, state, reward, terminated, info = self.env.step_env(
             key, state, action, params
         )
-        breaks = state.time == params.break_at
+        chance = jax.random.uniform(jax.random.fold_in(key, 7))
+        breaks = (state.time == params.break_at) | (chance < params.break_share)
         if "reward" in self.what:
             reward = jnp.where(breaks, KINDS[self.what], reward)
         else:
@@ -103,6 +111,7 @@ def test_no_number_that_is_not_finite_reaches_an_agent(name):
         lengths = result.evaluation["episode_length"]
         assert bool((lengths == AT - 1).all()), what
         assert bool(jnp.isfinite(result.evaluation["episode_return"]).all())
+        assert bool((result.evaluation["cut_episodes"] == EPISODES).all())
     # What the bad number is, and where it stands, makes no difference.
     first, *others = (learnt(result) for result in results.values())
     for other in others:
@@ -160,10 +169,10 @@ def rollout(flags):
         ([[0, 0], [0, 0], [0, 1]], [[0, 1], [2, 3], [4, 4]], [[0, 0], [0, 1], [0, 1]]),
         # An environment that is bad throughout.
         ([[1, 0], [1, 0], [1, 0]], [[1, 1], [3, 3], [5, 5]], [[1, 0], [1, 0], [1, 0]]),
-        # Neither: the first good one.
-        ([[0], [0], [1]], [[0], [1], [0]], [[0], [1], [1]]),
-        ([[1], [1], [0]], [[2], [2], [2]], [[1], [1], [0]]),
-        # All of them: episodes of one step, with the numbers that they have.
+        # Neither: the step before.
+        ([[0], [0], [1]], [[0], [1], [1]], [[0], [1], [1]]),
+        # None of these: an episode of one step with the numbers that it has.
+        ([[1], [1], [0]], [[-1], [2], [2]], [[1], [1], [0]]),
         ([[1, 1]], [[-1, -1]], [[1, 1]]),
     ],
 )
@@ -171,7 +180,7 @@ def test_others_take_the_place_of_bad_transitions(flags, taken, truncated):
     given = rollout(flags)
     found, memories = bad.replaced(given, given.obs)
     taken = np.asarray(taken, np.float32)
-    pair = np.stack([taken, taken + 0.5], -1) if (taken >= 0).all() else given.obs
+    pair = np.stack([taken, taken + 0.5], -1)
     for name in ("action", "log_prob", "reward"):
         np.testing.assert_array_equal(getattr(found, name), taken)
     for array in (found.obs, found.next_obs, memories):
@@ -198,3 +207,30 @@ def test_an_agent_with_too_many_counts_as_diverged():
     # 0.1 of 96 steps is less than the 10 that are bad after 27 steps of each.
     many = purerl.run(config.replace(max_bad_transitions=0.1), progress=False)
     assert many.diverged_at.tolist() == [1]
+
+
+@pytest.mark.slow
+@pytest.mark.optimised
+@pytest.mark.parametrize("name", ["ppo", "recurrent_ppo", "pqn"])
+def test_agents_learn_as_well_where_one_step_in_ten_thousand_breaks(name):
+    config = ALGORITHMS[name].config(
+        env_wrappers=("Breaks('observation')",),
+        total_timesteps=300_000,
+        num_envs=8,
+        num_evaluations=1,
+        eval_share=1.0,
+        eval_episodes=32,
+    )
+    train = jax.jit(jax.vmap(purerl.make_train(config), (0, 0)))
+    shares = jnp.repeat(jnp.array([0.0, 1e-4]), 10)
+    keys = jnp.tile(jax.random.split(KEY, 10), 2)
+    result = train(keys, {"env_params.break_share": shares})
+    counted = np.asarray(result.metrics["bad_transitions"][:, -1], int)
+    steps = int(result.metrics["env_steps"][0, -1])
+    assert (counted[:10] == 0).all()
+    # Poisson: five deviations of the sum over ten agents.
+    assert abs(counted[10:].sum() - 1e-3 * steps) < 5 * np.sqrt(1e-3 * steps)
+    without, broken = result.evaluation["episode_return"].mean((1, 2)).reshape(2, 10)
+    print(name, without.mean(), broken.mean(), without, broken)
+    error = np.sqrt((without.var(ddof=1) + broken.var(ddof=1)) / 10)
+    assert broken.mean() - without.mean() > -3 * max(float(error), 1.0)

@@ -256,27 +256,35 @@ def test_a_sweep_says_what_auto_stands_for_where_its_axes_do_not():
             SimpleNamespace(groups=[SimpleNamespace(group=g) for g in groups])
         )
 
-    few = "1 evaluation of 16 episodes (10 asked for, 1 affordable within"
+    few = "1 evaluation of 16 episodes of at most 500 steps (10 asked for, 1 affordable"
     assert said("gamma", 0.9, 0.99) == [
-        f"{few} eval_share=0.1)",
+        f"{few} within eval_share=0.1)",
         "auto: epsilon_steps=10000",
     ]
     # The axis says it: no value is all members'.
-    assert said("epsilon_fraction", 0.1, 0.2) == [f"{few} eval_share=0.1)"]
-    assert said("epsilon_steps", 10.0, 20.0) == [f"{few} eval_share=0.1)"]
-    assert said("num_evaluations", 0, 1) == ["auto: epsilon_steps=10000"]
+    assert said("epsilon_fraction", 0.1, 0.2) == [f"{few} within eval_share=0.1)"]
+    assert said("epsilon_steps", 10.0, 20.0) == [f"{few} within eval_share=0.1)"]
+    assert said("num_evaluations", 0, 1) == [
+        "no evaluations",
+        "auto: epsilon_steps=10000",
+        "1 evaluation of 16 episodes of at most 500 steps",
+    ]
 
 
 def test_evaluations_that_are_dropped_are_said():
     few = bind(purerl.PPOConfig(total_timesteps=50_000, num_evaluations=3))
     assert messages.evaluations(few) == (
-        "1 evaluation of 16 episodes (3 asked for, 1 affordable within eval_share=0.1)"
+        "1 evaluation of 16 episodes of at most 500 steps (3 asked for, 1 affordable "
+        "within eval_share=0.1)"
     )
     all_of_them = bind(few.asked.replace(eval_share=1.0))
-    assert messages.evaluations(all_of_them) == "3 evaluations of 16 episodes"
+    assert messages.evaluations(all_of_them) == (
+        "3 evaluations of 16 episodes of at most 500 steps"
+    )
     two = bind(purerl.PPOConfig(total_timesteps=1024, eval_share=1.0, eval_max_steps=1))
-    assert "2 evaluations of 16 episodes (10 asked for, an update each" in (
-        messages.evaluations(two)
+    assert (
+        "2 evaluations of 16 episodes of at most 1 step (10 asked for, an update each"
+        in (messages.evaluations(two))
     )
 
 

@@ -697,11 +697,16 @@ def test_the_plan_of_updates_and_evaluations(fields, updates, after):
 
 def test_the_longest_evaluation_episode_is_the_time_limit():
     def limit(**fields):
-        return purerl.train.bind(PPO(**fields)).plan.eval_max_steps
+        return purerl.train.bind(PPO(**fields), on_host=True).plan.eval_max_steps
 
     assert limit() == 500
     assert limit(env_params={"max_steps_in_episode": 77}) == 77
     assert limit(eval_max_steps=9) == 9
+    # No run waits longer for an evaluation episode unless it is told to.
+    assert limit(env_params={"max_steps_in_episode": 26_000}) == 26_000
+    assert limit(env_params={"max_steps_in_episode": 10**9}) == 27_000
+    assert limit(env="gymnasium/CliffWalking-v1") == 27_000  # which has no limit
+    assert limit(eval_max_steps=10**6) == 10**6
 
 
 @pytest.mark.slow

@@ -59,6 +59,7 @@ def test_evaluation_equals_a_python_loop(cartpole):
     assert len(set(lengths)) > 1 and max(lengths) < 500
     np.testing.assert_array_equal(result.episode_return, returns)
     np.testing.assert_array_equal(result.episode_length, lengths)
+    assert result.cut_episodes == 0
 
 
 def test_an_episode_still_running_at_max_steps_is_cut_there(cartpole):
@@ -71,6 +72,7 @@ def test_an_episode_still_running_at_max_steps_is_cut_there(cartpole):
         result.episode_length, np.minimum(whole.episode_length, cut)
     )
     np.testing.assert_array_equal(result.episode_return, result.episode_length)
+    assert 0 < result.cut_episodes == (whole.episode_length > cut).sum()
 
 
 def test_a_truncated_episode_ends_there(cartpole):
@@ -79,6 +81,8 @@ def test_a_truncated_episode_ends_there(cartpole):
     result = program(jax.random.key(0), 500, limited)
     np.testing.assert_array_equal(result.episode_length, np.full(EPISODES, 15))
     np.testing.assert_array_equal(result.episode_return, np.full(EPISODES, 15.0))
+    # An episode that ends in the very last step is not cut.
+    assert program(jax.random.key(0), 15, limited).cut_episodes == 0
 
 
 def test_rewards_after_the_end_do_not_count():

@@ -618,6 +618,11 @@ def test_a_policy_plays_everywhere(policy):
             vector_kwargs={"autoreset_mode": mode},
         )
         np.testing.assert_array_equal(play_in_vector(vector, policy, seed=9), real)
+    short = play_in_gymnasium("CartPole-v1", policy, episodes=4, seed=9, max_steps=9)
+    assert (short[1] == np.minimum(real[1], 9)).all()
+    np.testing.assert_array_equal(short[2], real[1] > 9)
+    same = play_in_vector(vector, policy, seed=9, max_steps=9)
+    np.testing.assert_array_equal(same, short)
     stuck = SyncVectorEnv(
         [lambda: gymnasium.make("CartPole-v1")], autoreset_mode=AutoresetMode.DISABLED
     )

@@ -265,8 +265,10 @@ def test_only_the_first_episode_of_each_counts():
     played = play_episodes(lanes, act, 0, 11, 500)
     np.testing.assert_array_equal(played["episode_length"], expected)
     np.testing.assert_array_equal(played["episode_return"], expected)  # 1 a step
+    assert played["cut_episodes"] == 0
     short = play_episodes(lanes, act, 0, 11, 5)
     np.testing.assert_array_equal(short["episode_length"], [5, 5, 5])
+    assert short["cut_episodes"] == 3
     lanes.close()
 
 
@@ -332,10 +334,10 @@ def test_actions_of_several_parts_train_and_play(kind, tmp_path):
     result = purerl.run(config, progress=False)
     assert (result.metrics["episode_length"] == 3).all()
     assert 0 <= result.evaluation["episode_return"].min() <= 3
-    returns, lengths = play_in_gymnasium(
+    returns, lengths, is_cut = play_in_gymnasium(
         "purerl-test/Parts-v0", result.policy(0), episodes=2, kind=kind
     )
-    assert (lengths == 3).all() and np.isfinite(returns).all()
+    assert (lengths == 3).all() and np.isfinite(returns).all() and not is_cut.any()
 
 
 def test_a_box_of_integers_inside_other_actions_is_refused():

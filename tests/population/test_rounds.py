@@ -3,12 +3,15 @@
 import jax
 import numpy as np
 
+from purerl.execution.members import Members
 from purerl.population import streams
 from purerl.population.fitness import Fitness
 from purerl.population.halving_search import HalvingSearch
 from purerl.population.pbt_search import PBTSearch
 from purerl.population.space import Space
-from purerl.search.protocol import Outcome
+from purerl.search.executor import Executor
+from purerl.search.protocol import Outcome, Request
+from purerl.train import bind
 
 from .conftest import SEED
 
@@ -71,21 +74,30 @@ def outcome(episodes, returns):
     return Outcome(train, {}, np.full(6, -1), np.zeros((6, 2), np.uint32))
 
 
-def test_a_copy_is_known_by_its_parents_score(tiny, axes):
+def test_where_no_episode_ended_the_held_return_counts(tiny, axes):
     search = pbt_search(tiny, axes, "final_return")
-    state, scores = search.init(), np.arange(1.0, 7.0)
-    state = search.tell(state, search.ask(state), outcome([1] * 6, scores))
-    assert (state.parent != np.arange(6)).any()
-    np.testing.assert_array_equal(state.known, scores[state.parent])
+    state, held = search.init(), outcome([0, 1] * 3, [1.0, 9.0, 3.0, 9.0, np.nan, 9.0])
+    after = search.tell(state, search.ask(state), held)
+    np.testing.assert_array_equal(after.score, [1, 9, 3, 9, np.nan, 9])
 
 
-def test_where_no_episode_ended_the_last_known_score_counts(tiny, axes):
-    search = pbt_search(tiny, axes, "final_return")
-    state = search.init()._replace(known=np.arange(1.0, 7.0))
-    after = search.tell(
-        state, search.ask(state), outcome([0, 1] * 3, [np.nan, 9.0] * 3)
+def test_a_copy_holds_its_parents_return(tiny, axes):
+    # Episodes of 32 steps, and 16 an update: they end in every second one.
+    config = tiny.replace(
+        env="Acrobot-v1", env_params={"max_steps_in_episode": 32}, num_evaluations=0
     )
-    np.testing.assert_array_equal(after.score, [1, 9, 3, 9, 5, 9])
+    executor = Executor(bind(config), lanes=2, length=1)
+    members = Members(jax.vmap(jax.random.key)(np.arange(2)), {})
+    first = executor.run(Request(members, until=2))
+    returns = first.train["episode_return"][:, -1]
+    assert (first.train["episodes"][:, -1] == 2).all()
+    np.testing.assert_array_equal(returns, [-32, -32])
+    # Told apart by hand, as no agent reaches the goal so soon.
+    first.train["episode_return"][:, -1] = [-31, -32]
+    copied = Request(members, 3, np.array([0, 0]), is_copy=np.array([False, True]))
+    second = executor.run(copied, first)
+    assert (second.train["episodes"] == 0).all()
+    np.testing.assert_array_equal(second.train["episode_return"], [[-31], [-31]])
 
 
 def test_who_copies_twice_has_another_key_each_time():

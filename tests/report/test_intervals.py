@@ -167,6 +167,7 @@ def _result(agents):
         evaluation={
             "env_steps": steps[:, 4::5],
             "episode_return": returns[:, 4::5, None] + rng.normal(size=(agents, 4, 6)),
+            "cut_episodes": np.zeros((agents, 4), int),
         },
         diverged_at=np.full(agents, -1),
         divergence="",
@@ -250,24 +251,42 @@ def test_numbers_have_as_many_places_as_tell_returns_apart():
     assert decimals(np.zeros((0, 3))) == 1
 
 
+def played(returns, cut=0):
+    lengths = np.full(returns.shape, 9)
+    return {
+        "episode_return": returns,
+        "episode_length": lengths,
+        "cut_episodes": np.array([cut] + [0] * (len(returns) - 1)),
+    }
+
+
+def test_a_table_says_how_many_episodes_were_cut():
+    assert episodes_table("A", (0, 1), played(np.ones((2, 3)))).caption == ""
+    assert episodes_table("A", (0, 1), played(np.ones((2, 3)), 2)).caption == (
+        "2 of 6 episodes still ran after 9 steps and count with what they had earned "
+        "(eval_max_steps)"
+    )
+
+
 def test_a_table_of_small_returns_tells_seeds_apart():
     returns = np.array([[0.91, 0.95], [0.97, 0.99]])
-    table = episodes_table("FrozenLake", (0, 1), returns)
+    table = episodes_table("FrozenLake", (0, 1), played(returns))
     assert list(table.columns[1].cells) == ["0.930", "0.980", "[bold]0.955[/bold]"]
-    table = episodes_table("CartPole", (0, 1), 100 * returns)
+    table = episodes_table("CartPole", (0, 1), played(100 * returns))
     assert list(table.columns[1].cells) == ["93.0", "98.0", "[bold]95.5[/bold]"]
 
 
 def test_agents_that_diverged_are_in_no_mean_of_the_episodes():
     returns = np.array([[0.0, 0.0], [3.0, 5.0], [5.0, 5.0]])
-    table = episodes_table("CartPole", (0, 1, 2), returns, np.array([1, -1, -1]))
+    gone = np.array([1, -1, -1])
+    table = episodes_table("CartPole", (0, 1, 2), played(returns), gone)
     cells = [list(column.cells) for column in table.columns]
     assert cells[0] == ["0", "1", "2", "2 agents"]
     lost, *means = cells[1]
     assert "diverged" in lost and lost.endswith("in update 2")
     assert means == ["4.00", "5.00", "[bold]4.50[/bold]"]
     assert cells[3][1:] == ["3.00", "5.00", "3.00"]
-    alone = episodes_table("CartPole", (0, 1), returns[:2], np.array([1, -1]))
+    alone = episodes_table("CartPole", (0, 1), played(returns[:2]), gone[:2])
     assert alone.row_count == 2
 
 

@@ -41,6 +41,8 @@ def make_run() -> RunResult:
     evaluated = {
         "env_steps": np.tile([0.0, 10_000.0, 20_000.0], (3, 1)),
         "episode_return": rng.normal(100, 5, (3, 3, 4)),
+        "episode_length": np.full((3, 3, 4), 9),
+        "cut_episodes": np.array([[5, 5, 2], [5, 5, 0], [5, 5, 1]]),
     }
     return RunResult(
         config=PPOConfig(env="CartPole-v1"),
@@ -128,6 +130,7 @@ def test_what_a_runs_page_says(folder):
     assert "Run: CartPole-v1" in text
     assert "60,000" in text
     assert "1.0 compiling, 2.0 training" in text
+    assert "3 of 12 episodes still ran after 9 steps" in text
     assert "learning_rate" in text
 
 

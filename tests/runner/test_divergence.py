@@ -38,7 +38,7 @@ def test_a_loss_of_no_policy_step_is_undefined_and_of_a_step_it_is_not():
         "value_loss": np.ones((3, 3)),
     }
     assert first_bad_update(metrics).tolist() == [-1, 1, 2]
-    reduced = reduce_segment(metrics)
+    reduced = reduce_segment(metrics, {})
     assert reduced["policy_steps"].tolist() == [4, 4, 4]
     assert reduced["policy_loss"][0] == (2.0 + 3 * 6.0) / 4
     assert np.isnan(reduced["policy_loss"][1]) and reduced["policy_loss"][2] == inf
@@ -52,7 +52,7 @@ def test_without_a_count_of_policy_steps_every_update_that_learned_has_one():
     assert first_bad_update(metrics).tolist() == [1, -1]
     metrics["gradient_steps"] = np.array([[0, 0], [0, 4]])
     assert first_bad_update(metrics).tolist() == [-1, -1]
-    assert reduce_segment(metrics)["policy_loss"][1] == 3.0
+    assert reduce_segment(metrics, {})["policy_loss"][1] == 3.0
 
 
 def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_row():
@@ -62,7 +62,7 @@ def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_ro
         PARAMETERS_FINITE: np.array([[True, False], [True, True]]),
     }
     assert first_bad_update(metrics).tolist() == [1, -1]
-    assert set(reduce_segment(metrics)) == {"episodes", "value_loss"}
+    assert set(reduce_segment(metrics, {})) == {"episodes", "value_loss"}
 
 
 @pytest.mark.parametrize(

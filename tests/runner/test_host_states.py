@@ -96,7 +96,8 @@ def test_one_of_many_agents_goes_to_the_device_without_the_others(
     obs = np.array([0.1, -0.2, 0.3, 0.4])
     assert many.policy(3)(obs) == saved.policy(3)(obs)
     played = evaluate.play_gymnasium(many, 2, 0)
-    np.testing.assert_array_equal(played, evaluate.play_gymnasium(saved, 2, 0)[:1])
+    alone = evaluate.play_gymnasium(saved, 2, 0)
+    assert_same_bits(played, {name: x[:1] for name, x in alone.items()})
     monkeypatch.setattr(exporting, "load_run", lambda folder: many)
     out = tmp_path / "exported"
     assert exporting.main([str(tmp_path), "--out", str(out)]) == 0

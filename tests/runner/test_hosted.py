@@ -1,14 +1,17 @@
 """Training in Gymnasium's environments: the same learner, and the right transitions."""
 
+import gymnasium
 import jax
 import numpy as np
 import pytest
 
 import purerl
 from purerl import envs, schedules
-from purerl.cli import evaluate
+from purerl.cli import evaluate, main
+from purerl.envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram
+from purerl.report.tables import run_table
 from purerl.train import bind
 from tests import boxes
 from tests.helpers import CONTINUOUS_CARTPOLE, slow_but
@@ -424,6 +427,80 @@ def test_ppo_learns_cartpole_of_gymnasium():
     result = purerl.run(config, progress=False)
     assert np.nanmean(result.metrics["episode_return"][0, -5:]) > 150
     assert result.evaluation["episode_return"][0, -1].mean() > 200
+
+
+class Long(gymnasium.Env):
+    """Ends by itself after 1,500 steps, or never; each pays 1; no time limit."""
+
+    observation_space = gymnasium.spaces.Box(-1, 1, (4,), np.float32)
+    action_space = gymnasium.spaces.Discrete(2)
+
+    def __init__(self, last=1_500):
+        self.last = last
+
+    def reset(self, *, seed=None, options=None):
+        self.time = 0
+        return np.zeros(4, np.float32), {}
+
+    def step(self, action):
+        self.time += 1
+        return np.zeros(4, np.float32), 1.0, self.time == self.last, False, {}
+
+
+gymnasium.register("purerl-test/Long-v0", Long)
+NEVER = "purerl-test/Never-v0"
+gymnasium.register(NEVER, Long, kwargs={"last": -1})
+envs.register(NEVER, envs.CartPole)  # of the same name, and with a limit of 500 steps
+
+
+def test_an_evaluation_plays_whole_episodes_where_no_time_limit_is_known(capsys):
+    config = purerl.PPOConfig(
+        env="gymnasium/purerl-test/Long-v0",
+        num_envs=2,
+        num_steps=750,
+        num_minibatches=2,
+        num_epochs=1,
+        total_timesteps=3_000,
+        hidden_sizes=(4,),
+        num_evaluations=1,
+        eval_episodes=2,
+    )
+    result = purerl.run(config)
+    np.testing.assert_array_equal(result.metrics["episode_return"], [[np.nan, 1_500]])
+    np.testing.assert_array_equal(result.evaluation["episode_return"], [[[1_500] * 2]])
+    np.testing.assert_array_equal(result.evaluation["episode_length"], [[[1_500] * 2]])
+    np.testing.assert_array_equal(result.evaluation["cut_episodes"], [[0]])
+    assert result.best().score == 1_500
+    said = "1 evaluation of 2 episodes of at most 27,000 steps"
+    assert said in " ".join(capsys.readouterr().err.split())
+    cut = purerl.run(config.replace(eval_max_steps=1_000), progress=False)
+    assert cut.best().score == 1_000
+    np.testing.assert_array_equal(cut.evaluation["cut_episodes"], [[2]])
+    assert run_table(cut).caption == (
+        "2 of 2 episodes still ran after 1,000 steps and count with what they had "
+        "earned (eval_max_steps)"
+    )
+
+
+def test_gymnasium_is_played_as_far_as_an_evaluation_goes(capsys, tmp_path):
+    config = purerl.PPOConfig(env=NEVER, total_timesteps=128, **ROLLOUT)
+    purerl.run(config, out=tmp_path / "run", progress=False)
+    told = ["evaluate", str(tmp_path / "run"), "--gymnasium", "--episodes", "2"]
+    assert main(told) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 of 2 episodes still ran after 500 steps" in said and "500.0" in said
+
+
+def test_a_policy_plays_no_further_than_it_is_told():
+    def policy(obs):
+        return np.zeros(len(obs), int)
+
+    alone = play_in_gymnasium(NEVER, policy, episodes=2, max_steps=70)
+    lanes = gymnasium.make_vec(NEVER, num_envs=2, vectorization_mode="sync")
+    for found in (alone, play_in_vector(lanes, policy, max_steps=70)):
+        np.testing.assert_array_equal(found, [[70, 70], [70, 70], [True, True]])
+    ended = play_in_gymnasium("purerl-test/Long-v0", policy, episodes=2)
+    np.testing.assert_array_equal(ended, [[1_500] * 2, [1_500] * 2, [False] * 2])
 
 
 @pytest.mark.slow

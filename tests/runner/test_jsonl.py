@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.report.tables import last_known
 from purerl.runner.jsonl import (
     JsonlFiles,
     evaluation_rows,
@@ -25,7 +24,7 @@ def test_episode_returns_are_weighted_by_episodes():
         "episode_length": np.array([[1.0, 5.0]]),
         "policy_loss": np.array([[1.0, 2.0]]),
     }
-    (row,) = segment_rows(metrics, update=2)
+    (row,) = segment_rows(metrics, 2, {})
     assert row == {
         "update": 2,
         "env_steps": 64,
@@ -41,7 +40,7 @@ def test_updates_without_episodes_do_not_count():
         "episodes": np.array([[0, 2], [0, 0]]),
         "episode_return": np.array([[np.nan, 8.0], [np.nan, np.nan]]),
     }
-    one, none = segment_rows(metrics, update=2)
+    one, none = segment_rows(metrics, 2, {})
     assert one["episode_return"] == 8.0
     assert np.isnan(none["episode_return"])
 
@@ -82,9 +81,11 @@ def test_evaluations_keep_every_episode():
         "env_steps": np.array([[64], [64]]),
         "episode_return": np.array([[[1.0, 2.0]], [[3.0, 4.0]]]),
         "episode_length": np.array([[[5, 6]], [[7, 8]]]),
+        "cut_episodes": np.array([[0], [1]]),
     }
     rows = evaluation_rows(evaluation, slot=0, update=2)
     assert rows[1]["episode_return"] == [3.0, 4.0]
+    assert [row["cut_episodes"] for row in rows] == [0, 1]
     assert stack_rows([[rows[0]], [rows[1]]])["episode_length"].tolist() == [
         [[5, 6]],
         [[7, 8]],
@@ -96,6 +97,7 @@ def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
         "env_steps": np.array([[64], [64]]),
         "episode_return": np.array([[[1.0, 2.0]], [[np.nan, 4.0]]]),
         "episode_length": np.array([[[5, 6]], [[7, 8]]]),
+        "cut_episodes": np.array([[0], [1]]),
     }
     files = JsonlFiles(tmp_path)
     for seed, row in enumerate(evaluation_rows(evaluation, slot=0, update=2)):
@@ -113,7 +115,11 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
         seeds=(0, 1),
         state=None,
         metrics={"env_steps": np.array([[64], [64]])},
-        evaluation={"episode_return": returns},
+        evaluation={
+            "episode_return": returns,
+            "episode_length": np.full((2, 1, 2), 9),
+            "cut_episodes": np.array([[0], [2]]),
+        },
         finished=True,
         compile_seconds=1.0,
         train_seconds=1.0,
@@ -125,6 +131,7 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
     text = (tmp_path / "summary.json").read_text()
     found = json.loads(text, parse_constant=lambda name: pytest.fail(name))
     assert found["evaluation_per_seed"] == [1.5, None]
+    assert found["evaluation_cut_episodes"] == 2
     assert found["evaluation_mean"] is None and found["evaluation_min"] is None
 
 
@@ -148,12 +155,7 @@ def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
             [[np.nan, 2.0, 4.0], [np.nan, 2.0, np.nan], [np.nan, np.nan, np.nan]]
         ),
     }
-    learned, diverged, warming_up = segment_rows(metrics, update=3)
+    learned, diverged, warming_up = segment_rows(metrics, 3, {})
     assert learned["value_loss"] == 3.0 and learned["gradient_steps"] == 10
     assert np.isnan(diverged["value_loss"])
     assert np.isnan(warming_up["value_loss"]) and warming_up["gradient_steps"] == 0
-
-
-def test_the_training_column_shows_the_last_return_that_is_known():
-    returns = np.array([[1.0, 2.0, np.nan], [3.0, 4.0, 5.0], [np.nan, np.nan, np.nan]])
-    np.testing.assert_array_equal(last_known(returns), [2.0, 5.0, np.nan])

@@ -250,6 +250,6 @@ def _band(
 
 
 def _known(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The points of a line that are known: where no episode ended nothing is new."""
+    """The points of a line that are known."""
     is_known = np.isfinite(values)
     return steps[is_known], values[is_known]
