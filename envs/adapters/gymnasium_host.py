@@ -116,7 +116,7 @@ def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
     env.action_space.seed(0)
     with warnings.catch_warnings():  # Gymnasium's own checker warns, and goes on.
         warnings.simplefilter("ignore")
-        reward = env.step(env.action_space.sample())[1]
+        reward: Any = env.step(env.action_space.sample())[1]
     if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
         raise ValueError(
             f"{gymnasium_id}: step returns a reward of {reward!r}, expected one "

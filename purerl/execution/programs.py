@@ -269,7 +269,7 @@ def _check_keys(bound: Bound, length: int) -> None:
     segment, key = make_segment(bound), jax.random.key(0)
     jax.jit(segment.init).trace(key)
     state, first = jax.eval_shape(segment.init, key), jnp.int32(0)
-    jax.jit(partial(segment.advance, length=length)).trace(state, first)
+    jax.jit(lambda s, n: segment.advance(s, n, length)).trace(state, first)
 
 
 def _functions(

@@ -126,7 +126,7 @@ def start(words, out):
     """Begin a command in a process of its own, and wait until it has been imported."""
     words = [word.replace("{out}", str(out)) for word in words]
     words += [] if "--resume" in words else ["--out", str(out)]
-    cache = str(jax.config.jax_compilation_cache_dir)
+    cache = str(jax.config.jax_compilation_cache_dir)  # type: ignore[attr-defined]
     child = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(CHILD), cache, *words],
         stdout=subprocess.PIPE,
