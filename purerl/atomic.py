@@ -4,14 +4,15 @@ import contextlib
 import os
 import re
 import secrets
-import time
+import shutil
 import zipfile
 import zlib
 from pathlib import Path
 
-LEFTOVER_SECONDS = 600.0
-# `.<name>.<eight characters>`, as `write_atomic` names them.
-_TEMPORARY = re.compile(r"\..+\.[a-z0-9_]{8}")
+# As `write_atomic` names them, and probes of whether a folder can be written.
+_TEMPORARY = re.compile(
+    r"\..+\.(json|jsonl|yaml|csv|npz|png|html|onnx)\.[0-9a-f]{8}|\.write-test-\d+"
+)
 
 # What NumPy and zipfile raise for a file that is missing, cut off or changed.
 DAMAGE = (
@@ -46,13 +47,26 @@ def write_atomic(path: str | Path, content: str | bytes) -> None:
         raise
 
 
-def remove_leftovers(folder: str | Path) -> None:
-    """Remove what `write_atomic` left in a folder when its process was killed.
+def remove_leftovers(folder: Path, before: float) -> None:
+    """Remove what processes that were killed left half written in a folder of results.
 
-    Files that were touched in the last ten minutes may be another process's.
+    Args:
+        folder: The folder, which nobody else writes to.
+        before: The time, as files have it, before which such a file was written.
     """
-    for path in Path(folder).glob(".*"):
+    # Checkpoints of orbax are folders of their own.
+    half = folder.glob("checkpoints/*.orbax-checkpoint-tmp*")
+    temporary = (
+        path
+        for pattern in (".*", "*/.*", "metrics/*/.*")
+        for path in folder.glob(pattern)
+        if _TEMPORARY.fullmatch(path.name)
+    )
+    for path in (*half, *temporary):
         with contextlib.suppress(OSError):  # The file is gone, or not ours to remove.
-            is_old = time.time() - path.stat().st_mtime > LEFTOVER_SECONDS
-            if is_old and _TEMPORARY.fullmatch(path.name) and path.is_file():
+            if path.stat().st_mtime > before:
+                continue
+            if path.is_dir():
+                shutil.rmtree(path, ignore_errors=True)
+            else:
                 path.unlink()

@@ -48,7 +48,7 @@ def resolve(config: ConfigT, env: Environment) -> ConfigT:
 
 
 # Fields that are read only where another one is `auto`.
-_FOLLOWED = {"epsilon_fraction": "epsilon_steps"}
+FOLLOWED = {"epsilon_fraction": "epsilon_steps"}
 
 
 def followed_by(name: str) -> list[str]:
@@ -57,7 +57,7 @@ def followed_by(name: str) -> list[str]:
     Args:
         name: Name of the field that may be `auto`.
     """
-    return [field for field, follower in _FOLLOWED.items() if follower == name]
+    return [field for field, follower in FOLLOWED.items() if follower == name]
 
 
 def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
@@ -70,7 +70,7 @@ def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
     Raises:
         ConfigError: naming the field that was given in its place.
     """
-    for name, follower in _FOLLOWED.items():
+    for name, follower in FOLLOWED.items():
         if name not in (overrides or {}):
             continue
         given = (overrides or {}).get(follower, getattr(asked, follower, AUTO))
@@ -94,3 +94,33 @@ def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
         if isinstance(getattr(asked, field.name), Auto)
         and not isinstance(getattr(config, field.name), Auto)
     }
+
+
+def check_goes_on(
+    asked: TrainConfig, config: TrainConfig, overrides: Overrides | None
+) -> None:
+    """Refuse to go on with a state where `auto` follows the length of the run.
+
+    A state does not say how long its run was to be, so that an agent that has explored
+    would begin to explore anew in a longer one.
+
+    Args:
+        asked: The config as it was given.
+        config: The config with a value in every field that was `auto`.
+        overrides: Name of a dynamic field -> value.
+
+    Raises:
+        ConfigError: naming the field, and how to give the number.
+    """
+    is_read = getattr(config, "epsilon_schedule", "constant") != "constant"
+    if not is_read or getattr(config, "noisy", False):
+        return
+    for share, follower in FOLLOWED.items():
+        given = (overrides or {}).get(follower, getattr(asked, follower))
+        if is_auto(given):
+            raise ConfigError(
+                f"{follower} is auto ({share} of total_timesteps), and start is a "
+                "state, which does not say how long its run was to be: give the number "
+                f"of that run, {follower}=purerl.resolve(config).{follower} with its "
+                "config."
+            )

@@ -34,6 +34,9 @@ HELD = tuple(name for name, count in COUNT_OF.items() if count == "episodes")
 # Counts of one update, beside `gradient_steps`, which counts from the run's beginning.
 PER_UPDATE = ("episodes", "policy_steps", "passes")
 SINCE_START = ("env_steps", "gradient_steps", "bad_transitions")
+# Numbers of the config that move are known in every update, also before the first
+# gradient step; those inside a part have a dot in their name (`policy_loss.clip_eps`).
+_MOVING = ("learning_rate", "epsilon", "importance_exponent")
 
 
 def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:
@@ -46,7 +49,7 @@ def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:
     Returns:
         A name in `metrics`, or None for a metric that is always defined.
     """
-    if name in PER_UPDATE or name in SINCE_START:
+    if name in (*PER_UPDATE, *SINCE_START) or "." in name or name.endswith(_MOVING):
         return None
     own = COUNT_OF.get(name, "gradient_steps")
     return next((n for n in (own, "gradient_steps") if n in metrics), None)

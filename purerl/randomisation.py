@@ -22,6 +22,7 @@ from purerl.config import (
     POSITIVE,
     Check,
     ConfigError,
+    as_float32,
     dynamic,
     static,
     validate_field,
@@ -180,7 +181,7 @@ def check_distribution(distribution: Distribution, owner: str) -> None:
     numbers = jax.tree.leaves(distribution)
     if any(isinstance(number, Tracer) for number in numbers):
         return
-    if any(np.shape(x) != () or not np.isfinite(np.asarray(x, float)) for x in numbers):
+    if any(np.shape(x) != () or not np.isfinite(as_float32(x)) for x in numbers):
         raise ConfigError(
             f"{owner} must be a distribution of finite single numbers, got "
             f"{distribution!r}. To train one agent per value, use jax.vmap(train, "

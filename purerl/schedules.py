@@ -217,7 +217,17 @@ def register(name: str, cls: type) -> None:
 
 def is_moving(tree: Any) -> bool:
     """Return whether there is a schedule anywhere in a config."""
-    return any(map(_is_schedule, jax.tree.leaves(tree, is_leaf=_is_schedule)))
+    return bool(named(tree))
+
+
+def named(tree: Any) -> dict[str, Schedule]:
+    """Return the schedules of a config by dotted name, as `policy_loss.clip_eps`."""
+    pairs = jax.tree_util.tree_leaves_with_path(tree, is_leaf=_is_schedule)
+    return {
+        jax.tree_util.keystr(path, simple=True, separator="."): value
+        for path, value in pairs
+        if _is_schedule(value)
+    }
 
 
 def at(tree: Tree, share: Array | float) -> Tree:
@@ -252,6 +262,19 @@ def _is_schedule(value: Any) -> bool:
     return isinstance(value, Schedule)
 
 
+def annealed_rates(config: Any) -> dict[str, Any]:
+    """Return the step sizes by name that `anneal_learning_rate` speaks for."""
+    if not getattr(config, "anneal_learning_rate", False):
+        return {}
+    return {
+        name: value
+        for name, value in vars(config).items()
+        if name.endswith("learning_rate")
+        and name != "anneal_learning_rate"
+        and value is not None
+    }
+
+
 def without_flags(config: Tree) -> Tree:
     """Return a config whose step sizes are annealed by schedules, not by a flag.
 
@@ -261,17 +284,12 @@ def without_flags(config: Tree) -> Tree:
     Args:
         config: Config of any algorithm.
     """
-    rates = {
-        name: value
-        for name, value in vars(config).items()
-        if name.endswith("learning_rate") and name != "anneal_learning_rate"
-    }
-    is_annealed = getattr(config, "anneal_learning_rate", False)
-    if not is_annealed or not any(map(_is_schedule, rates.values())):
+    rates = annealed_rates(config)
+    if not any(map(_is_schedule, rates.values())):
         return config
     lines = {
         name: Linear(value, 0.0)
         for name, value in rates.items()
-        if value is not None and not _is_schedule(value)
+        if not _is_schedule(value)
     }
     return config.replace(anneal_learning_rate=False, **lines)  # type: ignore[attr-defined]

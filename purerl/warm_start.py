@@ -13,10 +13,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl import auto
 from purerl.config import ConfigError, shown
 from purerl.learning.parts import check_parts, is_in, name_leaves, unique
 from purerl.scale.host import to_device
-from purerl.types import AgentState, Array, PyTree
+from purerl.types import AgentState, Array, Overrides, PyTree
 
 Networks: TypeAlias = dict[str, Any]
 # The fields of a state that hold what a network learns and the statistics by which its
@@ -409,8 +410,8 @@ def begin(
     key: Array,
     start: PyTree,
     first_update: int | None,
-    num_updates: int,
-    config: Any,
+    bound: Any,
+    overrides: Overrides | None,
 ) -> tuple[PyTree, int]:
     """Return the state to begin with, and the number of updates that it has done.
 
@@ -419,12 +420,13 @@ def begin(
         key: Key of the agent, from which it draws from now on.
         start: A whole state, on devices or on the host, or networks by name.
         first_update: Updates that `start` has done, where that must be told.
-        num_updates: Updates of the whole run.
-        config: Config of the agent that begins.
+        bound: Config and plan of the agent that begins, a `purerl.train.Bound`.
+        overrides: Values of its dynamic fields by name.
 
     Raises:
         ConfigError: `start` does not fit, or nothing is left to train.
     """
+    config, num_updates = bound.config, bound.plan.num_updates
     shapes = jax.eval_shape(init, key)
     if isinstance(start, Mapping):
         if first_update:
@@ -442,6 +444,7 @@ def begin(
         start = to_device(start)
     check_scale(start, config)
     check_state(start, shapes)
+    auto.check_goes_on(bound.asked, config, overrides)
     if hasattr(start, "params"):  # An algorithm of the user's own may have none.
         check_finite(networks_of(start))
     first = _updates_done(start.update, first_update)

@@ -74,6 +74,11 @@ class CraftaxEnvironment(Environment[CraftaxState, Any]):
                     f"options of {craftax_name} were {', '.join(unknown)}, which it "
                     f"does not take; it takes {', '.join(names)}."
                 )
+            # They are structure, and hashed: a file has lists where they have tuples.
+            static = {
+                name: tuple(value) if isinstance(value, list) else value
+                for name, value in static.items()
+            }
             plain = type(plain)(known.replace(**static))
         self.wrapped, self.craftax_name = plain, craftax_name
 

@@ -18,6 +18,7 @@ from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from .gymnasium_spaces import from_observation
 from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
+from .require import imported
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -41,21 +42,26 @@ class GymnasiumEnvironment(HostEnvironment):
 
         Args:
             gymnasium_id: Name for `gymnasium.make`, such as `"CartPole-v1"`, or
-                `"my_package:MyEnv-v0"` to import a module first.
+                `"my_package:MyEnv-v0"` of a module that has been imported.
             **options: `vectorization_mode` (`"sync"`, `"async"` or
                 `"vector_entry_point"`) and `vector_kwargs` of `gymnasium.make_vec`; all
                 others are the environment's own.
 
         Raises:
-            ValueError: no such environment, options that it does not take, spaces
-                that are none of `envs.spaces`, or a box of integers as actions.
+            ValueError: no such environment or module, options that it does not take,
+                spaces that are none of `envs.spaces`, or a box of integers as actions.
         """
+        module, colon, _ = gymnasium_id.partition(":")
+        if colon:
+            imported(module)  # Else Gymnasium would import it.
         self.id = gymnasium_id
-        self.options = {key: value for key, value in options.items()}
+        self.options = options
         self._mode = str(options.get("vectorization_mode", "sync"))
         if self._mode != _OWN_VECTOR:
             _check_vector(options.get("vector_kwargs", {}))
         own = {k: v for k, v in options.items() if k not in _VECTOR}
+        # An environment may write into its own config.
+        own = copy.deepcopy(own)
         env = _made(gymnasium_id, partial(gymnasium.make, gymnasium_id, **own))
         try:
             spaces = (env.observation_space, env.action_space)
@@ -86,7 +92,7 @@ class GymnasiumEnvironment(HostEnvironment):
 
     def make_vector(self, num_envs: int) -> VectorEnv:
         """Make Gymnasium's vector environment, which resets in the step of an end."""
-        options = {"vectorization_mode": "sync", **self.options}
+        options = {"vectorization_mode": "sync", **copy.deepcopy(self.options)}
         if self._mode != _OWN_VECTOR:
             given = dict(options.pop("vector_kwargs", {}))
             if self._mode == "async":

@@ -1,11 +1,13 @@
-"""The import of an adapter's package, or one sentence on how to install it."""
+"""The import of an adapter's package, and the modules that a config may name."""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
 import os
+import sys
 from collections.abc import Iterator
+from types import ModuleType
 
 
 def require_package(package: str, extra: str = "") -> None:
@@ -26,6 +28,27 @@ def require_package(package: str, extra: str = "") -> None:
             f"this needs the package {package}{why}; install "
             f"purerl[{extra or package}]."
         ) from None
+
+
+def imported(module: str) -> ModuleType:
+    """Return a module that has been imported already.
+
+    Configs name modules, and may come from somebody else: to import one runs its code.
+
+    Args:
+        module: Name of the module, such as `mypackage.nets`.
+
+    Raises:
+        ValueError: it has not been imported.
+    """
+    found = sys.modules.get(module)
+    if found is None:
+        raise ValueError(
+            f"the module {module!r} has not been imported, and a config imports none, "
+            f"as that runs its code. If you trust it, import it first (import {module}"
+            f"; on the command line --import {module})."
+        )
+    return found
 
 
 @contextlib.contextmanager

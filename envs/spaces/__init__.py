@@ -11,6 +11,7 @@ from .basic import Box as Box
 from .basic import Discrete as Discrete
 from .basic import Space as Space
 from .basic import bounds as bounds
+from .basic import without_far_ends as without_far_ends
 from .composite import Dict as Dict
 from .composite import Tuple as Tuple
 from .multi import MultiBinary as MultiBinary

@@ -11,6 +11,9 @@ from jax.core import Tracer
 
 from ..options import whole_number
 
+# Beyond this a bound of numbers with a fraction means that there is none.
+_FARTHEST = 1e30
+
 
 class Space:
     """A set of values with a `shape`, a `dtype`, `sample` and `contains`.
@@ -129,24 +132,21 @@ class Box(Space):
         _check_order(self.low, self.high)
 
     def sample(self, key: jax.Array) -> jax.Array:
-        """Draw uniformly, or from a clipped normal where a bound is infinite.
+        """Draw uniformly, or from a clipped normal where there are no two bounds.
 
-        Integer boxes are drawn uniformly over `low .. high`. The key is consumed.
+        A bound beyond 1e30 is none: see `without_far_ends`. Integer boxes are drawn
+        uniformly over `low .. high`. The key is consumed.
         """
         if np.issubdtype(self.dtype, np.integer) or self.dtype == np.bool_:
             return _draw_integers(key, self.low, self.high, self.shape, self.dtype)
-        low, high = jnp.asarray(self.low), jnp.asarray(self.high)
+        low, high = (without_far_ends(jnp.asarray(b)) for b in (self.low, self.high))
         bounded = jnp.isfinite(low) & jnp.isfinite(high)
-        # Where the width is no number of its own, halves of it are drawn.
-        is_wide = bounded & jnp.isinf(high - low)
-        scale = jnp.where(is_wide, 0.5, 1.0)
         uniform = jax.random.uniform(
             key,
             self.shape,
-            minval=jnp.where(bounded, low * scale, 0.0),
-            maxval=jnp.where(bounded, high * scale, 1.0),
+            minval=jnp.where(bounded, low, 0.0),
+            maxval=jnp.where(bounded, high, 1.0),
         )
-        uniform = uniform / scale
         normal = jnp.clip(jax.random.normal(key, self.shape), low, high)
         return jnp.where(bounded, uniform, normal).astype(self.dtype)
 
@@ -172,6 +172,19 @@ def bounds(*values: Any) -> Any:
     if any(isinstance(v, Tracer) for v in values):
         return jnp.stack([jnp.asarray(v, jnp.float32) for v in values])
     return np.asarray([float(v) for v in values], np.float32)
+
+
+def without_far_ends(bound: Any) -> Any:
+    """Return a bound with infinities where it is beyond 1e30, which means none.
+
+    Many environments write float32's largest number for "no bound". Nothing can be
+    scaled to it: `high - low` is infinite.
+
+    Args:
+        bound: Lower or upper bounds, a number or an array; may be traced.
+    """
+    xp: Any = jnp if isinstance(bound, jax.Array) else np
+    return xp.where(xp.abs(bound) > _FARTHEST, xp.copysign(xp.inf, bound), bound)
 
 
 def _bound(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:

@@ -14,6 +14,7 @@ import numpy as np
 from ..base import Obs
 from ..spaces import Dict, MultiBinary
 from .base import MASK, ObservationWrapper
+from .inside import unwrap
 
 Mask = Callable[[Any, Any], jax.Array]
 
@@ -33,7 +34,7 @@ class ActionMask(ObservationWrapper):
         env: Environment inside, whose actions are `Discrete` or `MultiDiscrete`.
         mask: Function `(state, params) -> bool [A]`, true for valid actions; of
             `MultiDiscrete(nvec)` it has `sum(nvec)` values, those of each component
-            side by side.
+            side by side. `params` are those of the episode, drawn ones among them.
     """
 
     mask: Mask = None  # type: ignore[assignment]
@@ -68,7 +69,8 @@ class ActionMask(ObservationWrapper):
             params: Numbers of the environment.
         """
         parts = obs if isinstance(obs, dict) else {"observation": obs}
-        mask = jnp.asarray(self.mask(state, params)).astype(jnp.int8)
+        drawn = unwrap(self.env, params, state).params
+        mask = jnp.asarray(self.mask(state, drawn)).astype(jnp.int8)
         return {**parts, MASK: mask}
 
     def observation_space(self, params: Any = None) -> Dict:

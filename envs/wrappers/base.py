@@ -336,7 +336,9 @@ def check_number(who: str, name: str, value: Any, *, finite: bool = True) -> flo
         number = float("nan" if isinstance(value, str) else value)
     except (TypeError, ValueError):
         number = np.nan
-    if np.isnan(number) or (finite and np.isinf(number)):
+    with np.errstate(over="ignore"):
+        is_infinite = np.isinf(np.float32(number))
+    if np.isnan(number) or (finite and is_infinite):
         raise ValueError(
             f"{who}: {name} must be a {'finite ' if finite else ''}number, got "
             f"{value!r}; for example {who}({name}=0.5)."

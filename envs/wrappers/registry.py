@@ -119,7 +119,14 @@ def _read(text: Any) -> tuple[Any, list[Any], dict[str, Any]]:
         assert None not in given and len(set(given)) == len(given)
         places = [_literal(value) for value in call.args]
         names = {str(each.arg): _literal(each.value) for each in call.keywords}
-    except (AttributeError, AssertionError, SyntaxError, ValueError):
+    except (
+        AttributeError,
+        AssertionError,
+        SyntaxError,
+        ValueError,
+        RecursionError,
+        MemoryError,
+    ):
         raise ValueError(
             f"env_wrappers: cannot read the wrapper {text!r}; write for example "
             "FrameStack(4)."

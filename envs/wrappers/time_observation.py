@@ -11,6 +11,7 @@ import jax.numpy as jnp
 from ..base import Obs
 from ..spaces import Box, Dict
 from .base import ObservationWrapper, on_bounds, vector_or_dict
+from .inside import unwrap
 
 _KEY = "time"
 
@@ -56,7 +57,9 @@ class TimeObservation(ObservationWrapper):
             state: State that it belongs to.
             params: Numbers of the environment.
         """
-        share = jnp.asarray(state.time, jnp.float32) / params.max_steps_in_episode
+        # A level, and a number that is drawn at the reset, has its own limit.
+        limit = unwrap(self.env, params, state).params.max_steps_in_episode
+        share = jnp.asarray(state.time, jnp.float32) / limit
         if isinstance(obs, dict):
             return {**obs, _KEY: share[None]}
         return jnp.append(obs, share.astype(obs.dtype))

@@ -12,7 +12,15 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl import envs
-from purerl.config import ConfigError, TrainConfig, how_to_read, shortest
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    check_mapping,
+    how_to_read,
+    shortest,
+    shown,
+    thaw,
+)
 from purerl.envs.base import EVALUATION_STEPS, StepError, five_values, two_values
 from purerl.envs.checker import EnvCheckError, check_member, signatures
 from purerl.envs.wrappers import Randomised, RandomisedOnce, Wrapper, distributions
@@ -36,16 +44,17 @@ def resolve_env(config: TrainConfig) -> Environment:
         ConfigError: unknown id (with near names), bad options, an object that does
             not keep the contract, or a wrapper that is unknown or does not fit.
     """
+    check_mapping("env_kwargs", config.env_kwargs, '{"backend": "spring"}')
     if isinstance(config.env, str):
         try:
-            env = envs.make(config.env, **config.env_kwargs)
+            env = envs.make(config.env, **thaw(config.env_kwargs or {}))
         except (ValueError, TypeError) as error:
             raise ConfigError(str(error)) from None
     else:
         if config.env_kwargs:
             raise ConfigError(
                 "env_kwargs must be left out where env is an object, got "
-                f"{dict(config.env_kwargs)!r} for {config.env!r}: it is made already."
+                f"{shown(config.env_kwargs)} for {config.env!r}: it is made already."
             )
         try:
             env = envs.adapt(config.env)
@@ -266,6 +275,8 @@ def bind_params(env: Environment, values: Any) -> PyTree:
         )
     if values is None:
         return defaults
+    if isinstance(values, Mapping):
+        check_mapping("env_params", values, '{"length": 0.5}')
     params = _bound(env, defaults, values)
     check_groups(distributions(params), f"env_params of {env.name}")
     _check_wrappers(env, values)
@@ -326,11 +337,11 @@ def _put_in(node: Any, values: Mapping[str, Any], owner: str) -> Any:
     elif isinstance(node, Mapping):
         known = dict(node)
     else:
-        raise ConfigError(f"{owner} is a number, but got the names {sorted(values)}.")
+        raise ConfigError(f"{owner} is a number, got {shown(values)}.")
     new = {}
     for name, value in values.items():
         if name not in known:
-            guess = difflib.get_close_matches(name, list(known), n=1)
+            guess = difflib.get_close_matches(str(name), list(known), n=1)
             hint = f" Did you mean {guess[0]!r}?" if guess else ""
             raise ConfigError(
                 f"{owner} has no {name!r}.{hint} Names: {', '.join(sorted(known))}."
@@ -363,7 +374,7 @@ def _fit(default: Any, value: Any, owner: str) -> Any:
         raise ConfigError(_no_number(value, owner))
     try:
         if isinstance(value, str):
-            value = float(value)  # YAML 1.1 reads 1e-3 as a string.
+            value = float(value)
         dtype = jax.dtypes.canonicalize_dtype(jnp.result_type(default))
         number = value if isinstance(value, Tracer) else np.asarray(value, float)
     except (TypeError, ValueError):

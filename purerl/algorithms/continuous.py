@@ -16,6 +16,7 @@ from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import ensembles, network_config
 from purerl.config import ConfigError, TrainConfig
+from purerl.envs.spaces import without_far_ends
 from purerl.networks.distributions import (
     Gaussian,
     GaussianHead,
@@ -63,7 +64,8 @@ def check_bounded_actions(config: TrainConfig, env: Environment) -> None:
         check_real(space)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
-    if not (np.all(np.isfinite(space.low)) and np.all(np.isfinite(space.high))):
+    ends = map(without_far_ends, (space.low, space.high))
+    if not all(np.all(np.isfinite(end)) for end in ends):
         raise ConfigError(
             f"{type(config).__name__} needs bounded actions, because it scales them "
             f"from [-1, 1], got {space} of {env.name}; bound them in a wrapper, or use "

@@ -266,34 +266,22 @@ def report(
     """
     config, axis = hooks.config, hooks.stepper.axis_name
     end = first + jnp.uint32(config.rounds_per_update)
-    counts = _counts(hooks, gradient_steps_before(config, first), end)
+    counts = _counts(hooks, config.gradient_steps_before(first), end)
     sums = {name: values.sum(0) for name, values in sums.items()}
     losses = averages(sums, counts)
     episodes = after(episodes, next(iter(losses.values())), axis)
     return {
         "env_steps": end * jnp.uint32(config.steps_per_round),
-        "gradient_steps": gradient_steps_before(config, end),
+        "gradient_steps": config.gradient_steps_before(end),
         **{name: counts[name] for name in counts if name != "gradient_steps"},
         **rollout.episode_metrics(episodes, axis),
         **losses,
     }
 
 
-def gradient_steps_before(config: OffPolicyConfig, number: Array) -> Array:
-    """Return the number of gradient steps before a round, uint32 `[]`.
-
-    Args:
-        config: Config with sizes, steps and the warm-up.
-        number: `[]` uint32, number of the round.
-    """
-    first = jnp.uint32(config.first_round)
-    rounds = jnp.where(number > first, number - first, jnp.uint32(0))
-    return rounds * jnp.uint32(config.gradient_steps_per_round)
-
-
 def _counts(hooks: OffPolicyHooks, before: Array, end: Array) -> Metrics:
     """Return the counts of what happened in an update: the weights of its averages."""
-    after_it = gradient_steps_before(hooks.config, end)
+    after_it = hooks.config.gradient_steps_before(end)
     counts = {"gradient_steps": after_it - before}
     if hooks.policy_delay is not None:
         delay = jnp.uint32(hooks.policy_delay)
@@ -486,7 +474,7 @@ def _learn(
     config, replay = hooks.config, hooks.replay
     added = (number + 1) * jnp.uint32(config.steps_per_round)
     added = rollout.per_device(added, hooks.stepper.axis_name)
-    before = gradient_steps_before(config, number)
+    before = config.gradient_steps_before(number)
 
     def take(learner: Any, batch: Batch, noise: PyTree, index: Any) -> Any:
         known = int(index) if isinstance(index, np.integer) else None

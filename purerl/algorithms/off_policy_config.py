@@ -2,6 +2,8 @@
 
 import math
 
+import jax.numpy as jnp
+
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     MAX_ENV_STEPS,
@@ -13,6 +15,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.types import Array
 
 MAX_CAPACITY = 2**31 - 1  # Items of a buffer have signed 32-bit numbers.
 
@@ -115,6 +118,21 @@ class OffPolicyConfig(NetworkConfig):
         """Gradient steps of the whole run."""
         rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
         return max(1, rounds - self.first_round) * self.gradient_steps_per_round
+
+    def gradient_steps_before(self, number: Array) -> Array:
+        """Return the number of gradient steps before a round, uint32 `[]`.
+
+        Args:
+            number: `[]` uint32, number of the round.
+        """
+        first = jnp.uint32(self.first_round)
+        rounds = jnp.where(number > first, number - first, jnp.uint32(0))
+        return rounds * jnp.uint32(self.gradient_steps_per_round)
+
+    def learned_share(self, update: Array) -> Array:
+        """Return the share of the run's gradient steps before an update, `[]`."""
+        number = update.astype(jnp.uint32) * jnp.uint32(self.rounds_per_update)
+        return self.gradient_steps_before(number) / self.total_gradient_steps
 
 
 def validate(config: OffPolicyConfig) -> None:

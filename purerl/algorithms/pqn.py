@@ -295,9 +295,7 @@ def report(
         )
     update = state.update + 1
     env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    epsilon = exploration.epsilon_of_update(config, state.update)
-    metrics |= {"epsilon": epsilon, "env_steps": env_steps}
-    return obs_moments, metrics
+    return obs_moments, metrics | {"env_steps": env_steps}
 
 
 def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> Array:

@@ -8,6 +8,8 @@ every 40 environment steps replays as many steps for each step of the environmen
 
 from typing import Any
 
+import jax.numpy as jnp
+
 from purerl import networks
 from purerl.acting import exploration
 from purerl.acting.environment import Environment
@@ -34,6 +36,7 @@ from purerl.losses import SquaredError
 from purerl.losses.check import check_value_loss
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
+from purerl.types import Array
 
 _PRIORITIES = ("priority_eta", "priority_exponent", "importance_exponent")
 
@@ -170,6 +173,15 @@ class RecurrentDQNConfig(NetworkConfig):
         """Gradient steps of the whole run."""
         updates = self.total_timesteps // self.steps_per_update
         return max(1, updates - self.first_update) * self.gradient_steps
+
+    def gradient_steps_before(self, update: Array) -> Array:
+        """Return the number of gradient steps before an update, uint32 `[]`."""
+        updates = jnp.maximum(0, update - self.first_update).astype(jnp.uint32)
+        return updates * jnp.uint32(self.gradient_steps)
+
+    def learned_share(self, update: Array) -> Array:
+        """Return the share of the run's gradient steps before an update, `[]`."""
+        return self.gradient_steps_before(update) / self.total_gradient_steps
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return the decay's length in environment steps."""

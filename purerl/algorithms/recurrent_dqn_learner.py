@@ -62,7 +62,7 @@ def take_steps(
     noise = parts.replay.draw(key, (config.gradient_steps,))
     num_envs = rollout.per_device(config.num_envs, axis)
     added = (update + 1).astype(jnp.uint32) * jnp.uint32(num_envs)
-    counts = gradient_steps_before(config, update) + jnp.arange(
+    counts = config.gradient_steps_before(update) + jnp.arange(
         config.gradient_steps, dtype=jnp.uint32
     )
 
@@ -211,8 +211,8 @@ def report(
     """
     config, axis = parts.config, parts.stepper.axis_name
     done = update + 1
-    end = gradient_steps_before(config, done)
-    taken = end - gradient_steps_before(config, update)
+    end = config.gradient_steps_before(done)
+    taken = end - config.gradient_steps_before(update)
     losses = averages(sums, {"gradient_steps": taken})
     # Averages over devices must come one after another: see `collectives`.
     episodes = after(episodes, losses["value_loss"], axis)
@@ -222,12 +222,6 @@ def report(
         **rollout.episode_metrics(episodes, axis),
         **losses,
     }
-
-
-def gradient_steps_before(config: RecurrentDQNConfig, update: Array) -> Array:
-    """Return the number of gradient steps before an update, uint32 `[]`."""
-    updates = jnp.maximum(0, update - config.first_update).astype(jnp.uint32)
-    return updates * jnp.uint32(config.gradient_steps)
 
 
 def make_optimiser(

@@ -8,9 +8,13 @@ the moment, inside the update. A config without schedules is made once, as it st
 from collections.abc import Callable
 from typing import Any
 
+import jax.numpy as jnp
+
 from purerl import schedules
+from purerl.acting import exploration
 from purerl.config import ConfigError, TrainConfig
-from purerl.types import Algorithm, Array, Hosted, Recurrence
+from purerl.learning.optimiser import annealed
+from purerl.types import Algorithm, Array, Hosted, Metrics, Recurrence
 
 
 def follow_schedules(
@@ -55,6 +59,33 @@ def follow_schedules(
         recurrence=recurrence,
         hosted=None if first.hosted is None else hosted,
     )
+
+
+def moving_numbers(config: TrainConfig, update: Array, num_updates: int) -> Metrics:
+    """Return every number of a config that moves within a run, by name, `[]` each.
+
+    Each is what the update begins with: schedules, annealed step sizes, epsilon, and
+    the exponent of importance weights. They follow from the number of the update, so
+    that no update has to report them.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        update: `[]` int32, number of updates done.
+        num_updates: Number of updates of the whole run.
+    """
+    config, share = schedules.without_flags(config), update / num_updates
+    found = {name: one(share) for name, one in schedules.named(config).items()}
+    now: Any = schedules.at(config, share)
+    for name, rate in schedules.annealed_rates(now).items():
+        found[name] = annealed(rate, now.learned_share(update), 1)
+    decays = getattr(now, "epsilon_schedule", "constant") != "constant"
+    if (decays or "epsilon_end" in found) and not getattr(now, "noisy", False):
+        found["epsilon"] = exploration.epsilon_of_update(now, update)
+    if getattr(now, "prioritised", False):
+        done = jnp.minimum(update * (now.steps_per_update / now.total_timesteps), 1.0)
+        exponent = now.importance_exponent
+        found["importance_exponent"] = exponent + (1.0 - exponent) * done
+    return {name: jnp.asarray(x, jnp.float32) for name, x in found.items()}
 
 
 def check_environment_stays(config: TrainConfig) -> None:

@@ -547,5 +547,4 @@ def _report(parts: Parts, trace: Trace, bad: Array) -> Metrics:
     means = pmean(means, axis)
     ends = rollout.Episodes(trace.done, trace.episode_return, trace.episode_length, bad)
     ends = after(ends, means["td_error"], axis)
-    epsilon = jnp.asarray(parts.config.epsilon, jnp.float32)
-    return {**rollout.episode_metrics(ends, axis), **means, "epsilon": epsilon}
+    return {**rollout.episode_metrics(ends, axis), **means}

@@ -114,9 +114,9 @@ def _run(argv: Sequence[str] | None) -> int:
         return 2
     # Before JAX is imported: all numbers of training have 32 bits (`purerl.precision`).
     os.environ.pop("JAX_ENABLE_X64", None)
-    from purerl.execution.commands import importing
+    from purerl.execution.commands import running
 
-    with importing(list(modules)):
+    with running(list(modules), args):
         return _run_command(name, rest, modules)
 
 

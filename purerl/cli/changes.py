@@ -76,6 +76,6 @@ def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
             raise ConfigError(f"{flag} {text!r}: {name} is given twice.")
         try:
             values[name] = ast.literal_eval(value)
-        except (SyntaxError, ValueError):
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
             values[name] = value
     return values

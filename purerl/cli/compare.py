@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> int:
         out=folder,
         **options,
     )
-    comparing.show(result, folder, ["compare", *argv])
+    comparing.show(result, folder)
     return 0
 
 

@@ -25,7 +25,6 @@ from purerl.comparison.result import Comparison
 from purerl.comparison.training import Part
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
-from purerl.execution.commands import command_line
 from purerl.report.comparison import WORDS
 from purerl.runner.seeds import as_seed, seeds_from
 from purerl.scale.devices import make_workers
@@ -126,19 +125,18 @@ def show_plan(parts: Sequence[Part], parsed: Any) -> None:
     dry_run.show(wholes, parsed.lanes, parsed.segment_updates)
 
 
-def show(result: Comparison, folder: Path, command: Sequence[str]) -> None:
+def show(result: Comparison, folder: Path) -> None:
     """Print the table and where everything is; write the page into the folder.
 
     Args:
         result: The comparison.
         folder: The folder that holds it.
-        command: The words of the command.
     """
     console = Console()
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    report.write(folder, command=command_line(*command), kind=kinds.COMPARISON)
+    report.write(folder, kind=kinds.COMPARISON)
     console.print(
         f"written to {folder}/, with report.html; in Python "
         f"purerl.load_comparison({str(folder)!r})",

@@ -26,7 +26,6 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.commands import command_line
 from purerl.hardware.device import Device
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
@@ -113,7 +112,9 @@ class Evolve:
     )
     memory_limit: MemoryLimit = None
     checkpoint_seconds: CheckpointSeconds = 30.0
-    snapshot_every: Annotated[int, option("Generations between two snapshots.")] = 16
+    snapshot_every: Annotated[
+        int | None, option("Generations between two snapshots; 16 if not given.")
+    ] = None
     progress: Progress = True
 
 
@@ -177,7 +178,7 @@ def main(argv: Sequence[str]) -> int:
         **run,
     )
     if hosts.index() == 0 and result.done:
-        show(result, command_line("evolve", *argv))
+        show(result)
     return 0 if result.done >= run["generations"] else 130
 
 

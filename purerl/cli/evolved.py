@@ -46,12 +46,11 @@ def _hours(hours: float) -> str:
     return f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
 
 
-def show(result: EvolutionResult, command: str = "") -> None:
+def show(result: EvolutionResult) -> None:
     """Print what came out; write pictures and the page into the folder.
 
     Args:
         result: The result of the evolution.
-        command: The command that started the evolution.
     """
     from purerl.report import plots
 
@@ -79,7 +78,7 @@ def show(result: EvolutionResult, command: str = "") -> None:
     for name, figure in result.pictures().items():
         plots.save(figure, folder / f"{name}.png")
     _say_how_to_train(result, folder, console)
-    report.write(folder, command=command)
+    report.write(folder)
     console.print(
         f"written to {folder}/, with report.html; in Python "
         f"purerl.load_evolution({str(folder)!r})",

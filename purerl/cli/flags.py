@@ -1,5 +1,6 @@
 """Typed flags from a config dataclass: every field, its type, default and help."""
 
+import contextlib
 import dataclasses
 import inspect
 import warnings
@@ -8,7 +9,11 @@ from typing import Annotated, Any, Literal, get_args
 
 import tyro
 import yaml
-from tyro.constructors import PrimitiveConstructorSpec
+from tyro.constructors import (
+    ConstructorRegistry,
+    PrimitiveConstructorSpec,
+    PrimitiveTypeInfo,
+)
 
 from purerl import randomisation, schedules, serialise
 from purerl.algorithms import ALGORITHMS
@@ -295,6 +300,38 @@ def _check_algorithm(cls: type, argv: Sequence[str]) -> None:
             )
 
 
+def whole_number(text: str) -> int:
+    """Read a whole number as people write it: 1000000, 1_000_000 or 1e6.
+
+    Raises:
+        ValueError: it is none.
+    """
+    with contextlib.suppress(ValueError):
+        return int(text)
+    with contextlib.suppress(ValueError):
+        number = float(text)
+        if number.is_integer():
+            return int(number)
+    raise ValueError(f"{text!r} is no whole number, such as 1000000 or 1e6")
+
+
+_REGISTRY = ConstructorRegistry()
+
+
+@_REGISTRY.primitive_rule
+def _whole_numbers(kind: PrimitiveTypeInfo) -> PrimitiveConstructorSpec | None:
+    """The rule by which tyro reads every flag that takes an integer."""
+    if kind.type is not int:
+        return None
+    return PrimitiveConstructorSpec(
+        nargs=1,
+        metavar="INT",
+        instance_from_str=lambda texts: whole_number(texts[0]),
+        is_instance=lambda value: type(value) is int,
+        str_from_instance=lambda value: [str(value)],
+    )
+
+
 def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """Parse with tyro; underscores and dashes are both understood.
 
@@ -324,4 +361,5 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
             prog=f"purerl {command}",
             description=f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{IMPORT}",
             config=prefix,
+            registry=_REGISTRY,
         )

@@ -111,12 +111,12 @@ def _value(field: dataclasses.Field, text: str, flag: str) -> Any:
     if "(" in text and field.metadata.get("pytree_node", True):
         return serialise.parse_part(text, "schedule")
     try:
-        value = yaml.safe_load(text)
+        value = serialise.read_yaml(text)
     except yaml.YAMLError:
         raise ConfigError(f"cannot read the value of {flag}, got {text!r}.") from None
     if not isinstance(value, str) or not field.metadata.get("pytree_node", True):
         return value
     try:
-        return float(value)  # YAML 1.1 reads 5e5 as a string.
+        return float(value)
     except ValueError:
         raise ConfigError(f"{flag} must be a number, got {text!r}.") from None

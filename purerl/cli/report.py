@@ -32,15 +32,12 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def write(
-    folder: Path, path: Path | None = None, command: str = "", kind: str = ""
-) -> Path:
+def write(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     """Write the page of whatever a folder holds.
 
     Args:
         folder: The folder.
         path: The path of the page; `report.html` in the folder if not given.
-        command: The command that wrote the folder; this one if not given.
         kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
             two: a comparison may be written into that of an evolution.
 
@@ -50,20 +47,19 @@ def write(
     path = path or folder / "report.html"
     kind = kind or folders.kind_of(folder)
     if kind not in _PAGES and (folder / "records").is_dir():
-        return _own_search(folder, path, command)
+        return _own_search(folder, path)
     if kind not in _PAGES:
         raise ConfigError(kinds.refusal(folder, kind, ", for which there is no page"))
-    return _PAGES[kind](folder, path, command)
+    return _PAGES[kind](folder, path)
 
 
-def _run(folder: Path, path: Path, command: str) -> Path:
+def _run(folder: Path, path: Path) -> Path:
     from purerl.report import page
 
-    del command  # Runs have none that their page would show.
     return page.run_page(folder, path)
 
 
-def _sweep(folder: Path, path: Path, command: str) -> Path:
+def _sweep(folder: Path, path: Path) -> Path:
     from purerl.report import page
     from purerl.report.html import made_with
 
@@ -71,12 +67,11 @@ def _sweep(folder: Path, path: Path, command: str) -> Path:
         load(folder).dataset,
         path,
         load=f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})",
-        command=command,
         **made_with(folder),
     )
 
 
-def _search(folder: Path, path: Path, command: str) -> Path:
+def _search(folder: Path, path: Path) -> Path:
     from purerl import serialise
     from purerl.report import page
     from purerl.report.html import made_with
@@ -106,7 +101,6 @@ def _search(folder: Path, path: Path, command: str) -> Path:
         path,
         config=serialise.to_dict(result.config),
         load=f"import purerl\n\nresult = purerl.load_search({str(folder)!r})",
-        command=command,
         state="finished" if result.finished else "not finished",
         training_steps=f"{result.training_steps:,}",
         evaluation_steps=f"{result.evaluation_steps:,}",
@@ -114,7 +108,7 @@ def _search(folder: Path, path: Path, command: str) -> Path:
     )
 
 
-def _own_search(folder: Path, path: Path, command: str) -> Path:
+def _own_search(folder: Path, path: Path) -> Path:
     """The page of a search that purerl knows nothing of but its folder."""
     from purerl.report import page
     from purerl.report.html import made_with
@@ -129,33 +123,32 @@ def _own_search(folder: Path, path: Path, command: str) -> Path:
         path,
         kind=kind,
         config=config,
-        command=command,
         options=options,
         **made_with(folder),
     )
 
 
-def _study(folder: Path, path: Path, command: str) -> Path:
+def _study(folder: Path, path: Path) -> Path:
     from purerl.report.page_study import study_page
     from purerl.tuning.saved import read
 
     study = read(folder)
-    return study_page(study.result, study.space, study.stored, path, command)
+    return study_page(study.result, study.space, study.stored, path)
 
 
-def _evolution(folder: Path, path: Path, command: str) -> Path:
+def _evolution(folder: Path, path: Path) -> Path:
     from purerl.comparison.result import find_comparison
     from purerl.report import page
 
-    return page.evolution_page(
-        load(folder), path, transfer=find_comparison(folder), command=command
-    )
+    return page.evolution_page(load(folder), path, transfer=find_comparison(folder))
 
 
-def _comparison(folder: Path, path: Path, command: str) -> Path:
+def _comparison(folder: Path, path: Path) -> Path:
+    from purerl.comparison import saved
     from purerl.comparison.result import load_comparison
     from purerl.report import page
 
+    command = saved.read(folder).values.get("command", "")
     # Not `load`, which reads the evolution where the folder holds one too.
     return page.comparison_page(
         load_comparison(folder), path, folder=str(folder), command=command

@@ -24,7 +24,6 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
-from purerl.execution.commands import command_line
 from purerl.runner.seeds import seeds_from
 from purerl.scale import hosts
 from purerl.space.parse import parse
@@ -116,7 +115,7 @@ def main(argv: Sequence[str]) -> int:
     )
     if hosts.index() > 0:
         return 0
-    show(result, command_line("sweep", *argv))
+    show(result)
     return 0 if result.finished else 130
 
 
@@ -160,9 +159,12 @@ def read_lanes(text: str | None) -> int | str | None:
     """
     if text is None or text == "auto":
         return text
-    if not text.isdigit():
-        raise ConfigError(f"--lanes must be a positive number or auto, got {text!r}.")
-    return int(text)
+    try:
+        return flags.whole_number(text)
+    except ValueError:
+        raise ConfigError(
+            f"--lanes must be a positive number or auto, got {text!r}."
+        ) from None
 
 
 def _folder(out: Path | None, env: str) -> Path:
@@ -180,7 +182,7 @@ def show_plan(planned: Any) -> None:
     console.print(plan_lines(planned), highlight=False)
 
 
-def show(result: SweepResult, command: str = "") -> None:
+def show(result: SweepResult) -> None:
     """Print the best points; write report.html into the folder."""
     from purerl.report.sweep_data import by_environment, read_scores
     from purerl.report.sweep_tables import best_table
@@ -195,7 +197,7 @@ def show(result: SweepResult, command: str = "") -> None:
         else:
             console.print(f"{name}: no member has a score yet")
     if result.out is not None:
-        report.write(result.out, command=command)
+        report.write(result.out)
         console.print(
             f"written to {result.out}/, with report.html; in Python "
             f"purerl.load_sweep({str(result.out)!r})",

@@ -37,8 +37,15 @@ from purerl.runner.api import run
 from purerl.runner.arguments import check_seconds
 from purerl.runner.result import RunResult, summary
 from purerl.runner.seeds import check_seeds, seeds_from
-from purerl.runner.start import NETWORKS, Start, parse_start, read_start
+from purerl.runner.start import (
+    NETWORKS,
+    Start,
+    parse_start,
+    read_start,
+    with_values_of_start,
+)
 from purerl.scale.devices import as_count, make_workers, use_all_cores
+from purerl.storage import folders
 from purerl.train import bind
 
 
@@ -75,8 +82,8 @@ class Train:
     segment_updates: SegmentUpdates = None
     checkpoint_seconds: CheckpointSeconds = 30.0
     keep_checkpoints: Annotated[
-        int, option("Number of newest checkpoints to keep.")
-    ] = 3
+        int | None, option("Number of newest checkpoints to keep; 3 if not given.")
+    ] = None
     data_parallel: Annotated[
         bool, option("Spread each agent's environments over all devices.")
     ] = False
@@ -178,8 +185,9 @@ def _show_cost(
 ) -> int:
     check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
     as_count("keep_checkpoints", parsed.keep_checkpoints)
-    bound = bind(config)
+    bound = bind(with_values_of_start(start, config))
     if parsed.out is not None:
+        folders.check_writable(parsed.out)
         manifest.check_new(parsed.out)
     seeds = seeds_from(parsed.first_seed, parsed.seeds)
     if device is None:

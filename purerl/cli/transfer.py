@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> int:
         baseline=parsed.baseline or next(iter(given), list(losses)[-1]),
         **options,
     )
-    comparing.show(result, folder, ["transfer", *argv])
+    comparing.show(result, folder)
     return 0
 
 

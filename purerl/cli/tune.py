@@ -23,7 +23,7 @@ from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
-from purerl.execution.commands import command_line, program
+from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
@@ -132,7 +132,7 @@ def main(argv: Sequence[str]) -> int:
         trackers=trackers,
         progress=parsed.progress,
     )
-    show(result, command_line("tune", *argv))
+    show(result)
     return 0 if result.finished else 130
 
 
@@ -155,12 +155,11 @@ def _cost(config: TrainConfig, parsed: Any) -> dry_run.Part:
     return study._replace(agents=min(agents, counts["batch"] * seeds))
 
 
-def show(result: TuneResult, command: str = "") -> None:
+def show(result: TuneResult) -> None:
     """Print the best trials, the comparison with the default, warnings; write the page.
 
     Args:
         result: The result of the study.
-        command: The command that started the study.
     """
     console = Console()
     if result.best_row is not None:
@@ -178,7 +177,7 @@ def show(result: TuneResult, command: str = "") -> None:
             markup=False,
         )
     if result.out is not None:
-        report.write(result.out, command=command)
+        report.write(result.out)
         best = quoted(result.out / "best.yaml")
         use = f" ({program()} train --config {best})" if result.best_config else ""
         console.print(

@@ -270,7 +270,10 @@ def check_out(folder: Path | None) -> None:
     """Refuse a folder that holds neither a comparison nor an evolution.
 
     Raises:
-        ConfigError: saying what it holds.
+        ConfigError: saying what it holds; or it could not be written.
     """
-    if folder is not None and (folder / folders.MANIFEST).exists():
+    if folder is None:
+        return
+    folders.check_writable(folder)
+    if (folder / folders.MANIFEST).exists():
         folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))

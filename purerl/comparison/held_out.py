@@ -32,6 +32,7 @@ from purerl.types import Array
 # What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
 _HELD_OUT = 3
 _MADE_WITH = "made_with"  # The name of versions and device in a file of scores.
+_IDENTITY = "identity"
 POINTS = 100  # The number of points of a stored curve.
 
 
@@ -216,15 +217,16 @@ def identity(config: Any, rest: dict[str, Any]) -> str:
 def save(path: Path, scores: Scores) -> None:
     """Write scores, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    of = {_IDENTITY: np.array(path.stem)}
     named = {f"measure_{name}": x for name, x in scores.measures.items()}
     made_with = {_MADE_WITH: np.array(json.dumps(folders.made_with()))}
     arrays.save(
-        path, {"curve": scores.curve, "steps": scores.steps, **named, **made_with}
+        path, {"curve": scores.curve, "steps": scores.steps, **named, **made_with, **of}
     )
 
 
 def load(path: Path) -> tuple[Scores, str | None] | None:
-    """Return what `save` wrote; None where there is nothing or it is damaged.
+    """Return what `save` wrote; None where there is nothing, or it is damaged.
 
     Returns:
         The scores, and a sentence where they were made with other versions or on
@@ -233,10 +235,10 @@ def load(path: Path) -> tuple[Scores, str | None] | None:
     try:
         stored = arrays.load(path)
         curve, steps = stored.pop("curve"), stored.pop("steps")
-        made_with = stored.pop(_MADE_WITH, None)  # not in files of earlier versions
-        note = None
-        if made_with is not None:
-            note = folders.differences_of_versions(json.loads(str(made_with)))
+        if str(stored.pop(_IDENTITY)) != path.stem:
+            return None  # It was exchanged with another.
+        made_with = json.loads(str(stored.pop(_MADE_WITH)))
+        note = folders.differences_of_versions(made_with)
     except arrays.DAMAGE:
         return None
     measures = {name.removeprefix("measure_"): x for name, x in stored.items()}

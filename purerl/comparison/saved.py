@@ -9,7 +9,6 @@ trained/          scores of every setting in every environment, as they were fin
 
 import csv
 import io
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,14 +17,16 @@ import numpy as np
 
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
+from purerl.execution.commands import this_command
 from purerl.report import plots
 from purerl.report.comparison import Row
-from purerl.storage import arrays, checkpoint, folders, kinds
+from purerl.storage import arrays, checkpoint, documents, folders, kinds
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 KIND, FILE, FORMAT = kinds.COMPARISON, kinds.COMPARISON_FILE, 2
+REPEAT = "Repeat the call that wrote it: nothing is trained again."
 
 
 class Stored(NamedTuple):
@@ -55,7 +56,8 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
         OSError: the folder cannot be written to.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    values = {"kind": KIND, "format": FORMAT, **stored.values}
+    values = {"kind": KIND, "format": FORMAT, "command": this_command()}
+    values |= stored.values
     values["rows"] = [_plain_row(row) for row in stored.rows]
     path = folder / FILE
     curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}
@@ -64,7 +66,7 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
     write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
     arrays.save(path.with_suffix(".npz"), curves)
     # Written last: a reader that finds this file finds the others too.
-    write_atomic(path, json.dumps(values, indent=1))
+    documents.write(path, values)
 
 
 def read(folder: Path) -> Stored:
@@ -74,25 +76,27 @@ def read(folder: Path) -> Stored:
         ConfigError: there is no comparison, it is damaged, or of another version.
     """
     path = folder / FILE
+    if not path.exists() and folders.kind_of(folder) == KIND:
+        raise ConfigError(f"there is no {path}. {REPEAT}")
     if not path.exists():
         raise ConfigError(kinds.not_wanted(folder, folders.kind_of(folder), KIND))
     try:
-        values = json.loads(path.read_text())
+        values = documents.read(path, REPEAT)
         if (values["kind"], values["format"]) != (KIND, FORMAT):
             raise ValueError(f"it is {values['kind']}, format {values['format']}")
         stored = arrays.load(path.with_suffix(".npz"))
-        if "curves_sha256" not in values:
-            raise ValueError("it has no digest of its curves")
         if values["curves_sha256"] != checkpoint.digest(stored).hex():
             raise ValueError("its curves were written by a call that did not end")
         environments = list(values["environments"])
         return Stored(
             values, {e: stored[f"curve{i}"] for i, e in enumerate(environments)}
         )
-    except (*arrays.DAMAGE, TypeError) as error:
+    except ConfigError:
+        raise
+    except arrays.DAMAGE as error:
         raise ConfigError(
-            f"cannot read a comparison in {folder} ({error}); give the out folder of "
-            "purerl.compare or purerl.compare_losses, or repeat the call that wrote it."
+            f"cannot read the comparison of {path} and {path.with_suffix('.npz').name} "
+            f"({error}). {REPEAT}"
         ) from None
 
 

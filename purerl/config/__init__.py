@@ -25,6 +25,7 @@ from purerl.config.fields import POSITIVE_OR_NONE as POSITIVE_OR_NONE
 from purerl.config.fields import SIZES as SIZES
 from purerl.config.fields import Auto as Auto
 from purerl.config.fields import Check as Check
+from purerl.config.fields import as_float32 as as_float32
 from purerl.config.fields import as_tuples as as_tuples
 from purerl.config.fields import config_dataclass as config_dataclass
 from purerl.config.fields import dynamic as dynamic
@@ -37,6 +38,7 @@ from purerl.config.fields import one_of as one_of
 from purerl.config.fields import part_kind as part_kind
 from purerl.config.fields import static as static
 from purerl.config.fields import static_fields as static_fields
+from purerl.config.fields import thaw as thaw
 from purerl.config.overrides import apply_overrides as apply_overrides
 from purerl.config.validation import MAX_ENV_STEPS as MAX_ENV_STEPS
 from purerl.config.validation import validate_field as validate_field

@@ -14,6 +14,7 @@ from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
     Auto,
+    Check,
     as_python,
     as_tuples,
     config_dataclass,
@@ -24,6 +25,7 @@ from purerl.config.fields import (
     static,
     static_fields,
 )
+from purerl.types import Array
 
 ENV_FIELDS = ("env", "env_kwargs", "env_wrappers", "env_params", "randomise_per")
 """Fields that say in what an agent is trained."""
@@ -71,7 +73,7 @@ class TrainConfig:
     num_evaluations: int = static(
         10,
         "Evaluations of the deterministic policy; the last is at the end.",
-        NON_NEGATIVE,
+        Check(lambda x: 0 <= x <= 10**6, "must be 0 or greater and at most 1,000,000"),
     )
     eval_episodes: int = static(16, "Episodes of one evaluation.", POSITIVE)
     eval_max_steps: int = static(
@@ -124,6 +126,17 @@ class TrainConfig:
             "and gradient steps of one update that wait for one another, such as "
             "self.num_steps + self.num_epochs * self.num_minibatches."
         )
+
+    def learned_share(self, update: Array) -> Array:
+        """Return the share of the run's learning before an update, `[]`.
+
+        With it `anneal_learning_rate` decays: of updates, or of gradient steps where
+        they begin late.
+
+        Args:
+            update: `[]` int32, number of updates done.
+        """
+        return update / max(1, self.total_timesteps // self.steps_per_update)
 
     def automatic(self, env: Any) -> dict[str, Any]:
         """Return what the fields whose default is `AUTO` stand for, by name.

@@ -1,17 +1,26 @@
 """Errors of configs: the sentences that report them, and how values stand in them."""
 
 import difflib
+import math
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax.core import FrozenDict
 from jax.core import Tracer
 
 
 class ConfigError(ValueError):
-    """A config that cannot be trained: says the field, value, constraint, remedy."""
+    """A config that cannot be trained: says the field, value, constraint, remedy.
+
+    A sentence that quotes something long keeps its beginning and its end.
+    """
+
+    def __str__(self) -> str:
+        text = super().__str__()
+        return text if len(text) <= 2_000 else f"{text[:1_200]} [...] {text[-600:]}"
 
 
 class UnknownFieldError(ConfigError):
@@ -31,7 +40,7 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     """
     if name in known:
         return
-    guess = difflib.get_close_matches(name, known, n=1)
+    guess = difflib.get_close_matches(str(name), known, n=1)
     hint = f" Did you mean {guess[0]!r}?" if guess else ""
     raise UnknownFieldError(
         f"{owner} has no field {name!r}.{hint} Fields: {', '.join(sorted(known))}."
@@ -91,7 +100,8 @@ def nearest_divisors(total: int, number: int) -> str:
         total: Number that is to be divided.
         number: Number that does not divide it.
     """
-    divisors = [n for n in range(1, total + 1) if total % n == 0]
+    small = [n for n in range(1, math.isqrt(total) + 1) if total % n == 0]
+    divisors = sorted({*small, *(total // n for n in small)})
     below = [n for n in divisors if n < number][-1:]
     above = [n for n in divisors if n > number][:1]
     return " or ".join(map(str, below + above))
@@ -109,17 +119,21 @@ def shortest(number: Any) -> float:
 
 
 def shown(value: Any, most: int = 200) -> str:
-    """Write a value for a sentence: as Python does, or its class where that is long.
+    """Write a value for a sentence: as Python does, or its beginning, or its class.
 
-    Fractions of NumPy and JAX are written as Python's are.
+    Fractions of NumPy and JAX are written as Python's are, frozen mappings as others.
     """
     if isinstance(value, Tracer):
         return f"a traced value of shape {value.shape}"
     is_array = isinstance(value, np.generic | np.ndarray | jax.Array)
     if is_array and value.shape == () and jnp.issubdtype(value.dtype, jnp.floating):
         value = shortest(value)
-    text = repr(value)
-    return text if len(text) <= most else f"an instance of {type(value).__name__}"
+    text = repr(value.unfreeze() if isinstance(value, FrozenDict) else value)
+    if len(text) <= most:
+        return text
+    if isinstance(value, str | bytes | tuple | list | set | Mapping):
+        return f"{text[: most - 20]}... ({len(value):,} in all)"
+    return f"an instance of {type(value).__name__}"
 
 
 def how_to_read(value: Any) -> str:

@@ -52,7 +52,7 @@ NAMES = Check(
 )
 POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
 SIZES = Check(
-    lambda x: isinstance(x, tuple) and all(type(n) is int and n > 0 for n in x),
+    lambda x: isinstance(x, tuple) and all(type(n) is int and 0 < n < 2**31 for n in x),
     "must be positive whole numbers, such as (64, 64)",
 )
 
@@ -236,6 +236,20 @@ def as_python(value: Any, field: dataclasses.Field) -> Any:
     return value
 
 
+def as_float32(value: Any) -> np.float32:
+    """Return the number that programs compute with, of a number of Python.
+
+    What is too large for a float32 is infinite there, and what is too small is 0, as
+    processors take it.
+    """
+    try:
+        with np.errstate(all="ignore"):
+            number = np.float32(value)
+    except OverflowError:  # A whole number that no fraction holds.
+        return np.float32(np.copysign(np.inf, 1 if value > 0 else -1))
+    return np.float32(0) if abs(number) < np.finfo(np.float32).tiny else number
+
+
 def is_real(value: Any) -> bool:
     """Return whether a value holds real numbers, or truth values, of NumPy or JAX."""
     if isinstance(value, Tracer) or not isinstance(
@@ -258,4 +272,16 @@ def as_tuples(value: Any) -> Any:
         return tuple(map(as_tuples, value))
     if isinstance(value, dict | FrozenDict):
         return FrozenDict({name: as_tuples(inner) for name, inner in value.items()})
+    return value
+
+
+def thaw(value: Any) -> Any:
+    """Return a value with lists for its tuples and dicts for its frozen dicts.
+
+    So others get what a file would have given them; the inverse of `as_tuples`.
+    """
+    if type(value) in (list, tuple):
+        return list(map(thaw, value))
+    if isinstance(value, dict | FrozenDict):
+        return {name: thaw(inner) for name, inner in value.items()}
     return value

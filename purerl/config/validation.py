@@ -15,6 +15,7 @@ from purerl.config.fields import (
     NON_NEGATIVE,
     POSITIVE,
     Auto,
+    as_float32,
     is_number,
     is_part,
     is_real,
@@ -22,8 +23,8 @@ from purerl.config.fields import (
 )
 from purerl.types import Schedule
 
-MAX_COUNT = 2**31 - 1
 MAX_ENV_STEPS = 2**32 - 1  # `env_steps` is an unsigned 32-bit counter.
+_MAX_NUMBER = 2**31 - 1  # The largest whole number of a program.
 _PLAIN = (int, bool, str, "int", "bool", "str")  # types of fields that hold no part
 _MOMENTS = 256  # at which the course of a schedule is checked
 # What becomes of a function that stands where a schedule should, as those of optax do.
@@ -42,11 +43,6 @@ def validate_fields(config: TrainConfig) -> None:
     """
     for field in dataclasses.fields(config):
         validate_field(field, getattr(config, field.name))
-    if config.total_timesteps > MAX_ENV_STEPS:
-        raise ConfigError(
-            f"total_timesteps must be at most {MAX_ENV_STEPS} (a 32-bit counter), got "
-            f"{config.total_timesteps}. Split the run in several."
-        )
 
 
 def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None:
@@ -74,23 +70,29 @@ def validate_field(field: dataclasses.Field, value: Any, name: str = "") -> None
     check = field.metadata.get("check")
     # While something is traced, comparing an array of JAX would be traced too.
     known = np.asarray(value) if is_real(value) else value
-    if check is not None and is_concrete(value) and not check.holds(known):
-        raise ConfigError(
-            f"{name} {check.words}, got {shown(value)}.{_default(field)} "
-            f"{field.metadata['help']}"
-        )
+    if check is not None and is_concrete(value):
+        reason = "" if check.holds(known) else "."
+        if not reason and is_number(field) and value is not None:
+            number = as_float32(known)
+            words = f", which counts as {number:g} in float32."
+            reason = "" if check.holds(number) else words
+        if reason:
+            raise ConfigError(
+                f"{name} {check.words}, got {shown(value)}{reason}{_default(field)} "
+                f"{field.metadata['help']}"
+            )
 
 
 def _validate_part(owner: dataclasses.Field, part: Any, name: str) -> None:
     """Check the numbers inside a part, and where a schedule leads its field."""
     if owner.type in _PLAIN:
         raise ConfigError(
-            f"{name} must be a plain value, got {part!r}: it is no number with a "
+            f"{name} must be a plain value, got {shown(part)}: it is no number with a "
             "fraction, so that it can be no schedule."
         )
     if is_number(owner) and not isinstance(part, Schedule):
         raise ConfigError(
-            f"{name} must be a number or a schedule, got {part!r}; for example "
+            f"{name} must be a number or a schedule, got {shown(part)}; for example "
             "purerl.schedules.Linear(3e-4, 0.0). A schedule of your own derives from "
             "purerl.schedules.Schedule."
         )
@@ -145,16 +147,13 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
     if not is_concrete(value) or (may_be_none(field) and value is None):
         return
     if kind == "bool" and not isinstance(value, bool):
-        raise ConfigError(f"{name} must be True or False, got {value!r}.")
+        raise ConfigError(f"{name} must be True or False, got {shown(value)}.")
     if kind == "int" and (isinstance(value, bool) or not isinstance(value, int)):
-        raise ConfigError(f"{name} must be a whole number, got {value!r}.")
-    # Steps of a run are counted without a sign.
-    most = MAX_ENV_STEPS if name == "total_timesteps" else MAX_COUNT
-    if kind == "int" and abs(value) > most:
-        raise ConfigError(
-            f"{name} must be at most {most}, as counters have 32 bits, got {value}."
-            f"{_default(field)} {field.metadata.get('help', '')}".rstrip()
-        )
+        raise ConfigError(f"{name} must be a whole number, got {shown(value)}.")
+    most = MAX_ENV_STEPS if name == "total_timesteps" else _MAX_NUMBER
+    if kind == "int" and value > most:
+        got = shown(value)
+        raise ConfigError(f"{name} must be at most {most} (32 bits), got {got}.")
     if is_number(field):
         if not _is_number(value):
             is_text = isinstance(value, str) and "(" in value
@@ -167,12 +166,12 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
                     moves = ", for it is structure and can be no schedule"
                 elif callable(value) and not isinstance(value, type):
                     rest = _OF_FUNCTIONS
-            got = repr(value)
+            got = shown(value)
             if isinstance(value, type):
                 call = f"call it to make one: {value.__name__}(...)"
                 got = f"the class {value.__name__}; {call}"
             if isinstance(value, list | tuple) and value:
-                several = ",".join(map(str, value))
+                several = ",".join(map(str, value[:3])) + ",..." * (len(value) > 3)
                 rest = f" A sweep trains several values: --axis {name}={several}."
             raise ConfigError(f"{name} must be a number{moves}, got {got}.{rest}")
         if np.shape(value) != ():
@@ -181,7 +180,7 @@ def _validate_number(field: dataclasses.Field, value: Any, name: str) -> None:
                 "Train several values with jax.vmap(train, in_axes=(None, 0))(key, "
                 f'{{"{name}": values}}).'
             )
-        if not _is_finite(value):
+        if not np.isfinite(as_float32(value)):
             raise ConfigError(
                 f"{name} must be finite, got {shown(value)}.{_default(field)} "
                 f"{field.metadata.get('help', '')}".rstrip()
@@ -193,14 +192,6 @@ def _is_number(value: Any) -> bool:
     if isinstance(value, int | float) or not is_real(value):
         return isinstance(value, int | float) and not isinstance(value, bool)
     return not jnp.issubdtype(value.dtype, np.bool_)
-
-
-def _is_finite(value: Any) -> bool:
-    """Return whether a number is finite, and not too large for a fraction."""
-    try:
-        return math.isfinite(float(value))
-    except OverflowError:
-        return False
 
 
 def _default(field: dataclasses.Field) -> str:

@@ -1,26 +1,43 @@
-"""The commands that purerl prints, with the modules that this one has imported."""
+"""The commands that purerl prints, and the one that runs here."""
 
 import contextlib
+import re
 import shlex
+import sys
 from collections.abc import Iterator, Sequence
 
 # The modules of the command that runs in this process: one at a time, see `importing`.
 _modules: list[str] = []
+_words: list[str] = []  # That command's name and all that follows it.
 
 
 @contextlib.contextmanager
-def importing(modules: Sequence[str]) -> Iterator[None]:
+def running(modules: Sequence[str], words: Sequence[str]) -> Iterator[None]:
     """Let printed commands import what a command has imported, while it runs.
 
     Args:
         modules: Names of the modules.
+        words: The command's name and all that follows it.
     """
-    before = list(_modules)
-    _modules[:] = modules
+    before = list(_modules), list(_words)
+    _modules[:], _words[:] = modules, words
     try:
         yield
     finally:
-        _modules[:] = before
+        _modules[:], _words[:] = before
+
+
+def this_command() -> str:
+    """Return the command that runs here, or the Python program; empty in a notebook."""
+    program = sys.argv[0] if sys.argv else ""
+    if _words:
+        command = command_line(*_words)
+    elif program.endswith(".py") and "ipykernel" not in program:
+        command = shlex.join(["python", *sys.argv])
+    else:
+        return ""
+    # A store's address may have a password in it, and manifests are passed on.
+    return re.sub(r"(://[^:/@\s]*):[^@/\s]*@", r"\1:***@", command)
 
 
 def has_imported() -> bool:

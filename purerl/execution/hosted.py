@@ -135,7 +135,9 @@ class HostedCohort:
         finite = np.ones(count, bool)
         finite[-1] = bool(parameters_finite(self._states[member]))
         self.failed = None
-        metrics = _stack(jax.device_get(rows))
+        bound, updates = self.program.bound, np.arange(first, first + count)
+        moving = jax.device_get(bound.moving(bound.config, jnp.asarray(updates)))
+        metrics = moving | _stack(jax.device_get(rows))
         evaluation = _stack(evaluations) if evaluations else {}
         few = has_few_bad(self.program.bound, metrics)
         return metrics | {PARAMETERS_FINITE: finite, FEW_BAD: few}, evaluation

@@ -64,7 +64,7 @@ def load_device(name: str | Path) -> Device:
             f"one, got {str(name)!r}."
         )
     try:
-        fields = serialise.read_yaml(path.read_text())
+        fields = serialise.read_yaml(serialise.read_file(path))
     except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ConfigError(f"device: {path} is no YAML file ({error}).") from None
     if not isinstance(fields, dict):

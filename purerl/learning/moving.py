@@ -4,24 +4,24 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from purerl.learning.collectives import pmean
+from purerl.learning.normalise import mean_and_var
 from purerl.types import Array
 
 _EPSILON = 1e-6
 
 
 class MovingMoments(NamedTuple):
-    """Exponential averages of a number and of its square, which begin at zero.
+    """Exponential averages of a number, corrected for their beginning at nothing.
 
     Attributes:
-        mean: `[]` average of the number, not corrected for its beginning.
-        square: `[]` average of the square, not corrected for its beginning.
-        weight: `[]` weight of what was seen: 1 minus the share of the beginning in both
-            averages; 0 at first.
+        mean: `[]` average of the number.
+        var: `[]` variance around it.
+        weight: `[]` weight of what was seen: 1 minus the share of the beginning; 0 at
+            first.
     """
 
     mean: Array
-    square: Array
+    var: Array
     weight: Array
 
 
@@ -44,11 +44,16 @@ def seen(
         decay: Share of what was known before.
         axis_name: Mapped axis over which values are spread, if any.
     """
-    mean, square = pmean((values.mean(), jnp.square(values).mean()), axis_name)
+    batch_mean, left, batch_var = mean_and_var(values.reshape(-1), axis_name)
+    weight = decay * moments.weight + (1.0 - decay)
+    share = (1.0 - decay) / weight
+    # The difference of two averages of squares would lose all digits of a small spread.
+    delta = (batch_mean - moments.mean) + left
+    before = moments.var + share * jnp.square(delta)
     return MovingMoments(
-        decay * moments.mean + (1.0 - decay) * mean,
-        decay * moments.square + (1.0 - decay) * square,
-        decay * moments.weight + (1.0 - decay),
+        moments.mean + share * delta,
+        (1.0 - share) * before + share * batch_var,
+        weight,
     )
 
 
@@ -59,6 +64,5 @@ def standardised(moments: MovingMoments, values: Array) -> Array:
         moments: Moments of at least one batch.
         values: `[...]` values to standardise.
     """
-    mean = moments.mean / moments.weight
-    variance = jnp.maximum(0.0, moments.square / moments.weight - jnp.square(mean))
-    return (values - mean) / (jnp.sqrt(variance + _EPSILON**2) + _EPSILON)
+    deviation = jnp.sqrt(moments.var + _EPSILON**2) + _EPSILON
+    return (values - moments.mean) / deviation

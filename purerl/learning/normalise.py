@@ -2,8 +2,8 @@
 
 Statistics are frozen while a rollout is collected, and merged with its raw data
 afterwards. So the log-probabilities of a rollout and of its learning see the same
-normalised observations. Nothing is filtered: an observation that is not a number, as
-physics that have blown up give, stays in the statistics and ends the agent's learning.
+normalised observations. Bad transitions, with numbers that are not finite, have no part
+in them. What lies beyond 1e15 counts as 1e15, so that squares are finite.
 
 One environment's step moves a mean of millions of steps by less than a float32 beside
 that mean can hold, so that plain sums would stop moving. Every statistic therefore has
@@ -18,6 +18,9 @@ import jax.numpy as jnp
 from purerl.learning.collectives import pmean
 from purerl.learning.returns import running_returns
 from purerl.types import Array
+
+# The mean of the squares of 80 million such numbers is still a float32.
+_FARTHEST = 1e15
 
 
 class Moments(NamedTuple):
@@ -70,19 +73,35 @@ def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Momen
     num = jnp.float32(batch.shape[0])
     if axis_name is not None:
         num = num * jax.lax.axis_size(axis_name)
-    mean = pmean(batch.mean(0), axis_name)
-    var = pmean(jnp.square(batch - mean[None]).mean(0), axis_name)
+    mean, mean_left, var = mean_and_var(batch, axis_name)
 
     # Before anything was seen, the variance of one is a placeholder.
     seen = jnp.where(moments.count == 0, 0.0, moments.var)
     count, count_rest = _add(moments.count, moments.count_rest, num)
     weight = num / count
-    delta = (mean - moments.mean) - moments.mean_rest
+    delta = (mean - moments.mean) - moments.mean_rest + mean_left
     between = jnp.square(delta) * (1 - weight)
     wider = (var - seen) - moments.var_rest + between
     new_mean, mean_rest = _add(moments.mean, moments.mean_rest, delta * weight)
     new_var, var_rest = _add(seen, moments.var_rest, wider * weight)
     return Moments(count, new_mean, new_var, count_rest, mean_rest, var_rest)
+
+
+def mean_and_var(batch: Array, axis_name: str | None) -> tuple[Array, Array, Array]:
+    """Return mean, what the mean leaves out, and population variance, `[*shape]` each.
+
+    A float32 average of 256 numbers of 1000.1 is 1000.0997. So the average of what is
+    left is taken too: a constant has variance 0.
+
+    Args:
+        batch: `[N, *shape]` samples.
+        axis_name: Mapped axis over which the samples are spread, if any.
+    """
+    batch = jnp.clip(batch, -_FARTHEST, _FARTHEST)
+    mean = pmean(batch.mean(0), axis_name)
+    far = batch - mean[None]
+    left, square = pmean((far.mean(0), jnp.square(far).mean(0)), axis_name)
+    return mean, left, jnp.maximum(square - jnp.square(left), 0.0)
 
 
 def _add(value: Array, rest: Array, step: Array) -> tuple[Array, Array]:

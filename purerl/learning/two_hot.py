@@ -20,8 +20,8 @@ def squeeze(value: Array) -> Array:
     Args:
         value: `[...]` values of any size.
     """
-    root = jnp.sqrt(jnp.abs(value) + 1.0) - 1.0
-    return jnp.sign(value) * root + EPSILON * value
+    sign = _sign(value)
+    return sign * (jnp.sqrt(sign * value + 1.0) - 1.0) + EPSILON * value
 
 
 def unsqueeze(value: Array) -> Array:
@@ -33,9 +33,21 @@ def unsqueeze(value: Array) -> Array:
     Args:
         value: `[...]` values of any size.
     """
-    inner = EPSILON + 1.0 + jnp.abs(value)
+    sign = _sign(value)
+    inner = EPSILON + 1.0 + sign * value
     root = 2.0 * inner / (jnp.sqrt(1.0 + 4.0 * EPSILON * inner) + 1.0)
-    return jnp.sign(value) * (jnp.square(root) - 1.0)
+    return sign * (jnp.square(root) - 1.0)
+
+
+def signed_log(value: Array) -> Array:
+    """Return `sign(x) log(1 + |x|)`."""
+    sign = _sign(value)
+    return sign * jnp.log1p(sign * value)
+
+
+def _sign(value: Array) -> Array:
+    """Return 1 or -1: by 0 and by `abs`, the slope at exactly 0 would be lost."""
+    return jnp.where(value < 0, -1.0, 1.0)
 
 
 def support(size: int, top: Array | float) -> Array:

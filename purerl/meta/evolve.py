@@ -6,6 +6,7 @@ once, in the first generation.
 """
 
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from numbers import Real
 from pathlib import Path
 from typing import Any
@@ -50,7 +51,7 @@ def evolve(
     memory_limit: str | float | None = None,
     devices: Any = None,
     checkpoint_seconds: float = 30.0,
-    snapshot_every: int = 16,
+    snapshot_every: int | None = None,
     trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
 ) -> EvolutionResult:
@@ -100,7 +101,7 @@ def evolve(
         checkpoint_seconds: The least time between checkpoints, or ten times what the
             last one took where that is longer; 0 saves every generation.
         snapshot_every: The number of generations between two snapshots of the solution;
-            0 for none.
+            0 for none. 16, or that of the folder, where not given.
         trackers: More places to write every generation to, beside JSON lines: names
             (`mlflow`, `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`).
             An evolution that goes on does so with those that it was started with where
@@ -153,16 +154,20 @@ def evolve(
         return choose(trackers, options.folder)
 
     chosen = hosts.run_on_all(check_and_choose)
-    # Of several processes all open the folder, and the first one writes.
-    with locked(options.folder if hosts.count() == 1 else None):
+    with ExitStack() as stack:
+        # Of several processes all open the folder, and the first one writes.
+        folder = options.folder if hosts.index() == 0 else None
+        hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
         return EvolutionLoop(setup, generations, workers, options, chosen).run()
 
 
-def check_snapshots(snapshot_every: int) -> None:
+def check_snapshots(snapshot_every: int | None) -> None:
     """Refuse what is no number of generations between two snapshots.
 
     Raises:
         ConfigError: naming the value.
     """
+    if snapshot_every is None:
+        return
     if not isinstance(snapshot_every, Real) or not snapshot_every >= 0:
         raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")

@@ -30,6 +30,8 @@ from purerl.storage import folders
 from purerl.storage.pace import Pace
 from purerl.streams import say
 
+SNAPSHOT_EVERY = 16
+
 
 class EvolutionLoop:
     """One call of `purerl.evolve`: the pieces that its phases share.
@@ -55,6 +57,8 @@ class EvolutionLoop:
         self.key = jax.random.key(setup.settings["seed"])
         self.training = Training(setup, self.key, workers, options)
         self.lock = threading.Lock()
+        asked = options.snapshot_every
+        self.snapshot_every = SNAPSHOT_EVERY if asked is None else asked
         self.saved_at, self.pace = -1, Pace(options.checkpoint_seconds)
         is_first = hosts.index() == 0  # The others write nothing.
         self.tracking = Tracking(
@@ -146,9 +150,11 @@ class EvolutionLoop:
         """Rows of the history; takes over what a folder was started with."""
         if folder is None:
             return self.generations
-        stored = store.open_folder(folder, self._specification())
+        asked = self.options.snapshot_every
+        stored = store.open_folder(folder, self._specification(), asked)
         self._print_versions(stored)
         self.training.lanes = stored["lanes"]
+        self.snapshot_every = stored["snapshot_every"]
         return stored["generations"]
 
     def _specification(self) -> dict[str, Any]:
@@ -156,6 +162,7 @@ class EvolutionLoop:
             "lanes": self.training.lanes,
             "lanes_asked": self.options.lanes,
             "segment_updates": self.options.segment_updates,
+            "snapshot_every": self.snapshot_every,
         }
         return specification(self.setup, self.generations, run)
 
@@ -225,7 +232,7 @@ class EvolutionLoop:
         folder, done = self.options.folder, int(state.done)
         if folder is None or hosts.index() > 0:
             return
-        every = self.options.snapshot_every
+        every = self.snapshot_every
         passed = every and done // every > (done - self.setup.per_run) // every
         if passed and done != self.saved_at:
             mean = self.optimiser.mean(state.strategy)
@@ -263,6 +270,7 @@ class EvolutionLoop:
         agents = -(-done // self.setup.per_run) * self.setup.runs
         steps, seconds = done * self.setup.steps, float(state.seconds[:done].sum())
         return {
+            "generations": done,
             "agents": agents,
             "env_steps": steps,
             "train_seconds": round(seconds, 2),
@@ -295,4 +303,7 @@ class EvolutionLoop:
 
 def _restored(folder: Path | None, state: State) -> State:
     """Return the state in the folder's newest checkpoint, else the state as it is."""
-    return state if folder is None else store.restore(folder, state) or state
+    restored = store.restore(folder, state) if folder is not None else None
+    if folder is not None and restored is None:
+        summary_file.refuse_lost(folder)
+    return restored or state

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 from importlib import resources
 from typing import Any
 
-import yaml
-
 from purerl import presets, serialise
 from purerl.config import ConfigError, check_known
 
@@ -36,7 +34,7 @@ def load(name: str) -> dict[str, Any]:
         ConfigError: no such preset.
     """
     text = presets.find(name, _FOLDER, "evolution preset").read_text()
-    return read(yaml.safe_load(text), name)
+    return read(serialise.read_yaml(text), name)
 
 
 def read(values: Any, name: str) -> dict[str, Any]:

@@ -275,10 +275,17 @@ def load_evolution(
         stored["generations"],
         max(1, len(settings["environments"])),
     )
-    state = store.restore(folder, like)
+    state, numbers = store.restore(folder, like), summary_file.read(folder)
     if state is None:
+        summary_file.refuse_lost(folder)
         raise ConfigError(f"nothing has been saved in {folder} yet.")
-    numbers = summary_file.read(folder)
+    if int(state.done) < numbers.get("generations", 0):
+        raise ConfigError(
+            f"{folder / 'checkpoints'} ends with generation {int(state.done):,}, and "
+            f"{folder / summary_file.FILE} with {numbers['generations']:,}: a "
+            "checkpoint is missing. Put back a copy of it, or go on with the "
+            "evolution, which computes the rest again."
+        )
     return EvolutionResult(config, settings, optimiser, state, folder, numbers)
 
 

@@ -61,7 +61,9 @@ class State(NamedTuple):
 HISTORY = ("fitness", "returns", "sigma", "seconds")
 
 
-def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
+def open_folder(
+    folder: Path, spec: dict[str, Any], snapshot_every: int | None = None
+) -> dict[str, Any]:
     """Start an evolution's folder, or go on with it.
 
     Args:
@@ -69,19 +71,22 @@ def open_folder(folder: Path, spec: dict[str, Any]) -> dict[str, Any]:
         spec: The specification of the evolution: `config`, `settings`; `generations`,
             which may grow; `lanes` and `segment_updates`, and the lanes that were asked
             for.
+        snapshot_every: Generations between two snapshots, if some were asked for.
 
     Returns:
-        The manifest that holds: a stored one's lanes win.
+        The manifest that holds: a stored one's lanes win, and its `snapshot_every`
+        unless one was asked for.
 
     Raises:
         ConfigError: see `purerl.storage.folders.open_folder`.
     """
+    asked = {} if snapshot_every is None else {"snapshot_every": snapshot_every}
     return folders.open_folder(
         folder,
         spec,
         folders.Format(KIND, FORMAT, "evolution", ("checkpoints", "snapshots")),
         compare=compare,
-        merge=_extended,
+        merge=lambda stored, new: {**_extended(stored, new), **asked},
     )
 
 
@@ -106,7 +111,8 @@ def set_lanes(folder: Path, lanes: int) -> None:
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two evolutions, in words."""
     parts = {"config": FIELD, "settings": FIELD}
-    found = differences(stored, new, parts, free=("auto", "generations", "evosax"))
+    free = ("auto", "generations", "evosax", "snapshot_every")
+    found = differences(stored, new, parts, free=free)
     # Equal mappings may have another order, which is that of the vector's numbers.
     before, now = (list(spec["settings"]["evolve"]) for spec in (stored, new))
     if before != now and set(before) == set(now):
@@ -148,7 +154,8 @@ def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
         generation: The number of finished generations.
         vector: The solution, `[D]`.
     """
-    arrays.save(folder / "snapshots" / f"{generation:06d}.npz", {"vector": vector})
+    named = {"done": np.array(generation), "vector": vector}
+    arrays.save(folder / "snapshots" / f"{generation:06d}.npz", named)
 
 
 def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
@@ -170,7 +177,11 @@ def _saved(checkpoints: Path) -> list[Path]:
 
 def _read(path: Path, others: list[str]) -> dict[str, np.ndarray]:
     try:
-        return arrays.load(path)
+        flat = arrays.load(path)
+        done = flat["done"] if "done" in flat else flat["['done']"]
+        if int(done) != int(path.stem):
+            raise ValueError(f"it is that of generation {int(done)}")
+        return flat
     except arrays.DAMAGE as error:
         remedy = f"Delete it to go on from {others[-1]}." if others else "Delete it."
         raise ConfigError(f"{path} is damaged ({error}). {remedy}") from None

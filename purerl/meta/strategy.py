@@ -14,7 +14,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.config import ConfigError, check_mapping
+from purerl.config import ConfigError, as_float32, check_mapping
 from purerl.meta.catalogue import EXCLUDED, algorithms
 
 # Fields that are numbers, or None.
@@ -180,7 +180,7 @@ def _parse(text: str) -> dict[str, Any]:
         call = ast.parse(f"f({rest}", mode="eval").body
         assert isinstance(call, ast.Call) and not call.args
         values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         raise ConfigError(
             f"cannot read the strategy {text!r}; write for example open-es(sigma=0.05)."
         ) from None
@@ -272,11 +272,7 @@ def _as_python(value: Any) -> Any:
 
 def _check_number(name: str, value: Any, zero: bool) -> None:
     is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if (
-        not is_number
-        or not np.isfinite(value)
-        or value < 0
-        or (value == 0 and not zero)
-    ):
+    number = as_float32(value) if is_number else np.nan
+    if not np.isfinite(number) or value < 0 or (number == 0 and not zero):
         least = "0 or greater" if zero else "greater than 0"
         raise ConfigError(f"strategy: {name} must be {least}, got {value!r}.")

@@ -16,7 +16,12 @@ import numpy as np
 from purerl import serialise
 from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import KIND, State
-from purerl.runner.jsonl import JsonlFiles, read_rows
+from purerl.runner.jsonl import (
+    JsonlFiles,
+    check_complete,
+    read_rows,
+    rows_are_missing,
+)
 from purerl.runner.trackers import Member, TrackedRun, Tracker
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
@@ -140,7 +145,11 @@ def track_evolution(
     seed = int(result.settings["seed"])
     path = JsonlFiles(folder / "metrics").path(KIND, seed)
     # What comes after the last checkpoint is told when the evolution goes on.
-    lines = [row for row in read_rows(path) if row["update"] <= result.done]
+    found = read_rows(path) if path.exists() else []
+    lines = [row for row in found if row["update"] <= result.done]
+    if not lines:
+        raise rows_are_missing(folder / "metrics", KIND, result.done)
+    check_complete({path: lines}, result.done)
     group = Group(lacking(trackers, folder, len(lines), notify), in_threads=False)
     if not group:
         return True

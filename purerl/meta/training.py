@@ -41,7 +41,8 @@ class Options(NamedTuple):
         chunk_blocks: The number of blocks that a worker holds at a time.
         memory_limit: Bytes that a worker may use.
         checkpoint_seconds: The least time between checkpoints; see `Pace`.
-        snapshot_every: The number of generations between two snapshots, or 0.
+        snapshot_every: The number of generations between two snapshots, or 0; None for
+            that of the folder.
         progress: Whether to show the progress.
     """
 
@@ -51,7 +52,7 @@ class Options(NamedTuple):
     chunk_blocks: int
     memory_limit: float
     checkpoint_seconds: float
-    snapshot_every: int
+    snapshot_every: int | None
     progress: bool
 
 

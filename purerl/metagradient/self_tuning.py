@@ -147,7 +147,10 @@ def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:
         take_round, carry, length=rounds
     )
     metrics = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), metrics)
+    first = state.update
     state, rest = _update(meta, values, fixed, state, left)
+    if left:
+        rest |= _moving(tuning, fixed, values, first, left)
     metrics = _joined(metrics, rest)
     tuned, evaluation = meta.overrides(values), {}
     if bound.plan.evaluate_after:
@@ -161,6 +164,7 @@ def _take_round(
     """The updates from one step of the numbers to the next."""
     _, meta, every, optim = tuning
     state, values, opt_state = carry
+    moving = _moving(tuning, fixed, values, state.update, every)
     state, before = _update(meta, values, fixed, state, every - meta.unroll)
     found = meta(state, values, fixed)
     norm = optax.tree.norm(found.gradient)
@@ -178,7 +182,15 @@ def _take_round(
         "gradient_norm": norm,
         **meta.overrides(carry[1]),
     }
-    return (found.state, values, opt_state), (metrics, row)
+    return (found.state, values, opt_state), (moving | metrics, row)
+
+
+def _moving(
+    tuning: _Tuning, fixed: Overrides, values: Values, first: Array, length: int
+) -> Metrics:
+    """The numbers that move by themselves, in some updates from `first` on."""
+    config = tuning.bound.at({**fixed, **tuning.meta.overrides(values)})
+    return tuning.bound.moving(config, first + jnp.arange(length))
 
 
 def _update(

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 from purerl import schedules
-from purerl.config import ConfigError
+from purerl.config import ConfigError, as_float32
 
 StepSize = float | Callable[[Any], Any]
 """A step size, or a function from the number of steps so far, int32 `[]`, to it."""
@@ -25,7 +25,7 @@ def check_step_size(step_size: StepSize) -> None:
     if callable(step_size):
         return
     try:
-        is_positive = bool(step_size > 0)
+        is_positive = bool(0 < as_float32(step_size) < float("inf"))
     except (TypeError, ValueError):  # Text, None or several numbers.
         is_positive = False
     if not is_positive:

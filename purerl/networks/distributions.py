@@ -14,6 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl.envs.spaces import without_far_ends
 from purerl.networks import columns
 from purerl.networks.factorised import BernoulliHead, MultiCategoricalHead
 from purerl.types import Array
@@ -134,8 +135,8 @@ class GaussianHead:
 
     The environment gets the raw action clipped to [-1, 1] and scaled to its bounds. A
     dimension with one bound gets the raw action clipped there, and one without bounds
-    the raw action. The policy's density is that of the unclipped
-    action, so its ratio is exact (clipping the stored action would bias it).
+    (or with bounds beyond 1e30) the raw action. The policy's density is that of the
+    unclipped action, so its ratio is exact (clipping the stored action would bias it).
     """
 
     is_discrete = False
@@ -145,6 +146,7 @@ class GaussianHead:
         self.num_outputs = int(np.prod(shape))
         low = jnp.broadcast_to(jnp.asarray(low, jnp.float32), shape).reshape(-1)
         high = jnp.broadcast_to(jnp.asarray(high, jnp.float32), shape).reshape(-1)
+        low, high = without_far_ends(low), without_far_ends(high)
         self.bounded = jnp.isfinite(low) & jnp.isfinite(high)
         self.centre = jnp.where(self.bounded, (high + low) / 2, 0.0)
         self.radius = jnp.where(self.bounded, (high - low) / 2, 1.0)
@@ -197,12 +199,17 @@ class TanhGaussianHead(GaussianHead):
     """A normal squashed by tanh and scaled to bounds: no mass outside the space.
 
     The raw action is the one before tanh, so nothing is inverted; `log_prob` has the
-    correction `-sum log(radius * (1 - tanh^2))`, the same at acting and learning.
+    correction `-sum log(radius * (1 - tanh^2))`, the same at acting and learning. An
+    action without width (`low == high`) has no density, and is left unscaled in it.
     """
+
+    def __init__(self, low: Any, high: Any, shape: tuple[int, ...]) -> None:
+        super().__init__(low, high, shape)
+        self.width = jnp.where(self.radius > 0, self.radius, 1.0)
 
     def log_prob(self, outputs: Gaussian, raw: Array) -> Array:
         """Return the log-density of `to_env(raw)`, `[...]`."""
-        correction = log_tanh_slope(raw) + jnp.log(_like(self.radius, raw))
+        correction = log_tanh_slope(raw) + jnp.log(_like(self.width, raw))
         return self._normal(outputs).log_prob(raw) - correction.sum(-1)
 
     def entropy(self, outputs: Gaussian) -> Array:
@@ -212,7 +219,7 @@ class TanhGaussianHead(GaussianHead):
         nodes = outputs.mean[..., None] + std * _NODES.astype(np.float32).reshape(shape)
         weights = _WEIGHTS.astype(np.float32).reshape(shape)
         slope = (log_tanh_slope(nodes) * weights).sum(-1)
-        slope = slope + jnp.log(_like(self.radius, outputs.mean))
+        slope = slope + jnp.log(_like(self.width, outputs.mean))
         return self._normal(outputs).entropy() + slope.sum(-1)
 
     def _squeezed(self, raw: Array) -> Array:
@@ -305,4 +312,4 @@ def make_head(space: Any, policy: str) -> Head:
 
 def _all_finite(*bounds: Any) -> bool:
     concrete = [b for b in bounds if not isinstance(b, Tracer)]
-    return all(bool(np.all(np.isfinite(b))) for b in concrete)
+    return all(bool(np.all(np.isfinite(without_far_ends(b)))) for b in concrete)

@@ -7,7 +7,7 @@ module is its import path and its fields, `{"type": "mypackage.nets:MyTorso",
 
 import ast
 import dataclasses
-import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -18,6 +18,7 @@ from flax.core import FrozenDict
 from flax.errors import InvalidRngError
 
 from purerl.config import ConfigError, check_known
+from purerl.envs.adapters.require import imported
 from purerl.networks import composite
 from purerl.types import Array, PyTree
 
@@ -320,15 +321,15 @@ def _path(value: Any) -> str:
 
 def _is_importable(value: Any) -> bool:
     try:
-        return _imported(_path(value)) is value
-    except (ImportError, AttributeError, ValueError):
+        return _found(_path(value)) is value
+    except (AttributeError, ValueError):
         return False
 
 
-def _imported(path: str) -> Any:
-    """The object of an import path; the errors are those of importing."""
+def _found(path: str) -> Any:
+    """The object of an import path, in a module that has been imported."""
     module, _, name = path.partition(":")
-    found: Any = importlib.import_module(module)
+    found: Any = imported(module)
     for part in name.split("."):
         found = getattr(found, part)
     return found
@@ -397,14 +398,24 @@ def _class_at(field: str, path: str) -> Any:
 
 
 def _import(field: str, path: str) -> Any:
+    """The object of an import path; none of Python's own library but its numbers."""
     try:
-        return _imported(path)
-    except (ImportError, AttributeError, ValueError) as error:
+        found = _found(path)
+    except ValueError as error:
+        raise ConfigError(f"{field} names {path}: {error}") from None
+    except AttributeError as error:
         raise ConfigError(
-            f"{field}: cannot import {path} ({error}); write package.module:Class, of "
-            "a package that is installed or in a folder of PYTHONPATH. A command finds "
-            "modules in the working directory where --import MODULE names one."
+            f"{field}: cannot find {path} ({error}); write package.module:Class."
         ) from None
+    # A flax module calls what stands in its fields, and a file must not reach os.abort.
+    home = str(getattr(found, "__module__", "")).partition(".")[0]
+    is_number = found in (bool, int, float, complex)
+    if home in sys.stdlib_module_names and not is_number:
+        raise ConfigError(
+            f"{field} names {path}, which is of Python's own library; give a class or "
+            f"a function of JAX, flax or a package of your own, such as {_EXAMPLE}."
+        )
+    return found
 
 
 def _with_home(field: str, value: str) -> str:
@@ -413,7 +424,7 @@ def _with_home(field: str, value: str) -> str:
     if home is None:
         return value
     name, bracket, inside = value.strip().partition("(")
-    for known, cls in vars(importlib.import_module(home)).items():
+    for known, cls in vars(imported(home)).items():
         is_module = isinstance(cls, type) and issubclass(cls, nn.Module)
         if is_module and known.lower() == name.strip().lower():
             return f"{home}:{known}{bracket}{inside}"
@@ -430,7 +441,7 @@ def _read_text(field: str, value: str) -> dict[str, Any]:
             assert isinstance(call, ast.Call)
             unnamed = [ast.unparse(arg) for arg in call.args]
             values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         raise ConfigError(
             f"{field}: cannot read {value!r}; write for example {_EXAMPLE}."
         ) from None

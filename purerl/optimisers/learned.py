@@ -26,6 +26,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.learning.two_hot import signed_log
 from purerl.optimisers.differentiable import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.types import Array, PyTree
@@ -243,9 +244,9 @@ class LearnedOptimiser:
         share = schedules.at(self.share, 0.0)
         return jnp.concatenate(
             [
-                compressed(ratios),
+                signed_log(ratios),
                 jnp.tanh(0.25 * (size - mean_of(size, moving)))[None],
-                compressed(params / typical)[None],
+                signed_log(params / typical)[None],
                 jnp.full((1, *params.shape), share, params.dtype),
                 layout.spread(layout.depth)[None],
                 layout.spread(layout.is_matrix)[None],
@@ -263,11 +264,6 @@ def mean_of(x: Array, moving: np.ndarray | None) -> Array:
     if moving is None:
         return x.mean()
     return jnp.where(moving, x, 0.0).sum() / max(1, int(moving.sum()))
-
-
-def compressed(x: Array) -> Array:
-    """Return `sign(x) log(1 + |x|)`: the sign, and the magnitude of large numbers."""
-    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
 
 
 def seed_of(flat: Array) -> Array:

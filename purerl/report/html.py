@@ -10,8 +10,6 @@ import html
 import json
 import math
 import re
-import shlex
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -151,7 +149,7 @@ def code_html(text: str) -> str:
 
 
 def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
-    """Say where results come from: facts, command, config, how to load.
+    """Say where results come from: facts, config, how to load.
 
     Args:
         config: Config as plain values.
@@ -159,7 +157,6 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
         **facts: Further lines, such as those of `made_with`; empty ones are left out.
     """
     lines = {name.replace("_", " "): value for name, value in facts.items() if value}
-    lines.setdefault("command", shlex.join([Path(sys.argv[0]).name, *sys.argv[1:]]))
     body = settings_html(lines)
     body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
     if load:
@@ -168,7 +165,7 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
 
 
 def made_with(folder: Path | None) -> dict[str, str]:
-    """Return the lines of `about` that say what computed the results in a folder.
+    """Return the lines of `about` that say what wrote the results in a folder.
 
     This process may be another one, on another machine; it says nothing of them.
 
@@ -180,6 +177,7 @@ def made_with(folder: Path | None) -> dict[str, str]:
     return {
         "device": stored.get("device", ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions),
+        "command": stored.get("command", ""),
     }
 
 

@@ -29,7 +29,8 @@ def load(folder: str | Path) -> Any:
 
     Returns:
         What the call that wrote the folder returns: a `RunResult`, a `SweepResult`, a
-        `PBTResult` and so on.
+        `PBTResult` and so on. A run or a sweep whose config names what is not known
+        here comes with its metrics and without its agents, and a sentence says why.
 
     Raises:
         ConfigError: it holds nothing that purerl has written, or something damaged, or

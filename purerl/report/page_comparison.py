@@ -33,7 +33,7 @@ def comparison_page(
         result: The result of `purerl.compare` or `purerl.load_comparison`.
         path: The file to write.
         folder: The folder that holds the comparison, if any.
-        command: The command that started the comparison; this one if not given.
+        command: The command that wrote the comparison, if any.
 
     Raises:
         OSError: the page cannot be written.
@@ -149,7 +149,7 @@ def _text(values: dict[str, Any] | None) -> str:
 
 
 def _note(result: "Comparison") -> str:
-    """The best setting by the first measure, or all there is to say of one alone."""
+    """The best setting by the last measure, or all there is to say of one alone."""
     places = result.environments
     environment = places[0] if len(places) == 1 else ALL
     measure = result.measures[-1]
@@ -166,9 +166,12 @@ def _note(result: "Comparison") -> str:
     best = max(rows, key=lambda row: row.difference)
     words = heading_of(best.seeds)
     ends = _range(best, "difference", words).replace("\N{NO-BREAK SPACE}", " ")
+    first = f"Furthest above {result.baseline} by {SHORT[measure]} in {environment}"
+    if best.difference <= 0:
+        first = f"None is above {result.baseline} by {SHORT[measure]} in {environment}"
+        first += "; nearest" if best.difference else "; equal"
     return (
-        f"{lead} Furthest above {result.baseline} by {SHORT[measure]} in "
-        f"{environment}: {best.setting}, {best.difference:+,.3g} "
+        f"{lead} {first}: {best.setting}, {best.difference:+,.3g} "
         f"({words}: {ends}){_clear_words(best, len(rows))}."
     )
 

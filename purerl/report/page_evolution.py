@@ -44,7 +44,6 @@ def evolution_page(
     path: str | Path | None = None,
     *,
     transfer: "Comparison | None" = None,
-    command: str = "",
 ) -> Path:
     """Write the report of an evolution: curve, pictures of what was learned, rows.
 
@@ -54,7 +53,6 @@ def evolution_page(
         path: The path of the page; `report.html` in the evolution's folder if not
             given.
         transfer: The comparison of what was learned with others, by `purerl.compare`.
-        command: The command that started the evolution; this one if not given.
 
     Raises:
         ConfigError: neither a path nor a folder.
@@ -80,7 +78,7 @@ def evolution_page(
         judged = curves_html(transfer) + scores_html(transfer)
         sections.append(Section("Held-out seeds", judged))
     sections.append(Section("Generations", _generations(result)))
-    sections.append(_about(result, command))
+    sections.append(_about(result))
     evolved = ", ".join(result.settings["evolve"])
     title = f"Evolution: {evolved} in {_environments(result)}"
     return write_page(path, title, *sections, note=_note(result))
@@ -145,7 +143,7 @@ def _generations(result: "EvolutionResult") -> str:
     return table_html(headers, rows)
 
 
-def _about(result: "EvolutionResult", command: str) -> Section:
+def _about(result: "EvolutionResult") -> Section:
     settings = result.settings
     load = "import purerl\n\n"
     load += f"result = purerl.load_evolution({str(result.out or 'FOLDER')!r})\n"
@@ -161,7 +159,6 @@ def _about(result: "EvolutionResult", command: str) -> Section:
         "members failed": f"{int(result.history['failed'].sum()):,}",
         **{key: f"{result.summary[key]:,}" for key in _COSTS if key in result.summary},
         **made_with(result.out),
-        "command": command,
     }
     return about(serialise.to_dict(result.config), load, **facts)
 

@@ -34,7 +34,6 @@ def study_page(
     space: "Space",
     stored: Mapping[str, Any],
     path: Path,
-    command: str = "",
 ) -> Path:
     """Write the report of a study, finished or not.
 
@@ -43,7 +42,6 @@ def study_page(
         space: The axes that the study searches.
         stored: The manifest of the study.
         path: The path of the page.
-        command: The command that started the study; this one if not given.
 
     Raises:
         OSError: the page cannot be written.
@@ -59,7 +57,7 @@ def study_page(
     )
     if pictures:
         sections.append(Section("Search", pictures))
-    sections.append(_about(result, stored, command))
+    sections.append(_about(result, stored))
     title = f"Tuning: {stored['config']['env']}"
     return write_page(path, title, *sections, note=_note(result))
 
@@ -93,7 +91,7 @@ def _holdout(holdout: "Holdout") -> str:
     return note_html(words.strip()) + table_html(*holdout.headings_and_rows())
 
 
-def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Section:
+def _about(result: "TuneResult", stored: Mapping[str, Any]) -> Section:
     states = [row.state for row in result.rows]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
     numbers = {n: f"{result.summary[n]:,}" for n in _COSTS if n in result.summary}
@@ -107,7 +105,6 @@ def _about(result: "TuneResult", stored: Mapping[str, Any], command: str) -> Sec
         "fitness": stored.get("fitness"),
         **numbers,
         **made_with(result.out),
-        "command": command,
     }
     return about(stored["config"], load, **facts)
 

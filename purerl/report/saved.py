@@ -1,16 +1,20 @@
 """A run read from its files, for tables and pictures, also while it goes on."""
 
-import json
+import sys
 from pathlib import Path
+from typing import Any
 
-from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.runner import manifest, summary_file
 from purerl.runner.divergence import read_diverged_at
 from purerl.runner.jsonl import read_members, rows_are_missing
 from purerl.runner.records import KINDS
 from purerl.runner.result import RunResult, load_run
 from purerl.storage.checkpoint import steps
 from purerl.train import bind
+from purerl.types import HostMetrics
 
 
 def read_result(folder: Path) -> RunResult:
@@ -27,14 +31,11 @@ def read_result(folder: Path) -> RunResult:
     train = records["train"]
     if update and not train:
         raise rows_are_missing(metrics, "train", update)
-    if not records["evaluation"] and _was_evaluated(folder):
-        raise rows_are_missing(metrics, "evaluation", update)
+    _check_evaluations(folder, records["evaluation"])
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
-        # All that a picture needs: the rest may name losses and algorithms that only
-        # the program which trained them has registered.
-        config=TrainConfig(env=stored["config"]["env"]),
+        config=manifest.task_config(stored),
         seeds=seeds,
         state=None,
         metrics=train,
@@ -51,18 +52,52 @@ def read_result(folder: Path) -> RunResult:
 def read_run(folder: Path) -> RunResult:
     """Read the curves of a run and, where it has finished, its agents.
 
+    Where its config cannot be made again here, a sentence says why, and the curves come
+    without agents.
+
     Raises:
         ConfigError: as of `read_result`, or there is no checkpoint.
     """
-    curves, saved = read_result(folder), load_run(folder)
-    finished = saved.update == bind(saved.config, on_host=True).plan.num_updates
-    state = saved.state if finished else None
-    return curves._replace(config=saved.config, state=state, finished=finished)
-
-
-def _was_evaluated(folder: Path) -> bool:
-    """Return whether a run has ended with evaluations: then its summary has them."""
+    curves, stored = read_result(folder), manifest.load_run(folder)
     try:
-        return "evaluation_mean" in json.loads((folder / "summary.json").read_text())
-    except (OSError, ValueError):  # Whoever reads the summary says what is wrong.
-        return False
+        config = manifest.read_config(folder, stored)
+        num_updates = bind(config, on_host=True).plan.num_updates
+    except ConfigError as error:
+        print(f"{error} Without it, {folder} is read without agents.", file=sys.stderr)
+        return curves._replace(finished=has_finished(stored, curves.metrics))
+    saved = load_run(folder, config)
+    finished = saved.update == num_updates
+    state = saved.state if finished else None
+    return curves._replace(config=config, state=state, finished=finished)
+
+
+def has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
+    """Return whether not even one update of a run is left to be done.
+
+    Args:
+        stored: Manifest of the run.
+        metrics: Metrics of its members.
+    """
+    steps = int(metrics["env_steps"][0, -1])
+    each = steps // int(metrics["update"][0, -1])
+    return steps + each > stored["config"]["total_timesteps"]
+
+
+def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:
+    """Refuse evaluations that do not end with those of the summary, if there is one.
+
+    Raises:
+        ConfigError: naming both files.
+    """
+    wanted = summary_file.read(folder).get("evaluation_per_seed")
+    if wanted is None:  # The run has not ended, or has none.
+        return
+    returns = evaluation.get("episode_return")
+    found = np.full(len(wanted), np.nan) if returns is None else returns[:, -1].mean(-1)
+    odd = [x for x, y in zip(wanted, found, strict=True) if x not in (None, y)]
+    if returns is None or odd:
+        raise ConfigError(
+            f"{folder / 'metrics' / 'evaluation'} does not end with the evaluation of "
+            f"{folder / summary_file.FILE}: rows are missing, or the summary is of "
+            "another run; put back a copy of the files, or of the whole folder."
+        )

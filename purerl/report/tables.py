@@ -56,7 +56,7 @@ def agents_of(result: RunResult) -> Agents:
 def run_table(result: RunResult) -> Table:
     """Tabulate final evaluation and training return of every agent, and their mean.
 
-    Beside the mean is its 95% interval; of fewer than ten agents, their range. A run
+    Below is the mean's 95% interval; of fewer than ten agents, their range. A run
     without evaluations has the training return alone. Agents that diverged are marked,
     and are not in the mean.
     """
@@ -83,10 +83,12 @@ def run_table(result: RunResult) -> Table:
     cells = ["mean" if is_kept.all() else f"mean of {is_kept.sum()}"]
     if final is not None:
         means = final[is_kept, -1].mean(-1)
+        cells += [f"[bold]{number(means.mean())}[/bold]", "", ""]
         found = mean_interval(means)
-        words = f"{found.words}:", f"{number(found.low)} to {number(found.high)}"
-        cells += [f"[bold]{number(means.mean())}[/bold]"]
-        cells += ("no spread", "") if found.low == found.high else words
+        ends = f"{found.words}: {number(found.low)} to {number(found.high)}"
+        ends = "no spread" if found.low == found.high else ends
+        mean = f"mean evaluation {number(means.mean())} ({ends})"
+        table.caption = f"{mean}\n{table.caption}" if table.caption else mean
     training = result.metrics["episode_return"][:, -1]
     table.add_row(*cells, number(nanmean(training[is_kept])))
     return table
@@ -149,7 +151,7 @@ def episodes_table(
         table.add_row(
             "all" if is_kept.all() else f"{is_kept.sum()} agents",
             f"[bold]{number(means.mean())}[/bold]",
-            number(means.std()),
+            number(kept.std()),
             number(kept.min()),
             number(kept.max()),
         )

@@ -2,13 +2,12 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from purerl.config import ConfigError
 from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.runner.arguments import stored_folder
-from purerl.runner.records import Records, saved_records
+from purerl.runner.records import saved_records
 from purerl.runner.trackers import Tracker, choose, files
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
@@ -61,7 +60,7 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
 
 
 def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
-    from purerl.report.saved import read_result
+    from purerl.report.saved import has_finished, read_result
 
     stored = folders.load(folder)
     result = read_result(folder)
@@ -79,17 +78,12 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     with group:
         group.begin(describe(folder, stored["config"], stored["seeds"]), notify)
         records.send_missing(group)
-        files.finish(group, result._replace(finished=_has_finished(stored, records)))
+        files.finish(
+            group, result._replace(finished=has_finished(stored, result.metrics))
+        )
     for sentence in group.where():
         notify(sentence)
     return group.lacks_nothing
-
-
-def _has_finished(stored: dict[str, Any], records: Records) -> bool:
-    """Return whether not even one update of the run is left to be done."""
-    row = records.rows["train"][0][-1]
-    each = row["env_steps"] // row["update"]
-    return row["env_steps"] + each > stored["config"]["total_timesteps"]
 
 
 def _sweep(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from purerl.atomic import remove_leftovers
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.fit import fitting_lanes
 from purerl.execution.memory import require_number
@@ -27,6 +26,7 @@ from purerl.runner.start import (
     check_same_start,
     read_again,
     read_start,
+    with_values_of_start,
 )
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
@@ -38,6 +38,7 @@ from purerl.train import Bound, bind
 # Segments of a run whose environments are stepped on the host: an update each, so that
 # Ctrl-C and a checkpoint wait for one only, but no more rows than can be kept.
 HOST_SEGMENTS = 10_000
+KEEP_CHECKPOINTS = 3
 
 
 @in_32_bits
@@ -52,7 +53,7 @@ def run(
     lanes: int | None = None,
     segment_updates: int | None = None,
     checkpoint_seconds: float = 30.0,
-    keep_checkpoints: int = 3,
+    keep_checkpoints: int | None = None,
     data_parallel: bool = False,
     trackers: Sequence[str | Tracker] | None = None,
     progress: bool = True,
@@ -89,7 +90,8 @@ def run(
             host and the run has at most 10,000.
         checkpoint_seconds: The least time between checkpoints, or ten times what the
             last one took where that is longer; 0 saves after every segment.
-        keep_checkpoints: The number of last checkpoints that stay.
+        keep_checkpoints: The number of last checkpoints that stay; 3, or of a resumed
+            run its own, where not given.
         data_parallel: Whether to spread every agent's environments over all devices.
         trackers: More places to write metrics to, beside JSON lines: names (`mlflow`,
             `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`). A resumed
@@ -116,9 +118,12 @@ def run(
     if resume and folder is not None:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
         asked = {"lanes": lanes, "segment_updates": segment_updates}
-        _check_kept(folder, stored, {**asked, "data_parallel": data_parallel or None})
-        if extend:
-            config = manifest.with_values_of(stored, config)
+        asked["data_parallel"] = data_parallel or None
+        # The manifest has the number of devices, which is looked at later.
+        kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
+        _check_kept(folder, kept, asked)
+        config = manifest.with_values_of(stored, config)
+    config = with_values_of_start(source, config)
     bound = bind(config, on_host=True)
     if bound.env.on_host:
         _check_on_host(bound, lanes, data_parallel)
@@ -136,7 +141,7 @@ def run(
         length=length,
         spread=data_parallel,
         checkpoint_seconds=checkpoint_seconds,
-        keep=keep_checkpoints,
+        keep=keep_checkpoints or KEEP_CHECKPOINTS,
     )
     chosen = choose(trackers, folder if resume else None)
     begun = None if source is None or resume else read_start(source, bound, members)
@@ -145,6 +150,9 @@ def run(
             folder, bound.config, members, options, resume, extend, begun
         )
         if resume and folder is not None:
+            if keep_checkpoints is not None:
+                options = options._replace(keep=keep_checkpoints)
+                folders.update(folder, {"keep_checkpoints": keep_checkpoints})
             begun = _begun_with(folder, source, bound, members)
         loop = RunLoop(bound, members, folder, options, chosen, progress, begun)
         return loop.run(resume)
@@ -242,7 +250,7 @@ def _open_folder(
         return options
     if not resume:
         description = manifest.describe_run(
-            config, seeds, options.lanes, options.length, options.spread
+            config, seeds, options.lanes, options.length, options.spread, options.keep
         )
         if begun is not None:
             description["start"] = begun.described
@@ -257,10 +265,9 @@ def _open_folder(
     manifest.finish_extension(folder, stored)
     if extend:
         manifest.extend(folder, stored, config)
-    for path in (folder, *folder.glob("metrics/*")):
-        remove_leftovers(path)
     return options._replace(
         lanes=stored["lanes"],
         length=stored["segment_updates"],
         spread=bool(stored["data_parallel"]),
+        keep=stored["keep_checkpoints"],
     )

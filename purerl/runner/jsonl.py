@@ -1,15 +1,17 @@
 """Metrics on disk: one JSON-lines file per seed, written between compiled segments.
 
 A row is a segment: means over its updates, episode statistics weighted by the number
-of episodes; where none ended, the last known ones stand again (`purerl.metrics`). Other
-places to write them to are in `purerl.runner.trackers`.
+of episodes; where none ended, the last known ones stand again (`purerl.metrics`). Its
+last entry, `crc`, is the CRC-32 of its line and of all lines before it. Other places to
+write rows to are in `purerl.runner.trackers`.
 """
 
 import json
 import math
+import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -63,12 +65,16 @@ def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row
     ]
 
 
+CRC = "crc"
+
+
 class JsonlFiles:
     """Files `<kind>/seed=<n>.jsonl` under a folder; NaN is written as null."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._pending: dict[Path, list[str]] = {}
+        self._crcs: dict[Path, int] = {}  # Of the last rows.
 
     def path(self, kind: str, seed: int) -> Path:
         """Return the path of one seed's file."""
@@ -82,8 +88,14 @@ class JsonlFiles:
             seed: The seed, which names its file.
             row: Names and numbers.
         """
+        path = self.path(kind, seed)
+        if path not in self._crcs:
+            lines = _lines(path) if path.exists() else []
+            self._crcs[path] = lines[-1].crc if lines else _first_crc(path)
         line = json.dumps({k: _no_nan(v) for k, v in row.items()})
-        self._pending.setdefault(self.path(kind, seed), []).append(line)
+        self._crcs[path] = crc = zlib.crc32(line.encode(), self._crcs[path])
+        line = f"{line[:-1]}{_crc_text(crc)}"
+        self._pending.setdefault(path, []).append(line)
 
     def flush(self) -> None:
         """Append what was logged."""
@@ -109,42 +121,71 @@ class JsonlFiles:
             for seed in seeds:
                 path = self.path(kind, seed)
                 if path.exists():
-                    kept = [r for r in read_rows(path) if r["update"] <= update]
-                    lines = [json.dumps(row) + "\n" for row in kept]
-                    write_atomic(path, "".join(lines))
+                    kept = [x for x in _lines(path) if x.row["update"] <= update]
+                    write_atomic(path, "".join(line.text + "\n" for line in kept))
+                    self._crcs.pop(path, None)
+
+
+class _Line(NamedTuple):
+    row: Row
+    text: str
+    crc: int
 
 
 def read_rows(path: Path) -> list[Row]:
     """Read the rows of a file; a last line that a kill cut short is left out.
 
     Raises:
-        ConfigError: another line is damaged.
+        ConfigError: another line is damaged, or one is missing between others.
     """
-    rows, lines = [], path.read_text(errors="replace").splitlines()
+    return [line.row for line in _lines(path)]
+
+
+def _lines(path: Path) -> list[_Line]:
+    text = path.read_text(errors="replace")
+    found, lines, crc = [], text.splitlines(), _first_crc(path)
     for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-        except json.JSONDecodeError:
-            row = None
-        if isinstance(row, dict) and isinstance(row.get("update"), int):
-            rows.append(row)
-        elif number < len(lines):
+        parsed = _parsed(line, crc)
+        if parsed is not None:
+            found.append(parsed)
+            crc = parsed.crc
+        elif number < len(lines) or text.endswith("\n"):
             raise ConfigError(
-                f"{path} is damaged in line {number} of {len(lines)}; put back a copy "
-                "of the file, or take the line out together with that of the same "
-                "update in the files of all other seeds."
+                f"{path} is damaged in line {number} of {len(lines)}, or a line before "
+                "it is missing; put back a copy of the file, or of the whole folder."
             )
-    return rows
+    return found
 
 
-def check_complete(rows: Mapping[Path, Sequence[Row]]) -> None:
-    """Refuse rows of members that are not of the same updates.
+def _parsed(line: str, crc: int) -> _Line | None:
+    """A line of a file; None where it is damaged. `crc`: that of the lines before."""
+    start = line.rfind(f', "{CRC}": ')
+    plain = f"{line[:start]}}}"
+    crc = zlib.crc32(plain.encode(), crc)
+    is_whole = start > 0 and line[start:] == _crc_text(crc)
+    return _Line(json.loads(plain), line, crc) if is_whole else None
+
+
+def _crc_text(crc: int) -> str:
+    return f', "{CRC}": {crc}}}'
+
+
+def _first_crc(path: Path) -> int:
+    """The CRC before the first row of a file: that of its name, which no other has."""
+    return zlib.crc32(f"{path.parent.name}/{path.name}".encode())
+
+
+def check_complete(
+    rows: Mapping[Path, Sequence[Row]], update: int | None = None
+) -> None:
+    """Refuse rows of members that are not of the same updates, or not all there are.
 
     Args:
-        rows: The rows of each file, of all members and one kind.
+        rows: The rows of each file up to the last checkpoint, of all members.
+        update: The number of finished updates with which they must end, if any.
 
     Raises:
-        ConfigError: naming a file with fewer rows than another has.
+        ConfigError: naming a file with fewer rows than another has, or than it must.
     """
     whole = max(rows, key=lambda path: len(rows[path]))
     updates = [row["update"] for row in rows[whole]]
@@ -155,6 +196,12 @@ def check_complete(rows: Mapping[Path, Sequence[Row]]) -> None:
                 f"{whole} has {len(updates):,}, or others: the file is damaged or "
                 "missing; put back a copy of it, or of the whole folder."
             )
+    if update is not None and updates and updates[-1] != update:
+        raise ConfigError(
+            f"{whole} ends with update {updates[-1]:,}, and the run has a checkpoint "
+            f"of update {update:,}: rows are missing; put back a copy of the file, or "
+            "of the whole folder."
+        )
 
 
 def rows_are_missing(folder: Path, kind: str, update: int) -> ConfigError:
@@ -201,7 +248,8 @@ def read_members(
             f"{missing[0]} is missing, and other seeds have rows; put back a copy of "
             "it, or of the whole folder."
         )
-    check_complete(dict(zip(paths, kept, strict=True)))
+    last = update if kind == "train" else None
+    check_complete(dict(zip(paths, kept, strict=True)), last)
     shortest = min(map(len, rows))
     return stack_rows([member[:shortest] for member in rows])
 

@@ -19,6 +19,7 @@ from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort
 from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.members import every
+from purerl.runner import summary_file
 from purerl.runner.divergence import DIVERGED, Divergence, read_diverged_at
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.jsonl import stack_rows
@@ -326,6 +327,7 @@ class RunLoop:
         if restored:
             self.records.rewind(restored[0])
         else:
+            summary_file.refuse_lost(self._folder)
             self.records.back_up()
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.rewind_trackers()

@@ -14,11 +14,15 @@ from typing import Any
 
 import jax
 
-from purerl import registry, serialise
+from purerl import auto, registry, serialise
 from purerl.acting.environment import is_built_in
-from purerl.auto import is_auto
-from purerl.config import ConfigError, TrainConfig, UnknownFieldError
-from purerl.networks import modules
+from purerl.config import (
+    TASK_FIELDS,
+    ConfigError,
+    TrainConfig,
+    UnknownFieldError,
+    is_auto,
+)
 from purerl.runner import summary_file
 from purerl.runner.divergence import DIVERGED
 from purerl.runner.records import saved_records
@@ -31,30 +35,23 @@ from purerl.storage.folders import (
     load,
     made_with,
     refuse_remains,
-    require,
     write,
     write_config,
     written_by,
 )
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
-# What `describe_run` has always written.
-ENTRIES = (
-    "config",
-    "seeds",
-    "lanes",
-    "segment_updates",
-    "data_parallel",
-    "device",
-    "versions",
-    DIVERGED,
-)
 
 
 def describe_run(
-    config: TrainConfig, seeds: Sequence[int], lanes: int, length: int, spread: bool
+    config: TrainConfig,
+    seeds: Sequence[int],
+    lanes: int,
+    length: int,
+    spread: bool,
+    keep: int,
 ) -> dict[str, Any]:
-    """Describe what identifies a run: a member's bits depend on nothing else.
+    """Describe a run: a member's bits depend on nothing else.
 
     Args:
         config: Config of the run, as validated.
@@ -62,6 +59,7 @@ def describe_run(
         lanes: Width W of the blocks.
         length: Number of updates of a segment.
         spread: Whether each agent is spread over all devices.
+        keep: Number of last checkpoints that stay.
     """
     return {
         "config": serialise.to_dict(config),
@@ -69,6 +67,7 @@ def describe_run(
         "lanes": lanes,
         "segment_updates": length,
         "data_parallel": len(jax.local_devices()) if spread else 0,
+        "keep_checkpoints": keep,
         DIVERGED: {},
         **made_with(),
     }
@@ -126,14 +125,13 @@ def load_run(folder: Path) -> dict[str, Any]:
     """Read the manifest of a run.
 
     Raises:
-        ConfigError: there is none, it cannot be read or lacks an entry, or the folder
-            holds something else, with the commands that read that.
+        ConfigError: there is none, it cannot be read, or the folder holds something
+            else, with the commands that read that.
     """
     stored = load(folder)
     kind = kind_of(folder)
     if kind != "run":
         raise ConfigError(kinds.not_wanted(folder, kind, "run"))
-    require(folder, stored, ENTRIES)
     return stored
 
 
@@ -170,26 +168,31 @@ def read_config(
         ) from None
 
 
+def task_config(stored: dict[str, Any]) -> TrainConfig:
+    """Return what a folder's config says of the task: all that pictures need.
+
+    The rest may name losses and networks that only the program which wrote it knows.
+
+    Args:
+        stored: Manifest of the folder.
+    """
+    values = {name: stored["config"][name] for name in TASK_FIELDS}
+    return TrainConfig(**{**values, "env_params": None})
+
+
 def is_rebuildable(config: TrainConfig) -> bool:
     """Return whether another program can make the config from its file.
 
     Not where the environment is an object, or where the environment, a loss, the
-    algorithm or a network is one that this program brought along. The class of a
-    network can be imported from wherever it is, but for the program's own file.
+    algorithm or a network is one that this program brought along.
     """
     values = [
         getattr(config, field.name)
         for field in dataclasses.fields(config)
         if field.name != "env"
     ]
-    networks = [type(value) for value in values if modules.is_module(value)]
-    brought = [type(config)] + [
-        type(value)
-        for value in values
-        if callable(value) and not modules.is_module(value)
-    ]
-    ours = all(cls.__module__.startswith("purerl.") for cls in brought)
-    ours = ours and all(cls.__module__ != "__main__" for cls in networks)
+    parts = [type(config), *(type(value) for value in values if callable(value))]
+    ours = all(cls.__module__.startswith(("purerl.", "flax.")) for cls in parts)
     return ours and is_built_in(config)
 
 
@@ -237,7 +240,9 @@ def _is_of_before(values: dict[str, Any], stored: dict[str, Any]) -> bool:
     length = values.get("total_timesteps")
     if length not in stored.get("extended_from", []):
         return False
-    return not _changes(values, {**stored["config"], "total_timesteps": length})
+    shares = {name: values[name] for name in auto.FOLLOWED if name in values}
+    before = {**stored["config"], **shares, "total_timesteps": length}
+    return not _changes(values, before)
 
 
 def _changes(values: dict[str, Any], config: dict[str, Any]) -> list[str]:
@@ -275,6 +280,9 @@ def check_same(
                 f"total_timesteps is {more:,}; give a larger number."
             )
         before["total_timesteps"] = more
+        if more > steps:  # See `with_values_of`.
+            shares = auto.FOLLOWED.keys() & before.keys()
+            before |= {share: given[share] for share in shares}
     found = differences(
         {"config": before, "seeds": stored["seeds"]},
         {"config": given, "seeds": list(seeds)},
@@ -285,15 +293,24 @@ def check_same(
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
     """Return the config with a stored run's value wherever it says `auto`.
 
-    A run that is extended keeps what it began with, such as the number of steps over
-    which exploration decays, also where that follows the length of a run.
+    Whoever goes on with an agent keeps what `auto` stood for when it began, such as the
+    number of steps over which exploration decays, also where that follows the length of
+    a run. The share of the run that this number was is no share of a longer run, so
+    that the field has its default then.
     """
-    names = [
-        field.name
+    values = {
+        field.name: stored["config"][field.name]
         for field in dataclasses.fields(config)
         if is_auto(getattr(config, field.name)) and field.name in stored["config"]
-    ]
-    return config.replace(**{name: stored["config"][name] for name in names})
+    }
+    config = config.replace(**values)
+    for share, follower in auto.FOLLOWED.items():
+        kept = getattr(config, follower, None)
+        if kept is not None and kept == stored["config"].get(follower):
+            part = getattr(config, share) * config.total_timesteps
+            default = getattr(type(config)(), share)
+            config = config if kept == part else config.replace(**{share: default})
+    return config
 
 
 def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:

@@ -112,7 +112,7 @@ class Records:
                 path: [row for row in rows if row["update"] <= update]
                 for path, rows in found.items()
             }
-            check_complete(kept)
+            check_complete(kept, update if kind == "train" else None)
             if kind == "train" and not any(kept.values()):
                 raise rows_are_missing(self._jsonl.folder, kind, update)
             self.rows[kind] = list(kept.values())

@@ -104,6 +104,24 @@ def as_start(start: str | Path | Start | None) -> Start | None:
     return start._replace(folder=Path(start.folder).expanduser())
 
 
+def with_values_of_start(start: Start | None, config: TrainConfig) -> TrainConfig:
+    """Return the config with the values of the run that it goes on with, if any.
+
+    What `auto` stood for there stays, such as the steps over which exploration decays:
+    an agent that goes on does not begin to explore anew.
+
+    Args:
+        start: The agents to begin with, as they were named.
+        config: Config of the run that begins.
+
+    Raises:
+        ConfigError: there is no run in the folder.
+    """
+    if start is None or start.parts != EVERYTHING:
+        return config
+    return manifest.with_values_of(manifest.load_run(Path(start.folder)), config)
+
+
 def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     """Read the last checkpoint of the run to start from, and see that it fits.
 

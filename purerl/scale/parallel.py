@@ -85,8 +85,8 @@ def data_parallel(
             key,
             start,
             first_update,
-            num_updates,
-            bound.config,
+            bound,
+            overrides,
         )
         local = part_shapes(partial(init, AXIS), (key, overrides), len(devices))
 

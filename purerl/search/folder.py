@@ -15,7 +15,9 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl import auto
 from purerl.config import ConfigError, is_auto
+from purerl.runner import summary_file
 from purerl.search import records
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import arrays, checkpoint, folders
@@ -120,6 +122,9 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     known = stored.get("auto", {})
     kept = {n: v for n, v in known.items() if is_auto(config[n]) and given.get(n) == v}
     rest = {name: value for name, value in known.items() if name not in kept}
+    # See `manifest.with_values_of`.
+    shares = auto.FOLLOWED.keys() & config.keys() & given.keys() if now > before else ()
+    kept |= {share: given[share] for share in shares}
     longer = {"config": {**config, **kept, "total_timesteps": now}, "auto": rest}
     return {**stored, **{name: longer[name] for name in longer if name in stored}}
 
@@ -169,6 +174,7 @@ def restore(folder: Path, search: Search) -> Restored:
     """
     checkpoints = folder / "checkpoints"
     if not checkpoint.steps(checkpoints):
+        summary_file.refuse_lost(folder)
         return Restored([], None)
     done, flat = checkpoint.restore(checkpoints)
     state, steps, is_longer = search.init(), [], False
@@ -180,7 +186,8 @@ def restore(folder: Path, search: Search) -> Restored:
         record = records.load(path)
         had_ended = bool(record["has_ended"])
         if not np.array_equal(record["request"], records.digest(request)):
-            raise ConfigError(_asks_otherwise(path, request, had_ended))
+            is_end = had_ended and number == done - 1
+            raise ConfigError(_asks_otherwise(path, request, is_end))
         outcome = records.outcome_of(record)
         step = Step(request, outcome, state, search.tell(state, request, outcome))
         state = step.after

@@ -55,8 +55,9 @@ def load(path: Path) -> HostMetrics:
         return arrays.load(path)
     except arrays.DAMAGE as error:
         raise ConfigError(
-            f"{path} is missing or damaged ({error}). Delete the folder checkpoints "
-            "beside it: the search is then computed again, with the same result."
+            f"{path} is missing or damaged ({error}). Put back a copy of it, or "
+            "delete checkpoints and summary.json: the search is then computed again, "
+            "with the same result."
         ) from None
 
 

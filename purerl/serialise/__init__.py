@@ -24,6 +24,7 @@ from purerl.serialise.parts import save_part as save_part
 from purerl.serialise.text import part_text as part_text
 from purerl.serialise.values import plain as plain
 from purerl.serialise.yaml_text import mapping_of as mapping_of
+from purerl.serialise.yaml_text import read_file as read_file
 from purerl.serialise.yaml_text import read_mapping as read_mapping
 from purerl.serialise.yaml_text import read_yaml as read_yaml
 from purerl.serialise.yaml_text import yaml_text as yaml_text

@@ -14,7 +14,7 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig, check_known
 from purerl.serialise.fields import parse_value
 from purerl.serialise.values import plain
-from purerl.serialise.yaml_text import read_yaml, yaml_text
+from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
 
 
 def to_dict(config: TrainConfig) -> dict[str, Any]:
@@ -117,7 +117,7 @@ def from_yaml(path: str | Path) -> TrainConfig:
             `from_dict` refuses.
     """
     try:
-        values = read_yaml(Path(path).read_text())
+        values = read_yaml(read_file(path))
     except UnicodeDecodeError:
         raise ConfigError(
             f"cannot read the config {str(path)!r}: it is no text. A config is a YAML "

@@ -83,12 +83,12 @@ def parse_text(name: str, value: Any) -> Any:
 
 def _number(name: str, value: Any) -> Any:
     """A number from its text, or a schedule from its text or its dict."""
-    if isinstance(value, Mapping):
+    if isinstance(value, Mapping) and "type" in value:
         return parse_part(value, "schedule")
     if not isinstance(value, str):
         return value
     with contextlib.suppress(ValueError):
-        return float(value)  # YAML 1.1 reads 5e5 as a string.
+        return float(value)
     if "(" in value or value.strip() in schedules.SCHEDULES:
         return parse_part(value, "schedule")
     meant = schedules.example(value)

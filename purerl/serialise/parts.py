@@ -19,11 +19,11 @@ import purerl.optimisers
 import purerl.rules  # noqa: F401
 from purerl import randomisation, registry, schedules
 from purerl.atomic import DAMAGE, write_atomic
-from purerl.config import ConfigError, as_tuples, check_known, is_part
+from purerl.config import ConfigError, as_tuples, check_known, is_part, shown
 from purerl.serialise import artifact
-from purerl.serialise.text import part_dict
+from purerl.serialise.text import EXAMPLES, part_dict
 from purerl.serialise.values import plain
-from purerl.serialise.yaml_text import read_yaml, yaml_text
+from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
 
 IN_FILES = ("loss", "optimiser", "rule")  # Kinds of parts that may hold a network.
 
@@ -49,7 +49,12 @@ def parse_part(value: Any, kind: str = "") -> Any:
     if not isinstance(value, Mapping):
         return value
     values = dict(value)
-    cls = registry.class_of(values.pop("type", None), kind)
+    if "type" not in values:
+        raise ConfigError(
+            f"the {kind or 'part'} must have a type and its fields, such as "
+            f"{{type: {EXAMPLES[kind].partition('(')[0]}, ...}}, got {shown(value)}."
+        )
+    cls = registry.class_of(values.pop("type"), kind)
     fields = {field.name: field for field in dataclasses.fields(cls)}
     if hasattr(cls, "make") and "params" not in values:
         return _made(cls, values)
@@ -142,7 +147,7 @@ def _is_list(value: Any) -> bool:
 def _arrays(value: Any) -> Any:
     """Nested lists of numbers back to arrays; layers of a network stay tuples."""
     if isinstance(value, str):
-        return float(value)  # YAML 1.1 reads 2e-1 as a string.
+        return float(value)
     if isinstance(value, Mapping):  # It is a part inside a part, or parameters by name.
         if "type" in value:
             return parse_part(value)
@@ -204,7 +209,7 @@ def load_part(path: str | Path, kind: str = "part") -> Any:
         if path.suffix == ".npz":
             part = artifact.unpack(path.read_bytes())
         else:
-            part = read_yaml(path.read_text())
+            part = read_yaml(read_file(path))
     except ConfigError:
         raise
     except (OSError, BadZipFile, yaml.YAMLError) as error:

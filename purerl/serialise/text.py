@@ -8,6 +8,16 @@ from purerl import randomisation, registry, schedules
 from purerl.config import ConfigError, field_names
 from purerl.networks import modules
 
+# How a part of a kind is written; "" stands for any.
+EXAMPLES = {
+    "loss": "ClipDrift(clip_eps=0.2)",
+    "rule": "LPGRule(hidden_size=32, init='random')",
+    "optimiser": "Adam(b1=0.95)",
+    "schedule": "Linear(3e-4, 0.0)",
+    "distribution": "Uniform(0.4, 0.6)",
+    "": "Adam(b1=0.95)",
+}
+
 
 def part_text(part: Any) -> str:
     """Write a part as the command line does; what is learned only by its name.
@@ -47,24 +57,16 @@ def written_fields(value: Any) -> list[str]:
 
 def part_dict(text: str, kind: str) -> dict[Any, Any]:
     """The dict of a part's text; what is given by its place has a number for a name."""
-    examples = {
-        "loss": "ClipDrift(clip_eps=0.2)",
-        "rule": "LPGRule(hidden_size=32, init='random')",
-        "optimiser": "Adam(b1=0.95)",
-        "schedule": "Linear(3e-4, 0.0)",
-        "distribution": "Uniform(0.4, 0.6)",
-        "": "Adam(b1=0.95)",
-    }
     try:
         found = _literal(ast.parse(text.strip(), mode="eval").body)
         if isinstance(found, str):
             return {"type": found}
         assert isinstance(found, dict)
         return found
-    except (SyntaxError, ValueError, AssertionError):
+    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
         raise ConfigError(
             f"cannot read the {kind or 'part'} {text!r}; write for example "
-            f"{examples[kind]}."
+            f"{EXAMPLES[kind]}."
         ) from None
 
 

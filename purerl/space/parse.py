@@ -101,5 +101,5 @@ def _literals(text: str) -> list[Any]:
 def _literal(text: str) -> Any:
     try:
         return plain(ast.literal_eval(text))
-    except (ValueError, SyntaxError):
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
         return text  # an environment, an algorithm, a loss

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
@@ -181,7 +182,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
             written of it is removed, as far as that can be done.
     """
     flat = flatten(tree)
-    flat[_DIGEST] = np.frombuffer(digest(flat), np.uint8)
+    flat[_DIGEST] = np.frombuffer(digest(flat, step), np.uint8)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         # Looked at first: orbax's threads print a traceback each where a disk is full.
@@ -276,7 +277,7 @@ def _restore_one(folder: Path, step: int) -> tuple[int, dict[str, np.ndarray]]:
     except Exception as error:
         raise ConfigError(_damaged(folder, step, known, error)) from error
     stored = flat.pop(_DIGEST, None)
-    if stored is None or stored.tobytes() != digest(flat):
+    if stored is None or stored.tobytes() != digest(flat, step):
         raise ConfigError(_damaged(folder, step, known, "its checksum differs"))
     return step, flat
 
@@ -315,6 +316,8 @@ def _without_late_errors() -> Iterator[None]:
     what keeps them silent stays after a failure.
     """
     before = sys.unraisablehook
+    late = r"coroutine '.*' was never awaited"
+    warnings.filterwarnings("ignore", late, RuntimeWarning)
 
     def told(found: Any) -> None:
         error = found.exc_value
@@ -356,9 +359,14 @@ def _first_line(why: Any) -> str:
     return str(why).strip().splitlines()[0][:200] if str(why).strip() else repr(why)
 
 
-def digest(flat: dict[str, np.ndarray]) -> bytes:
-    """Return the SHA-256 of named arrays: of names, types, shapes and contents."""
-    total = hashlib.sha256()
+def digest(flat: dict[str, np.ndarray], step: int | None = None) -> bytes:
+    """Return the SHA-256 of named arrays: of names, types, shapes and contents.
+
+    Args:
+        flat: Arrays by name.
+        step: The number of the checkpoint that they are, if they are one.
+    """
+    total = hashlib.sha256(b"" if step is None else str(step).encode())
     for name in sorted(flat):
         array = np.ascontiguousarray(flat[name])
         total.update(f"{name} {array.dtype} {array.shape}".encode())

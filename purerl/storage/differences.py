@@ -16,7 +16,7 @@ CONFIG = MappingProxyType({"config": FIELD})
 REMEDY = "Give another folder, or the stored settings."
 LONGEST = 120  # The most characters of a value that are shown.
 # What a folder adds to every specification. It may differ.
-_ADDED = ("kind", "format", "device", "versions", "prng_impl")
+_ADDED = ("command", "kind", "format", "device", "versions", "prng_impl")
 _ASKED = "_asked"
 _MISSING = object()
 

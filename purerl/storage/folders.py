@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import platform
+import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
@@ -21,7 +22,8 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.storage import kinds, prng
+from purerl.execution.commands import this_command
+from purerl.storage import documents, kinds, prng
 from purerl.storage.differences import REMEDY, refuse
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
@@ -160,10 +162,11 @@ def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
         wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
 
     Raises:
-        ConfigError: see `refuse_other` and `refuse_remains`.
+        ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
     """
     if folder is None:
         return
+    check_writable(folder)
     if (folder / MANIFEST).exists():
         refuse_other(folder, wanted)
     else:
@@ -204,6 +207,7 @@ def _is_result(path: Path) -> bool:
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """Write manifest.json and config.yaml, and make the folder where there is none.
 
+    The manifest says which command wrote it, where the specification does not yet.
     The manifest is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
@@ -215,9 +219,12 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
         ConfigError: the folder cannot be written.
     """
     make(folder, subfolders)
-    manifest, config = json.dumps(spec, indent=1), serialise.yaml_text(spec["config"])
-    _write_text(folder / MANIFEST, manifest)
-    _write_text(folder / CONFIG, config)
+    spec = {"command": this_command(), **spec}
+    try:
+        documents.write(folder / MANIFEST, spec)
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+    write_config(folder, spec)
 
 
 def finish(folder: Path, spec: Spec) -> None:
@@ -236,20 +243,15 @@ def finish(folder: Path, spec: Spec) -> None:
 
 def write_config(folder: Path, spec: Spec) -> None:
     """Write config.yaml of a specification, see `write`."""
-    _write_text(folder / CONFIG, serialise.yaml_text(spec["config"]))
-
-
-def _write_text(path: Path, text: str) -> None:
     try:
-        write_atomic(path, text)
+        write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
     except OSError as error:
-        raise cannot_write(path.parent, error) from None
+        raise cannot_write(folder, error) from None
 
 
 def update(folder: Path, changes: Mapping[str, Any]) -> None:
     """Change entries of a folder's manifest."""
-    text = json.dumps({**load(folder), **changes}, indent=1)
-    write_atomic(folder / MANIFEST, text)
+    documents.write(folder / MANIFEST, {**load(folder), **changes})
 
 
 @contextlib.contextmanager
@@ -325,6 +327,25 @@ def require_writable(folder: Path) -> None:
         raise cannot_write(folder, error) from None
 
 
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made and written; nothing stays there.
+
+    Raises:
+        ConfigError: naming it and why.
+    """
+    try:
+        above = folder
+        while True:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(above)
+                break
+            above = above.parent
+        with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
+            pass
+    except OSError as error:
+        raise cannot_write(folder, error) from None
+
+
 def _write_and_remove(folder: Path) -> None:
     probe = folder / f".write-test-{os.getpid()}"
     probe.write_text("")
@@ -359,12 +380,7 @@ def load(folder: Path) -> Spec:
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
         )
-    try:
-        stored = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise ConfigError(f"{path} is damaged ({error}). Start a new run.") from None
-    if not isinstance(stored, dict):
-        raise ConfigError(f"{path} is damaged (no mapping in it). Start a new run.")
+    stored = documents.read(path, "Put back a copy of it, or start a new run.")
     config = stored.get("config")
     if isinstance(config, dict) and _is_of_agents(stored, config):
         # So that what began before a field was there goes on with its default.
@@ -375,25 +391,6 @@ def load(folder: Path) -> Spec:
 def _is_of_agents(stored: Spec, config: Mapping[str, Any]) -> bool:
     """Return whether a config is that of agents; a search of one's own may have any."""
     return stored.get("kind", "run") in kinds.KINDS or "algorithm" in config
-
-
-def require(folder: Path, stored: Spec, names: Sequence[str]) -> None:
-    """Refuse a manifest that lacks what this program writes into every one.
-
-    Args:
-        folder: The folder.
-        stored: The manifest.
-        names: Names of the entries that it must have.
-
-    Raises:
-        ConfigError: naming the first that it lacks.
-    """
-    lacking = [name for name in names if name not in stored]
-    if lacking:
-        path = folder / MANIFEST
-        raise ConfigError(
-            f"{path} is damaged (there is no {lacking[0]} in it). Start a new run."
-        )
 
 
 def written_by(stored: Spec) -> str:

@@ -112,7 +112,9 @@ def kind_of(folder: Path, stored: dict[str, Any] | None) -> str | None:
     """
     if stored is not None:
         return str(stored.get("kind", "run"))
-    return COMPARISON if holds_comparison(folder) else None
+    # Without the file its call has not ended, or somebody has deleted it.
+    is_begun = holds_comparison(folder) or (folder / "trained").is_dir()
+    return COMPARISON if is_begun else None
 
 
 def holds_comparison(folder: Path) -> bool:

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+from purerl.atomic import remove_leftovers
 from purerl.config import ConfigError
 
 try:
@@ -38,35 +39,42 @@ if hasattr(os, "register_at_fork"):
 
 
 @contextmanager
-def locked(folder: Path | None) -> Iterator[None]:
+def locked(folder: Path | None, shared: bool = False) -> Iterator[None]:
     """Keep other processes from training into a folder.
 
-    Where the file system knows no locks, nothing is kept away.
+    What a killed process left half written there is removed. Where the file system
+    knows no locks, nothing is kept away and nothing removed.
 
     Args:
         folder: The folder, which is made where there is none; None for no folder.
+        shared: Whether others may train into it too, who all say so.
 
     Raises:
         ConfigError: another process trains into it, naming that process.
     """
-    file = None if folder is None or fcntl is None else _hold(folder)
+    file = None if folder is None or fcntl is None else _hold(folder, shared)
     if folder is None or file is None:
         yield
         return
     with file:
-        file.truncate(0)
-        file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
-        file.flush()
+        if not shared or _lock(file, fcntl.LOCK_EX):
+            file.truncate(0)
+            file.write(json.dumps({"pid": os.getpid(), "host": platform.node()}))
+            file.flush()
+            remove_leftovers(folder, os.fstat(file.fileno()).st_mtime)
+        if shared:
+            fcntl.flock(file, fcntl.LOCK_SH)
         _held.add(file)
         try:
             yield
         finally:
             if file in _held:  # Not in a process that was forked meanwhile.
                 _held.discard(file)
-                (folder / LOCK).unlink(missing_ok=True)
+                if not shared or _lock(file, fcntl.LOCK_EX):
+                    (folder / LOCK).unlink(missing_ok=True)
 
 
-def _hold(folder: Path) -> Any:
+def _hold(folder: Path, shared: bool) -> Any:
     """The lock's file, held by this process, or None where there can be none.
 
     Raises:
@@ -79,19 +87,29 @@ def _hold(folder: Path) -> Any:
         except OSError:  # Whoever writes to the folder says so, with the remedy.
             return None
         try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with file:
-                raise ConfigError(
-                    f"out: {folder} is in use by {_owner(file)}, which is training "
-                    "into it; wait for its end or stop it, or give another folder."
-                ) from None
+            if shared:
+                fcntl.flock(file, fcntl.LOCK_SH)
+            elif not _lock(file, fcntl.LOCK_EX):
+                with file:
+                    raise ConfigError(
+                        f"out: {folder} is in use by {_owner(file)}, which is training "
+                        "into it; wait for its end or stop it, or give another folder."
+                    )
         except OSError:
             file.close()
             return None
         if _is_there(folder / LOCK, file):
             return file
         file.close()  # It was taken away since it was opened, by whoever held it.
+
+
+def _lock(file: Any, kind: int) -> bool:
+    """Lock a file, and return False where another process holds it."""
+    try:
+        fcntl.flock(file, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_there(path: Path, file: Any) -> bool:

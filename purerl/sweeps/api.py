@@ -69,7 +69,8 @@ def sweep(
             fits the memory where not given. It changes no bit.
         memory_limit: Bytes for training, such as `"2GB"`; most of what is free where
             not given.
-        keep_states: Whether to keep the final states, to act with them or go on.
+        keep_states: Whether to keep the final states, to act with them or go on. A
+            sweep that was started with it goes on with it.
         trackers: Trackers that are told of members as they finish, a nested run each:
             names (`mlflow`, `tensorboard`, `wandb`) or trackers (see
             `purerl.make_tracker`). A sweep that goes on does so with those that it was

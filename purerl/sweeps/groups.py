@@ -5,7 +5,6 @@ overrides with a leading axis.
 """
 
 import dataclasses
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -17,6 +16,7 @@ from purerl.algorithms import config_class, name_of
 from purerl.config import (
     ConfigError,
     TrainConfig,
+    as_float32,
     checks_together,
     is_auto,
     validate_field,
@@ -145,8 +145,9 @@ def _checked_numbers(
         field = numeric.get(name)
         if field is None or type(value) not in _NUMBERS:
             continue
-        check = field.metadata.get("check")
-        if not math.isfinite(value) or (check is not None and not check.holds(value)):
+        check, number = field.metadata.get("check"), as_float32(value)
+        holds = check is None or (check.holds(value) and check.holds(number))
+        if not (holds and np.isfinite(number)):
             validate_field(field, value)  # raises, with the sentence
         numbers[name] = np.float32(value)
     return numbers

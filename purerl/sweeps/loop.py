@@ -244,7 +244,6 @@ class SweepLoop:
             say(f"{path} is damaged: trained again")
         if hosts.index() == 0:  # no process writes before all have met again
             stored.rename_damaged()
-            store.remove_leftovers(folder)
         ids = [id for group in self.outline.groups for id in group.ids]
         known = hosts.all_any(np.array([id in stored for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}
@@ -253,8 +252,10 @@ class SweepLoop:
         """Go on with the folder's lanes and segments, if any: they fix the bits."""
         options = self.options
         lanes = options.lanes if isinstance(options.lanes, int) else None
-        spec = describe(self.outline, self.points, lanes, options.segment_updates)
+        length, keeps = options.segment_updates, options.keep_states
+        spec = describe(self.outline, self.points, lanes, length, keeps)
         stored = store.open_folder(folder, spec, extend=options.extend)
+        self.options = options._replace(keep_states=stored["keep_states"])
         known = [stored["groups"][group.group.name] for group in self.outline.groups]
         self.outline = self.outline.at(
             (group["lanes"], group["segment_updates"]) for group in known

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import jax
 import numpy as np
 
-from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.report.sweep_data import ENV, several_tasks
@@ -84,6 +83,11 @@ class SweepResult:
         """True if every member has been trained."""
         return all(id in self._source for row in self._ids for id in row)
 
+    @property
+    def num_finished(self) -> int:
+        """The number of members that have been trained."""
+        return sum(id in self._source for row in self._ids for id in row)
+
     @cached_property
     def names(self) -> dict[str, str]:
         """Name of a variable -> name of its array on disk.
@@ -124,7 +128,7 @@ class SweepResult:
 
         dataset = xr.Dataset({name: self[name] for name in self.names})
         dataset.attrs = {
-            "config": json.dumps(serialise.to_dict(self.config)),
+            "config": json.dumps(store.described(self.config, self.out)),
             "design": self.design.kind,
             "axes": json.dumps(list(self.design.names)),
         }
@@ -404,6 +408,7 @@ def write_summary(result: SweepResult) -> None:
     if result.out is not None:
         numbers = result.summary
         facts = {name: numbers[name] for name in ("members", "groups")}
+        facts["finished_members"] = result.num_finished
         has_trained = numbers["trained_members"] > 0
         summary_file.write(result.out, facts, numbers, has_trained)
 
@@ -438,15 +443,21 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         config: The base config in place of the stored one, where that names an
             environment object.
 
-    Files that are damaged are named; the members in them are missing.
+    Files that are damaged are named; the members in them are missing. Where the config
+    names what is not known here, a sentence says why, and the metrics are read.
 
     Raises:
         ConfigError: no sweep there.
     """
     folder = stored_folder(folder)
     stored = store.load(folder)
-    config = config or manifest.read_config(folder, stored)
-    points = tuple(map(read_point, stored["points"]))
+    points = tuple(stored["points"])
+    try:
+        points = tuple(map(read_point, points))
+        config = config or manifest.read_config(folder, stored)
+    except ConfigError as error:
+        say(f"{error} Without it, {folder} is read without agents.")
+        config = manifest.task_config(stored)
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
@@ -457,4 +468,11 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
             "only they are trained anew"
         )
     seeds, written = stored["seeds"], stored["points"]
-    return SweepResult(config, design, seeds, members, folder, written=written)
+    result = SweepResult(config, design, seeds, members, folder, written=written)
+    had = summary_file.read(folder).get("finished_members", 0)
+    if result.num_finished < had:
+        say(
+            f"{folder / 'chunks'} has {result.num_finished:,} of the {had:,} members "
+            "that had finished; run the sweep again: the others are trained anew"
+        )
+    return result

@@ -22,6 +22,7 @@ def describe(
     points: Sequence[Mapping[str, Any]],
     lanes: int | None,
     segment_updates: int | None,
+    keep_states: bool = False,
 ) -> dict[str, Any]:
     """Return what the manifest says of a sweep.
 
@@ -31,6 +32,7 @@ def describe(
         lanes: The width that was asked for, or None where it is chosen.
         segment_updates: The updates per segment that were asked for, or None where they
             are chosen.
+        keep_states: Whether states of finished members are to be kept.
     """
     design = outline.design
     return {
@@ -42,6 +44,8 @@ def describe(
         "shape": list(design.shape),
         "points": list(points),
         "seeds": list(outline.seeds),
+        "keep_states": keep_states,
+        "keep_states_asked": keep_states,
         "groups": {
             group.group.name: {
                 "auto": group.group.bound.automatic,
@@ -101,6 +105,7 @@ def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether `new` has everything that `stored` has, trained alike."""
     kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
     kept = kept and set(stored["seeds"]) <= set(new["seeds"])
+    kept = kept and new["keep_states"] <= stored["keep_states"]
     odd = _differences_of_groups(stored["groups"], new["groups"])
     return kept and _is_same(stored, new) and not odd
 

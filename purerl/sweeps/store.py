@@ -17,8 +17,8 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from purerl import atomic
-from purerl.config import ConfigError
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
 from purerl.storage import arrays, folders
 from purerl.storage.differences import REMEDY
 from purerl.sweeps.spec import FORMAT, compare, is_extension, is_reordered
@@ -70,6 +70,11 @@ def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str
         merge=_extended,
         remedy=_remedy,
     )
+
+
+def described(config: TrainConfig, folder: Path | None) -> dict[str, Any]:
+    """Return the base config as plain values: those of the folder, if there is one."""
+    return load(folder)["config"] if folder else serialise.to_dict(config)
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -154,12 +159,6 @@ def read_chunk(path: Path) -> Chunk:
         contents = {name: file[name] for name in file.files}
     ids = json.loads(contents.pop(MEMBERS).tobytes())["ids"]
     return Chunk(tuple(ids), contents)
-
-
-def remove_leftovers(folder: Path) -> None:
-    """Remove the halves of files that a kill left behind."""
-    for path in (folder, folder / "chunks"):
-        atomic.remove_leftovers(path)
 
 
 class MemberStore(Protocol):

@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.trackers.base import TrackedRun, Tracker
 from purerl.runner.trackers.members import Ended, MemberGroup
@@ -48,7 +47,7 @@ class TrackedMembers(NamedTuple):
 
     def run(self) -> TrackedRun:
         """Return what trackers are told of the sweep when it begins."""
-        config = serialise.to_dict(self.config)
+        config = store.described(self.config, self.folder)
         name = self.folder.resolve().name if self.folder else f"sweep-{config['env']}"
         params, seed = self.point(0)
         first = ended(0, params, seed, {})

@@ -14,7 +14,11 @@ from purerl.acting.environment import (
     time_limit,
 )
 from purerl.algorithms import entry_of
-from purerl.algorithms.scheduled import check_environment_stays, follow_schedules
+from purerl.algorithms.scheduled import (
+    check_environment_stays,
+    follow_schedules,
+    moving_numbers,
+)
 from purerl.config import (
     ConfigError,
     TrainConfig,
@@ -26,7 +30,7 @@ from purerl.keys import MAX_UPDATES
 from purerl.learning.parts import check_frozen
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, read_by_start
-from purerl.types import Algorithm, Overrides, Schedule
+from purerl.types import Algorithm, Array, Metrics, Overrides, Schedule
 
 
 class Plan(NamedTuple):
@@ -110,6 +114,20 @@ class Bound(NamedTuple):
             return entry.make(config, self.env, axis_name)
 
         return follow_schedules(config, make, self.plan.num_updates)
+
+    def moving(self, config: TrainConfig, updates: Array) -> Metrics:
+        """Return the numbers of a config that move, in each of some updates.
+
+        Args:
+            config: Config, as `at` returns it; its leaves may be traced.
+            updates: `[K]` int32, numbers of the updates.
+
+        Returns:
+            `[K]` each, by (dotted) name; see `moving_numbers`.
+        """
+        return jax.vmap(lambda u: moving_numbers(config, u, self.plan.num_updates))(
+            updates
+        )
 
 
 def bind(config: TrainConfig, on_host: bool = False) -> Bound:

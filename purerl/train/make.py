@@ -85,7 +85,7 @@ def make_train(
             state, first = segment.init(key), 0
         else:
             state, first = warm_start.begin(
-                segment.init, key, start, first_update, plan.num_updates, bound.config
+                segment.init, key, start, first_update, bound, overrides
             )
         state, metrics, evaluation = segment.advance(
             state, first, plan.num_updates - first

@@ -102,7 +102,7 @@ def make_segment(
         indices = jnp.asarray(first_update, jnp.int32) + jnp.arange(length)
         carry = (state, evaluations, jnp.int32(0))
         (state, evaluations, _), metrics = packing.scan(body, carry, indices)
-        return state, metrics, evaluations
+        return state, bound.moving(config, indices) | metrics, evaluations
 
     return Segment(algorithm.init, advance)
 

@@ -56,8 +56,7 @@ def tune(
     The same call again goes on with a study: what a stopped or killed call had begun
     is trained anew, and `trials` may be larger than before. Several calls with one
     `storage`, in several processes or on several machines, share the trials. With one
-    of them, equal calls give equal trials, also after a kill (not with Hyperband: it
-    assigns brackets by Optuna's numbers, which a kill shifts).
+    of them, equal calls give equal trials, also after a kill.
 
     Args:
         config: The config of every trial, where no axis says otherwise.

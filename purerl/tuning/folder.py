@@ -23,6 +23,7 @@ from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 
 FORMAT, KIND = 1, "tune"
+DATABASE = "study.db"
 
 
 def start(folder: Path, spec: dict[str, Any], name: str) -> None:
@@ -42,7 +43,6 @@ def start(folder: Path, spec: dict[str, Any], name: str) -> None:
         stored = folders.load(folder)
         check_keys(f"out: {folder}", stored)
         new = {**json.loads(json.dumps(spec)), "study": name}
-        folders.require(folder, stored, tuple(new))
         there = {key: stored[key] for key in new}
         if there["study"] is None:  # A name that nobody gave was not always written.
             there["study"] = name

@@ -11,8 +11,9 @@ from purerl.runner.interrupt import Interrupt
 from purerl.runner.messages import evaluations, notes
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker
+from purerl.storage.lock import locked
 from purerl.train import bind
-from purerl.tuning import folder
+from purerl.tuning import folder, saved
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch
 from purerl.tuning.console import batch_line
@@ -85,7 +86,8 @@ class StudyLoop:
         """Carry out what is missing of the study, and tell trackers."""
         from purerl.tuning.storage import quiet
 
-        with quiet():
+        # Several processes may share a study.
+        with locked(self.folder, shared=True), quiet():
             study = self._open()
             self.pool = Pool(self.settings)
             self._begin_trackers(study)
@@ -118,7 +120,9 @@ class StudyLoop:
         name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
         if self.folder is not None:
             folder.start(self.folder, spec, name)
-            url = url or sqlite_url(self.folder / "study.db")
+            if url is None:
+                self._check_database(self.folder)
+                url = sqlite_url(self.folder / folder.DATABASE)
         study = open_study(
             self.space,
             spec,
@@ -129,12 +133,24 @@ class StudyLoop:
             pruner=options.pruner,
         )
         if self.folder is not None:
+            saved.check_study(self.folder, self.space, study.rows)
             run = {**options._asdict(), "study": name, "lanes": self.settings.lanes}
             del run["storage"]  # An address may hold a password.
             del run["trackers"]
             folder.describe(self.folder, self.settings.config, spec, run)
         self._say_what_to_expect()
         return study
+
+    def _check_database(self, out: Path) -> None:
+        """Refuse a folder whose own database is gone or damaged."""
+        from purerl.tuning.storage import reason_of_damage
+
+        path = out / folder.DATABASE
+        if path.exists() and path.stat().st_size:
+            if why := reason_of_damage(path):
+                raise saved.study_is_damaged(out, why)
+        else:
+            saved.check_study(out, self.space, list)
 
     def _say_what_to_expect(self) -> None:
         bound = bind(self.settings.config)
@@ -194,7 +210,7 @@ class StudyLoop:
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
-        numbers = {trial.number for trial in trials}
+        numbers = {trial.user_attrs["stream"] for trial in trials}
         self.tracking.add(row for row in rows if row.number in numbers)
         self.reporter.info(batch_line(rows, self.options.trials))
         self._write_table(rows)
@@ -301,7 +317,7 @@ class StudyLoop:
     def _write_table(self, rows: Sequence[results.Row]) -> None:
         if self.folder is not None:
             text = results.csv_text(rows)
-            write_atomic(self.folder / "trials.csv", text)
+            write_atomic(self.folder / results.TABLE, text)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -1,6 +1,7 @@
 """The result of a study: rows, the best config, a comparison on fresh seeds, files."""
 
 import csv
+import hashlib
 import io
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,9 @@ from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner import summary_file
 from purerl.runner.best import Best
+from purerl.storage.documents import CHECKSUM
 
+TABLE = "trials.csv"
 # The states of finished trials.
 STATES = ("complete", "pruned", "diverged", "refused", "unknown")
 
@@ -25,7 +28,8 @@ class Row(NamedTuple):
     """One trial of a study.
 
     Attributes:
-        number: The number of the trial in the study.
+        number: The number of the trial in the study. One that was stopped and trained
+            again keeps it; Optuna's own number of it is then another.
         state: The state of the trial: `complete`, `pruned`, `diverged`, `refused` (its
             values together cannot be trained), `unknown` (no episode ended), `running`
             or `waiting`.
@@ -276,7 +280,7 @@ _COSTS = (
 
 def write(folder: Path, result: TuneResult) -> None:
     """Write trials.csv, best.yaml and summary.json, each atomically."""
-    write_atomic(folder / "trials.csv", csv_text(result.rows))
+    write_atomic(folder / TABLE, csv_text(result.rows))
     if result.best_config is not None:
         serialise.to_yaml(result.best_config, folder / "best.yaml")
     numbers = result.summary
@@ -290,7 +294,10 @@ def write(folder: Path, result: TuneResult) -> None:
 
 
 def csv_text(rows: Sequence[Row]) -> str:
-    """Return the trials as a table, a line each."""
+    """Return the trials as a table, a line each.
+
+    The name of the last column, which is empty, is a checksum of the whole table.
+    """
     axes = list(rows[0].params) if rows else []
     seeds = max((len(row.seed_scores) for row in rows), default=0)
     text = io.StringIO()
@@ -298,7 +305,7 @@ def csv_text(rows: Sequence[Row]) -> str:
     writer.writerow(
         ["number", "state", "score", *axes]
         + [f"score_{i}" for i in range(seeds)]
-        + ["env_steps", "default", "note", "curve"]
+        + ["env_steps", "default", "note", "curve", CHECKSUM]
     )
     for row in rows:
         scores = [*row.seed_scores, *[None] * (seeds - len(row.seed_scores))]
@@ -313,6 +320,26 @@ def csv_text(rows: Sequence[Row]) -> str:
                 int(row.is_default),
                 row.note,
                 json.dumps(row.curve),
+                "",
             ]
         )
-    return text.getvalue()
+    heading, end, lines = text.getvalue().partition("\n")
+    return f"{heading}:{_digest(text.getvalue())}{end}{lines}"
+
+
+def checked(text: str) -> str:
+    """Return the table that `csv_text` wrote, without its checksum.
+
+    Raises:
+        ValueError: the checksum is missing or differs.
+    """
+    heading, end, lines = text.partition("\n")
+    heading, _, digest = heading.rpartition(":")
+    table = f"{heading}{end}{lines}"
+    if digest != _digest(table):
+        raise ValueError("its checksum differs")
+    return table
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

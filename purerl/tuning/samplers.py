@@ -28,10 +28,11 @@ STARTUP_TRIALS = 5
 # A trial and all trials of its study -> the trial's stream.
 StreamOf = Callable[[FrozenTrial, Sequence[FrozenTrial]], int]
 
-# Attributes of trials: the generation of CMA-ES in which a trial was drawn, and whether
-# it ended without a score.
+# Attributes of trials: the generation of CMA-ES in which a trial was drawn, whether it
+# ended without a score, and the stream of the first trial of its batch.
 GENERATION = "generation"
 LOST = "lost"
+BATCH = "batch"
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -51,17 +52,55 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return search_space
 
 
-def make_pruner(name: str | None, total_steps: int) -> optuna.pruners.BasePruner:
-    """Make a pruner whose resource is environment steps."""
+def make_pruner(
+    name: str | None, total_steps: int, stream_of: StreamOf
+) -> optuna.pruners.BasePruner:
+    """Make a pruner whose resource is environment steps.
+
+    Args:
+        name: The kind of pruner, or None.
+        total_steps: The budget of a trial in environment steps.
+        stream_of: See `StreamPruner`.
+    """
     if name is None:
         return optuna.pruners.NopPruner()
     if name == "median":
-        return optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
-    return optuna.pruners.HyperbandPruner(
+        median = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
+        return StreamPruner(median, stream_of)
+    hyperband = _Hyperband(
         min_resource=max(1, total_steps // FIRST_RUNG),
         max_resource=total_steps,
         reduction_factor=REDUCTION,
     )
+    return StreamPruner(hyperband, stream_of)
+
+
+class StreamPruner(optuna.pruners.BasePruner):
+    """A pruner that decides as if no worker had ever stopped.
+
+    Args:
+        inner: Optuna's pruner.
+        stream_of: A function of a trial and of all trials that returns the trial's
+            stream.
+    """
+
+    def __init__(self, inner: optuna.pruners.BasePruner, stream_of: StreamOf) -> None:
+        self.inner, self.stream_of = inner, stream_of
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Return whether to stop a trial, see `_ByStreams.list_rivals`."""
+        shown: Any = _ByStreams(study, self.stream_of)
+        shown.list_rivals(trial)
+        return self.inner.prune(shown, shown.numbered(trial))
+
+
+class _Hyperband(optuna.pruners.HyperbandPruner):
+    """Optuna's Hyperband, which would read a bracket's trials from the storage."""
+
+    def _create_bracket_study(self, study: Any, bracket_id: int) -> Any:
+        return study.only(
+            lambda trial: self._get_bracket_id(study, trial) == bracket_id
+        )
 
 
 class Streams(optuna.samplers.BaseSampler):
@@ -189,6 +228,31 @@ class _ByStreams:
         """Read the trials that the sampler is shown from now on."""
         self._trials = self._wrapped.get_trials(deepcopy=False)
 
+    def list_rivals(self, trial: FrozenTrial) -> None:
+        """Read what the uninterrupted study knew when the trial reported its last step.
+
+        Of the trial's own batch these are the scores up to that report: a batch that
+        a stopped worker left has trials that have ended already. Trials that failed
+        are left out, as others have taken their places.
+        """
+        self.list_trials()
+        own, number = trial.user_attrs.get(BATCH), self.numbered(trial).number
+        shown = []
+        for other in self._trials:
+            if other.state == TrialState.FAIL or BATCH not in other.user_attrs:
+                continue
+            if other.user_attrs[BATCH] == own and other.number != trial.number:
+                is_before = self.numbered(other).number < number
+                other = _until(other, (trial.last_step or 0) + is_before)
+            shown.append(other)
+        self._trials = shown
+
+    def only(self, is_shown: Callable[[FrozenTrial], bool]) -> "_ByStreams":
+        """Return the study with those of its trials for which `is_shown` holds."""
+        part = _ByStreams(self._wrapped, self._stream_of)
+        part._trials = [t for t in self._trials if is_shown(self.numbered(t))]
+        return part
+
     def get_trials(
         self,
         deepcopy: bool = True,
@@ -217,6 +281,20 @@ class _ByStreams:
         trial = copy.copy(trial)
         trial.number = number
         return trial
+
+
+def _until(trial: FrozenTrial, step: int) -> FrozenTrial:
+    """A trial as it was when it had reported the steps before `step`."""
+    values = {at: x for at, x in trial.intermediate_values.items() if at < step}
+    rungs = {
+        name: x
+        for name, x in trial.system_attrs.items()
+        if not name.startswith("completed_rung") or x in values.values()
+    }
+    trial = copy.copy(trial)
+    trial.state, trial.value = TrialState.RUNNING, None
+    trial.intermediate_values, trial.system_attrs = values, rungs
+    return trial
 
 
 def _make(

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import sqlite3
 import time
 import warnings
 from collections.abc import Iterator
@@ -66,7 +67,7 @@ def open_study(
     opened = _storage(storage)
     axes = samplers.distributions(space)
     streams = samplers.Streams(sampler, spec["seed"], axes, stream_of)
-    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"])
+    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"], stream_of)
     try:
         found = optuna.create_study(
             storage=opened,
@@ -113,6 +114,16 @@ def sqlite_url(path: Path) -> str:
     """Return the URL of a SQLite file."""
     url = sqlalchemy.URL.create("sqlite", database=str(path.absolute()))
     return url.render_as_string(hide_password=False)
+
+
+def reason_of_damage(path: Path) -> str:
+    """Return what is wrong with a SQLite file; empty where nothing is."""
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            (found,) = database.execute("pragma integrity_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        return "" if "locked" in str(error) else str(error)
+    return "" if found == "ok" else found
 
 
 def _storage(url: str | None) -> optuna.storages.BaseStorage:

@@ -100,12 +100,20 @@ class Study:
         counts = self.counts()
         room = self.budget - counts.finished - counts.running
         num = min(most, room, counts.again or most)
-        return self._within_budget([self._ask_one() for _ in range(max(0, num))])
+        asked: list[optuna.Trial] = []
+        for _ in range(max(0, num)):
+            asked.append(self._ask_one(asked))
+        return self._within_budget(asked)
 
-    def _ask_one(self) -> optuna.Trial:
+    def _ask_one(self, batch: Sequence[optuna.Trial]) -> optuna.Trial:
         trial = self.study.ask(self.axes)
         trial.set_user_attr(WORKER, self.me)
         trial.set_user_attr(STREAM, self.streams.stream)
+        if samplers.BATCH not in trial.user_attrs:  # Else it waits again.
+            first = batch[0].user_attrs[samplers.BATCH] if batch else None
+            trial.set_user_attr(
+                samplers.BATCH, self.streams.stream if first is None else first
+            )
         if self.streams.generation is not None:
             trial.set_user_attr(samplers.GENERATION, self.streams.generation)
         return trial
@@ -212,7 +220,7 @@ class Study:
         attrs = trial.user_attrs
         attempt = int(attrs.get(ATTEMPT, 0)) + counts_as_attempt
         if attempt < MAX_ATTEMPTS:
-            kept = (DEFAULT, samplers.GENERATION)
+            kept = (DEFAULT, samplers.GENERATION, samplers.BATCH)
             self.study.enqueue_trial(
                 trial.params,
                 user_attrs={
@@ -235,11 +243,13 @@ class Study:
 
     def rows(self) -> list[Row]:
         """Return what is known of every trial that waits, runs or has finished."""
-        return [
-            _row(trial, self.space)
-            for trial in self.trials()
+        trials = self.trials()
+        shown = [
+            _row(trial, stream_of(trial, trials), self.space)
+            for trial in trials
             if trial.state != TrialState.FAIL and len(trial.params) == len(self.axes)
         ]
+        return sorted(shown, key=lambda row: row.number)
 
     def importance(self) -> dict[str, float]:
         """Return each axis's share in what makes a trial good; empty after few trials.
@@ -289,7 +299,7 @@ def _curve(trial: FrozenTrial) -> dict[int, float]:
     return {int(trained.get(str(step), step)): score for step, score in scores}
 
 
-def _row(trial: FrozenTrial, space: Space) -> Row:
+def _row(trial: FrozenTrial, number: int, space: Space) -> Row:
     detail = trial.user_attrs.get(DETAIL, {})
     state = {
         TrialState.COMPLETE: "complete",
@@ -298,7 +308,7 @@ def _row(trial: FrozenTrial, space: Space) -> Row:
         TrialState.WAITING: "waiting",
     }[trial.state]
     return Row(
-        number=trial.number,
+        number=number,
         state=state,
         score=trial.value if trial.state == TrialState.COMPLETE else None,
         params={name: trial.params[name] for name in space.axes},

@@ -10,9 +10,11 @@ import pytest
 from scipy import stats
 
 import purerl
+from purerl import envs
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, td3
 from purerl.algorithms.off_policy import Experience
+from purerl.envs import CartPole
 from purerl.learning import optimiser
 from purerl.losses import mpo as mpo_losses
 from purerl.networks.distributions import Gaussian, TanhGaussianHead
@@ -253,7 +255,7 @@ def test_policy_steps_are_counted_over_all_updates():
     found = []
     for update in range(4):
         end = jnp.uint32(first + 3 * (update + 1))
-        before = off_policy.gradient_steps_before(config, end - jnp.uint32(3))
+        before = config.gradient_steps_before(end - jnp.uint32(3))
         found.append(int(off_policy._counts(hooks, before, end)["policy_steps"]))
     each = config.gradient_steps_per_round
     assert each == 1 and found == [1, 2, 1, 2]
@@ -267,3 +269,78 @@ def test_priorities_become_those_of_the_errors():
     known = kept.reshape(-1)[kept.reshape(-1) > 0]
     assert metrics["env_steps"] == len(known) == 60
     assert len(np.unique(known)) > 40
+
+
+class Locked(CartPole):
+    """CartPole with a second actuator that cannot move, alone or as a part."""
+
+    high: float = 0.0
+
+    def action_space(self, params=None):
+        high = np.array([1.0, type(self).high])
+        return envs.spaces.Box(np.array([-1.0, -type(self).high]), high, (2,))
+
+    def step_env(self, key, state, action, params):
+        push = jnp.int32(jax.tree.leaves(action)[0][..., 0] > 0)
+        return super().step_env(key, state, push, params)
+
+
+class LockedParts(Locked):
+    def action_space(self, params=None):
+        return envs.spaces.Dict({"a": super().action_space(params)})
+
+
+class Unbounded(Locked):
+    high = float(np.finfo(np.float32).max)
+
+
+ON_POLICY = {
+    "PPO": purerl.PPOConfig(num_minibatches=1),
+    "RecurrentPPO": purerl.RecurrentPPOConfig(num_minibatches=1),
+    "VPG": purerl.VPGConfig(),
+}
+OFF_POLICY = {
+    "SAC": purerl.SACConfig(),
+    "TD3": purerl.TD3Config(),
+    "MPO": purerl.MPOConfig(),
+}
+SHORT = {
+    "num_envs": 2,
+    "total_timesteps": 64,
+    "hidden_sizes": (8,),
+    "num_evaluations": 0,
+}
+
+
+def assert_trains(config):
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    for name, values in result.metrics.items():
+        if "loss" in name or name == "entropy":
+            assert np.isfinite(values[-1]), name
+    assert all(np.isfinite(x).all() for x in jax.tree.leaves(result.state.params))
+
+
+@pytest.mark.parametrize("env", slow_but([Locked, LockedParts], Locked))
+@pytest.mark.parametrize("name", slow_but(ON_POLICY, "VPG"))
+def test_a_locked_actuator_with_a_squashed_policy(name, env):
+    # Its density is infinite: losses and entropies were NaN from the first update on.
+    config = ON_POLICY[name].replace(
+        env=env(), policy="tanh_gaussian", num_steps=16, **SHORT
+    )
+    assert_trains(config)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_a_locked_actuator_of_a_replay_algorithm(name):
+    config = OFF_POLICY[name].replace(
+        env=Locked(), rounds_per_update=8, learning_starts=16, batch_size=8, **SHORT
+    )
+    assert_trains(config)
+
+
+@pytest.mark.parametrize("name", OFF_POLICY)
+def test_bounds_at_the_largest_number_are_none(name):
+    # They passed for bounds, and actions were 3.4e38 or NaN.
+    with pytest.raises(purerl.ConfigError, match="needs bounded actions"):
+        purerl.make_train(OFF_POLICY[name].replace(env=Unbounded()))

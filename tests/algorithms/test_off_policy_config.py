@@ -6,7 +6,6 @@ import pytest
 
 import purerl
 from purerl import ConfigError, SACConfig, TD3Config
-from purerl.algorithms import td3
 from purerl.runner.api import run
 
 SMALL = {
@@ -93,4 +92,4 @@ def test_random_steps_are_apart_from_the_start_of_learning():
 def test_counts_of_gradient_steps_do_not_wrap():
     config = TD3Config(total_timesteps=4_000_000_000, buffer_size=1_000)
     number = np.uint32(3_999_999_999)
-    assert int(td3.off_policy.gradient_steps_before(config, number)) == 3_999_999_000
+    assert int(config.gradient_steps_before(number)) == 3_999_999_000

@@ -1,7 +1,5 @@
 """Networks by name and of the user's own, trained, saved, resumed, swept and shared."""
 
-import json
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,6 +9,7 @@ import purerl
 from purerl import networks, serialise
 from purerl.algorithms import on_policy, ppo
 from purerl.config import ConfigError
+from purerl.storage import documents
 from purerl.train import bind
 from tests import nets
 from tests.contracts.test_algorithms import small
@@ -32,10 +31,10 @@ def test_a_run_with_a_module_is_saved_read_and_resumed_with_the_same_bits(tmp_pa
     # The same module as a person writes it, and as the folder holds it; and fields that
     # were not there yet when the run began have their defaults.
     manifest = out / "manifest.json"
-    stored = json.loads(manifest.read_text())
+    stored = documents.read(manifest, "")
     for name in ("actor", "shared_torso", "torso_gain"):
         del stored["config"][name]
-    manifest.write_text(json.dumps(stored))
+    documents.write(manifest, stored)
     again = config.replace(torso="tests.nets:Torso(features=4)")
     resumed = purerl.run(again, out=out, resume=True, **SEGMENT)
     assert_same_bits(resumed.state, whole.state)

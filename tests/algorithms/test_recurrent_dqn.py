@@ -490,7 +490,7 @@ def test_gradient_steps_are_counted_over_all_updates(trained):
     for update in range(ROUNDS - 1, ROUNDS + 5):
         before = trained.learner()
         learner, _ = take(trained.buffer, jnp.int32(update), jax.random.key(8), before)
-        steps = recurrent_dqn_learner.gradient_steps_before(config, update + 1)
+        steps = config.gradient_steps_before(jnp.int32(update + 1))
         moved.append(bool((learner.target_params != before.target_params).any()))
         assert moved[-1] == (int(steps) % 3 == 0)
     assert sum(moved) == 2

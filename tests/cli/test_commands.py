@@ -1,16 +1,22 @@
+import dataclasses
 import errno
+import importlib
 import json
 import shutil
+import typing
 
 import pytest
 import yaml
 
 import purerl
 from purerl import presets, serialise
-from purerl.cli import COMMANDS, evaluate, main
+from purerl.algorithms import ALGORITHMS, config_class
+from purerl.cli import COMMANDS, evaluate, flags, main
+from purerl.cli.train import Train
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.runner.result import load_run
+from purerl.storage import documents
 from tests.helpers import tiny_config
 
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
@@ -220,9 +226,9 @@ def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):
 def test_a_plot_needs_nothing_that_only_the_run_had_registered(trained, folder):
     copy = shutil.copytree(trained, folder / "of-another-program")
     path = copy / "manifest.json"
-    stored = json.loads(path.read_text())
+    stored = documents.read(path, "")
     stored["config"] |= {"algorithm": "mine", "policy_loss": {"type": "Mine"}}
-    path.write_text(json.dumps(stored))
+    documents.write(path, stored)
     assert main(["plot", str(copy), "--out", str(folder / "theirs.png")]) == 0
     assert main(["evaluate", str(copy)]) == 2  # a sentence: it cannot be rebuilt
 
@@ -332,3 +338,55 @@ def test_a_length_that_is_none_is_called_by_its_flag(trained, capsys):
 def test_a_field_of_another_algorithm_is_said_to_be_one(words, sentence, capsys):
     assert main(["train", *words]) != 0
     assert sentence in capsys.readouterr().err
+
+
+WHOLE = {"1e3": 1000, "1_000": 1000, "1000.0": 1000, "1000": 1000, "-1e0": -1}
+
+
+def integer_flags():
+    """The option of every command that takes an integer, and a class for it alone."""
+    for command in COMMANDS:
+        module = importlib.import_module(f"purerl.cli.{command}")
+        for options in vars(module).values():
+            if not dataclasses.is_dataclass(options):
+                continue
+            for name, kind in typing.get_type_hints(options).items():
+                if int in (kind, *typing.get_args(kind)):
+                    yield command, name, kind
+
+
+def test_every_integer_flag_takes_numbers_as_people_write_them(capsys):
+    found = {(command, name): kind for command, name, kind in integer_flags()}
+    assert {("train", "seeds"), ("evolve", "generations"), ("tune", "trials")} <= {
+        *found
+    }
+    for name, kind in {name: kind for (_, name), kind in found.items()}.items():
+        cls = dataclasses.make_dataclass("Only", [(name, kind, None)], kw_only=True)
+        flag = f"--{name.replace('_', '-')}"
+        for text, number in WHOLE.items():
+            read = getattr(flags.parse(cls, [f"{flag}={text}"], "x"), name)
+            assert read in (number, (number,))
+        for text in ("1.5", "1e-3", "1e400", "nan", "many"):
+            with pytest.raises(SystemExit):
+                flags.parse(cls, [f"{flag}={text}"], "x")
+        assert f"Error parsing {flag}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("algorithm", ALGORITHMS)
+def test_every_integer_field_takes_numbers_as_people_write_them(algorithm):
+    base = config_class(algorithm)()
+    cls = flags.parser_class(base, Train)
+    for field in dataclasses.fields(base):
+        if field.type in (int, "int"):
+            words = [f"--{field.name.replace('_', '-')}", "1e3"]
+            assert getattr(flags.parse(cls, words, "train"), field.name) == 1000
+
+
+def test_a_name_is_no_formula(trained, tmp_path):
+    out = shutil.copytree(trained, tmp_path / "$run$")
+    stored = json.loads((out / "manifest.json").read_text())
+    stored["config"]["env"] = r"$\frac$ a_b^ $"
+    (out / "manifest.json").write_text(json.dumps(stored))
+    for command in (["plot"], ["plot", "--metric", "entropy"], ["report"]):
+        assert main([command[0], str(out), *command[1:]]) == 0
+    assert r"$\frac$ a_b^ $" in (out / "report.html").read_text()

@@ -1,11 +1,14 @@
 """Every command that trains says what it would cost, and trains nothing."""
 
 import re
+from pathlib import Path
 
 import pytest
 
+import purerl
 from purerl.cli import main
 from purerl.execution import dry_run
+from purerl.storage import documents
 
 TINY = [
     *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
@@ -148,7 +151,7 @@ OTHERS = {
 def test_a_dry_run_refuses_a_folder_of_something_else(command, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
-    (out / "manifest.json").write_text('{"kind": "schedules"}')
+    documents.write(out / "manifest.json", {"kind": "schedules"})
     args = [*OTHERS[command], *TINY, "--dry-run", "--out", str(out)]
     assert main(args) == 2
     assert f"{out} holds agents trained with schedules" in capsys.readouterr().err
@@ -275,3 +278,35 @@ def test_a_dry_run_of_a_comparison_refuses_what_it_refuses(
 def test_a_dry_run_refuses_to_keep_no_checkpoint(capsys):
     assert main(["train", *TINY, "--keep-checkpoints", "0", "--dry-run"]) == 2
     assert "must be a positive whole number, got 0" in capsys.readouterr().err
+
+
+PLANS = {
+    "train": [],
+    "sweep": AXIS,
+    "pbt": AXIS,
+    "halving": [*AXIS, *HALVING],
+    "tune": [*AXIS, "--trials", "2"],
+    "evolve": ["--evolve", "learning_rate"],
+    "compare": ["--setting", "fast: learning_rate=1e-2"],
+    "transfer": ["--loss", "squared"],
+}
+
+
+def test_every_plan_is_among_these():
+    files = Path(purerl.__file__).parent.glob("cli/*.py")
+    plans = {path.stem for path in files if "parsed.dry_run" in path.read_text()}
+    assert plans == set(PLANS)
+
+
+@pytest.mark.parametrize("command", PLANS)
+@pytest.mark.parametrize(
+    "out", ["/dev/null", "/dev/null/x", "/proc/x", "n" * 300, "link"]
+)
+def test_a_dry_run_refuses_a_folder_that_cannot_be_written(
+    command, out, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    Path("link").symlink_to("nowhere")
+    assert main([command, *PLANS[command], *TINY, "--dry-run", "--out", out]) == 2
+    assert f"out: cannot write to {out} (" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["link"]

@@ -1,7 +1,6 @@
 """What a folder holds, said by every command that was given the wrong kind."""
 
 import importlib
-import json
 import os
 import shutil
 from pathlib import Path
@@ -11,7 +10,7 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.report import load_folder
-from purerl.storage import kinds
+from purerl.storage import documents, kinds
 from tests.helpers import tiny_config
 
 PNG = b"\x89PNG"
@@ -33,8 +32,7 @@ def _folder(path: Path, kind: str) -> Path:
     if kind == "comparison":
         (path / "comparison.json").write_text("{}")
     else:
-        text = json.dumps({"kind": kind, "format": 1})
-        (path / "manifest.json").write_text(text)
+        documents.write(path / "manifest.json", {"kind": kind, "format": 1})
     return path
 
 
@@ -67,6 +65,7 @@ def test_a_sweep_that_was_stopped_before_its_first_member_says_so(
     begun = shutil.copytree(swept, tmp_path / "begun")
     for path in (begun / "chunks").iterdir():
         path.unlink()
+    (begun / "summary.json").unlink()  # which is written at the end
     assert main([command, str(begun)]) == 2
     error = capsys.readouterr().err
     assert error.startswith(f"purerl {command}: no member of the sweep has finished ye")
@@ -87,7 +86,7 @@ def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
 def test_a_run_is_none_of_the_others(tmp_path, capsys):
     folder = tmp_path / "run"
     folder.mkdir()
-    (folder / "manifest.json").write_text(json.dumps({"data_parallel": 0}))
+    documents.write(folder / "manifest.json", {"data_parallel": 0})
     for load in (purerl.load_sweep, purerl.load_tune, purerl.load_evolution):
         with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
             load(folder)

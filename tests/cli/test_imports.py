@@ -181,7 +181,7 @@ def test_printed_commands_import_what_the_command_has_imported(here):
     own = config.replace(env="Own-v0")
     run = here / "a run"
     assert "from Python" in messages.how_to_go_on(own, (0,), run)
-    with commands.importing(["poles", "more.parts"]):
+    with commands.running(["poles", "more.parts"], []):
         start = "purerl --import poles --import more.parts"
         assert commands.command_line("sweep", "--axis", "a=1 2") == (
             f"{start} sweep --axis 'a=1 2'"

@@ -8,6 +8,7 @@ from purerl import serialise
 from purerl.cli import main, options
 from purerl.config import ConfigError
 from purerl.runner.trackers import Tracker
+from purerl.runner.trackers.stored import load_stored
 from tests.helpers import tiny_config
 from tests.runner.tracked import event_scalars
 
@@ -49,10 +50,7 @@ def test_track_by_name_and_afterwards(tmp_path, capsys):
     (run,) = runs
     history = client.get_metric_history(run.info.run_id, "train/entropy")
     assert len(history) == len(rows)
-    assert set(json.loads((out / "trackers.json").read_text())) == {
-        "mlflow",
-        "tensorboard",
-    }
+    assert set(load_stored(out)) == {"mlflow", "tensorboard"}
 
 
 @pytest.mark.parametrize(

@@ -131,7 +131,7 @@ def test_files_come_back(result, tmp_path):
     stored = json.loads((tmp_path / "comparison.json").read_text(), parse_constant=int)
     assert stored["settings"]["hard"]["value_loss"]["loss"] == "HuberError(delta=5.0)"
     (tmp_path / "comparison.npz").write_bytes(b"no")
-    with pytest.raises(ConfigError, match="cannot read a comparison in"):
+    with pytest.raises(ConfigError, match="cannot read the comparison of"):
         purerl.load_comparison(tmp_path)
 
 

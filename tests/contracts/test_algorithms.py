@@ -12,6 +12,7 @@ from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError, TrainConfig, field_names
 from purerl.metrics import is_defined
+from purerl.train import bind
 from tests.helpers import (
     CONTINUOUS_CARTPOLE,
     LEVELLED_CARTPOLE,
@@ -380,6 +381,40 @@ def test_metrics_are_finite_scalars_with_the_required_names(steps):
             assert bool(jnp.isfinite(value)) == defined, metric_name
     assert sum(int(m["episodes"]) for m in metrics) > 0
     assert metrics[-1].get("gradient_steps", 1) > 0
+
+
+def test_every_number_that_moves_is_among_the_metrics(name):
+    """It follows from the number of the update, so that no step reports it."""
+    still = small(name)
+    line = purerl.schedules.Linear(0.9, 0.1)
+    fields = ("learning_rate", "gamma", "epsilon_end", "epsilon", "entropy_coef")
+    moved = [n for n in fields if hasattr(still, n) and _may_move(still, n, line)]
+    assert moved
+    for field in moved:
+        config = still.replace(**{field: line})
+        bound = bind(config)
+        found = bound.moving(bound.config, jnp.arange(UPDATES))
+        np.testing.assert_allclose(
+            found[field], 0.9 - 0.8 * np.arange(UPDATES) / UPDATES
+        )
+        result = jax.eval_shape(purerl.make_train(config), KEY)
+        assert result.metrics[field].shape == (UPDATES,)
+    bound = bind(still)
+    moving = set(bound.moving(bound.config, jnp.arange(UPDATES)))
+    state = jax.eval_shape(bound.algorithm(bound.config).init, KEY)
+    step = jax.eval_shape(bound.algorithm(bound.config).step, state)[1]
+    assert not moving & set(step)
+    assert set(jax.eval_shape(purerl.make_train(still), KEY).metrics) == moving | set(
+        step
+    )
+
+
+def _may_move(config, name, schedule):
+    try:
+        bind(config.replace(**{name: schedule}))
+    except ConfigError:
+        return False
+    return True
 
 
 def test_env_steps_count_every_environments_steps(name, steps):

@@ -12,6 +12,7 @@ from purerl import warm_start
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms import ALGORITHMS
 from purerl.learning.parts import is_in, name_leaves
+from purerl.train import bind
 from tests.algorithms.short_runs import assert_close
 from tests.contracts.test_algorithms import SMALL, algorithm_of, small
 from tests.helpers import assert_same_bits, slow_but
@@ -81,9 +82,8 @@ def test_a_run_from_a_state_is_the_run_that_was_not_stopped(name, whole):
 
     Whatever was not taken over would show in a thousandth, not in a hundred-thousandth.
     """
-    train = purerl.make_train(
-        small(name), observe=observe, metrics=measure, first_update=1
-    )
+    config = purerl.resolve(small(name))  # A state does not say what `auto` stood for.
+    train = purerl.make_train(config, observe=observe, metrics=measure, first_update=1)
     rest = jax.jit(train)(KEY, start=after(whole, 1))
     assert_close(rest.state, whole.state)
     for mine, all_of_it in zip(rest[1:], whole[1:], strict=True):
@@ -93,9 +93,9 @@ def test_a_run_from_a_state_is_the_run_that_was_not_stopped(name, whole):
 def test_networks_act_alike_in_a_run_that_is_fresh_otherwise(name, whole, start):
     algorithm, source, key = start[0], whole.state, jax.random.key(5)
     networks = purerl.networks_of(source)
-    options = {"first_update": None, "num_updates": 3, "config": small(name)}
-    begin = partial(warm_start.begin, **options)
-    new, first = begin(jax.jit(algorithm.init), key, networks)
+    new, first = warm_start.begin(
+        jax.jit(algorithm.init), key, networks, None, bind(small(name)), None
+    )
     fresh = jax.jit(algorithm.init)(key)
     assert first == 0
 

@@ -1,5 +1,6 @@
 """Configs: every refusal in one table, and the ways in and out."""
 
+import contextlib
 import copy
 import dataclasses
 import json
@@ -106,6 +107,14 @@ BAD_INPUT = {
         lambda _: make(env="probe/chain", env_kwargs={"length": 1}),
         ["length must be at least 2", "1"],
     ),
+    "environment options without names": (
+        lambda _: make(env_kwargs={3: 3}),
+        ["env_kwargs must map names", "got the name 3", '{"backend": "spring"}'],
+    ),
+    "environment options as text": (
+        lambda _: make(env_kwargs="length=3"),
+        ["env_kwargs must map names of fields to values, got 'length=3'"],
+    ),
     "an object that is no environment": (
         lambda _: make(env=object()),
         ["env", "object", "reset", "gymnax 1.0 contract"],
@@ -191,6 +200,32 @@ BAD_INPUT = {
     "learning rate of zero": (
         lambda _: make(learning_rate=0.0),
         ["learning_rate must be greater than 0", "0.0"],
+    ),
+    "learning rate of zero in float32": (
+        lambda _: make(learning_rate=1e-320),
+        ["learning_rate must be greater than 0", "1e-320, which counts as 0 in"],
+    ),
+    "epsilon of an optimiser that is zero in float32": (
+        lambda _: make(optimiser=purerl.optimisers.Adam(eps=1e-39)),
+        ["optimiser.eps must be greater than 0", "which counts as 0 in float32"],
+    ),
+    "number that float32 does not hold": (
+        lambda _: make(max_grad_norm=1e39),
+        ["max_grad_norm must be finite, got 1e+39"],
+    ),
+    "share of a warm-up that float32 rounds to 1": (
+        lambda _: make(learning_rate=purerl.schedules.WarmUp(1 - 1e-12, 1.0)),
+        ["learning_rate.fraction must be", "which counts as 1 in float32"],
+    ),
+    "override that is zero in float32": (
+        lambda _: jax.eval_shape(
+            lambda key: make()(key, {"learning_rate": 1e-320}), jax.random.key(0)
+        ),
+        ["learning_rate must be greater than 0", "which counts as 0 in float32"],
+    ),
+    "axis of a sweep that is zero in float32": (
+        lambda _: purerl.sweep(PPO(), {"learning_rate": [1e-3, 1e-320]}, seeds=1),
+        ["learning_rate must be greater than 0", "which counts as 0 in float32"],
     ),
     "NaN learning rate": (
         lambda _: make(learning_rate=NAN),
@@ -288,6 +323,18 @@ BAD_INPUT = {
     "unknown env_params name": (
         lambda _: make(env_params={"lenght": 1.0}),
         ["CartPole-v1", "lenght", "Did you mean 'length'", "Names:"],
+    ),
+    "env_params without names": (
+        lambda _: make(env_params={3: 4}),
+        ["env_params must map names of fields to values, got the name 3"],
+    ),
+    "env_params inside a number": (
+        lambda _: make(env_params={"length": {3: 4}}),
+        ["env_params", "length is a number, got {3: 4}"],
+    ),
+    "env_params as text": (
+        lambda _: make(env_params="length=3"),
+        ["env_params must be names and values", "got str"],
     ),
     "env_params of another shape": (
         lambda _: make(env_params={"length": np.ones(3)}),
@@ -898,5 +945,43 @@ def _counts():
 @pytest.mark.parametrize(("algorithm", "name"), _counts())
 def test_a_count_of_more_than_32_bits_is_refused(algorithm, name):
     config = config_class(algorithm)()
-    with pytest.raises(ConfigError, match=rf"{name} must be at most 2147483647, as co"):
+    with pytest.raises(
+        ConfigError, match=rf"{name} must be at most 2147483647 \(32 bits\)"
+    ):
         validate_fields(config.replace(**{name: 2**31}))
+
+
+LONG = {
+    "tuple": tuple(range(1_000)),
+    "dict": {str(i): i for i in range(1_000)},
+    "text": "x" * 5_000,
+    "part": {"type": "x" * 5_000},
+}
+
+
+@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
+def test_a_sentence_quotes_no_more_than_a_person_reads(value):
+    for name, entry in purerl.algorithms.ALGORITHMS.items():
+        for field in dataclasses.fields(entry.config):
+            with contextlib.suppress(ConfigError):
+                config = serialise.from_dict({"algorithm": name, field.name: value})
+                purerl.resolve(config)
+                continue
+            with pytest.raises(ConfigError) as caught:
+                config = serialise.from_dict({"algorithm": name, field.name: value})
+                purerl.resolve(config)
+            assert len(str(caught.value)) < 2_000, field.name
+
+
+def test_what_is_long_keeps_its_beginning_and_the_remedy():
+    with pytest.raises(ConfigError, match=r"got \(0, 1, 2, .*\.\.\. \(1,000 in all\)"):
+        make(num_envs=tuple(range(1_000)))
+    told = str(ConfigError(f"x must be 1, got {LONG['tuple']!r}. Give 1."))
+    assert told.startswith("x must be 1, got (0, 1,") and told.endswith(" Give 1.")
+
+
+def test_no_options_of_an_environment_are_none(tmp_path):
+    config = tiny_config(env_kwargs=None)
+    serialise.to_yaml(config, tmp_path / "config.yaml")
+    assert serialise.from_yaml(tmp_path / "config.yaml") == config
+    assert purerl.resolve(config).env_kwargs is None

@@ -217,6 +217,33 @@ def test_a_dimension_with_one_bound_is_clipped_there():
     np.testing.assert_array_equal(head.to_env(raw), [[0.0, 2.0, 3.0], [7.0, -7.0, 2.0]])
 
 
+def test_the_largest_number_as_a_bound_means_none():
+    """Actions were -3.4e38, NaN and 3.4e38 where `high - low` is infinite."""
+    big = float(np.finfo(np.float32).max)
+    for low, high in ((-big, big), (-1e300, 1e300), (-np.inf, big), (-2e38, 1e38)):
+        space = envs.spaces.Box(low, high, (1,))
+        head = make_head(space, "auto")
+        raw = jnp.array([[-0.5], [0.0], [0.5]])
+        np.testing.assert_array_equal(head.to_env(raw), raw)
+        with pytest.raises(ValueError, match="needs a bounded action space"):
+            make_head(space, "tanh_gaussian")
+    one_sided = GaussianHead(0.0, big, (1,))
+    np.testing.assert_array_equal(
+        one_sided.to_env(jnp.array([[-5.0], [7.0]])), [[0], [7]]
+    )
+
+
+def test_an_action_without_width_does_not_make_a_density_infinite():
+    """It adds what an action of width 2 would, and is its only value."""
+    head = TanhGaussianHead(np.array([-1.0, 3.0]), np.array([1.0, 3.0]), (2,))
+    wide = TanhGaussianHead(np.array([-1.0, 2.0]), np.array([1.0, 4.0]), (2,))
+    outputs, raw = gaussian([0.3, -0.2], [0.5, 1.5]), jnp.array([0.7, 0.1])
+    for method in (lambda h: h.log_prob(outputs, raw), lambda h: h.entropy(outputs)):
+        assert jnp.isfinite(method(head))
+        np.testing.assert_array_equal(method(head), method(wide))
+    np.testing.assert_allclose(head.to_env(raw), [np.tanh(0.7), 3.0], rtol=1e-6)
+
+
 @pytest.mark.parametrize("head_class", [GaussianHead, TanhGaussianHead])
 @pytest.mark.parametrize(("low", "high"), [(-0.7, 0.1), (-0.2, 1.1)])
 def test_no_action_is_rounded_out_of_its_bounds(head_class, low, high):

@@ -16,6 +16,7 @@ import pytest
 
 import purerl
 from purerl import envs
+from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError
 from purerl.serialise import plain
 from tests.helpers import tiny_config
@@ -211,6 +212,57 @@ def test_a_folder_goes_on_with_its_own_environment_only(tmp_path):
             continue
         with pytest.raises(ConfigError, match="env"):
             function(config.replace(env=Paid(7.0)), **options, **again)
+
+
+NESTED = {"config": {"features": ["x", "y"], "maze": [[1, 0], [0, 1]]}, "size": [2, 3]}
+
+
+def only_lists_and_dicts(value):
+    if isinstance(value, dict):
+        return type(value) is dict and all(map(only_lists_and_dicts, value.values()))
+    return type(value) is not tuple and (
+        not isinstance(value, list) or all(map(only_lists_and_dicts, value))
+    )
+
+
+SUITES = (
+    "brax/ant",
+    "jumanji/Maze-v0",
+    "playground/Go1",
+    "envpool/A-v0",
+    "own",
+    "Maze-v0",
+)
+
+
+@pytest.mark.parametrize("env", SUITES)
+def test_an_environment_is_made_with_what_was_given(env, monkeypatch):
+    made = []
+
+    def make(id, **options):
+        made.append((id, options))
+        return envs.CartPole()
+
+    monkeypatch.setattr(envs, "make", make)
+    config = tiny_config(env=env, env_kwargs=NESTED)
+    hash(config.env_kwargs)  # It is structure, and frozen in the config.
+    resolve_env(config)
+    assert made == [(env, NESTED)] and only_lists_and_dicts(made[0][1])
+
+
+def test_a_registered_factory_is_given_lists_and_dicts():
+    def factory(config, size):
+        assert type(config) is dict and type(config["features"]) is list
+        assert type(config["maze"][0]) is list and size == [2, 3]
+        config.pop("maze")  # Some write into their config.
+        return envs.CartPole()
+
+    envs.register("test/nested", factory)
+    config = tiny_config(env="test/nested", env_kwargs=NESTED)
+    again = purerl.serialise.from_dict(purerl.serialise.to_dict(config))
+    assert again == config
+    for each in (config, again, config):
+        assert purerl.resolve(each).env_kwargs == config.env_kwargs
 
 
 def test_env_kwargs_that_no_file_can_hold_are_refused_before_training(tmp_path):

@@ -110,9 +110,18 @@ def test_a_memory_of_this_package_needs_no_import_path(text):
 
 UNREADABLE = {
     "class": (nets.Torso, "got the class Torso; call it to make one, such as Torso()"),
-    "nowhere": ("nowhere.nets:Torso", "cannot import nowhere.nets:Torso"),
-    "no such class": ("tests.nets:Tors", "cannot import tests.nets:Tors"),
-    "no module": ("json:dumps", "must name a class of flax modules, and json:dumps"),
+    "nowhere": (
+        "nowhere.nets:Torso",
+        "the module 'nowhere.nets' has not been imported",
+    ),
+    "no such class": ("tests.nets:Tors", "cannot find tests.nets:Tors"),
+    "no module": ("tests.nets:nn", "must name a class of flax modules, and tests.nets"),
+    "of Python": ("os:abort", "names os:abort, which is of Python's own library"),
+    "by a detour": (
+        {"type": "flax.linen:Dense", "features": 2}
+        | {"dot_general_cls": {"import": "purerl.atomic:os.abort"}},
+        "names purerl.atomic:os.abort, which is of Python's own library",
+    ),
     "text": ("tests.nets:Torso(features", "cannot read 'tests.nets:Torso(features'"),
     "field": ("tests.nets:Torso(feature=1)", "Did you mean 'features'"),
     "no name": ("tests.nets:Torso(8)", "given 8 without a name; write features=8"),

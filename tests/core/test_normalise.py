@@ -95,6 +95,52 @@ def test_a_small_variance_is_that_of_the_first_batch():
     np.testing.assert_allclose(merge(init_moments(), data).var, 2.0**-42, rtol=1e-6)
 
 
+@pytest.mark.parametrize("size", [256, 300, 7])
+@pytest.mark.parametrize("value", [1000.1, 1e5 + 0.1, -0.1, 3.4e38])
+def test_a_constant_is_normalised_to_nothing(size, value):
+    """The float32 average of 256 times 1000.1 is 1000.0997: 0.95 where 0 is right."""
+    constant = jnp.float32(value)
+    moments = init_moments()
+    for _ in range(100):
+        moments = merge(moments, jnp.full(size, constant))
+    seen = jnp.clip(constant, -1e15, 1e15)
+    np.testing.assert_allclose(normalise.normalise(moments, seen, 10.0), 0.0, atol=1e-3)
+    np.testing.assert_allclose(jnp.sqrt(moments.var), 0.0, atol=1e-5)
+
+
+def test_a_constant_spread_over_devices_is_normalised_to_nothing():
+    moments = init_moments()
+    for _ in range(10):
+        data = jnp.full((3, 100), 1000.1, jnp.float32)
+        moments = jax.vmap(lambda m, x: merge(m, x, "d"), (None, 0), axis_name="d")(
+            moments, data
+        )
+        moments = jax.tree.map(lambda x: x[0], moments)
+    found = normalise.normalise(moments, jnp.float32(1000.1), 10.0)
+    np.testing.assert_allclose([found, moments.var], 0.0, atol=1e-6)
+
+
+def test_finite_numbers_never_make_statistics_infinite():
+    """Squares of 1e19 are none; float32's largest number often means "nothing seen"."""
+    big = np.finfo(np.float32).max
+    batches = jnp.array([[1.0, big, 2.0, -big], [1e19, 3.0, -1e19, 5.0]])
+    moments = init_moments()
+    scale = RewardScale(init_moments(), jnp.zeros(1))
+    for batch in (*batches, *batches):
+        moments = merge(moments, batch)
+        scale, scaled = normalise.scale_rewards(
+            scale,
+            batch[:, None],
+            jnp.ones((4, 1), bool),
+            gamma=0.99,
+            clip=10.0,
+            axis_name=None,
+        )
+        assert all(np.isfinite(x) for x in moments) and jnp.isfinite(scaled).all()
+    seen = normalise.normalise(moments, jnp.array([1.0, big, -big, 0.0]), 10.0)
+    np.testing.assert_allclose(seen, [0.0, 10.0, -10.0, 0.0], atol=1e-3)
+
+
 def test_normalising_is_standardising_and_clipping():
     moments = init_moments((2,))._replace(
         mean=jnp.array([1.0, 0.0]), var=jnp.array([4.0, 1.0])

@@ -17,6 +17,7 @@ from purerl.learning import optimiser
 from purerl.population import pbt
 from purerl.schedules import Constant, Cosine, Linear, Piecewise, WarmUp
 from purerl.sweeps.groups import group_points
+from purerl.train import bind
 from purerl.types import Algorithm
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
@@ -123,6 +124,66 @@ def test_a_number_moves_wherever_it_stands():
     np.testing.assert_allclose(seen.policy_loss.clip_eps, [0.3, 0.3, 0.1, 0.1])
     np.testing.assert_allclose(seen.optimiser.b1, [0.5, 0.6, 0.7, 0.8], rtol=1e-6)
     np.testing.assert_allclose(seen.gamma, [0.0, 0.4, 0.0, 0.4], rtol=1e-6)
+
+
+def moving(config, updates):
+    bound = bind(config)
+    return bound.moving(bound.config, jnp.arange(updates))
+
+
+def test_numbers_that_move_are_among_the_metrics_as_updates_see_them():
+    config = tiny_config(
+        learning_rate=Constant(0.1),
+        entropy_coef=Linear(1.0, 0.0),
+        policy_loss=purerl.losses.ClipDrift(Piecewise((0.3, 0.1), (0.5,))),
+    )
+    seen, metrics = followed(config, 20), moving(config, 20)
+    assert set(metrics) == {"learning_rate", "entropy_coef", "policy_loss.clip_eps"}
+    seen = {
+        "entropy_coef": seen.entropy_coef,
+        "policy_loss.clip_eps": seen.policy_loss.clip_eps,
+    }
+    for name, values in seen.items():
+        np.testing.assert_allclose(metrics[name], values, rtol=1e-6, err_msg=name)
+    assert moving(tiny_config(anneal_learning_rate=False), 20) == {}
+    trained = jax.jit(purerl.make_train(config))(jax.random.key(0)).metrics
+    for name, values in metrics.items():
+        np.testing.assert_allclose(trained[name], values, rtol=1e-6, err_msg=name)
+
+
+def test_what_moves_by_itself_is_among_the_metrics():
+    """DQN's step size falls with gradient steps, which begin after three updates."""
+    config = purerl.DQNConfig(
+        total_timesteps=1000,
+        num_envs=1,
+        rounds_per_update=100,
+        learning_starts=301,
+        learning_rate=0.1,
+        anneal_learning_rate=True,
+        prioritised=True,
+        importance_exponent=0.5,
+        epsilon_fraction=0.4,
+        epsilon_end=0.2,
+    )
+    metrics = moving(config, 10)
+    done = np.maximum(0, 100 * np.arange(10) - 300) / 700
+    expected = {
+        "learning_rate": 0.1 * (1 - done),
+        "epsilon": 1 - 0.8 * np.minimum(np.arange(10) / 4, 1),
+        "importance_exponent": 0.5 + 0.5 * np.arange(10) / 10,
+    }
+    assert set(metrics) == set(expected)
+    for name, values in expected.items():
+        np.testing.assert_allclose(metrics[name], values, rtol=1e-5, err_msg=name)
+    constant = {"epsilon_schedule": "constant", "anneal_learning_rate": False}
+    assert moving(config.replace(prioritised=False, **constant), 10) == {}
+    by_schedule = config.replace(
+        epsilon_schedule="constant", epsilon_end=Linear(1.0, 0.0)
+    )
+    np.testing.assert_allclose(
+        moving(by_schedule, 10)["epsilon"], 1 - np.arange(10) / 10, rtol=1e-5
+    )
+    assert "epsilon" not in moving(config.replace(noisy=True), 10)
 
 
 def test_the_state_is_made_with_the_first_numbers():

@@ -233,8 +233,7 @@ def _started(config, start):
     """The networks of a fresh agent with what a start gives it."""
     bound = bind(config)
     init = make_segment(bound).init
-    options = {"first_update": None, "num_updates": 3, "config": bound.config}
-    state, _ = warm_start.begin(init, jax.random.key(1), start, **options)
+    state, _ = warm_start.begin(init, jax.random.key(1), start, None, bound, None)
     return purerl.networks_of(state)
 
 

@@ -8,7 +8,15 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.wrappers import RandomLevels, RepeatedLevels
+from purerl.envs.wrappers import (
+    ActionMask,
+    Randomised,
+    RandomLevels,
+    RepeatedLevels,
+    StickyActions,
+    TimeObservation,
+)
+from purerl.randomisation import Choice
 
 LIMIT, STEPS, ENVS = 6, 30, 8
 MAZE = envs.Maze(size=(4, 4), view=3, max_walls=6)
@@ -85,6 +93,52 @@ def test_levels_of_a_grid_of_objects_keep_its_time_limit():
     for name in (f.name for f in dataclasses.fields(task)):
         if name != "max_steps_in_episode":
             np.testing.assert_array_equal(getattr(level, name), getattr(task, name))
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class Limits(envs.CartPole):
+    """CartPole whose levels are time limits of 4 and 8; the default is 7."""
+
+    @property
+    def default_params(self):
+        return super().default_params.replace(max_steps_in_episode=jnp.int32(7))
+
+    def draw_level(self, key, params):
+        is_long = jax.random.bernoulli(key)
+        return params.replace(max_steps_in_episode=jnp.where(is_long, 8, 4))
+
+
+WITH_LIMITS = {
+    "RandomLevels": lambda: RandomLevels(Limits()),
+    "StickyActions": lambda: StickyActions(RandomLevels(Limits()), 0.0),
+    "Randomised": lambda: Randomised(envs.CartPole()),
+}
+
+
+@pytest.mark.parametrize("name", WITH_LIMITS)
+def test_what_looks_at_an_episode_sees_its_own_limit(name):
+    """By the default limit, 7, the share at truncation was 4 / 7 and 8 / 7."""
+    inner = WITH_LIMITS[name]()
+    params = inner.default_params
+    if name == "Randomised":
+        params = params.replace(max_steps_in_episode=Choice((4, 8)))
+    timed = TimeObservation(inner)
+    masked = ActionMask(
+        inner, lambda state, params: jnp.arange(2) < params.max_steps_in_episode / 4
+    )
+    space, step = timed.observation_space(params), jax.jit(timed.step)
+    found = set()
+    for seed in range(8):
+        key, length, truncated = jax.random.key(seed), 0, False
+        _, state = timed.reset(key, params)
+        mask = masked.reset(key, params)[0]["action_mask"]
+        while not truncated:
+            action = jnp.int32(length % 2)
+            _, state, _, terminated, truncated, info = step(key, state, action, params)
+            last, length = info["final_observation"], length + 1
+            assert space.contains(last) and not terminated
+        found.add((length, float(last[-1]), int(mask.sum())))
+    assert found == {(4, 1.0, 1), (8, 1.0, 2)}
 
 
 def test_an_environment_without_levels_is_refused():

@@ -15,6 +15,8 @@ from purerl.meta import loop
 from purerl.meta import population as runs
 from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
+from purerl.runner import summary_file
+from purerl.storage import documents
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -196,7 +198,7 @@ def test_a_strategys_field_without_effect_is_refused_before_anything_is_written(
 
 def test_costs_are_those_of_all_generations(tmp_path):
     def costs(folder):
-        found = json.loads((folder / "summary.json").read_text())
+        found = summary_file.read(folder)
         return {name: found[name] for name in found if name != "generations_run"}
 
     runs = 6 * 2  # members and rollouts of a generation
@@ -388,6 +390,6 @@ def test_what_a_result_refuses():
 def test_another_folder_holds_no_evolution(tmp_path):
     with pytest.raises(purerl.ConfigError, match="no run in"):
         purerl.load_evolution(tmp_path)
-    (tmp_path / "manifest.json").write_text("{}")
+    documents.write(tmp_path / "manifest.json", {})
     with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
         purerl.load_evolution(tmp_path)

@@ -251,6 +251,7 @@ def test_damaged_records_are_noticed(tiny, axes, whole, tmp_path):
     import shutil
 
     shutil.rmtree(tmp_path / "checkpoints")  # as the message says
+    (tmp_path / "summary.json").unlink()
     assert_same_bits(search(tiny, axes, out=tmp_path).states, whole.states)
 
 

@@ -186,16 +186,34 @@ def test_tables_and_curves_of_a_run_say_what_the_ends_are(agents, ends):
         console.print(run_table(run))
     assert ("95%" in captured.get()) == (agents == 12)
     assert ("range of 3" in captured.get()) == (agents == 3)
+    if agents == 1:
+        return
+    # The ends are those of the mean, and no episode's.
+    means = run.evaluation["episode_return"][:, -1].mean(-1)
+    *_, footer, _, caption = captured.get().splitlines()
+    cells = [cell.strip() for cell in footer.split("│")[1:-1]]
+    training = run.metrics["episode_return"][:, -1].mean()
+    assert cells == ["mean", f"{means.mean():.1f}", "", "", f"{training:.1f}"]
+    assert caption.strip().startswith(f"mean evaluation {means.mean():.1f} ({ends}: ")
+    if agents == 3:
+        assert caption.strip().endswith(f" {means.min():.1f} to {means.max():.1f})")
 
 
 def test_the_table_of_a_run_says_where_its_agents_are_equal():
     run = _result(3)
-    run.evaluation["episode_return"][:] = 500.0
+    final = run.evaluation["episode_return"]
+    final[:] = 500.0
     console = Console(width=120)
     with console.capture() as captured:
         console.print(run_table(run))
-    (mean,) = [line for line in captured.get().splitlines() if "mean" in line]
-    assert [cell.strip() for cell in mean.split("│")[2:5]] == ["500.0", "no spread", ""]
+    assert captured.get().splitlines()[-1].strip() == (
+        "mean evaluation 500.0 (no spread)"
+    )
+    run.evaluation["cut_episodes"][0, -1] = 1
+    run.evaluation["episode_length"] = np.full_like(final, 500)
+    first, second = run_table(run).caption.splitlines()
+    assert first == "mean evaluation 500.0 (no spread)"
+    assert second.startswith("1 of ") and "episodes still ran after" in second
 
 
 def test_a_run_without_evaluations_shows_its_training_and_says_so():
@@ -286,6 +304,8 @@ def test_agents_that_diverged_are_in_no_mean_of_the_episodes():
     assert "diverged" in lost and lost.endswith("in update 2")
     assert means == ["4.00", "5.00", "[bold]4.50[/bold]"]
     assert cells[3][1:] == ["3.00", "5.00", "3.00"]
+    # Of the episodes 3, 5, 5 and 5, as the columns beside it.
+    assert cells[2][1:] == ["1.00", "0.00", f"{0.75**0.5:.2f}"]
     alone = episodes_table("CartPole", (0, 1), played(returns[:2]), gone[:2])
     assert alone.row_count == 2
 

@@ -6,6 +6,7 @@ import json
 import numpy as np
 import pytest
 import xarray as xr
+from matplotlib.text import Text
 
 from purerl.config import ConfigError
 from purerl.report import comparison, page, page_sweep, plots, statistics, sweep_tables
@@ -498,3 +499,21 @@ def test_what_was_selected_is_drawn(grid):
     point = one.isel(learning_rate=2, entropy_coef=1)
     assert read_scores(point).points == ({},)
     assert plots.profile(point).axes[0].lines
+
+
+def test_text_is_shown_as_it_is_wherever_it_stands():
+    name = r"$\frac$"
+    figure = style.new_figure()
+    axes = figure.subplots()
+    axes.plot([0, 1], [0, 1], label=name)
+    axes.set_xticks([0, 1], [name, "b"])
+    axes.annotate(name, (0, 0))
+    axes.legend()
+    style.finish(axes, name, name, name)
+    style.label_ends(axes, [(1.0, name, "k")], name)
+    figure.suptitle(name)
+    style.to_svg(figure)  # It ended in an error of the formula.
+    figure.canvas.draw()
+    texts = [text for text in figure.findobj(Text) if text.get_text() == name]
+    assert len(texts) == 10  # The label of a tick is there on both sides.
+    assert not any(text.get_parse_math() for text in texts)

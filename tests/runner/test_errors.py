@@ -15,7 +15,7 @@ from purerl.runner.result import load_run
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.serialise import to_dict
-from purerl.storage import folders
+from purerl.storage import documents, folders
 from purerl.storage.lock import LOCK, locked
 
 from .conftest import run_tiny
@@ -115,13 +115,16 @@ def test_metrics_that_are_gone_are_named(tiny, copy, name):
 
 def test_evaluations_that_are_gone_are_named(tiny, copy):
     for path in (copy / "metrics" / "evaluation").iterdir():
-        path.write_text(path.read_text().splitlines()[-1] + "\n")
+        path.write_text(path.read_text().splitlines()[0] + "\n")
     (copy / "metrics" / "evaluation" / "seed=1.jsonl").unlink()
     with pytest.raises(ConfigError, match=r"seed=1\.jsonl is missing, and other"):
         purerl.load(copy)
-    (copy / "summary.json").write_text('{"evaluation_mean": 9.0}')
-    shutil.rmtree(copy / "metrics" / "evaluation")
-    with pytest.raises(ConfigError, match=r"evaluation has no rows, and there must"):
+    numbers = {"evaluation_per_seed": [9.0, 9.0]}
+    documents.write(copy / "summary.json", numbers)
+    for path in (copy / "metrics" / "evaluation").iterdir():
+        path.write_text("")
+    (copy / "metrics" / "evaluation" / "seed=1.jsonl").write_text("")
+    with pytest.raises(ConfigError, match=r"evaluation does not end with .*summary"):
         purerl.load(copy)
 
 
@@ -265,6 +268,11 @@ def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys
 
 def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny, copy):
     shutil.rmtree(copy / "checkpoints")
+    before = contents(copy)
+    with pytest.raises(ConfigError, match=r"checkpoints has no checkpoint, and .*summ"):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    assert contents(copy) == before
+    (copy / "summary.json").unlink()
     before = (copy / "metrics" / "train" / "seed=0.jsonl").read_text()
     result = run_tiny(tiny, seeds=2, out=copy, resume=True)
     assert result.finished and result.train_steps == 2 * 640
@@ -283,9 +291,7 @@ def test_rows_are_put_aside_twice_in_one_second(tmp_path, monkeypatch):
 
 
 def test_a_data_parallel_run_is_not_resumed_on_other_devices(tiny, copy):
-    path = copy / "manifest.json"
-    stored = json.loads(path.read_text()) | {"data_parallel": 7}
-    path.write_text(json.dumps(stored))
+    folders.update(copy, {"data_parallel": 7})
     with pytest.raises(ConfigError, match="spread over 7 devices, here are 2"):
         run_tiny(tiny, seeds=2, out=copy, resume=True)
 
@@ -307,10 +313,11 @@ def test_a_run_in_several_processes_is_refused_with_what_to_use(monkeypatch, tmp
 
 @pytest.mark.parametrize("name", ["seeds", "versions", "config"])
 def test_a_manifest_without_an_entry_is_damaged(copy, name):
-    stored = folders.load(copy)
+    path = copy / "manifest.json"
+    stored = json.loads(path.read_text())
     del stored[name]
-    (copy / "manifest.json").write_text(json.dumps(stored))
-    with pytest.raises(ConfigError, match=rf"json is damaged \(there is no {name} in"):
+    path.write_text(json.dumps(stored))
+    with pytest.raises(ConfigError, match=r"json is damaged \(its checksum differs\)"):
         load_run(copy)
 
 
@@ -318,7 +325,7 @@ def test_a_field_of_another_version_is_named_with_who_wrote_it(copy):
     stored = folders.load(copy)
     stored["config"]["old_field"] = 3
     stored["versions"]["purerl"] = "9.8.7"
-    (copy / "manifest.json").write_text(json.dumps(stored))
+    documents.write(copy / "manifest.json", stored)
     with pytest.raises(ConfigError) as error:
         load_run(copy)
     for fragment in (

@@ -65,6 +65,52 @@ def test_a_line_that_is_no_row_is_named(tmp_path, line):
         read_rows(path)
 
 
+def three_rows(folder, seed=0):
+    files = JsonlFiles(folder)
+    for at in (1, 2, 3):
+        files.log("train", seed, {"update": at, "loss": at / 3})
+    files.close()
+    return files.path("train", seed)
+
+
+@pytest.mark.parametrize(
+    ("change", "number"),
+    [
+        (lambda lines: [lines[0].replace("0.3", "0.4"), *lines[1:]], 1),
+        (lambda lines: [*lines[:2], lines[2].replace("1.0", '"1.0"')], 3),
+        (lambda lines: [lines[0], lines[2]], 2),
+        (lambda lines: [lines[1], lines[0], lines[2]], 1),
+        (lambda lines: [*lines, lines[2]], 4),
+        (lambda lines: ["[" * 100_000, *lines[1:]], 1),
+    ],
+)
+def test_a_row_that_is_another_or_missing_is_named(tmp_path, change, number):
+    path = three_rows(tmp_path)
+    assert [row["loss"] for row in read_rows(path)] == [1 / 3, 2 / 3, 1.0]
+    path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
+    with pytest.raises(purerl.ConfigError, match=f"is damaged in line {number} of"):
+        read_rows(path)
+
+
+def test_rows_of_another_seed_are_not_taken_for_its_own(tmp_path):
+    path, other = three_rows(tmp_path), three_rows(tmp_path, seed=1)
+    path.write_text(other.read_text())
+    with pytest.raises(purerl.ConfigError, match="is damaged in line 1 of 3"):
+        read_rows(path)
+
+
+def test_a_file_goes_on_after_a_line_that_a_kill_cut_short(tmp_path):
+    path = three_rows(tmp_path)
+    path.write_text(path.read_text()[:-9])
+    assert [row["update"] for row in read_rows(path)] == [1, 2]
+    files = JsonlFiles(tmp_path)
+    files.rewind(["train"], [0], 2)
+    files.log("train", 0, {"update": 3, "loss": 1.0})
+    files.close()
+    whole = three_rows(tmp_path / "whole")
+    assert path.read_text() == whole.read_text()
+
+
 def test_what_a_row_lacks_is_nan():
     evaluation = {"update": 2, "loss": 1.0, "episode_return": [1.0, None]}
     rows = [[{"update": 1, "entropy": 3.0}, evaluation]]

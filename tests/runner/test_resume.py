@@ -11,7 +11,7 @@ from flax import struct
 
 import purerl
 from purerl.envs import CartPole
-from purerl.runner.jsonl import read_rows
+from purerl.runner.jsonl import JsonlFiles, read_rows
 from tests.helpers import StopAfter, slow_but
 
 from .conftest import (
@@ -198,9 +198,11 @@ def test_rows_past_the_last_checkpoint_are_dropped_on_resume(tiny, whole, tmp_pa
     out = tmp_path / "run"
     run_tiny(tiny, seeds=SEEDS, out=out, trackers=[StopAfter(2 * SEGMENT)])
     path = out / "metrics" / "train" / "seed=0.jsonl"
-    row = path.read_text().splitlines()[-1].replace('"update": 6', '"update": 9')
+    files = JsonlFiles(out / "metrics")
+    files.log("train", 0, read_rows(path)[-1] | {"update": 9})
+    files.close()
     with path.open("a") as file:
-        file.write(row + "\n" + '{"update": 12, "torn')
+        file.write('{"update": 12, "torn')
     resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
     assert_same_bits(outcome(resumed), outcome(whole))
     assert [r["update"] for r in read_rows(path)] == [3, 6, 9, 12, 15, 18, 20]

@@ -1,7 +1,5 @@
 """Rows that trackers have past the checkpoint, where a run goes on otherwise."""
 
-import json
-
 import pytest
 
 import purerl
@@ -108,7 +106,7 @@ def test_a_longer_run_tells_anew_what_comes_after_its_checkpoint(tmp_path, capsy
     for kind in ("train", "evaluation"):
         mine = told(rows[:2] + rows[before:], kind)
         assert mine == written(out, kind)  # each of them once
-    entries = json.loads((out / "trackers.json").read_text())
+    entries = load_stored(out)
     total = len(rows) - before + 2
     assert {entry["rows"] for entry in entries.values()} == {total}
     assert not any("rewound" in entry for entry in entries.values())

@@ -72,6 +72,48 @@ def test_replay_is_taken_over_with_whole_states(tiny_off_policy, tmp_path):
     assert_same_bits(on.state, whole.state)
 
 
+@pytest.mark.parametrize("fraction", [0.5, 0.3])
+def test_an_agent_that_goes_on_does_not_explore_anew(tmp_path, fraction):
+    """In the longer run epsilon was 0.525 from its first step on.
+
+    With a share that is no default, extending was refused: the share of the longer run
+    contradicted the steps that are kept.
+    """
+    config = purerl.DQNConfig(
+        total_timesteps=320,
+        rounds_per_update=16,
+        num_envs=2,
+        learning_starts=64,
+        batch_size=8,
+        buffer_size=200,
+        hidden_sizes=(4,),
+        num_evaluations=0,
+        epsilon_fraction=fraction,
+    )
+    longer = config.replace(total_timesteps=1280)
+    first, second = tmp_path / "first", tmp_path / "second"
+    run_tiny(config, seeds=1, out=first)
+    start = purerl.Start(first, "all")
+    calls = (
+        {"out": second, "start": start},
+        {"out": second, "start": start, "resume": True},
+        {"out": first, "resume": True, "extend": True},
+        {"out": first, "resume": True},
+    )
+    for options in calls:
+        result = run_tiny(longer, seeds=1, **options)
+        assert result.metrics["env_steps"][0, -1] == 1280
+        np.testing.assert_allclose(result.metrics["epsilon"][0, -8:], 0.05, rtol=1e-5)
+    key, state = jax.random.key(0), purerl.load(first).state
+    state = jax.tree.map(lambda x: x[0], state)
+    on = longer.replace(total_timesteps=1600, epsilon_fraction=0.5)
+    with pytest.raises(purerl.ConfigError, match=r"epsilon_steps is auto .*resolve"):
+        jax.eval_shape(lambda: purerl.make_train(on)(key, start=state))
+    steps = purerl.resolve(config).epsilon_steps
+    known = purerl.make_train(on.replace(epsilon_steps=steps))(key, start=state)
+    np.testing.assert_allclose(known.metrics["epsilon"], 0.05, rtol=1e-5)
+
+
 def test_networks_alone_are_put_into_fresh_agents(tiny, stopped):
     saved, bound = purerl.load_run(stopped), bind(tiny)
     begun = read_start(purerl.Start(stopped, seed=1), bound, [5, 6])

@@ -1,8 +1,6 @@
 """summary.json: facts are those of the last call, times of the last that trained,
 or of all."""
 
-import json
-
 import pytest
 
 from purerl.runner import summary_file
@@ -11,8 +9,7 @@ TIMES = {"trained_members": 4, "train_seconds": 9.0}
 NONE = {"trained_members": 0, "train_seconds": 0.0}
 
 
-def read(folder):
-    return json.loads((folder / summary_file.FILE).read_text())
+read = summary_file.read
 
 
 def test_a_call_that_trained_nothing_leaves_the_times_of_the_one_before(tmp_path):

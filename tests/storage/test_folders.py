@@ -67,12 +67,13 @@ def test_what_a_kill_before_the_manifest_left_is_begun_again(tmp_path):
 
 
 def test_a_kill_between_the_two_files_leaves_the_manifest(tmp_path, monkeypatch):
-    written = []
-    monkeypatch.setattr(
-        folders, "write_atomic", lambda path, text: written.append(path.name)
-    )
-    folders.write(tmp_path, {"config": {}})
-    assert written == ["manifest.json", "config.yaml"]
+    def killed(path, text):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(folders, "write_atomic", killed)
+    with pytest.raises(KeyboardInterrupt):
+        folders.write(tmp_path, {"config": {}})
+    assert [path.name for path in tmp_path.iterdir()] == ["manifest.json"]
 
 
 def test_what_a_kill_between_the_two_files_kept_off_is_done_later(tmp_path):

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 
 import pytest
 
@@ -112,6 +113,44 @@ def test_a_lock_that_was_taken_away_meanwhile_is_made_again(tmp_path, monkeypatc
     with lock.locked(tmp_path):
         assert len(calls) == 2
         assert str(os.getpid()) in (tmp_path / lock.LOCK).read_text()
+
+
+LEFT = (
+    *(".manifest.json.44c0dd0e", ".report.html.0123abcd", ".write-test-17"),
+    *("chunks/.a-b.npz.abcd1234", "checkpoints/.000011.npz.0a0a0a0a"),
+    *("metrics/train/.seed=0.jsonl.00000000", "checkpoints/7.orbax-checkpoint-tmp/x"),
+)
+KEPT = (".notes.json", ".manifest.json.zzzzzzzz", "chunks/a-b.npz", "checkpoints/7/x")
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_what_a_kill_left_half_written_is_removed(tmp_path, shared):
+    for name in (*LEFT, *KEPT):
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("half")
+    late = tmp_path / ".config.yaml.12345678"  # it is being written now
+    late.write_text("half")
+    os.utime(late, (time.time() + 60.0,) * 2)
+    with lock.locked(tmp_path, shared=shared):
+        left = {p.relative_to(tmp_path).as_posix() for p in tmp_path.rglob("*")}
+    assert left & {*LEFT, *KEPT} == {*KEPT}
+    assert "checkpoints/7.orbax-checkpoint-tmp" not in left and late.exists()
+
+
+def test_a_shared_folder_is_cleaned_by_whoever_is_alone_in_it(tmp_path):
+    half = tmp_path / ".trials.csv.44c0dd0e"
+    with lock.locked(tmp_path, shared=True):
+        half.write_text("half")
+        os.utime(half, (time.time() - 60.0,) * 2)
+        with lock.locked(tmp_path, shared=True):
+            assert half.exists()  # the first one may be writing it
+        with pytest.raises(ConfigError, match="in use by process"):
+            with lock.locked(tmp_path):
+                raise AssertionError
+    assert [path.name for path in tmp_path.iterdir()] == [half.name]
+    with lock.locked(tmp_path, shared=True):
+        assert not half.exists()
 
 
 # What appends to its files, or goes on from its own checkpoints.

@@ -136,7 +136,7 @@ def test_a_file_of_trackers_without_its_members_is_refused(swept):
     del stored["keeps"]["members"]
     path.write_text(json.dumps(stored))
     second = Keeps()
-    with pytest.raises(ConfigError, match=r"'keeps' has no members in it\). Delete it"):
+    with pytest.raises(ConfigError, match=r"its checksum differs\). Delete it"):
         purerl.track(out, [second])
     assert second.members == []
 

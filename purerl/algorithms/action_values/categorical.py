@@ -84,8 +84,11 @@ def project(points: Array, probabilities: Array, atoms: Array) -> Array:
     Returns:
         Probabilities of the atoms, `[N, K]`.
     """
-    distance = atoms[1] - atoms[0]
-    inside = jnp.clip(points, atoms[0], atoms[-1])
-    gap = jnp.abs(inside[:, None, :] - atoms[None, :, None]) / distance
+    # In units of the distance the shares of a point sum to 1, however the atoms were
+    # rounded, which lie far from 0.
+    last = atoms.size - 1
+    distance = (atoms[-1] - atoms[0]) / last
+    place = jnp.clip((points - atoms[0]) / distance, 0.0, last)
+    gap = jnp.abs(place[:, None, :] - jnp.arange(atoms.size)[None, :, None])
     share = jnp.clip(1.0 - gap, 0.0, 1.0)
     return (share * probabilities[:, None, :]).sum(-1)

@@ -16,6 +16,7 @@ from purerl.types import Array
 
 # Real parts stay below this, so that every eigenvalue lies inside the unit disc.
 _LARGEST_REAL = -1e-4
+_MOST = 4096  # States whose matrix takes 1 GB.
 
 
 class S5(nn.Module):
@@ -52,6 +53,11 @@ class S5(nn.Module):
             raise ValueError(
                 "dt_min and dt_max must be 0 < dt_min < dt_max, got "
                 f"{self.dt_min} and {self.dt_max}"
+            )
+        if (self.state_size or self.features) > _MOST:
+            raise ValueError(
+                f"its states must be at most {_MOST:,}, for a matrix of twice as many "
+                "rows is diagonalised at the start"
             )
         super().__post_init__()
 

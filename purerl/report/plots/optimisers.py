@@ -6,8 +6,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.learning.two_hot import signed_log
 from purerl.optimisers import LearnedOptimiser
-from purerl.optimisers.learned import DECAYS, compressed
+from purerl.optimisers.learned import DECAYS
 from purerl.report.plots import style
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def step_of(
         share: Share of the run that is over.
         depth: Place of the layer in its network, from 0 to 1.
     """
-    ratios = compressed(jnp.asarray(adam))
+    ratios = signed_log(jnp.asarray(adam))
     others = jnp.array([0.0, 0.0, share, depth, 1.0])[:, None]
     features = jnp.concatenate(
         [

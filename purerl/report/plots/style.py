@@ -5,6 +5,7 @@ colours they see; lines differ by marker as well. No global state of matplotlib 
 """
 
 import contextlib
+import functools
 import io
 import math
 import os
@@ -60,11 +61,25 @@ def load_matplotlib() -> None:
 
 
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
-    """Make an empty figure, in inches."""
+    """Make an empty figure, in inches, whose texts are shown as they are."""
     load_matplotlib()
-    from matplotlib.figure import Figure
+    return _figure_class()(figsize=(width, height), dpi=DPI, layout="constrained")
 
-    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
+
+@functools.cache
+def _figure_class() -> "type[Figure]":
+    from matplotlib.figure import Figure
+    from matplotlib.text import Text
+
+    class PlainFigure(Figure):
+        """A figure in which `$` is a character of a name, and begins no formula."""
+
+        def draw(self, renderer: Any) -> None:
+            for text in self.findobj(Text):
+                text.set_parse_math(False)
+            super().draw(renderer)
+
+    return PlainFigure
 
 
 def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:

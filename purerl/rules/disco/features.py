@@ -6,6 +6,7 @@ The numbers and their order are those of the published weights.
 import jax
 import jax.numpy as jnp
 
+from purerl.learning.two_hot import signed_log
 from purerl.rules.disco.inputs import DiscoInputs, Outputs
 from purerl.types import Array, PyTree
 
@@ -64,11 +65,6 @@ def of_action(x: Array, action: Array) -> Array:
     is_taken = action[..., None] == jnp.arange(x.shape[2])[None, None]
     is_taken = is_taken.reshape(*is_taken.shape, *[1] * (x.ndim - 3))
     return jnp.where(is_taken, x, 0.0).sum(2)
-
-
-def signed_log(x: Array) -> Array:
-    """Return `sign(x) log(1 + |x|)`."""
-    return jnp.sign(x) * jnp.log1p(jnp.abs(x))
 
 
 def of_steps(params: Params, prefix: str, inputs: DiscoInputs) -> tuple[Array, Array]:

@@ -105,6 +105,9 @@ class Tracker:
             calls. `purerl.run` reads it before every segment, sweeps before every chunk
             and in their end, searches and evolutions before every step, studies before
             every report, comparisons between blocks of agents.
+        knows_rows: Whether `log` leaves out what an earlier call of the same run has
+            kept. Of one that a kill has kept from being closed, `trackers.json` may
+            count rows that were lost: it is told all rows again.
         takes_back: Whether `begin` takes out the rows after `TrackedRun.rewound`. Where
             it does not, and there are such rows, a sentence says that they stay.
     """
@@ -114,6 +117,7 @@ class Tracker:
     time_share = 1.0
     background = True
     stop = False
+    knows_rows = False
     takes_back = False
 
     @property

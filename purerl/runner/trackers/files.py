@@ -26,7 +26,8 @@ def finish(trackers: Group, result: RunResult) -> None:
 def _keep(trackers: Group, result: RunResult, folder: Path) -> None:
     if result.out is not None:
         for name in ("config.yaml", "manifest.json"):
-            trackers.artifact(result.out / name, f"run/{name}")
+            if (result.out / name).exists():
+                trackers.artifact(result.out / name, f"run/{name}")
         saved = checkpoint.steps(result.out / "checkpoints")
         if saved:
             name = f"checkpoints/{saved[-1]}"

@@ -15,7 +15,7 @@ from typing import Any
 
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker
 from purerl.runner.trackers.base_group import QUIET_SECONDS, STOP_SECONDS, BaseGroup
-from purerl.runner.trackers.stored import REWOUND, load_stored, stored_for
+from purerl.runner.trackers.stored import REWOUND, certain, load_stored, stored_for
 from purerl.runner.trackers.writer import LoggedRow, Notify, Writer
 
 # How long the end of a run waits for its trackers.
@@ -59,7 +59,8 @@ class Group(BaseGroup[Writer]):
                 resumed run is left out, with a sentence: that run has time to lose.
         """
         stored = load_stored(run.folder)
-        known = [stored_for(writer.tracker, stored) for writer in self._writers]
+        trackers = [writer.tracker for writer in self._writers]
+        known = [certain(t, stored_for(t, stored)) for t in trackers]
         self._open(run, known, notify)
 
     def log(self, kind: str, seed: int, row: Row) -> None:

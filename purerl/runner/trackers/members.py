@@ -16,10 +16,11 @@ from purerl.runner.trackers import writer as writers
 from purerl.runner.trackers.base import Member, Row, TrackedRun, Tracker
 from purerl.runner.trackers.base_group import QUIET_SECONDS, STOP_SECONDS, BaseGroup
 from purerl.runner.trackers.stored import (
-    damaged,
+    certain,
     lacking,
     load_stored,
     plain_options,
+    store,
     stored_for,
 )
 from purerl.runner.trackers.writer import Notify, Writer
@@ -145,11 +146,11 @@ class MemberGroup(BaseGroup[_MemberWriter]):
         entries = []
         for tracker in trackers:
             known = stored_for(tracker, stored)
+            if (sure := certain(tracker, known)) is not known and run.folder:
+                known = sure
+                store(run.folder, {tracker.name: known})
             if is_fixed and known.get("total", total) != total:
                 known = {}
-            if known and "members" not in known:
-                what = f"tracker {tracker.name!r} has no members in it"
-                raise damaged(run.folder, what)
             writer = _MemberWriter(tracker, self._in_threads, self._remember)
             writer.adapter.sent = set(_numbers(known))
             self._writers.append(writer)

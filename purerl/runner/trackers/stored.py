@@ -13,14 +13,12 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from purerl.atomic import write_atomic
-from purerl.config import ConfigError
 from purerl.execution.commands import program
 from purerl.execution.format import quoted
 from purerl.runner.trackers.base import Tracker
 from purerl.runner.trackers.catalogue import TRACKERS
 from purerl.runner.trackers.writer import Notify
-from purerl.storage import kinds
+from purerl.storage import documents, kinds
 from purerl.storage.folders import TRACKERS_FILE
 
 REWOUND = "rewound"
@@ -39,26 +37,8 @@ def load_stored(folder: Path | None) -> dict[str, Any]:
     path = folder / TRACKERS_FILE if folder else None
     if path is None or not path.exists():
         return {}
-    try:
-        stored = dict(json.loads(path.read_text()))
-        for entry in stored.values():
-            _ = entry["id"], int(entry["rows"]), {**entry["options"]}
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        raise damaged(folder, repr(error)) from None
-    return stored
-
-
-def damaged(folder: Path | None, why: str) -> ConfigError:
-    """Return the error for a `trackers.json` that cannot be gone on with.
-
-    Args:
-        folder: The folder of what is tracked.
-        why: The reason, in a few words.
-    """
-    path = folder / TRACKERS_FILE if folder else TRACKERS_FILE
-    return ConfigError(
-        f"{path} is damaged ({why}). Delete it: trackers then begin new runs, with all "
-        "rows so far."
+    return documents.read(
+        path, "Delete it: trackers then begin new runs, with all rows so far."
     )
 
 
@@ -66,6 +46,19 @@ def stored_for(tracker: Tracker, stored: Mapping[str, Any]) -> Mapping[str, Any]
     """Return what is stored of a tracker; nothing where it writes elsewhere now."""
     entry = stored.get(tracker.name, {})
     return entry if entry.get("options") == plain_options(tracker) else {}
+
+
+def certain(tracker: Tracker, entry: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return an entry without what it counts as told and the tracker can tell better.
+
+    Args:
+        tracker: The tracker.
+        entry: The entry of the tracker, see `stored_for`.
+    """
+    if not entry or entry["status"] or not tracker.knows_rows:
+        return entry
+    nothing = {"members": []} if "members" in entry else {}
+    return {**entry, "rows": 0, **nothing}
 
 
 def lacking(
@@ -127,7 +120,7 @@ def store(folder: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
         return
     try:
         merged = {**load_stored(folder), **entries}
-        write_atomic(folder / TRACKERS_FILE, json.dumps(merged, indent=2))
+        documents.write(folder / TRACKERS_FILE, merged)
     finally:
         _lock.release()
 

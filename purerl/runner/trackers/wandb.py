@@ -4,13 +4,16 @@ Offline unless it is told otherwise: no network, no account; `wandb sync` upload
 later. `env_steps` is the axis of every chart, and W&B's own step too, so a row that
 reaches it twice lands on itself. A resumed run opens the same
 run ids again; offline that is one more folder per seed, which `wandb sync` joins.
-Offline, the files of an earlier folder are not read, so what was logged is known from
-`trackers.json` alone.
+A process of W&B's own writes the files, and a kill loses what it had not written yet.
+So a run that goes on reads the files of earlier calls, and logs what they lack.
 """
 
 import itertools
+import json
 import os
+import struct
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +35,7 @@ class WandbTracker(Tracker):
 
     name = "wandb"
     time_share = 0.1
+    knows_rows = True
 
     def __init__(
         self,
@@ -56,6 +60,7 @@ class WandbTracker(Tracker):
         self.root = (self.folder or run.folder or Path(".")).resolve()
         self.id = run.id or uuid.uuid4().hex[:12]
         self._first: int | None = None
+        self._kept: dict[int, set[tuple[str, Any]]] = {}
         for first in itertools.islice(run.members, 1):
             self._open(first)
 
@@ -69,7 +74,23 @@ class WandbTracker(Tracker):
         """
         axis = self._run.axis
         values = {**dict(scalars(kind, row)), axis: row[axis]}
-        self._open(seed).log(values, step=row[axis])
+        if seed not in self._kept:
+            self._kept[seed] = self._kept_of(seed)
+        if not self._kept[seed].issuperset((name, row[axis]) for name in values):
+            self._open(seed).log(values, step=row[axis])
+
+    def _kept_of(self, seed: int) -> set[tuple[str, Any]]:
+        """Names and places on the axis that earlier calls have logged of a member."""
+        if self._run.id is None:
+            return set()
+        axis, last = self._run.axis, self._run.rewound
+        return {
+            (name, row[axis])
+            for path in self.root.glob(f"wandb/*run-*/run-{self.id}-{seed}.wandb")
+            for row in history(path)
+            if axis in row and (last is None or row[axis] <= last)
+            for name in row
+        }
 
     def end_member(self, seed: int) -> None:
         """Close a member's run; the first one stays open for files."""
@@ -141,6 +162,39 @@ class WandbTracker(Tracker):
         run.define_metric("*", step_metric=self._run.axis)
         self._runs[seed] = run
         return run
+
+
+def history(path: Path) -> Iterator[dict[str, Any]]:
+    """Return the rows that a `.wandb` file holds, up to where a kill has cut it.
+
+    It is a LevelDB log, of blocks of 32 KiB after a heading of 7 bytes.
+    """
+    from google.protobuf.message import DecodeError
+    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]  # Made when it is imported.
+
+    data, place, parts = path.read_bytes(), 7, b""
+    while place + 7 <= len(data):
+        left = 32768 - place % 32768
+        if left < 7:
+            place += left
+            continue
+        _, length, kind = struct.unpack("<IHB", data[place : place + 7])
+        if place + 7 + length > len(data):
+            return
+        parts += data[place + 7 : place + 7 + length]
+        place += 7 + length
+        if kind not in (1, 4):  # Neither whole nor the last part.
+            continue
+        try:
+            record = Record.FromString(parts)
+        except DecodeError:
+            return
+        parts = b""
+        if record.HasField("history"):
+            yield {
+                item.key or "/".join(item.nested_key): json.loads(item.value_json)
+                for item in record.history.item
+            }
 
 
 def _copy(source: Path, target: Path) -> None:
