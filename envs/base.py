@@ -196,6 +196,11 @@ class Environment(Generic[StateT, ParamsT]):
         final_obs, last_state, reward, terminated, info = five_values(
             self, self.step_env(key_step, state, action, params)
         )
+        if isinstance(terminated, bool):  # ~False is -1 in Python.
+            raise StepError(
+                f"{self.name}: step_env returns terminated as a Python bool, expected "
+                "one truth value of JAX, bool[], such as jnp.asarray(terminated, bool)."
+            )
         truncated = self.is_truncated(last_state, params) & ~terminated
         first_obs, first_state = self.reset_env(key_reset, params)
         obs, next_state = select_tree(
@@ -247,6 +252,12 @@ class Environment(Generic[StateT, ParamsT]):
         It does not look at termination; whoever combines the two lets `terminated`
         win, as `step` does.
         """
+        if not hasattr(params, "max_steps_in_episode"):
+            raise StepError(
+                f"{self.name}: its {type(params).__name__} has no "
+                "max_steps_in_episode, which is_truncated compares with state.time; "
+                "give it the field, which envs.EnvParams has, or define is_truncated."
+            )
         return state.time >= params.max_steps_in_episode
 
     def action_space(self, params: ParamsT | None = None) -> Space:

@@ -150,7 +150,7 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
     )
     # Where chance is in the step there is nothing to compare with. But observations
     # that vary cannot all coincide with the first ones of the next episodes.
-    varies = np.ptp(obs.reshape(-1, obs.shape[-1]), axis=0).any()
+    varies = np.ptp(obs, axis=(0, 1)).any()
     require(
         env,
         not (done.any() and varies and env.stochastic_transitions)

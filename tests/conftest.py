@@ -188,15 +188,18 @@ def _optimise_a_slow_test(request: pytest.FixtureRequest):
 
 
 @pytest.fixture(autouse=True)
-def _ctrl_c_is_as_before():
-    """Whatever a test does, Ctrl-C interrupts Python again when it is over."""
-    before = signal.getsignal(signal.SIGINT)
-    # What a shell starts in the background is told to ignore it.
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def _signals_are_as_before():
+    """Whatever a test does, signals do the usual again when it is over."""
+    usual = {
+        # What a shell starts in the background is told to ignore it.
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, to) for number, to in usual.items()}
     yield
-    after = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, before)
-    assert after is signal.default_int_handler, after
+    after = {number: signal.signal(number, to) for number, to in before.items()}
+    assert after == usual
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ LAYERS = (
     # Environments, which know nothing of learning.
     ("purerl.envs",),
     # What a config is, random keys, arrays on the host, the platform that programs are
-    # traced for, and the types and counts that all others speak of.
+    # traced for, the log, and the types and counts that all others speak of.
     (
         "purerl.types",
         "purerl.precision",
@@ -27,6 +27,7 @@ LAYERS = (
         "purerl.keys",
         "purerl.metrics",
         "purerl.registry",
+        "purerl.streams",
     ),
     # The arithmetic of learning from data, the networks, what moves them and when,
     # and numbers that are drawn.

@@ -93,13 +93,14 @@ def evaluate_recurrent(
     if num_episodes < 1:
         raise ConfigError(f"num_episodes must be at least 1, got {num_episodes}.")
     keys = jax.random.split(key, 1 + num_episodes)
+    key_play = keys[0]  # taken once, as slicing in the loop would consume all keys
     start = _start(env, params, memory, keys[1:])
 
     def unfinished(carry: _Episodes) -> Array:
         return (carry.step < max_steps) & carry.running.any()
 
     def play(carry: _Episodes) -> _Episodes:
-        key = jax.random.fold_in(keys[0], carry.step)
+        key = jax.random.fold_in(key_play, carry.step)
         return _step(env, params, act, carry, jax.random.split(key, num_episodes))
 
     # The counter stays the same on every device.
@@ -164,13 +165,14 @@ def record(
         keep: `(state, obs) -> pytree of arrays`, of one episode.
     """
     keys = jax.random.split(key, 1 + num_episodes)
+    key_play = keys[0]
     start = _start(env, params, player.memory, keys[1:])
 
     def moment(carry: _Episodes) -> tuple[PyTree, Array]:
         return jax.vmap(keep)(carry.state, carry.obs), carry.episode_return
 
     def play(carry: _Episodes, _: None) -> tuple[_Episodes, tuple[PyTree, Array]]:
-        key = jax.random.fold_in(keys[0], carry.step)
+        key = jax.random.fold_in(key_play, carry.step)
         before = carry
         keys_now = jax.random.split(key, num_episodes)
         carry = _step(env, params, player.act, carry, keys_now)

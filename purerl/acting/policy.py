@@ -1,6 +1,8 @@
 """Acting with a memory: one protocol for policies with one and without."""
 
 import dataclasses
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
@@ -26,10 +28,15 @@ class RecurrentPolicy:
     Attributes:
         recurrence: Functions by which the algorithm acts with a memory.
         state: State of one agent.
+        remade: Call that makes this policy anew, as one that is pickled is.
     """
 
     recurrence: Recurrence
     state: PyTree
+    remade: partial
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return self.remade.func, self.remade.args
 
     def init(self, shape: int | tuple[int, ...] = ()) -> PyTree:
         """Return the memory of `[*shape]` episodes that are about to begin.

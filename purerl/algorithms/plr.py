@@ -252,7 +252,7 @@ def step(parts: Parts, state: PLRState) -> tuple[PLRState, Metrics]:
     played = choose(parts, state, keys)
     before = begin(parts, agent_of(state), played.levels, keys[_BEGIN])
     collected = on_policy.collect(parts, before, keys[:3])
-    agent, metrics = ppo.learn(parts, before, collected, keys[:4])
+    agent, metrics = ppo.learn(parts, before, collected, keys)
     if not config.learn_on_new:
         learned = (agent.params, agent.opt_state)
         params, opt_state = levels.select(

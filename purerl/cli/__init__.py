@@ -7,6 +7,9 @@ import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
+from typing import Any
+
+from purerl.streams import Unfailing, say
 
 COMMANDS = {
     "train": "train agents and write a run's folder",
@@ -36,6 +39,9 @@ IMPORT = (
 )
 
 CLOSED_PIPE = 128 + 13  # The status of a process that SIGPIPE has ended.
+STOPPED = 128 + 2  # That of one which Ctrl-C, or a tracker, has stopped.
+# Commands that print what is in a folder too: without the print nothing is lost.
+WRITING = ("train", "sweep", "pbt", "halving", "tune", "evolve")
 
 
 def usage() -> str:
@@ -60,21 +66,33 @@ def main(argv: Sequence[str] | None = None) -> int:
     if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
         # What the encoding lacks becomes a question mark, and ends no command.
         sys.stdout.reconfigure(errors="replace")
+    given = sys.stdout
+    sys.stdout = output = Unfailing(lambda: given, is_log=False)
     try:
         status = _run(argv)
-        if sys.stdout is not None:  # It may have been closed before.
-            sys.stdout.flush()
+        output.flush()
+        if output.error is not None:
+            _drop(given)
+            say(f"purerl: standard output could not be written ({output.error}).")
+            name = next(iter(sys.argv[1:] if argv is None else argv), "")
+            return status if name in WRITING else status or 2
     except BrokenPipeError:
-        # What is left in the buffer has no reader either: Python flushes at its end.
-        if sys.stdout is not None:
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop(given)
         return CLOSED_PIPE
     except SystemExit as error:
         # Rich takes the error of its own printing, and exits.
         if isinstance(error.__context__, BrokenPipeError):
             return CLOSED_PIPE
         raise
+    finally:
+        sys.stdout = given
     return status
+
+
+def _drop(stream: Any) -> None:
+    """Drop what a stream could not write: Python flushes it again at its end."""
+    if stream is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -125,6 +143,14 @@ def _names(text: str) -> list[str]:
 
 
 def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
+    from purerl.runner.interrupt import commanded
+
+    with commanded() as stopped:
+        status = _call(name, rest, modules)
+        return stopped() if status == STOPPED else status
+
+
+def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
     from purerl.config import ConfigError
     from purerl.execution.commands import program
 
@@ -134,33 +160,29 @@ def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> 
             importlib.import_module("purerl.cli.imports").load(modules)
         return importlib.import_module(f"purerl.cli.{name}").main(rest)
     except ConfigError as error:
-        print(f"purerl {name}: {error}", file=sys.stderr)
+        say(f"purerl {name}: {error}")
         return 2
     except OSError as error:
         if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            print(
+            say(
                 f"purerl {name}: the disk is full ({error.strerror}). What was written "
                 "before is whole: make room, and go on with it "
                 f"({program()} train --resume FOLDER; the same command for anything "
-                "else).",
-                file=sys.stderr,
+                "else)."
             )
             return 2
         if error.filename is None:  # It is no file's fault: show where it came from.
             raise
-        print(
-            f"purerl {name}: cannot use {error.filename} ({error.strerror}).",
-            file=sys.stderr,
-        )
+        say(f"purerl {name}: cannot use {error.filename} ({error.strerror}).")
         return 2
     except KeyboardInterrupt:
-        print(f"purerl {name}: stopped", file=sys.stderr)
-        return 130
+        say(f"purerl {name}: stopped")
+        return STOPPED
     except (RuntimeError, AssertionError) as error:
         from purerl.cli.settings import backend_problem
 
         problem = backend_problem(error)
         if problem is None:
             raise
-        print(f"purerl {name}: {problem} purerl doctor says more.", file=sys.stderr)
+        say(f"purerl {name}: {problem} purerl doctor says more.")
         return 2

@@ -5,7 +5,6 @@ seen (`purerl.comparison.held_out`). Settings that change the same numbers are o
 compiled program per environment, vmapped over settings and seeds.
 """
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from purerl.scale.devices import as_count, make_workers
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders, kinds
 from purerl.storage.lock import locked
+from purerl.streams import say
 from purerl.sweeps.planner import worker_limit
 
 MEASURES = ("training_curve", "final_return")
@@ -119,7 +119,7 @@ def compare(
     _check_baseline(baseline, [entry.name for entry in entries])
     folder = _folder(out)
     with locked(folder):
-        known, parts = make_parts(entries, tasks, options, folder, _notify)
+        known, parts = make_parts(entries, tasks, options, folder, say)
         tracking = Tracking(
             serialise.to_dict(tasks[0].config),
             [task.name for task in tasks],
@@ -127,7 +127,7 @@ def compare(
             folder,
             choose(trackers, folder),
         )
-        tracking.begin(_notify)
+        tracking.begin(say)
         with tracking.group:
             tracking.add(known)
             known |= train(
@@ -138,10 +138,6 @@ def compare(
                 result.save(folder)
             tracking.close(is_finished=True)
     return result
-
-
-def _notify(text: str) -> None:
-    print(text, file=sys.stderr)
 
 
 @in_32_bits

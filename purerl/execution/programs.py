@@ -114,6 +114,8 @@ class Program:
     ) -> None:
         self.bound, self.lanes, self.length = bound, example.size, length
         started = time.perf_counter()
+        if jax.config.jax_debug_key_reuse:  # type: ignore[attr-defined]
+            _check_keys(bound, length)
         init, advance = _functions(bound, example, length, data_parallel)
         if not data_parallel:  # each device holds a part of an agent
             shapes = jax.eval_shape(init, *example)
@@ -260,6 +262,14 @@ class Program:
         records = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
         code = sizes.generated_code_size_in_bytes
         return BlockMemory(state, sizes.temp_size_in_bytes + max(records, 0), code)
+
+
+def _check_keys(bound: Bound, length: int) -> None:
+    """Let JAX look for reused keys in the program of one agent."""
+    segment, key = make_segment(bound), jax.random.key(0)
+    jax.jit(segment.init).trace(key)
+    state, first = jax.eval_shape(segment.init, key), jnp.int32(0)
+    jax.jit(lambda s, n: segment.advance(s, n, length)).trace(state, first)
 
 
 def _functions(

@@ -1,6 +1,5 @@
 """The loop of an evolution: ask, train, tell; compiled once, saved, gone on with."""
 
-import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -29,6 +28,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import Worker
 from purerl.storage import folders
 from purerl.storage.pace import Pace
+from purerl.streams import say
 
 SNAPSHOT_EVERY = 16
 
@@ -175,7 +175,7 @@ class EvolutionLoop:
                 f"{stored['evosax']} -> {here}"
             )
         if note and self.options.progress:
-            print(note, file=sys.stderr)
+            say(note)
 
     def compile(self) -> None:
         """Compile the programs of a generation; the folder keeps how wide they are."""

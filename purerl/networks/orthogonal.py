@@ -108,7 +108,7 @@ def init_params(
     key_matrices, key_others = several(key, 2)
     keys = jax.random.split(key_others, len(networks))
 
-    def init() -> dict[str, PyTree]:
+    def init(keys: Array) -> dict[str, PyTree]:
         return {
             name: module.init(key, *inputs)
             for key, (name, (module, inputs)) in zip(
@@ -119,7 +119,7 @@ def init_params(
     asked: list[tuple[Array, Request]] = []
     token = _asked.set(asked)
     try:
-        params = init()
+        params = init(keys)
     finally:
         _asked.reset(token)
     leaves, structure = jax.tree.flatten(params)
@@ -127,7 +127,8 @@ def init_params(
     if not placeholders <= set(map(id, leaves)):
         # A module has made something else of a layer's initial value, as a mapped one
         # does (flax.linen.vmap): then its layers draw for themselves.
-        return init()
+        # Nothing is used that was drawn before: no key has two uses.
+        return init(jax.random.clone(keys))
     if not asked:
         return params
     drawn = _draw(key_matrices, tuple(request for _, request in asked))

@@ -1,6 +1,5 @@
 """A run read from its files, for tables and pictures, also while it goes on."""
 
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ from purerl.runner.jsonl import read_members, rows_are_missing
 from purerl.runner.records import KINDS
 from purerl.runner.result import RunResult, load_run
 from purerl.storage.checkpoint import steps
+from purerl.streams import say
 from purerl.train import bind
 from purerl.types import HostMetrics
 
@@ -63,7 +63,7 @@ def read_run(folder: Path) -> RunResult:
         config = manifest.read_config(folder, stored)
         num_updates = bind(config, on_host=True).plan.num_updates
     except ConfigError as error:
-        print(f"{error} Without it, {folder} is read without agents.", file=sys.stderr)
+        say(f"{error} Without it, {folder} is read without agents.")
         return curves._replace(finished=has_finished(stored, curves.metrics))
     saved = load_run(folder, config)
     finished = saved.update == num_updates

@@ -1,6 +1,5 @@
 """purerl.track: what trackers lack of a folder, sent when training has ended."""
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.stored import lacking
 from purerl.runner.trackers.writer import Notify
 from purerl.storage import checkpoint, folders, kinds
+from purerl.streams import say
 
 
 def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
@@ -56,7 +56,7 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             f"no tracker has been told of {folder}; name one, such as --track mlflow "
             "(trackers=['mlflow'])."
         )
-    return _KINDS[kind](folder, chosen, _notify)
+    return _KINDS[kind](folder, chosen, say)
 
 
 def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
@@ -127,7 +127,3 @@ _KINDS = {
     "tune": _study,
     kinds.COMPARISON: _comparison,
 }
-
-
-def _notify(text: str) -> None:
-    print(text, file=sys.stderr)

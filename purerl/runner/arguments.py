@@ -4,15 +4,36 @@ import os
 from pathlib import Path
 from typing import Any
 
+import jax
 import numpy as np
 
 from purerl.algorithms import entry_of
 from purerl.config import ConfigError, shown
 from purerl.tracing import refuse_traced
 
+_UNKNOWN = (
+    "because NaN and infinity stand for numbers that are not known, such as the return "
+    "where no episode has ended. Switch it off: diverged agents are named without it"
+)
+_MOVES = (
+    "because programs and results move between host and devices. Switch it off, and "
+    "guard your own code by jax.transfer_guard around it"
+)
+# Debugging switches of JAX with which nothing can be trained, and why; docs/faq.md
+# names the others.
+SWITCHES = {
+    "jax_disable_jit": "because programs are compiled before they run. Switch it off; "
+    "to step through an agent, call purerl.make_train(config)(key) for a few steps",
+    "jax_debug_nans": _UNKNOWN,
+    "jax_debug_infs": _UNKNOWN,
+    "jax_transfer_guard_host_to_device": _MOVES,
+    "jax_transfer_guard_device_to_host": _MOVES,
+    "jax_transfer_guard_device_to_device": _MOVES,
+}
+
 
 def check_call(who: str, config: Any) -> None:
-    """Refuse what is no config, and a call inside a function that JAX traces.
+    """Refuse what is no config, a switch of JAX, and a call while JAX traces.
 
     Args:
         who: What compiles and trains, as a sentence begins.
@@ -22,6 +43,12 @@ def check_call(who: str, config: Any) -> None:
         ConfigError: naming what was given, or what to call instead.
     """
     entry_of(config)
+    for name, reason in SWITCHES.items():
+        value = getattr(jax.config, name)
+        if value is True or str(value).startswith("disallow"):
+            raise ConfigError(
+                f"{who} cannot train where JAX's {name} is {value}, {reason}."
+            )
     refuse_traced(who, config)
 
 

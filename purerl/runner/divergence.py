@@ -4,7 +4,6 @@ A run's manifest has the entry `diverged`, by seed the first update with a numbe
 was not finite.
 """
 
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from purerl.execution.cohort import Segment
 from purerl.execution.format import with_noun
 from purerl.execution.reduce import CHECKS, bad_numbers, first_bad_update
 from purerl.runner.seeds import seeds_named
+from purerl.streams import say
 
 DIVERGED = "diverged"  # The entry of a run's manifest.
 MAX_NAMED = 12  # Seeds that a sentence names one by one.
@@ -126,4 +126,4 @@ def warn(seeds: Sequence[int], diverged_at: np.ndarray) -> None:
     """
     words = diverged_words(seeds, diverged_at)
     if words:
-        print(f"{words}. {WORTHLESS}", file=sys.stderr)
+        say(f"{words}. {WORTHLESS}")

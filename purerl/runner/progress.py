@@ -12,6 +12,7 @@ from rich.text import Text
 
 from purerl.execution.format import format_count, format_duration
 from purerl.metrics import decimals
+from purerl.streams import STDERR
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 
@@ -33,7 +34,7 @@ class Reporter:
         console: Console | None = None,
         enabled: bool = True,
     ) -> None:
-        self.console = console or Console(stderr=True)
+        self.console = console or Console(file=STDERR)
         self.enabled = enabled
         self.total, self.start_steps = total_steps, done_steps
         self._live = enabled and self.console.is_terminal

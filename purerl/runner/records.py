@@ -1,6 +1,5 @@
 """The rows of a run: kept in memory, as JSON lines, and told to the trackers."""
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -21,6 +20,7 @@ from purerl.runner.jsonl import (
 from purerl.runner.trackers import stored
 from purerl.runner.trackers.group import Group
 from purerl.storage import checkpoint
+from purerl.streams import say
 from purerl.train import Plan
 
 KINDS = ("train", "evaluation")
@@ -128,10 +128,9 @@ class Records:
                 number += 1
                 backup = metrics.with_name(f"{name}-{number}")
             metrics.rename(backup)
-            print(
+            say(
                 f"no checkpoint in {metrics.parent}: starting again; what was logged "
-                f"is in {backup.name}",
-                file=sys.stderr,
+                f"is in {backup.name}"
             )
 
     def send_missing(self, trackers: Group) -> None:

@@ -291,8 +291,10 @@ def begin_to_compile(
         A function that waits for the compiler, and returns or raises what it did.
     """
     devices = list(dict.fromkeys(worker.device for worker in workers))
-    # Tracing is Python and is cached: once here, not once per thread.
-    lowered = {device: jitted.lower(*args_for(device)) for device in devices}
+    # Tracing is Python and is cached: once here, not once per thread. JAX's checker of
+    # keys takes those that `vmap` transposes for used, and `Program` checks one agent.
+    with jax.debug_key_reuse(False):
+        lowered = {device: jitted.lower(*args_for(device)) for device in devices}
 
     def compile_one(device: Any) -> Any:
         return lowered[device].compile(compiler_options(device.platform))

@@ -6,7 +6,6 @@ files; what is sent between them is a few small arrays on which all must agree.
 
 import itertools
 import os
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +14,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.streams import say
 
 # While a process waits for others it asks every so often, and says so now and then.
 ASK_SECONDS, SAY_SECONDS = 10.0, 600.0
@@ -214,10 +214,9 @@ def barrier() -> None:
             now = time.monotonic()
             if now - last_message >= SAY_SECONDS:
                 last_message = now
-                print(
+                say(
                     f"process {index()} has waited {(now - began) / 60:.0f} min for "
-                    f"process {other}",
-                    file=sys.stderr,
+                    f"process {other}"
                 )
 
 
@@ -258,7 +257,7 @@ def run_on_all(function: Callable[[], Any]) -> Any:
     except Exception as caught:
         error = caught
         if count() > 1:  # The others may work for long: say it now.
-            print(f"process {index()}: {caught}", file=sys.stderr)
+            say(f"process {index()}: {caught}")
     barrier()
     has_failed = all_any(np.array([error is not None]))[0]
     if error is not None:

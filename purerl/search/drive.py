@@ -1,6 +1,5 @@
 """The one driver of searches: ask, train, tell, keep; until the search has ended."""
 
-import sys
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -26,6 +25,7 @@ from purerl.search.protocol import Request, Search, Step
 from purerl.storage import checkpoint, folders
 from purerl.storage.lock import locked
 from purerl.storage.pace import Pace
+from purerl.streams import say
 from purerl.types import PyTree
 
 
@@ -158,7 +158,7 @@ def _opened(
     stored = store.open_folder(folder, search, widths, extend)
     note = folders.differences_of_versions(stored)
     if note:
-        print(note, file=sys.stderr)
+        say(note)
     restored = store.restore(folder, search)
     if extend or restored.is_longer:
         if store.is_longer(stored, search):
@@ -287,7 +287,7 @@ class _SearchLoop:
         except checkpoint.NotSavedError as error:
             if force:
                 raise
-            print(f"{error} The search goes on without it.", file=sys.stderr)
+            say(f"{error} The search goes on without it.")
 
     def _banner(self, request: Request) -> str:
         device, bound = jax.local_devices()[0], self.search.bound

@@ -1,7 +1,6 @@
 """The phases of one sweep: open the folder, compile, train chunks, sum up."""
 
 import math
-import sys
 import threading
 import time
 from collections.abc import Sequence
@@ -19,6 +18,7 @@ from purerl.scale import hosts
 from purerl.scale.devices import Worker, run_blocks
 from purerl.storage import folders
 from purerl.storage.lock import locked
+from purerl.streams import say
 from purerl.sweeps import planner, store
 from purerl.sweeps.compiling import Compiler
 from purerl.sweeps.execute import cut, train_chunk
@@ -86,10 +86,6 @@ def _round_known(number: float) -> float:
     return round(number) if math.isfinite(number) else number
 
 
-def _notify(text: str) -> None:
-    print(text, file=sys.stderr)
-
-
 class Prepared(NamedTuple):
     """Groups that are compiled and can be trained now.
 
@@ -148,7 +144,7 @@ class SweepLoop:
             # Every process: their folders may be several.
             stack.enter_context(folders.undone_if_empty(self.folder))
             finished = self._open()
-            hosts.run_on_all(lambda: self.tracking.begin(_notify))
+            hosts.run_on_all(lambda: self.tracking.begin(say))
             stack.enter_context(self.tracking.group)
             result = self._run(finished)
             if hosts.index() == 0:
@@ -245,7 +241,7 @@ class SweepLoop:
         stored = FolderStore(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
-            print(f"{path} is damaged: trained again", file=sys.stderr)
+            say(f"{path} is damaged: trained again")
         if hosts.index() == 0:  # no process writes before all have met again
             stored.rename_damaged()
         ids = [id for group in self.outline.groups for id in group.ids]
@@ -266,7 +262,7 @@ class SweepLoop:
         )
         note = folders.differences_of_versions(stored)
         if note and self.progress:
-            print(note, file=sys.stderr)
+            say(note)
 
     def _left(self, finished: set[str]) -> list[Left]:
         """The groups with members that have not finished."""

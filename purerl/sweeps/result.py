@@ -1,7 +1,6 @@
 """The result of a sweep: labelled arrays over its axes and seeds."""
 
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -20,6 +19,7 @@ from purerl.space.design import Design
 from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
 from purerl.storage import checkpoint
+from purerl.streams import say
 from purerl.sweeps import store
 from purerl.sweeps.identity import check_files, key_of, member_id, read_point
 from purerl.train import make_algorithm, make_policy
@@ -456,25 +456,23 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         points = tuple(map(read_point, points))
         config = config or manifest.read_config(folder, stored)
     except ConfigError as error:
-        print(f"{error} Without it, {folder} is read without agents.", file=sys.stderr)
+        say(f"{error} Without it, {folder} is read without agents.")
         config = manifest.task_config(stored)
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
     members = store.FolderStore(folder)
     for path in members.damaged:
-        print(
+        say(
             f"{path} is damaged, and its members are missing; run the sweep again: "
-            "only they are trained anew",
-            file=sys.stderr,
+            "only they are trained anew"
         )
     seeds, written = stored["seeds"], stored["points"]
     result = SweepResult(config, design, seeds, members, folder, written=written)
     had = summary_file.read(folder).get("finished_members", 0)
     if result.num_finished < had:
-        print(
+        say(
             f"{folder / 'chunks'} has {result.num_finished:,} of the {had:,} members "
-            "that had finished; run the sweep again: the others are trained anew",
-            file=sys.stderr,
+            "that had finished; run the sweep again: the others are trained anew"
         )
     return result

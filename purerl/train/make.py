@@ -1,5 +1,6 @@
 """make_train: a config becomes one pure function from a key to a trained agent."""
 
+import dataclasses
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -152,6 +153,27 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
 
 
 @in_32_bits
+@dataclasses.dataclass(frozen=True, eq=False)  # It is hashed by identity, for jax.jit.
+class Policy:
+    """A trained agent without a memory, see `make_policy`; it can be pickled.
+
+    Attributes:
+        config: Config with which the agent was trained.
+        state: State of one agent.
+    """
+
+    config: TrainConfig
+    state: PyTree
+    _act: Callable[..., Array] = dataclasses.field(repr=False)
+
+    def __call__(self, obs: Any, key: Array | None = None) -> Array:
+        """Return the action `[...]` for observations; drawn with a key, else best."""
+        return self._act(obs, key)
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+        return make_policy, (self.config, self.state)
+
+
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     """Make the policy of one trained agent.
 
@@ -164,7 +186,7 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
         key the action is deterministic. Parts of an observation that only the critic
         sees (`critic_keys`) may be left out. Where the policy remembers the episode so
         far, a `purerl.acting.policy.RecurrentPolicy`: `memory = policy.init()`, then
-        `policy(obs, memory, key=None) -> (action, memory)`.
+        `policy(obs, memory, key=None) -> (action, memory)`. Both can be pickled.
 
     Raises:
         ConfigError: the state holds several agents, or its networks are not those of
@@ -186,14 +208,14 @@ def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
             return recurrence.act(state, complete(obs), memory, key)
 
         whole = recurrence_in_32_bits(recurrence._replace(act=act))
-        return RecurrentPolicy(whole, state)
+        return RecurrentPolicy(whole, state, partial(make_policy, config, state))
 
     @in_32_bits
-    def policy(obs: Array, key: Array | None = None) -> Array:
+    def act_alone(obs: Array, key: Array | None = None) -> Array:
         _check_draw(key)
         return algorithm.act(state, complete(as_arrays(obs)), key)
 
-    return policy
+    return Policy(config, state, act_alone)
 
 
 def check_acts(bound: Bound, algorithm: Algorithm, state: PyTree) -> None:

@@ -4,7 +4,6 @@ import contextlib
 import csv
 import io
 import json
-import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,6 +14,7 @@ from purerl.runner.arguments import stored_folder
 from purerl.space.axes import Choice, is_whole
 from purerl.space.stored import from_dict
 from purerl.storage import folders
+from purerl.streams import say
 from purerl.tuning import result as results
 from purerl.tuning.folder import DATABASE, FORMAT
 from purerl.tuning.result import TABLE, Row, TuneResult
@@ -67,10 +67,9 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
             "another time. Run the study again, which writes both anew."
         )
     if done >= stored["trials"] and not numbers:
-        print(
+        say(
             f"{folder / summary_file.FILE} is missing, which has the comparison on "
-            "fresh seeds; run the study again, which writes it anew",
-            file=sys.stderr,
+            "fresh seeds; run the study again, which writes it anew"
         )
     result = TuneResult(
         rows=tuple(rows),

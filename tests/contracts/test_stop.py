@@ -1,11 +1,14 @@
-"""A tracker that asks to stop ends every tool as Ctrl-C does, with what was trained."""
+"""What asks to stop, a tracker or a signal, ends every tool with what was trained."""
 
+import os
+import signal
+import time
 from functools import partial
 
 import pytest
 
 import purerl
-from tests.helpers import tiny_config
+from tests.helpers import slow_but, tiny_config
 
 CONFIG = tiny_config(num_evaluations=1)
 RATES = [1e-3, 2e-3, 3e-3, 4e-3]
@@ -22,6 +25,20 @@ class StopAtOnce(purerl.Tracker):
 
     def log(self, kind, seed, row):
         self.stop = True
+
+
+class SignalAtOnce(StopAtOnce):
+    """Sends the process a signal, twice as a closed terminal does."""
+
+    def __init__(self, number):
+        self.number = number
+
+    def log(self, kind, seed, row):
+        if self.stop is False:
+            self.stop = None
+            os.kill(os.getpid(), self.number)
+            os.kill(os.getpid(), self.number)
+            time.sleep(0.5)  # The main thread hears it, where this is another one.
 
 
 def sweep(**options):
@@ -52,10 +69,18 @@ def tune(**options):
     return result.finished, result.summary["trained_trials"], 3
 
 
+STOPS = {
+    "tracker": StopAtOnce,
+    "SIGTERM": partial(SignalAtOnce, signal.SIGTERM),
+    "SIGHUP": partial(SignalAtOnce, signal.SIGHUP),
+}
+
+
+@pytest.mark.parametrize("stop", slow_but(STOPS, "tracker", "SIGTERM"))
 @pytest.mark.parametrize("tool", [sweep, pbt, halving, evolve, tune])
-def test_a_tool_that_a_tracker_stops_goes_on_in_the_same_call(tool, tmp_path, capsys):
+def test_a_tool_that_is_stopped_goes_on_in_the_same_call(tool, stop, tmp_path, capsys):
     call = partial(tool, out=tmp_path, progress=False)
-    finished, before, total = call(trackers=[StopAtOnce()])
+    finished, before, total = call(trackers=[STOPS[stop]()])
     assert not finished and 1 <= before < total  # Two devices train two chunks at once.
     said = capsys.readouterr().err
     assert "stopped" in said or tool is tune  # Of a study the command says so.

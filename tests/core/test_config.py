@@ -14,7 +14,9 @@ from flax import struct
 import purerl
 from purerl import envs, losses, schedules, serialise
 from purerl.acting.environment import bind_params
+from purerl.algorithms import ALGORITHMS, config_class
 from purerl.config import Auto, ConfigError, apply_overrides, static_fields
+from purerl.config.validation import validate_fields
 from purerl.randomisation import Uniform
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but, tiny_config
@@ -928,6 +930,25 @@ def test_an_unknown_part_gets_a_guess_among_all_kinds():
     inside = {"type": "WarmUp", "fraction": {"type": "<here.Mine>"}}
     with pytest.raises(ConfigError, match="Mine> was not registered"):
         purerl.serialise.parse_part(inside)
+
+
+def _counts():
+    """Every field that is a whole number, of every algorithm."""
+    return [
+        (name, field.name)
+        for name in ALGORITHMS
+        for field in dataclasses.fields(config_class(name))
+        if field.type in (int, "int", "int | None") and field.name != "total_timesteps"
+    ]
+
+
+@pytest.mark.parametrize(("algorithm", "name"), _counts())
+def test_a_count_of_more_than_32_bits_is_refused(algorithm, name):
+    config = config_class(algorithm)()
+    with pytest.raises(
+        ConfigError, match=rf"{name} must be at most 2147483647 \(32 bits\)"
+    ):
+        validate_fields(config.replace(**{name: 2**31}))
 
 
 LONG = {

@@ -4,11 +4,13 @@ Colours are close to those of Okabe and Ito, which most people can tell apart wh
 colours they see; lines differ by marker as well. No global state of matplotlib is used.
 """
 
+import contextlib
 import functools
 import io
 import math
 import os
 import re
+import sys
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -42,8 +44,25 @@ DPI = 150
 PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's text.
 
 
+def load_matplotlib() -> None:
+    """Import matplotlib, also where MPLBACKEND names a backend that there is not.
+
+    Nothing here opens a window.
+    """
+    if "matplotlib" in sys.modules:
+        return
+    backend = os.environ.pop("MPLBACKEND", None)
+    import matplotlib
+
+    if backend:
+        os.environ["MPLBACKEND"] = backend
+        with contextlib.suppress(ValueError):
+            matplotlib.rcParams["backend"] = backend
+
+
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
     """Make an empty figure, in inches, whose texts are shown as they are."""
+    load_matplotlib()
     return _figure_class()(figsize=(width, height), dpi=DPI, layout="constrained")
 
 

@@ -179,6 +179,7 @@ def importance(shares: Mapping[str, float]) -> "Figure":
 
 def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     """Draw the score against each axis; later trials are darker, the best is a star."""
+    style.load_matplotlib()
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 

@@ -22,6 +22,7 @@ from typing import Any
 
 from purerl.atomic import write_atomic
 from purerl.execution.format import quoted
+from purerl.report.plots.style import load_matplotlib
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
 
@@ -161,6 +162,7 @@ class TensorBoardTracker(Tracker):
         """Show a picture; other files lie in the run's folder already."""
         if path.suffix != ".png":
             return
+        load_matplotlib()
         import matplotlib.image
         from tensorboardX.summary import image
 

@@ -1,0 +1,171 @@
+"""SIGTERM and SIGHUP do what Ctrl-C does, in time, and only where nobody else acts."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+
+import jax
+import pytest
+
+import purerl
+from purerl.cli import main
+from purerl.runner import interrupt
+from purerl.runner.interrupt import Interrupt
+from purerl.storage.lock import locked
+
+from .conftest import SEGMENT, assert_same_bits, outcome, run_tiny
+
+ENDING = [signal.SIGTERM, signal.SIGHUP]
+
+
+def send(number):
+    os.kill(os.getpid(), number)
+
+
+class Sends(purerl.Tracker):
+    """Sends signals when the given update has been logged."""
+
+    background = False
+
+    def __init__(self, update, *numbers):
+        self.update, self.numbers = update, numbers
+
+    def log(self, kind, seed, row):
+        if kind == "train" and row["update"] == self.update:
+            for number in self.numbers:
+                send(number)
+
+
+@pytest.mark.parametrize("number", ENDING)
+def test_a_run_saves_says_so_and_goes_on(number, tiny, tmp_path, capsys):
+    out = tmp_path / "run"
+    stopped = run_tiny(tiny, out=out, trackers=[Sends(SEGMENT, number, number)])
+    assert not stopped.finished and purerl.load_run(out).update == SEGMENT
+    said = capsys.readouterr().err.replace("\n", " ")
+    assert f"{number.name}: finishing what is under way, for at most 25 s" in said
+    resumed = run_tiny(tiny, out=out, resume=True)
+    assert_same_bits(outcome(resumed), outcome(run_tiny(tiny)))
+
+
+@pytest.mark.parametrize(
+    "second", [signal.SIGINT, pytest.param(signal.SIGTERM, id="later")]
+)
+def test_the_second_signal_ends_at_once(second, monkeypatch):
+    with pytest.raises(KeyboardInterrupt), Interrupt() as stop:
+        send(signal.SIGTERM)
+        send(signal.SIGTERM)  # As srun forwards it: the same wish.
+        assert stop.asked and not stop.insisted
+        monkeypatch.setattr(interrupt, "REPEAT_SECONDS", 0.0)
+        send(second)
+    assert stop.insisted
+
+
+def test_a_tracker_that_asked_before_leaves_the_grace(monkeypatch):
+    with Interrupt(lambda: True) as stop:
+        send(signal.SIGTERM)
+    assert not stop.insisted
+
+
+@pytest.mark.parametrize("number", ENDING)
+@pytest.mark.parametrize("handler", [signal.SIG_IGN, lambda *args: heard.append(1)])
+def test_handlers_of_others_stay(number, handler):
+    heard.clear()
+    signal.signal(number, handler)
+    with Interrupt() as stop:
+        send(number)
+        assert not stop.asked
+    assert signal.getsignal(number) is handler
+    assert heard == [1] * callable(handler)
+    signal.signal(number, signal.SIG_DFL)
+
+
+heard: list = []
+
+
+def test_another_thread_sets_no_handlers():
+    found = []
+
+    def work():
+        with Interrupt():
+            found.extend(map(signal.getsignal, [signal.SIGINT, *ENDING]))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert found == [signal.default_int_handler, signal.SIG_DFL, signal.SIG_DFL]
+
+
+@pytest.mark.filterwarnings("ignore")  # of JAX, about any fork
+def test_a_forked_child_ends():
+    with Interrupt() as stop:
+        child = os.fork()
+        if not child:  # pragma: no cover
+            time.sleep(60)
+            os._exit(0)
+        os.kill(child, signal.SIGTERM)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
+        assert not stop.asked
+
+
+@pytest.mark.parametrize("text", ["soon", "-1", "nan"])
+def test_a_grace_that_is_no_time_is_one_sentence(text, monkeypatch, tiny):
+    monkeypatch.setenv("PURERL_GRACE_SECONDS", text)
+    with pytest.raises(purerl.ConfigError, match="PURERL_GRACE_SECONDS must be a num"):
+        run_tiny(tiny)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, *ENDING])
+def test_the_status_of_a_command_names_the_signal(number, monkeypatch, tmp_path):
+    from purerl.cli import train
+
+    def stopped(argv):
+        with Interrupt():
+            send(number)
+        return 130  # as commands do whose result has not finished
+
+    def cut(argv):
+        send(number)
+
+    for call in (stopped, cut):
+        monkeypatch.setattr(train, "main", call)
+        assert main(["train"]) == 128 + number
+    monkeypatch.setattr(train, "main", lambda argv: 130)
+    assert main(["train"]) == 130
+
+
+SCRIPT = """
+    import sys, time, jax
+    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
+    import purerl
+    from tests.helpers import tiny_config
+    class Hangs(purerl.Tracker):
+        background = False
+        def log(self, kind, seed, row):
+            print("here", flush=True)
+            while True:
+                try:
+                    time.sleep(600)
+                except KeyboardInterrupt:
+                    pass
+    purerl.run(tiny_config(), trackers=[Hangs()], out=sys.argv[2], progress=False)
+"""
+
+
+def test_what_does_not_stop_in_its_grace_ends(tmp_path):
+    cache = str(jax.config.jax_compilation_cache_dir)
+    command = [sys.executable, "-c", textwrap.dedent(SCRIPT), cache, str(tmp_path)]
+    environment = os.environ | {"PURERL_GRACE_SECONDS": "0.1"}
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, text=True, env=environment
+    ) as process:
+        assert process.stdout.readline() == "here\n"
+        began = time.monotonic()
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(60) == 128 + signal.SIGTERM
+    assert time.monotonic() - began < interrupt.END_SECONDS + 10
+    with locked(tmp_path):
+        pass  # nobody holds the folder

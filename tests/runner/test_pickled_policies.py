@@ -1,0 +1,32 @@
+"""A policy travels to another process as what it was trained with."""
+
+import pickle
+
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from tests.contracts.test_algorithms import small
+
+OBS = np.linspace(-0.1, 0.1, 4, dtype=np.float32)
+
+
+@pytest.mark.parametrize("name", ["ppo", "sac/discrete", "recurrent_ppo"])
+def test_a_policy_that_was_pickled_acts_alike(name, tmp_path):
+    result = purerl.run(small(name), seeds=[3], out=tmp_path, progress=False)
+    alone = jax.jit(purerl.make_train(small(name)))(jax.random.key(3))
+    for policy in (
+        result.policy(3),
+        purerl.load_run(tmp_path).policy(3),
+        purerl.make_policy(small(name), alone.state),
+    ):
+        other, key = pickle.loads(pickle.dumps(policy)), jax.random.key(1)
+        given = (OBS, policy.init()) if hasattr(policy, "init") else (OBS,)
+        for arguments in (given, (*given, key)):
+            for one, two in zip(
+                jax.tree.leaves(policy(*arguments)),
+                jax.tree.leaves(other(*arguments)),
+                strict=True,
+            ):
+                np.testing.assert_array_equal(one, two)
