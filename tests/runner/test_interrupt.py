@@ -102,10 +102,13 @@ def test_another_thread_sets_no_handlers():
 @pytest.mark.filterwarnings("ignore")  # of JAX, about any fork
 def test_a_forked_child_ends():
     with Interrupt() as stop:
+        reader, writer = os.pipe()
         child = os.fork()
         if not child:  # pragma: no cover
+            os.write(writer, b"x")
             time.sleep(60)
             os._exit(0)
+        os.read(reader, 1)  # Python forgets what a child is sent before it runs.
         os.kill(child, signal.SIGTERM)
         assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == -signal.SIGTERM
         assert not stop.asked
