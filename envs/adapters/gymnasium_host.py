@@ -66,11 +66,12 @@ class GymnasiumEnvironment(HostEnvironment):
         try:
             spaces = (env.observation_space, env.action_space)
             limit = env.spec.max_episode_steps if env.spec is not None else None
+            limit = int(limit or NO_LIMIT)
+            super().__init__(f"gymnasium/{gymnasium_id}", *spaces, limit)
             if self._mode != _OWN_VECTOR:
                 _check_reward(gymnasium_id, env)
         finally:
             env.close()
-        super().__init__(f"gymnasium/{gymnasium_id}", *spaces, int(limit or NO_LIMIT))
         if self._mode not in _MODES:
             raise ValueError(
                 f"vectorization_mode in env_kwargs must be one of {', '.join(_MODES)}, "
@@ -118,10 +119,10 @@ def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
     Raises:
         ValueError: the reward is None, an array, or anything else.
     """
-    env.reset(seed=0)
-    env.action_space.seed(0)
     with warnings.catch_warnings():  # Gymnasium's own checker warns, and goes on.
         warnings.simplefilter("ignore")
+        env.reset(seed=0)
+        env.action_space.seed(0)
         reward: Any = env.step(env.action_space.sample())[1]
     if np.ndim(reward) or np.asarray(reward).dtype.kind not in "biuf":
         raise ValueError(

@@ -17,8 +17,6 @@ from purerl.config import (
 )
 from purerl.types import Array
 
-MAX_CAPACITY = 2**31 - 1  # Items of a buffer have signed 32-bit numbers.
-
 
 @config_dataclass
 class OffPolicyConfig(NetworkConfig):
@@ -141,12 +139,6 @@ def validate(config: OffPolicyConfig) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    if config.capacity > MAX_CAPACITY:
-        raise ConfigError(
-            f"buffer_size must be at most {MAX_CAPACITY:,} (items have 32-bit numbers) "
-            f"in a run of that many steps, got {config.buffer_size:,}; the memory of a "
-            "device rarely holds more than some millions."
-        )
     if config.buffer_size < config.steps_per_round:
         raise ConfigError(
             f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"

@@ -241,7 +241,12 @@ def as_float32(value: Any) -> np.float32:
 
     What is too large for a float32 is infinite there, and what is too small is 0, as
     processors take it.
+
+    Raises:
+        TypeError: it is text, which NumPy would read as a number.
     """
+    if isinstance(value, str):
+        raise TypeError(f"{value!r} is no number.")
     try:
         with np.errstate(all="ignore"):
             number = np.float32(value)

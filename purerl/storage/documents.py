@@ -54,4 +54,5 @@ def read(path: Path, remedy: str) -> dict[str, Any]:
 
 def _digest(path: Path, values: Mapping[str, Any]) -> str:
     # With the name, as one file may be exchanged with another.
-    return hashlib.sha256(f"{path.name} {json.dumps(values)}".encode()).hexdigest()
+    text = f"{path.name} {json.dumps(values, sort_keys=True)}"
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -8,7 +8,7 @@ import pytest
 
 import purerl
 from purerl import envs, schedules
-from purerl.acting.rollout import EnvCarry
+from purerl.acting.rollout import carry_of, start_of
 from purerl.algorithms import on_policy, plr
 from purerl.algorithms.plr import PLRConfig
 from purerl.config import ConfigError
@@ -82,8 +82,7 @@ def test_without_replay_it_is_ppo_in_new_levels():
         draw = jax.vmap(env.draw_level, (0, None))
         level = draw(jax.random.split(keys[5], ENVS), params)
         obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
-        zeros = jnp.zeros(ENVS)
-        begun = EnvCarry(inside, obs, zeros, zeros.astype(jnp.int32))
+        begun = carry_of(jax.vmap(start_of)(obs, inside))
         state, metrics = algorithm.step(state._replace(envs=begun))
         return state, (level, metrics)
 
@@ -158,8 +157,7 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     keys = update_keys(state, 8)
     level = jax.tree.map(lambda x: x[:ENVS], after.level_buffer.levels)
     obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
-    zeros = jnp.zeros(ENVS)
-    begun = state._replace(envs=EnvCarry(inside, obs, zeros, zeros.astype(jnp.int32)))
+    begun = state._replace(envs=carry_of(jax.vmap(start_of)(obs, inside)))
     _, steps, episodes = jax.jit(lambda s: on_policy.collect(parts, s, keys[:3]))(begun)
     critic = lambda x: parts.critic.apply(state.params["critic"], x)  # noqa: E731
     value, next_value = critic(steps.obs), critic(steps.next_obs)

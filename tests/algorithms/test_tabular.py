@@ -197,11 +197,16 @@ def test_environments_that_meet_in_a_cell_move_it_by_their_mean_error():
         terminated=jnp.zeros(4, bool),
     )
     error = jnp.array([1.0, 3.0, 8.0, -2.0])
-    q = tabular.move(parts, jnp.zeros((1, 96, 4)), moment, error, jnp.zeros(4, bool))
+    none, all = jnp.zeros(4, bool), jnp.ones(4, bool)
+    q = tabular.move(parts, jnp.zeros((1, 96, 4)), moment, error, none, all)
     found = {(1, 0): 0.5 * 2, (1, 1): 0.5 * 8, (2, 0): 0.5 * -2}
     for place, value in found.items():
         assert float(q[(0, *place)]) == pytest.approx(value)
     assert int((q != 0).sum()) == 3
+    # What does not count is in no mean.
+    counts = jnp.array([True, False, True, False])
+    q = tabular.move(parts, jnp.zeros((1, 96, 4)), moment, error, none, counts)
+    assert float(q[0, 1, 0]) == 0.5 * 1 and float(q[0, 2, 0]) == 0
 
 
 def test_value_iteration_knows_a_chain():

@@ -1,6 +1,5 @@
 """A folder that was received: opening it imports nothing that it names."""
 
-import json
 import shutil
 import sys
 
@@ -9,6 +8,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.storage import documents
 from tests.helpers import tiny_config
 
 ABORT = {"import": "os:abort"}
@@ -44,9 +44,9 @@ def receive(folder, here, monkeypatch, change):
     monkeypatch.chdir(here)
     monkeypatch.syspath_prepend("")
     path = here / "evil" / "manifest.json"
-    stored = json.loads(path.read_text())
+    stored = documents.read(path, "")
     change(stored)
-    path.write_text(json.dumps(stored))
+    documents.write(path, stored)
     (here / "evil" / "config.yaml").unlink()  # As in the manifest, or resuming says so.
 
 

@@ -156,6 +156,7 @@ WITHOUT_ARRAYS = {
     "load_tune",
     "log_policy",
     "loguniform",
+    "make_policy",  # The policy that it makes does.
     "make_tracker",
     "networks_of",
     "pmap",

@@ -1,5 +1,7 @@
 """Rollouts and evaluations with a memory, by memories that are easy to predict."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -134,7 +136,7 @@ def remembering():
 def test_a_policy_with_a_memory_goes_its_way_step_by_step():
     algorithm = remembering()
     assert recurrence_of(algorithm) is algorithm.recurrence
-    policy = RecurrentPolicy(algorithm.recurrence, 2.0)
+    policy = RecurrentPolicy(algorithm.recurrence, 2.0, partial(remembering))
     memory = policy.init()
     observations, expected = [1.0, -3.0, 1.0, 2.0], [1, 0, 0, 1]  # sums 1 -2 -1 1
     for obs, action in zip(observations, expected, strict=True):

@@ -107,9 +107,5 @@ def test_a_replay_buffer_beyond_32_bits_is_refused(tmp_path, capsys):
     args = ["train", "--algorithm", "sac", "--env", "Pendulum-v1", *flags]
     assert main([*args, "--out", str(tmp_path / "x")]) == 2
     error = capsys.readouterr().err
-    assert "buffer_size must be at most 2,147,483,647" in error
-    assert "got 4,000,000,000" in error
+    assert "buffer_size must be at most 2147483647 (32 bits), got 4000000000" in error
     assert not (tmp_path / "x").exists()
-    # A buffer never holds more than the run has steps, so a short one may ask for it.
-    config = purerl.DQNConfig(total_timesteps=20_000, buffer_size=4_000_000_000)
-    assert bind(config).config.capacity == 20_000

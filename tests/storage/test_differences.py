@@ -91,6 +91,7 @@ def sweep(**changes):
         "shape": [2],
         "points": [{"learning_rate": 0.1}, {"learning_rate": 0.2}],
         "seeds": [0, 1],
+        "keep_states": False,
         "groups": {"ppo": group, "ppo-2": group},
     }
     return {**own, **changes}
