@@ -74,16 +74,12 @@ COMMANDS = {
     "evolve": (EVOLVE, ()),
     "evolve/resume": (
         EVOLVE,
-        (
-            *("evolve", "--resume", "{out}", *OFTEN, "--no-progress"),
-            *("--snapshot-every", "2"),
-        ),
+        (*("evolve", "--resume", "{out}", *OFTEN, "--no-progress"),),
     ),
     "tune": (
         (
             *("tune", *TINY, *AXIS, "--total-timesteps", "6400", "--trials", "12"),
             *("--batch", "2", "--seeds", "1", "--holdout-seeds", "2"),
-            *("--pruner", "median"),
         ),
         (),
     ),
@@ -113,10 +109,10 @@ CHILD = """
     print("ready", flush=True)
     raise SystemExit(main(sys.argv[2:]))
 """
-# Numbers of how long something took and where, which no two processes share, and what
-# one call of several has done.
+# Numbers of how long something took and where, which no two processes share, what one
+# call of several has done, and checksums of files that have such numbers.
 APART = re.compile(
-    r"seconds|per_second|memory|created|host|process|device|commit|command|lanes_left"
+    r"sha256|crc|seconds|per_second|memory|created|host|process|device|commit|command|lanes_left"
     r"|compilations|trained_|env_steps$|generations_run|block_calls|started|time|date"
 )
 PICTURES = (".png", ".html", ".db")
@@ -245,8 +241,7 @@ def read(path):
         return [plain(json.loads(line)) for line in text.splitlines()]
     if path.suffix == ".csv":
         rows = list(csv.DictReader(text.splitlines()))
-        # A trial that was interrupted goes on under a new number.
-        return [{k: v for k, v in row.items() if k != "number"} for row in rows]
+        return [plain(row) for row in rows]
     return text
 
 
