@@ -30,9 +30,9 @@ from purerl.algorithms.checks import check_idle
 from purerl.algorithms.off_policy import Batch
 from purerl.config import (
     AUTO,
+    FEW,
     FRACTION,
     NON_NEGATIVE,
-    POSITIVE,
     ConfigError,
     config_dataclass,
     dynamic,
@@ -75,7 +75,7 @@ class EnsembleConfig(ActorCriticConfig):
 
     usual_value: ClassVar[str] = "min"
 
-    num_critics: int = static(2, "Critics with parameters of their own.", POSITIVE)
+    num_critics: int = static(2, "Critics with parameters of their own.", FEW)
     critic_subset: int = static(
         0,
         "Critics, drawn anew in every gradient step, whose smallest value makes the "

@@ -13,6 +13,7 @@ from purerl.config import (
     AUTO,
     NON_NEGATIVE,
     POSITIVE,
+    WIDTH,
     Check,
     ConfigError,
     is_auto,
@@ -42,7 +43,7 @@ def memory_field(default: str) -> Any:
 
 def size_field(default: int = 128) -> Any:
     """Declare the field `memory_size` of an algorithm with a memory."""
-    return static(default, "Units of a memory by name.", POSITIVE)
+    return static(default, "Units of a memory by name.", WIDTH)
 
 
 def length_field() -> Any:

@@ -16,6 +16,7 @@ from purerl.config.errors import shortest as shortest
 from purerl.config.errors import shown as shown
 from purerl.config.fields import AUTO as AUTO
 from purerl.config.fields import DECAY as DECAY
+from purerl.config.fields import FEW as FEW
 from purerl.config.fields import FRACTION as FRACTION
 from purerl.config.fields import NAMES as NAMES
 from purerl.config.fields import NON_NEGATIVE as NON_NEGATIVE
@@ -23,6 +24,7 @@ from purerl.config.fields import PART_KINDS as PART_KINDS
 from purerl.config.fields import POSITIVE as POSITIVE
 from purerl.config.fields import POSITIVE_OR_NONE as POSITIVE_OR_NONE
 from purerl.config.fields import SIZES as SIZES
+from purerl.config.fields import WIDTH as WIDTH
 from purerl.config.fields import Auto as Auto
 from purerl.config.fields import Check as Check
 from purerl.config.fields import as_float32 as as_float32

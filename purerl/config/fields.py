@@ -50,6 +50,8 @@ NAMES = Check(
     lambda x: isinstance(x, tuple) and all(isinstance(n, str) and n for n in x),
     'must be names, such as ("torso",)',
 )
+WIDTH = Check(lambda x: 0 < x <= 2**20, "must be between 1 and 1,048,576")
+FEW = Check(lambda x: 0 < x <= 2**10, "must be between 1 and 1,024")
 POSITIVE_OR_NONE = Check(lambda x: x is None or x > 0, POSITIVE.words)
 SIZES = Check(
     lambda x: isinstance(x, tuple) and all(type(n) is int and 0 < n < 2**31 for n in x),

@@ -14,7 +14,7 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.runner import interrupt
-from purerl.runner.interrupt import Interrupt
+from purerl.runner.interrupt import Interrupt, commanded
 from purerl.storage.lock import locked
 
 from .conftest import SEGMENT, assert_same_bits, outcome, run_tiny
@@ -172,3 +172,16 @@ def test_what_does_not_stop_in_its_grace_ends(tmp_path):
     assert time.monotonic() - began < interrupt.END_SECONDS + 10
     with locked(tmp_path):
         pass  # nobody holds the folder
+
+
+def test_a_signal_that_comes_while_memory_is_freed_is_heard():
+    class Freed:
+        def __del__(self):
+            os.kill(os.getpid(), signal.SIGTERM)
+            time.sleep(0.01)  # The handler runs here.
+
+    with commanded() as status:
+        with pytest.raises(KeyboardInterrupt):
+            del (held := [Freed()])[0]
+            time.sleep(5)
+        assert status() == 128 + signal.SIGTERM and not held
