@@ -560,7 +560,7 @@ def test_spread_over_devices_it_is_the_single_device_run(changes):
     [
         ({"num_minibatches": 3}, r"num_envs \(16\) must be .* got 3: .* 2 or 4"),
         ({"num_minibatches": 32}, r"got 32.*nearest: 16\.$"),
-        ({"memory_size": 0}, "memory_size must be greater than 0, got 0"),
+        ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
         ({"head_sizes": (0,)}, "head_sizes must be positive whole numbers"),
         ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
         ({"hidden_sizes": ()}, "hidden_sizes must be at least one"),
