@@ -46,7 +46,8 @@ class Transition(NamedTuple):
         reward: Reward of the step, as the environment gave it.
         next_obs: Observation after the step and *before* any reset.
         terminated: The episode ended in a state of value zero.
-        truncated: The episode was cut (time limit); never true with `terminated`.
+        truncated: The episode was cut (time limit); true with `terminated` only where
+            the transition is bad, see `acting.bad`.
     """
 
     obs: Array

@@ -51,7 +51,8 @@ class Batch(NamedTuple):
         reward: Reward of the step, or the discounted sum of n steps.
         next_obs: Features of the observation after the last of these steps.
         discount: `gamma^m` of the m <= n steps, or 0 where the episode terminated.
-        weight: Weight of the sample in the loss; 1 without priorities.
+        weight: Weight of the sample in the loss: 1 without priorities, and 0 of a bad
+            transition (`acting.bad`), whatever its other numbers are.
     """
 
     obs: Array

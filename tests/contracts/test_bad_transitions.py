@@ -231,6 +231,5 @@ def test_agents_learn_as_well_where_one_step_in_ten_thousand_breaks(name):
     # Poisson: five deviations of the sum over ten agents.
     assert abs(counted[10:].sum() - 1e-3 * steps) < 5 * np.sqrt(1e-3 * steps)
     without, broken = result.evaluation["episode_return"].mean((1, 2)).reshape(2, 10)
-    print(name, without.mean(), broken.mean(), without, broken)
     error = np.sqrt((without.var(ddof=1) + broken.var(ddof=1)) / 10)
     assert broken.mean() - without.mean() > -3 * max(float(error), 1.0)
