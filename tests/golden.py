@@ -1,7 +1,13 @@
-"""The same bits before and after a change of structure: a tiny run of every tool.
+"""The same bits before and after a change of structure.
 
     python -m tests.golden write before.json      # at one commit
     python -m tests.golden compare before.json    # at another, on the same machine
+    python -m tests.golden compare before.json --only ppo vpg
+
+There are tiny runs of every tool, and of every algorithm: its smallest row of
+`contracts/test_algorithms.py`, its rows of the grid (defaults, variants, presets),
+and with normalisation and with frozen parts. The texts of `--help`, and the
+signatures and fields of everything public, are kept too.
 
 Each tool trains a few updates at a fixed width (lanes) and segment length, and every
 array that it hands back is kept as a hash. Compilers round differently on different
@@ -10,11 +16,16 @@ and no test.
 """
 
 import argparse
+import contextlib
+import difflib
 import hashlib
+import inspect
+import io
 import json
 import sys
 import tempfile
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +33,11 @@ import jax
 import numpy as np
 
 import purerl
+from purerl.cli import COMMANDS, usage
+from purerl.cli import main as cli_main
+from purerl.config import field_names
+from tests.contracts import test_algorithms
+from tests.contracts.tools import rows
 from tests.helpers import StopAfter, plain, tiny_config
 
 Arrays = dict[str, Any]
@@ -213,6 +229,8 @@ def hashes(arrays: Arrays) -> dict[str, str]:
     """A hash of the type, the shape and the bytes of every array."""
 
     def hashed(leaf: Any) -> str:
+        if isinstance(leaf, str):
+            return leaf
         values = np.ascontiguousarray(leaf)
         if values.dtype == object:  # texts among the coordinates
             values = np.array(values.astype(str))
@@ -224,7 +242,73 @@ def hashes(arrays: Arrays) -> dict[str, str]:
 
 
 def _as_array(leaf: Any) -> Any:
+    if isinstance(leaf, str):
+        return leaf
     return plain(leaf) if hasattr(leaf, "dtype") else np.asarray(leaf)
+
+
+def configs() -> dict[str, purerl.TrainConfig]:
+    """Small configs of every algorithm, by a name that begins with the algorithm's."""
+    found: dict[str, purerl.TrainConfig] = {}
+    for name in test_algorithms.SMALL:
+        found[f"{name}:small"] = test_algorithms.small(name)
+    for name in ("ppo", "recurrent_ppo", "vpg", "lpg", "pqn", "recurrent_pqn", "sac"):
+        whitened = {"normalize_observations": True, "normalize_rewards": True}
+        fields = field_names(test_algorithms.small(name))
+        whitened = {name: on for name, on in whitened.items() if name in fields}
+        found[f"{name}:normalised"] = test_algorithms.small(name, **whitened)
+    frozen = {
+        "ppo": "critic",
+        "recurrent_ppo": "core",
+        "vpg": "critic",
+        "dqn": "torso",
+        "recurrent_dqn": "core",
+        "pqn": "torso",
+        "recurrent_pqn": "core",
+        "sac": "actor",
+        "td3": "actor",
+    }
+    for name, part in frozen.items():
+        found[f"{name}:frozen"] = test_algorithms.small(name, frozen=(part,))
+    grid = {**rows.defaults(), **rows.variants(), **rows.published()}
+    for name, config in grid.items():
+        found[f"{name}:grid"] = rows.make_row(name, config).config
+    return found
+
+
+def trained(config: purerl.TrainConfig) -> Arrays:
+    """One agent's whole run."""
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    state = result.state
+    return {
+        "params": getattr(state, "params", ()),
+        "opt_state": getattr(state, "opt_state", ()),
+        "obs": state.envs.obs,
+        "metrics": result.metrics,
+        "evaluation": result.evaluation,
+    }
+
+
+def texts() -> Arrays:
+    """`--help` of every command, and signatures and fields of the public names."""
+    found = {"help": usage()}
+    for command in COMMANDS:
+        out = io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.suppress(SystemExit):
+            cli_main([command, "--help"])
+        found[f"help {command}"] = out.getvalue()
+    for name in sorted(purerl.__all__):
+        thing = getattr(purerl, name)
+        found[name] = _signature(thing) if callable(thing) else ""
+    return found
+
+
+def _signature(thing: Any) -> str:
+    """Parameters or fields, and the members that a class has of its own."""
+    with contextlib.suppress(TypeError, ValueError):
+        members = sorted(name for name in vars(thing) if not name.startswith("_"))
+        return f"{inspect.signature(thing)} {members if inspect.isclass(thing) else ''}"
+    return repr(type(thing))
 
 
 def main(args: list[str] | None = None) -> int:
@@ -232,13 +316,17 @@ def main(args: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("action", choices=("write", "compare"))
     parser.add_argument("file", type=Path)
-    parser.add_argument("--tools", nargs="+", default=[tool.__name__ for tool in TOOLS])
+    parser.add_argument("--only", nargs="+", help="names, or beginnings of names")
     asked = parser.parse_args(args)
+    everything: dict[str, Callable[[], Arrays]] = {"texts": texts}
+    everything |= {tool.__name__: tool for tool in TOOLS}
+    everything |= {name: partial(trained, config) for name, config in configs().items()}
     found = {}
-    for tool in TOOLS:
-        if tool.__name__ in asked.tools:
-            found[tool.__name__] = hashes(tool())
-            print(f"{tool.__name__}: {len(found[tool.__name__])} arrays", flush=True)
+    for name, make in everything.items():
+        if asked.only is None or name.startswith(tuple(asked.only)):
+            found[name] = hashes(make())
+            print(f"{name}: {len(found[name])} arrays", flush=True)
+            jax.clear_caches()
     if asked.action == "write":
         asked.file.write_text(json.dumps(found, indent=1))
         return 0
@@ -256,9 +344,17 @@ def _compare(
         known = before.get(tool, {})
         for name in sorted({*arrays, *known}):
             if arrays.get(name) != known.get(name):
-                pair = f"{known.get(name, 'absent')} -> {arrays.get(name, 'absent')}"
-                differ.append(f"{tool} {name}: {pair}")
+                one, other = known.get(name, "absent"), arrays.get(name, "absent")
+                differ.append(f"{tool} {name}: {_changed(one, other)}")
     return differ
+
+
+def _changed(one: str, other: str) -> str:
+    """Two hashes, or the lines in which two texts differ."""
+    if "\n" not in one + other:
+        return f"{one} -> {other}"
+    lines = difflib.unified_diff(one.splitlines(), other.splitlines(), n=0, lineterm="")
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":
