@@ -3,14 +3,17 @@
 import ast
 import dataclasses
 import importlib
+import pkgutil
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+import purerl.cli
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import COMMANDS
+from purerl.cli.flags import flags_of
+from purerl.runner.options import Options
 from tests.functions import functions
 
 ROOT = Path(__file__).parent.parent
@@ -115,12 +118,19 @@ class A:
 
 def helps() -> set[str]:
     """Return the help of every flag of the command line and of every field."""
+    modules = [name for _, name, _ in pkgutil.iter_modules(purerl.cli.__path__)]
+    known = [
+        options
+        for module in modules
+        for options in vars(importlib.import_module(f"purerl.cli.{module}")).values()
+        if isinstance(options, type) and dataclasses.is_dataclass(options)
+    ]
     flags = [
         getattr(note, "help", None)
-        for command in (*COMMANDS, "absent", "comparing", "options")
-        for options in vars(importlib.import_module(f"purerl.cli.{command}")).values()
-        if dataclasses.is_dataclass(options)
-        for field in dataclasses.fields(options)
+        for options in known
+        for field in dataclasses.fields(
+            flags_of(options) if issubclass(options, Options) else options
+        )
         for note in getattr(field.type, "__metadata__", ())
     ]
     configs = [entry.config for entry in ALGORITHMS.values()]

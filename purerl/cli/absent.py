@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from purerl.cli.options import option
+from purerl.cli.flags import option
 from purerl.config import ConfigError
 from purerl.execution.format import (
     format_bytes,

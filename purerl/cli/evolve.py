@@ -10,7 +10,7 @@ from rich.console import Console
 from purerl import presets
 from purerl.cli import absent, flags, settings
 from purerl.cli.evolved import estimate_table, show
-from purerl.cli.options import (
+from purerl.cli.flags import (
     Algorithm,
     CheckpointSeconds,
     ConfigFile,

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from purerl.cli import flags
-from purerl.cli.options import option
+from purerl.cli.flags import option
 from purerl.config import ConfigError
 from purerl.report.load_folder import load
 from purerl.storage import folders, kinds
@@ -117,20 +117,18 @@ def _own_search(folder: Path, path: Path) -> Path:
     stored = folders.load(folder)
     outcomes = read_outcomes(folder)
     kind, config = str(stored["kind"]), stored["config"]
-    options = ", ".join(f"{k}={v}" for k, v in stored.get("options", {}).items())
     return page.search_page(
         outcomes,
         path,
         kind=kind,
         config=config,
-        options=options,
         **made_with(folder),
     )
 
 
 def _study(folder: Path, path: Path) -> Path:
     from purerl.report.page_study import study_page
-    from purerl.tuning.saved import read
+    from purerl.tuning.folder import read
 
     study = read(folder)
     return study_page(study.result, study.space, study.stored, path)
@@ -144,11 +142,11 @@ def _evolution(folder: Path, path: Path) -> Path:
 
 
 def _comparison(folder: Path, path: Path) -> Path:
-    from purerl.comparison import saved
+    from purerl.comparison import result
     from purerl.comparison.result import load_comparison
     from purerl.report import page
 
-    command = saved.read(folder).values.get("command", "")
+    command = result.read(folder).values.get("command", "")
     # Not `load`, which reads the evolution where the folder holds one too.
     return page.comparison_page(
         load_comparison(folder), path, folder=str(folder), command=command

@@ -13,7 +13,7 @@ from purerl.execution.members import Members, crossed
 from purerl.types import Array, Overrides
 
 # What to fold into a key: streams of random numbers that never meet. 3 is that of
-# held-out seeds (`purerl.comparison.held_out`).
+# held-out seeds (`purerl.comparison.training`).
 _STRATEGY, _ROLLOUTS, _BASELINE, _START = 0, 1, 2, 4
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.population.schedule import Schedule
+from purerl.population.schedules import Schedule
 from purerl.population.space import Space
 from purerl.runner import summary_file
 from purerl.scale.host import to_device

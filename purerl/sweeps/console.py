@@ -16,7 +16,7 @@ from purerl.execution.format import (
 )
 from purerl.runner.messages import evaluations, notes
 from purerl.sweeps.groups import Group
-from purerl.sweeps.plan import GroupPlan, Outline, SweepPlan
+from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
 ROWS = 40  # The number of groups that are listed.
@@ -24,7 +24,7 @@ HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time"
 
 
 def plan_table(
-    plan: SweepPlan, sweep: Outline | None = None, done: int | None = None
+    plan: SweepPlan, sweep: SweepPlan | None = None, done: int | None = None
 ) -> Table:
     """Return a table with a row per group that is to be trained.
 
@@ -105,8 +105,8 @@ def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
 
 def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
     """Return the totals of a plan in words."""
-    kept = plan.keeps.results
-    results = format_bytes(plan.result_bytes()) if kept else "none: a folder"
+    has_folder = plan.options.out is not None
+    results = "none: a folder" if has_folder else format_bytes(plan.result_bytes())
     parts = [
         f"{len(plan.groups)} groups, a program each"
         if len(plan.groups) != 1

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from purerl import serialise
-from purerl.cli import main, options
+from purerl.cli import flags, main
 from purerl.config import ConfigError
 from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.stored import load_stored
@@ -99,7 +99,7 @@ def test_every_command_that_trains_takes_an_address_of_mlflow(
         raise ConfigError("stopped before any training")
 
     monkeypatch.setattr(f"purerl.cli.{command}.{function}", stop)
-    monkeypatch.setattr(options, "make_tracker", lambda name, uri: Made(uri))
+    monkeypatch.setattr(flags, "make_tracker", lambda name, uri: Made(uri))
     words = [command, *words, "--out", str(tmp_path), "--tracking-uri", "sqlite:///x"]
     assert main(words) == 2
     assert "add --track mlflow" in capsys.readouterr().err

@@ -8,10 +8,8 @@ import purerl
 from purerl import losses, presets, serialise
 from purerl.comparison import api, training
 from purerl.comparison.api import planned
-from purerl.comparison.environments import read_environments
 from purerl.comparison.groups import enter, make_groups
-from purerl.comparison.losses import settings_of
-from purerl.comparison.settings import read_settings
+from purerl.comparison.settings import read_environments, read_settings, settings_of
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
 from purerl.storage import documents
@@ -273,7 +271,7 @@ def test_environment_objects_that_are_written_alike_are_refused():
 
 def test_scores_of_an_environment_object_belong_to_its_name():
     env = CartPole()
-    options = training.Options(("area",), (0,), 0, None, None, [], None)
+    options = training.Compared(seeds=(0,))
     tasks = read_environments(CONFIG, [{"name": n, "env": env} for n in "ab"])
     (setting,) = read_settings({"own": {}})
     names = {training._identity(enter(setting, t), options, t) for t in tasks}

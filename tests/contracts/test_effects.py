@@ -8,7 +8,8 @@ import xarray
 import purerl
 from purerl.comparison.api import planned
 from purerl.config import ConfigError
-from purerl.sweeps import api, plan
+from purerl.sweeps import loop, plan
+from purerl.sweeps.options import SweepOptions
 from purerl.tracing import read_by
 from purerl.tuning.space import Space
 from tests.helpers import tiny_config
@@ -72,9 +73,8 @@ def test_a_number_that_no_update_reads_has_no_meta_gradient():
     ],
 )
 def test_an_axis_that_some_runs_read_is_swept(axes):
-    outline = plan.make_outline(
-        DQN, plan.list_points(DQN, axes, 1, "grid", None, 0), 1, None, 1, [None], 1e9
-    )
+    asked = SweepOptions(DQN, axes, seeds=1, lanes=1)
+    outline = plan.make_outline(asked, [], 1e9)
     plan.check_groups(outline.groups)
 
 
@@ -106,7 +106,7 @@ def test_a_study_looks_for_a_choice_that_reads_an_axis():
 
 def test_a_sweep_that_was_begun_before_goes_on(tmp_path, monkeypatch):
     with monkeypatch.context() as patch:
-        patch.setattr(api, "check_groups", lambda groups: None)
+        patch.setattr(loop, "check_groups", lambda groups: None)
         began = purerl.sweep(BANDIT, AXES, seeds=1, out=tmp_path / "out")
     again = purerl.sweep(BANDIT, AXES, seeds=1, out=tmp_path / "out")
     name = "episode_return"
