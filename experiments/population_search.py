@@ -195,7 +195,7 @@ def _copies(result: Result) -> float | None:
     if not isinstance(result, PBTResult):
         return None
     parents = result.dataset.parent.values[:, :-1]
-    return float((parents != np.arange(result.population)).sum(-1).mean())
+    return float((parents != np.arange(result.size)).sum(-1).mean())
 
 
 def table(numbers: dict[str, Any]) -> Table:

@@ -35,7 +35,7 @@ from purerl.population.members import (
     rows_of,
     spec_of,
 )
-from purerl.population.result import BestMember, Result, write_files
+from purerl.population.result import Result, write_files
 from purerl.population.schedules import Schedule
 from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
 from purerl.runner.messages import notes
@@ -405,6 +405,11 @@ class HalvingResult(Result):
             self.states = jax.tree.map(lambda x: x[kept], self.states)
 
     @property
+    def size(self) -> int:
+        """Members of a search, N."""
+        return self.plan.size
+
+    @property
     def milestones(self) -> tuple[int, ...]:
         """Updates at which members are judged: the rungs, and some between."""
         return self.plan.milestones
@@ -457,34 +462,20 @@ class HalvingResult(Result):
         }
         return xr.Dataset(variables, coords=coords)
 
-    def best(self, seed: int | None = None) -> BestMember:
-        """Return the member with the best score at the end.
-
-        Args:
-            seed: The seed of the search; the best of all searches where not given.
-
-        Raises:
-            ConfigError: the search was stopped, or none of its members got to the end.
-        """
-        states = self.final_states()
+    def final_scores(self) -> dict[int, float]:
+        """Return the scores of the members that got to the end, by place."""
         last = self.steps[-1].after
-        scores = np.full(len(self.seeds) * self.plan.size, np.nan)
-        scores[last.alive] = last.score[last.kept]
-        index = self.best_place(scores, self.plan.size, seed)
-        number, point = divmod(index, self.plan.size)
-        numbers = {name: float(v[number, point]) for name, v in self.points.items()}
-        hyper = self.space.values(numbers)
-        row = int(np.flatnonzero(last.alive == index)[0])
-        return BestMember(
-            seed=self.seeds[number],
-            member=point,
-            score=float(scores[index]),
-            point=hyper,
-            config=self.space.config_at(hyper),
-            schedule=Schedule((0,), (hyper,)),
-            lineage=np.full(len(self.steps), point),
-            state=jax.tree.map(lambda x: x[row], states),
-        )
+        return dict(zip(last.alive.tolist(), last.score[last.kept], strict=True))
+
+    def lineage(self, seed: int, member: int) -> np.ndarray:
+        """Return the member itself, for every step: no member copies another."""
+        return np.full(len(self.steps), member)
+
+    def schedule(self, seed: int, member: int) -> Schedule:
+        """Return the one setting with which a member was trained."""
+        place = self.places(seed)[0], member
+        numbers = {name: float(values[place]) for name, values in self.points.items()}
+        return Schedule((0,), (self.space.values(numbers),))
 
     def _courses(self) -> tuple[np.ndarray, np.ndarray]:
         """Updates that each member was trained, and at which it diverged."""

@@ -12,7 +12,6 @@ from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-import jax
 import numpy as np
 
 from purerl.config import ConfigError
@@ -31,7 +30,7 @@ from purerl.population.members import (
     stored_search,
     with_stored_values,
 )
-from purerl.population.result import BestMember, Result, write_files
+from purerl.population.result import Result, write_files
 from purerl.population.schedules import Schedule
 from purerl.population.space import (
     Hyper,
@@ -287,7 +286,7 @@ class PBTResult(Result):
         return round_ends(updates, self.options["ready_updates"])
 
     @property
-    def population(self) -> int:
+    def size(self) -> int:
         """Members of a search, P."""
         return self.options["population"]
 
@@ -314,7 +313,7 @@ class PBTResult(Result):
             variables[name] = (dims, self.space.labelled(name, numbers))
         for name in self.train_names():
             rows = [step.outcome.train[name] for step in self.steps]
-            shape = (len(self.seeds), self.population, -1)
+            shape = (len(self.seeds), self.size, -1)
             both = np.concatenate(rows, 1).reshape(shape)
             variable = variable_of(name, self.space.axes)
             variables[variable] = (("seed", "member", "segment"), both)
@@ -324,30 +323,9 @@ class PBTResult(Result):
         }
         return xr.Dataset(variables, coords=coords)
 
-    def best(self, seed: int | None = None) -> BestMember:
-        """Return the member with the best score after the last round.
-
-        Args:
-            seed: The seed of the search; the best of all searches where not given.
-
-        Raises:
-            ConfigError: the search was stopped, or all of its members diverged.
-        """
-        states = self.final_states()
-        scores = self.steps[-1].after.score
-        index = self.best_place(scores, self.population, seed)
-        number, member = divmod(index, self.population)
-        hyper = self.space.values(self._hyper(len(self.milestones) - 1, index))
-        return BestMember(
-            seed=self.seeds[number],
-            member=member,
-            score=float(scores[index]),
-            point=hyper,
-            config=self.space.config_at(hyper),
-            schedule=self.schedule(self.seeds[number], member),
-            lineage=self.lineage(self.seeds[number], member),
-            state=jax.tree.map(lambda x: x[index], states),
-        )
+    def final_scores(self) -> dict[int, float]:
+        """Return the scores of all members at the end, by place."""
+        return dict(enumerate(self.steps[-1].after.score.tolist()))
 
     def lineage(self, seed: int, member: int) -> np.ndarray:
         """Return the members `[R]` that trained, by round, what `member` ended with."""
@@ -360,7 +338,7 @@ class PBTResult(Result):
         with it again.
         """
         line = self.lineage(seed, member)
-        offset = self.places(seed)[0] * self.population
+        offset = self.places(seed)[0] * self.size
         values = [
             self.space.values(self._hyper(number, offset + int(who)))
             for number, who in enumerate(line)
@@ -375,14 +353,14 @@ class PBTResult(Result):
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""
-        rows = [step.after.parent % self.population for step in self.steps]
+        rows = [step.after.parent % self.size for step in self.steps]
         return self._rounds(rows)
 
     def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
         """One number per round and member, `[S, R, P]`."""
         if not rows:
             raise ConfigError("the search has not ended a round yet.")
-        split = np.stack(rows).reshape(len(rows), len(self.seeds), self.population)
+        split = np.stack(rows).reshape(len(rows), len(self.seeds), self.size)
         return split.transpose(1, 0, 2)
 
 
