@@ -29,6 +29,7 @@ from purerl.algorithms.memory import CRITIC_CORE, Memory
 from purerl.keys import init_keys, update_keys
 from purerl.learning import diagnostics, normalise, optimiser, sequences
 from purerl.learning.collectives import after, pmean
+from purerl.learning.minibatches import Passes
 from purerl.learning.sequences import Sequences
 from purerl.networks import composite
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
@@ -458,6 +459,18 @@ def learning_rate(agent: Agent, rate: Array | float, update: Array) -> Array | f
     if not agent.config.anneal_learning_rate:
         return rate
     return optimiser.annealed(rate, update, agent.num_updates)
+
+
+def passes_of(agent: Agent, state: OnPolicyState) -> Passes:
+    """Return the epochs of minibatch steps of a config with `num_minibatches`."""
+    config = agent.config
+    anneal = partial(learning_rate, agent, update=state.update)
+    return Passes(
+        optim=optimiser.of_config(config, state.params, anneal),
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        axis_name=agent.axis_name,
+    )
 
 
 def gradient_step(

@@ -46,7 +46,6 @@ from purerl.config import (
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys
 from purerl.learning import normalise
-from purerl.learning.returns import gae
 from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
@@ -343,15 +342,7 @@ def score(
     best = jnp.maximum(best, levels.best_returns(episodes.done, episodes.returns))
     if config.score == "max_monte_carlo":
         return levels.Result(levels.max_monte_carlo(seen.value, best), best)
-    advantage = gae(
-        seen.reward,
-        seen.value,
-        seen.next_value,
-        transitions.terminated,
-        transitions.truncated,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-    )
+    advantage = policy_gradient.advantages(agent, seen, transitions)
     return levels.Result(levels.positive_value_loss(advantage), best)
 
 

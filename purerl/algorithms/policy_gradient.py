@@ -33,6 +33,7 @@ from purerl.config import (
     static,
 )
 from purerl.learning import normalise, optimiser
+from purerl.learning.returns import gae
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
 from purerl.networks import composite, paired
@@ -41,7 +42,7 @@ from purerl.networks.mixed import MixedHead, make_policy_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.tracing import traced_for_cpu
-from purerl.types import Array, PyTree
+from purerl.types import Array, PyTree, Transition
 
 # Numbers of the observations whose values an accelerator computes in one batch with the
 # values of those that follow: half the kernels, and twice the memory while it lasts.
@@ -351,6 +352,19 @@ def estimate(
             axis_name=agent.axis_name,
         )
     return Estimates(obs, reward, value, next_value), scale
+
+
+def advantages(agent: Agent, seen: Estimates, transitions: Transition) -> Array:
+    """Return the generalised advantage estimates of a rollout, `[T, B]`."""
+    return gae(
+        seen.reward,
+        seen.value,
+        seen.next_value,
+        transitions.terminated,
+        transitions.truncated,
+        gamma=agent.config.gamma,
+        gae_lambda=agent.config.gae_lambda,
+    )
 
 
 def _values(

@@ -49,10 +49,9 @@ from purerl.config import (
     static,
     values_by_actions,
 )
-from purerl.learning import diagnostics, optimiser
-from purerl.learning.minibatches import Passes, minimise, pass_means
+from purerl.learning import diagnostics
+from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.normalise import RewardScale, standardise
-from purerl.learning.returns import gae
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
 from purerl.networks.distributions import is_discrete
@@ -189,15 +188,7 @@ def targets(
     """
     config, transitions = agent.config, played.transitions
     seen, reward_scale = policy_gradient.estimate(agent, state, played)
-    advantage = gae(
-        seen.reward,
-        seen.value,
-        seen.next_value,
-        transitions.terminated,
-        transitions.truncated,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-    )
+    advantage = policy_gradient.advantages(agent, seen, transitions)
     target = advantage + seen.value
     if config.normalize_advantages and config.normalize_whole_batch:
         advantage = standardise(advantage, agent.axis_name)
@@ -217,15 +208,9 @@ def fit(
         rows: Rows of the rollout, see `on_policy.rows_of`.
         key: Random key, consumed.
     """
-    config = agent.config
-    anneal = partial(on_policy.learning_rate, agent, update=state.update)
-    passes = Passes(
-        optim=optimiser.of_config(config, state.params, anneal),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=agent.axis_name,
-        is_last=_is_too_far(config),
-        tells=policy_gradient.sees_activity(config),
+    passes = on_policy.passes_of(agent, state)._replace(
+        is_last=_is_too_far(agent.config),
+        tells=policy_gradient.sees_activity(agent.config),
         begin=partial(on_policy.begun, agent) if agent.memory else None,
     )
     start = state.params, state.opt_state

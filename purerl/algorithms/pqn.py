@@ -54,8 +54,8 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.learning import diagnostics, optimiser
-from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, Passes, minimise
+from purerl.learning import diagnostics
+from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, minimise
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
 from purerl.losses.check import check_value_loss
@@ -259,15 +259,9 @@ def fit(
     agent: Agent, state: OnPolicyState, rows: Any, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take epochs of minibatch gradient steps; return their means; see `ppo.fit`."""
-    config = agent.config
-    anneal = partial(on_policy.learning_rate, agent, update=state.update)
-    passes = Passes(
-        optim=optimiser.of_config(config, state.params, anneal),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=agent.axis_name,
-        steps_of_turn=1 if agent.memory else PLAIN_STEPS_OF_TURN,
-    )
+    passes = on_policy.passes_of(agent, state)
+    if not agent.memory:
+        passes = passes._replace(steps_of_turn=PLAIN_STEPS_OF_TURN)
     params, opt_state, metrics = minimise(
         partial(loss, agent), state.params, state.opt_state, rows, key, passes
     )

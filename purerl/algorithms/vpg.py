@@ -48,7 +48,7 @@ from purerl.learning import diagnostics, optimiser
 from purerl.learning.collectives import after, pmean
 from purerl.learning.normalise import RewardScale, standardise
 from purerl.learning.parts import frozen_in
-from purerl.learning.returns import gae, rewards_to_go
+from purerl.learning.returns import rewards_to_go
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -149,14 +149,7 @@ def targets(
     ends = transitions.terminated, transitions.truncated
     to_go = rewards_to_go(seen.reward, seen.next_value, *ends, gamma=config.gamma)
     if config.advantage == "gae":
-        advantage = gae(
-            seen.reward,
-            seen.value,
-            seen.next_value,
-            *ends,
-            gamma=config.gamma,
-            gae_lambda=config.gae_lambda,
-        )
+        advantage = policy_gradient.advantages(agent, seen, transitions)
     else:
         advantage = to_go - seen.value if config.baseline else to_go
     if config.normalize_advantages:
