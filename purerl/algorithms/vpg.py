@@ -153,7 +153,8 @@ def targets(
     else:
         advantage = to_go - seen.value if config.baseline else to_go
     if config.normalize_advantages:
-        advantage = standardise(advantage, agent.axis_name)
+        flat = standardise(advantage.ravel(), agent.axis_name)
+        advantage = flat.reshape(advantage.shape)
     action, log_prob = transitions.action, transitions.log_prob
     batch = Batch(seen.obs, action, log_prob, seen.value, advantage, to_go)
     return batch, scale

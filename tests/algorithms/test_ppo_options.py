@@ -232,10 +232,6 @@ def test_a_wrong_limit_is_refused():
     [
         ({"state_dependent_std": True}, "has no effect with discrete actions"),
         (
-            {"normalize_whole_batch": True, "normalize_advantages": False},
-            "has no effect with normalize_advantages=False",
-        ),
-        (
             {
                 "env": "probe/continuous",
                 "state_dependent_std": True,
