@@ -60,7 +60,7 @@ ALGORITHMS: dict[str, Entry] = {
         recurrent_dqn.make,
     ),
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),
-    "recurrent_pqn": Entry(pqn.RecurrentPQNConfig, pqn.validate, pqn.make, outer.PQN),
+    "recurrent_pqn": Entry(pqn.RecurrentPQNConfig, pqn.validate, pqn.make),
     "td3": Entry(td3.TD3Config, td3.validate, td3.make),
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
