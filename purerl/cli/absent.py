@@ -70,13 +70,6 @@ def show(
 ) -> None:
     """Print the estimates of agents in some environments, and how they are made.
 
-    Args:
-        device: The device.
-        bounds: Config, environment and plan of the agents of each environment.
-        agents: Number of agents in each environment.
-        parsed: The flags: `lanes`, `segment_updates` and `compile` count.
-        generations: Number of times that all agents are trained; once where not given.
-
     Raises:
         ConfigError: `lanes` or `segment_updates` is no positive whole number.
     """
@@ -108,12 +101,7 @@ def show(
 
 
 def lines(env: str, cost: Estimate) -> list[str]:
-    """Return an estimate as lines of text.
-
-    Args:
-        env: The name of the environment.
-        cost: The estimate.
-    """
+    """Return an estimate as lines of text."""
     device, blocks = cost.device, with_noun(cost.blocks, "block")
     rate = cost.env_steps / cost.seconds
     return [
@@ -148,11 +136,7 @@ def _memory(cost: Estimate) -> list[str]:
 
 
 def how(cost: Estimate) -> list[str]:
-    """Return how an estimate was made, as lines of text.
-
-    Args:
-        cost: The estimate.
-    """
+    """Return how an estimate was made, as lines of text."""
     device = cost.device
     if cost.is_compiled:
         target = "" if device.is_own_target else ", as it would be for an H200"

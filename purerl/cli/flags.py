@@ -44,11 +44,7 @@ from purerl.runner.seeds import split_seed
 
 
 def option(text: str) -> object:
-    """Return what makes an option of a field.
-
-    Args:
-        text: The help of the option, which can be read without any other.
-    """
+    """Return what makes an option of a field."""
     return tyro.conf.arg(help=text)
 
 
@@ -71,12 +67,7 @@ DryRun = Annotated[bool, option("Say what the command would cost here, and stop.
 
 
 def flags_of(options: type, *names: str) -> type:
-    """Return a dataclass of the flags of a tool's options, for tyro.
-
-    Args:
-        options: The class of the options.
-        *names: Names of the options; all of them where not given.
-    """
+    """Return a dataclass of the flags of a tool's options, for tyro."""
     types = {field.name: field.type for field in dataclasses.fields(options)}
     fields = []
     for name, about in tools.options_of(options).items():
@@ -143,9 +134,6 @@ class Processes:
 def read_agent(parsed: Any) -> tuple[Path, int | None]:
     """Read the folder of a run, and the seed that `RUN:SEED` or `--seed` names.
 
-    Args:
-        parsed: The options of the command, with `run` and `seed`.
-
     Raises:
         ConfigError: both name one.
     """
@@ -164,10 +152,6 @@ Inside = dict[str, list[tuple[list[str], str]]]
 
 def write_inside(defaults: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
     """Return the words with every dotted flag put into the text of its part.
-
-    Args:
-        defaults: Value of every flag where it is not given, by name.
-        argv: Words after the command.
 
     Raises:
         ConfigError: a flag without a value, a number that a part lacks, a part that has
@@ -291,12 +275,6 @@ def parser_class(
 ) -> type:
     """Make a dataclass with the fields of `options` and of the config, for tyro.
 
-    Args:
-        config: Config whose values are the defaults.
-        options: A dataclass of the command's own options, or of a tool's.
-        *more: Dataclasses of options that the command shares with others.
-        doc: What the command does; the docstring of `options` where not given.
-
     Raises:
         ConfigError: a value of the config that its field cannot have, and so no flag.
     """
@@ -418,10 +396,6 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
 
 def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
     """Read the words `name=value` of a flag.
-
-    Args:
-        name: Name of the field, for messages.
-        pairs: Words after the flag.
 
     Raises:
         ConfigError: a word without `=`, a name given twice, or a value that cannot be
@@ -585,11 +559,6 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """Parse with tyro; underscores and dashes are both understood.
 
     tyro prints what is wrong with a flag and exits with 2.
-
-    Args:
-        cls: A dataclass, whose fields are the flags.
-        argv: The words after the command.
-        command: The name of the command.
 
     Raises:
         ConfigError: a path that is empty, or a flag that cannot be.

@@ -45,12 +45,7 @@ def enable_compile_cache() -> Path | None:
 
 
 def backend_problem(error: BaseException | None = None) -> str | None:
-    """Return why JAX cannot compute on the devices asked for; None where it can.
-
-    Args:
-        error: The error that a command failed with; JAX says a failed platform once
-            only where another one of `JAX_PLATFORMS` works.
-    """
+    """Return why JAX cannot compute on the devices asked for; None where it can."""
     if not str(error).startswith(_FAILED):
         try:
             jax.devices()

@@ -247,13 +247,7 @@ def best_members(result: Result) -> Table:
 
 
 def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
-    """Return a table with a row per piece of a schedule.
-
-    Args:
-        schedule: The schedule.
-        seed: The seed of the search that found it.
-        member: The number of the member that ended with it.
-    """
+    """Return a table with a row per piece of a schedule."""
     table = Table(title=f"schedule of member {member} of search {seed}")
     table.add_column("from update", justify="right")
     table.add_column("hyperparameters")
@@ -347,12 +341,6 @@ def read_comparison(
     doc: str = "",
 ) -> tuple[Any, dict[str, Any]]:
     """Read the words of a command that compares.
-
-    Args:
-        argv: The words after the command's name.
-        base_of: Returns the config that the flags start from, from the words.
-        *options: The classes of the command's options, the tool's the last.
-        doc: What the command does.
 
     Returns:
         The values of the flags, and the options of the tool by name.

@@ -94,10 +94,6 @@ def enter(setting: Setting, task: Task) -> Contestant:
 def check_effect(contestant: Contestant, name: str) -> None:
     """Refuse a setting that trains exactly as the config that it changes.
 
-    Args:
-        contestant: The setting in an environment.
-        name: The name of the setting, for the message.
-
     Raises:
         ConfigError: nothing reads what it changes.
     """

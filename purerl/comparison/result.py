@@ -73,11 +73,6 @@ def read_numbers(
 ) -> np.ndarray:
     """Read a finite number for each environment, `[E]`.
 
-    Args:
-        field: Name of the argument, for the message.
-        numbers: What was given.
-        environments: Names of the environments, E of them.
-
     Raises:
         ConfigError: an environment has none, or there is one too many.
     """
@@ -120,11 +115,6 @@ class Stored(NamedTuple):
 
 def write(folder: Path, stored: Stored, figure: "Figure") -> None:
     """Write a comparison's files.
-
-    Args:
-        folder: The folder, which is made where there is none.
-        stored: The contents of the files.
-        figure: The picture of the curves.
 
     Raises:
         OSError: the folder cannot be written to.

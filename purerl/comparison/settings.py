@@ -130,11 +130,6 @@ Losses = Mapping[str, Any]
 def settings_of(config: TrainConfig, field: str, losses: Losses) -> dict[str, Any]:
     """Return the losses as settings: changes of the config by name, with the loss.
 
-    Args:
-        config: The config into whose field the losses are put.
-        field: The name of that field, `value_loss` or `policy_loss`.
-        losses: The losses by name, see `Losses`.
-
     Raises:
         ConfigError: a field that is no loss, no losses, or one that cannot be read.
     """
@@ -171,12 +166,6 @@ def check_field(config: TrainConfig, field: str) -> None:
 
 def read_loss(field: str, value: Any) -> Any:
     """Read a loss from its object, path, or text; the start of a name is enough.
-
-    Args:
-        field: The field that it is for, `value_loss` or `policy_loss`: `"squared"` and
-            `"clip"` mean the `SquaredError` of the one and the `ClipDrift` of the
-            other.
-        value: The loss as it is given.
 
     Raises:
         ConfigError: it cannot be read, or is the start of no name.
@@ -495,11 +484,6 @@ def split_parts(text: str) -> list[str]:
 
 def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
     """Read values by name from `name=value` each.
-
-    Args:
-        flag: The flag that the values stand in, for error messages.
-        text: The whole text of the flag, for error messages.
-        pieces: The parts to read.
 
     Raises:
         ConfigError: a part that is no `name=value`, or a name given twice.

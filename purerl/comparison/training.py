@@ -415,13 +415,6 @@ def train(
 ) -> Known:
     """Train what is missing, and keep it.
 
-    Args:
-        parts: The parts that are trained.
-        options: Options with which the parts are trained.
-        compiler: Compiles a program that fits the memory of the workers.
-        on_part: A function that is called with the scores of every part.
-        is_told: A function that says whether a tracker asks to stop.
-
     Raises:
         KeyboardInterrupt: somebody asked to stop; finished settings are kept.
     """

@@ -133,14 +133,6 @@ def make_plan(
     members, rounded up, and is judged first at rung `b`: every bracket trains about as
     many updates. With `num_points = eta^s`, where not given, that is Hyperband.
 
-    Args:
-        num_updates: The number of updates of the whole run, U.
-        min_updates: The number of updates at the first rung, r.
-        eta: The reduction factor, at least 2.
-        num_points: The number of members of the first bracket; `eta^s` where not given.
-        kind: The kind of plan: `hyperband` for all brackets, `one` for the first alone,
-            which is successive halving.
-
     Raises:
         ConfigError: numbers that leave no rung before the end, and so on.
     """
@@ -184,11 +176,6 @@ def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) ->
     wide as the whole population asks for. On a CPU its time grows with its lanes: it
     is modelled as `1 + lanes`, and the width with the least time over all rungs is
     taken.
-
-    Args:
-        plan: The rungs and brackets of a search.
-        num_searches: The number of searches that share the blocks.
-        workers: Workers of this process.
     """
     num_members = plan.size * num_searches
     widest = default_lanes(num_members, workers)
@@ -309,11 +296,6 @@ class HalvingSearch:
         self, state: HalvingState, request: Request, outcome: Outcome
     ) -> HalvingState:
         """Return the state after a milestone, with those who go on.
-
-        Args:
-            state: The state before the milestone.
-            request: The request that the outcome belongs to.
-            outcome: The outcome of the request.
 
         Raises:
             ConfigError: every member has diverged.
@@ -590,11 +572,5 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
-    """Return the updates up to the first rung: those asked for, or a default.
-
-    Args:
-        updates: The number of updates of the whole run.
-        eta: The reduction factor.
-        min_updates: The number of updates that was asked for, if any.
-    """
+    """Return the updates up to the first rung: those asked for, or a default."""
     return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)

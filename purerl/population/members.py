@@ -116,13 +116,7 @@ def ranking(fitness: Fitness) -> np.ndarray:
 def spec_of(
     space: Space, seeds: tuple[int, ...], options: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """Return all that fixes a search's result, as plain values.
-
-    Args:
-        space: Axes that are searched.
-        seeds: Seeds, one search each.
-        options: The options of the search.
-    """
+    """Return all that fixes a search's result, as plain values."""
     return {
         "config": serialise.to_dict(space.config),
         "auto": space.bound.automatic,
@@ -133,12 +127,7 @@ def spec_of(
 
 
 def stored_search(folder: Path | None, kind: str) -> dict[str, Any]:
-    """Return the manifest of the search in a folder; empty where there is none.
-
-    Args:
-        folder: The folder, if any.
-        kind: The kind of search that it must hold to be looked at.
-    """
+    """Return the manifest of the search in a folder; empty where there is none."""
     if folder is None or not folders.is_begun(folder):
         return {}
     stored = folders.load(folder)
@@ -152,12 +141,6 @@ def with_stored_values(
 
     A search that goes on keeps what it began with, such as the number of steps over
     which exploration decays, also where that follows the length of a run.
-
-    Args:
-        folder: The folder, if any.
-        kind: The kind of search that it must hold to be looked at.
-        config: The config with more environment steps.
-        axes: Names of the fields that are searched; `auto` may follow them.
     """
     stored = stored_search(folder, kind)
     values = {**stored.get("config", {}), **stored.get("auto", {})}

@@ -214,11 +214,6 @@ class PBTSearch:
     def tell(self, state: PBTState, request: Request, outcome: Outcome) -> PBTState:
         """Return the state after a round: the worst copy the best and move away.
 
-        Args:
-            state: The state before the round.
-            request: The request of the round.
-            outcome: The outcome of the request.
-
         Raises:
             ConfigError: every member has diverged.
         """

@@ -149,9 +149,6 @@ class Result(abc.ABC):
     def best(self, seed: int | None = None) -> BestMember:
         """Return the member with the best score at the end.
 
-        Args:
-            seed: The seed of the search; the best of all searches where not given.
-
         Raises:
             ConfigError: the search was stopped, or none of its members got to the end.
         """

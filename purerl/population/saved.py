@@ -65,10 +65,6 @@ def load_search(
 def read(folder: Path, config: TrainConfig | None = None) -> Stored:
     """Read what search a folder holds, without what came of it.
 
-    Args:
-        folder: Folder of the search.
-        config: Config in place of the stored one.
-
     Raises:
         ConfigError: no search there.
     """

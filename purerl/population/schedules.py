@@ -79,12 +79,7 @@ class Pieces(NamedTuple):
         return (*self.starts[1:], self.group.bound.plan.num_updates)
 
     def overrides(self, piece: int, repeats: int) -> Overrides:
-        """Return the overrides of a piece, every schedule's as often, `[N * repeats]`.
-
-        Args:
-            piece: The number of the piece.
-            repeats: The number of agents of a schedule.
-        """
+        """Return a piece's overrides, every schedule's as often, `[N * repeats]`."""
         num = len(self.schedules)
 
         def spread(leaf: np.ndarray) -> np.ndarray:
@@ -95,10 +90,6 @@ class Pieces(NamedTuple):
 
 def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
     """Return schedules piece by piece, with the program that trains all of them.
-
-    Args:
-        config: The config in which the schedules set fields.
-        schedules: The schedules, which set the same fields.
 
     Raises:
         ConfigError: there are none, one has no pieces from update 0 on, they set
@@ -238,13 +229,7 @@ class SchedulesSearch:
     def tell(
         self, state: SchedulesState, request: Request, outcome: Outcome
     ) -> SchedulesState:
-        """Return the state after a piece, with scores after the last.
-
-        Args:
-            state: The state before the piece.
-            request: The request that the outcome belongs to.
-            outcome: The outcome of the request.
-        """
+        """Return the state after a piece, with scores after the last."""
         diverged, score = state.diverged | outcome.diverged, state.score
         if outcome.fresh is not None:
             score = np.where(diverged, np.nan, outcome.fresh.episode_return)
@@ -340,12 +325,6 @@ def schedules_search(
     segment_updates: int | None = None,
 ) -> Search:
     """Return the search that `train_schedules` carries out, for `purerl.dry_run`.
-
-    Args:
-        config: The config with which the schedules were found.
-        schedules: A schedule, or several that set the same fields.
-        seeds: The number of agents per schedule, or their seeds.
-        segment_updates: Updates per compiled call; every piece must begin with one.
 
     Raises:
         ConfigError: see `train_schedules`.

@@ -109,12 +109,6 @@ class Space(FieldAxes):
         """Return a member's hyperparameters, each moved a step or drawn anew.
 
         Where they would be wrong together, the member keeps what it has.
-
-        Args:
-            hyper: The member's hyperparameters, a number by name.
-            stream: Numbers that name the draw; every axis has a stream of its own.
-            factors: Factors of which one is drawn for each axis, see `perturb`.
-            resample_probability: The probability of a new draw instead.
         """
         moved = {}
         for name, axis in self.axes.items():
@@ -188,11 +182,6 @@ def perturb(axis: Axis, value: float, factor: float) -> float:
     * whole numbers: likewise, and by one at least.
     * choice: to the next value, or from factors below 1 to the one before; at the end
       it turns back.
-
-    Args:
-        axis: The axis of the hyperparameter.
-        value: The hyperparameter: a number, or the place of a value in a choice.
-        factor: The factor of the step; above 1 it moves up, below 1 it moves down.
     """
     if isinstance(axis, Choice):
         last = len(axis.values) - 1

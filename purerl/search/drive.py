@@ -72,12 +72,6 @@ class Executor:
     ) -> Outcome:
         """Train the members of a request, then evaluate them.
 
-        Args:
-            request: The members, and how far to train them.
-            last: The outcome of the request before, whose last returns are held; None
-                for the first request.
-            on_segment: Is told of progress after every segment.
-
         Raises:
             ConfigError: the request cannot be carried out as it stands, or the members
                 do not fit the memory.
@@ -106,12 +100,7 @@ class Executor:
             self._cohort = self._fresh(request)
 
     def restore(self, request: Request, states: PyTree) -> None:
-        """Be as after a request was carried out.
-
-        Args:
-            request: The request.
-            states: States of its members as of `states`.
-        """
+        """Be as after a request was carried out."""
         self._cohort = self._fresh(request)
         self._cohort.restore(states, request.until)
         self._before = request
@@ -213,12 +202,7 @@ def drive(asked: DriveOptions) -> Finished:
 
 
 def own_lanes(search: Search, length: int) -> int:
-    """Return a search's own width, narrower where shapes say that it would not fit.
-
-    Args:
-        search: The search.
-        length: The number of updates of one compiled call, K.
-    """
+    """Return a search's own width, narrower where shapes say that it would not fit."""
     return fitting_lanes(
         search.bound, search.lanes, search.lanes, length, make_workers()
     )

@@ -52,13 +52,6 @@ def open_folder(
 ) -> dict[str, Any]:
     """Start a search's folder, or go on with it.
 
-    Args:
-        folder: The folder.
-        search: The search that the folder is to hold.
-        widths: Widths by name: `lanes` and `segment_updates`, and the values that were
-            asked for, by the same names with `_asked`.
-        extend: A stored search of fewer environment steps may be gone on with.
-
     Returns:
         The manifest that holds: the lanes and segments of a stored one win.
 
@@ -85,25 +78,14 @@ def open_folder(
 
 
 def is_longer(stored: dict[str, Any], search: Search) -> bool:
-    """Return whether a search has other environment steps than a stored one.
-
-    Args:
-        stored: The manifest of the stored search.
-        search: The search.
-    """
+    """Return whether a search has other environment steps than a stored one."""
     configs = stored["config"], search.spec["config"]
     before, now = (config.get("total_timesteps") for config in configs)
     return before != now
 
 
 def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
-    """Let a folder hold the same search of more environment steps.
-
-    Args:
-        folder: The folder.
-        search: The longer search.
-        restored: The steps and states that `restore` read from the folder.
-    """
+    """Let a folder hold the same search of more environment steps."""
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})
     # Also where the manifest says so already: a kill may have come before config.yaml.
@@ -137,14 +119,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
-    """Write what came of a request; a reader sees all of it or nothing.
-
-    Args:
-        folder: The folder.
-        number: Number of the step.
-        step: The step.
-        has_ended: Whether it was the last one of the search.
-    """
+    """Write what came of a request; a reader sees all of it or nothing."""
     arrays.save(path_of(folder, number), make(step, has_ended))
 
 
@@ -164,10 +139,6 @@ def save_states(folder: Path, number: int, states: PyTree) -> None:
 
 def restore(folder: Path, search: Search) -> Restored:
     """Ask and tell again what a folder holds, up to its last checkpoint.
-
-    Args:
-        folder: The folder of the search.
-        search: The search, perhaps of more environment steps than when it was stored.
 
     Raises:
         ConfigError: a damaged record or checkpoint, or one of another program, which

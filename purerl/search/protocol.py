@@ -198,12 +198,6 @@ def check_request(
 ) -> None:
     """Refuse a request that cannot be carried out as it stands.
 
-    Args:
-        request: The request.
-        before: The request before it; None if it is the first.
-        plan: Plan of every member's run.
-        length: Updates of one compiled call, K.
-
     Raises:
         ConfigError: naming the field, what it is and what it must be.
     """

@@ -136,11 +136,6 @@ def read_axis(name: str, axis: Any) -> Axis:
 def read_values(name: str, axis: Any, may_repeat: bool = False) -> list[Any]:
     """Return an axis's values as plain Python numbers, strings, tuples, or losses.
 
-    Args:
-        name: The name of the axis.
-        axis: A list or an array.
-        may_repeat: Whether the same value may be there twice.
-
     Raises:
         ConfigError: no list, an empty one, or the same value twice.
     """

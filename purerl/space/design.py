@@ -50,13 +50,7 @@ class Design(NamedTuple):
 
 
 def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int:
-    """Return how many points `expand` would make, at the most; it checks nothing.
-
-    Args:
-        axes: Values, or a distribution, by name of the field.
-        design: The kind of design: `grid`, `zip` or `random`.
-        num_points: The number of points of a random design.
-    """
+    """Return how many points `expand` would make, at the most; it checks nothing."""
     if design == "random":
         try:
             return operator.index(num_points)  # type: ignore[arg-type]
@@ -73,13 +67,6 @@ def expand(
     seed: int = 0,
 ) -> Design:
     """Return the points of some axes.
-
-    Args:
-        axes: Values by name of the field; a distribution in a random design.
-        design: The kind of design: `grid`, `zip` or `random`.
-        num_points: The number of points of a random design.
-        seed: The seed of a random design's draws. Every axis and point has a stream of
-            its own: more points, or another axis, leave the others as they are.
 
     Raises:
         ConfigError: an unknown design, an empty axis, the same value twice, axes of

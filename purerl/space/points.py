@@ -88,10 +88,6 @@ def with_randomised(config: TrainConfig, dynamic: Mapping[str, Any]) -> TrainCon
 
     Whether numbers of an environment are drawn is structure: a program is made for
     drawn or for given ones.
-
-    Args:
-        config: Config, its static fields set.
-        dynamic: Values of dynamic fields by name.
     """
     named = {n: v for n, v in dynamic.items() if n.split(".")[0] == "env_params"}
     if not named:
@@ -205,10 +201,6 @@ def value_at(config: TrainConfig, name: str) -> Any:
     """Return the config's value under a dotted name; None if it has none.
 
     Numbers of the environment are those that it has with the config's put in.
-
-    Args:
-        config: The config.
-        name: A name such as `learning_rate` or `env_params.length`.
     """
     first, *rest = name.split(".")
     value = getattr(config, first, None)

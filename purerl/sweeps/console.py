@@ -26,14 +26,7 @@ HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time"
 def plan_table(
     plan: SweepPlan, sweep: SweepPlan | None = None, done: int | None = None
 ) -> Table:
-    """Return a table with a row per group that is to be trained.
-
-    Args:
-        plan: The plan of what is to be done next.
-        sweep: The whole sweep, with what has been done before, if any.
-        done: Number of members that finished before; those that are not in the plan
-            where not given.
-    """
+    """Return a table with a row per group that is to be trained."""
     outline = sweep or plan
     if done is None:
         done = outline.num_members - plan.num_members
@@ -60,12 +53,7 @@ def plan_table(
 
 
 def group_label(group: Group, several: bool) -> str:
-    """Return what the points of a group share, in words.
-
-    Args:
-        group: The group.
-        several: Whether the sweep has other groups.
-    """
+    """Return what the points of a group share, in words."""
     shared = {name: str(value) for name, value in group.static.items()}
     if several:
         shared |= {

@@ -98,10 +98,6 @@ def read_point(point: Mapping[str, Any]) -> dict[str, Any]:
 def check_files(point: Mapping[str, Any], known: Mapping[str, Any]) -> None:
     """Refuse a point whose files of parts are no longer those that were trained with.
 
-    Args:
-        point: The point as a person gives it.
-        known: The point as `written` described it before.
-
     Raises:
         ConfigError: naming the file.
     """

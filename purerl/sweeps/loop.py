@@ -99,10 +99,6 @@ class Compiler:
         These are all groups, or as many as this process has room for: at least one. To
         make room for them, the programs that an earlier call returned are forgotten.
 
-        Args:
-            groups: Groups with members that are to be trained.
-            is_stopped: Whether somebody asked to stop; then no further group is begun.
-
         Raises:
             ConfigError: a group does not fit the memory of some process.
         """

@@ -213,13 +213,6 @@ def timely_blocks(
 
     Chunks change no bits, and a folder is read by members: a sweep may go on where
     another rate is measured.
-
-    Args:
-        blocks: The number of blocks that fit the memory and spread the work.
-        group: The group.
-        lanes: The width of a block, W.
-        rate: Environment steps per second of all workers.
-        num_workers: The number of workers.
     """
     busy = min(num_workers, -(-group.num_members // lanes))
     seconds = lanes * group.group.steps_each * busy / rate
@@ -229,13 +222,7 @@ def timely_blocks(
 def measured_rate(
     program: Program, members: Members, workers: Sequence[Worker]
 ) -> float:
-    """Return the steps per second of this process, from one segment of one block.
-
-    Args:
-        program: The compiled program of a group.
-        members: Members of the group, which fill the workers or not.
-        workers: Workers of this process; the first of them trains the segment.
-    """
+    """Return the steps per second of this process, from one segment of one block."""
     block = members.block(0, program.lanes)
     busy = min(len(workers), -(-members.size // program.lanes))
     return rate(program, block, workers[:1], 0.0) * busy
@@ -258,9 +245,6 @@ def list_points(asked: SweepOptions) -> Design:
 def check_groups(groups: Sequence[GroupPlan]) -> None:
     """Refuse axes of a sweep that change nothing.
 
-    Args:
-        groups: All groups of the sweep.
-
     Raises:
         ConfigError: see `check_axes`.
     """
@@ -271,13 +255,7 @@ def check_groups(groups: Sequence[GroupPlan]) -> None:
 def make_outline(
     asked: SweepOptions, workers: Sequence[Worker], limit: float
 ) -> SweepPlan:
-    """Return groups, members, lanes and segments of a sweep; `"auto"` measures lanes.
-
-    Args:
-        asked: The options of the sweep.
-        workers: Workers of this process.
-        limit: Bytes that a worker may use.
-    """
+    """Return groups, members, lanes and segments; `"auto"` lanes are measured."""
     config, lanes, points = asked.config, asked.lanes, list_points(asked)
     numbers, groups = check_seeds(asked.seeds), []
     for group in group_points(config, points.points):

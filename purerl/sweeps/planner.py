@@ -42,14 +42,7 @@ CHUNK_SECONDS = 300.0
 
 
 def probe(bound: Bound, members: Members, length: int, worker: Worker) -> MemoryModel:
-    """Compile two small widths, and read their memory.
-
-    Args:
-        bound: Config, environment and plan of the members.
-        members: Examples of the members, at least one.
-        length: Updates per call, K.
-        worker: The worker to compile for.
-    """
+    """Compile two small widths, and read their memory."""
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
     programs = [current_cache().get(bound, b, length, [worker]) for b in blocks]
     return extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
@@ -280,15 +273,7 @@ def find(
     workers: Sequence[Worker],
     limit: float,
 ) -> int:
-    """Return the best width for a program: the remembered one, or measured now.
-
-    Args:
-        bound: Config, environment and plan of the program.
-        members: Examples of the members, at least one.
-        length: Updates per call, K.
-        workers: Workers, all of which are kept busy while a width is measured.
-        limit: Bytes that a worker may use.
-    """
+    """Return the best width for a program: the remembered one, or measured now."""
     identity = _identity(bound, workers)
     known = _remembered().get(identity)
     if isinstance(known, int) and known >= 1:

@@ -76,10 +76,6 @@ def _task_of(group: Group, config: TrainConfig) -> dict[str, Any]:
 
     Earlier versions trained such a group in the default environment of its algorithm,
     and their folders, which do not have this entry, must not be gone on with.
-
-    Args:
-        group: The group.
-        config: The config of the sweep.
     """
     asked = group.bound.asked
     if name_of(asked) == name_of(config):
@@ -160,11 +156,6 @@ class Chunk(NamedTuple):
 def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, Any]:
     """Start a sweep's folder, or go on with it.
 
-    Args:
-        folder: The folder of the sweep.
-        spec: What the manifest says of the sweep, see `describe`.
-        extend: Whether more points or seeds than there are may be asked for.
-
     Returns:
         The manifest that holds: the stored one's `groups` win over the new ones.
 
@@ -213,13 +204,7 @@ def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
 
 
 def set_lanes(folder: Path, group: str, lanes: int) -> None:
-    """Narrow the lanes of a group of which nothing has been trained yet.
-
-    Args:
-        folder: The folder of the sweep.
-        group: The name of the group.
-        lanes: The width of a block from now on, W.
-    """
+    """Narrow the lanes of a group of which nothing has been trained yet."""
     groups = load(folder)["groups"]
     groups[group]["lanes"] = lanes
     folders.update(folder, {"groups": groups})
@@ -343,11 +328,6 @@ class FolderStore:
         self, name: str, only: Collection[str] | None = None
     ) -> dict[str, np.ndarray]:
         """Return one array's rows by member, without members whose chunk has none.
-
-        Args:
-            name: The name of the array.
-            only: Ids of the members to read; no other file is opened. All where not
-                given.
 
         Raises:
             ConfigError: a damaged file.

@@ -60,13 +60,6 @@ def compare_on_fresh_seeds(
     """Train the best point and the config's own values with the same fresh seeds.
 
     Both by programs of the lanes and segments of the study, as one batch.
-
-    Args:
-        pool: The programs and workers of the study.
-        trial: The number of the best trial.
-        best: The point of the best trial.
-        default: The config's own point.
-        num_seeds: The number of seeds of the comparison.
     """
     seeds = fresh_seeds(pool.seeds, num_seeds)
     batch = Batch(pool, [best, default], seeds)

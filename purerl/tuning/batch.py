@@ -41,11 +41,6 @@ def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
 
     On a CPU a block holds about one trial. An accelerator takes as long for few lanes
     as for `ACCELERATOR_LANES`; wider batches are cut in about four blocks.
-
-    Args:
-        members: The number of members of a batch: trials times seeds.
-        seeds: The number of seeds of a trial.
-        workers: Workers of this process.
     """
     widest = default_lanes(members, workers)
     if workers[0].device.platform != "cpu":
@@ -78,9 +73,6 @@ class Pool:
 
     def compile(self, groups: Sequence[Group]) -> dict[str, str]:
         """Compile what is new, several programs at a time.
-
-        Args:
-            groups: The groups of a batch.
 
         Returns:
             Why a group cannot be trained, by its name: an agent does not fit the

@@ -41,11 +41,6 @@ DATABASE = "study.db"
 def start(folder: Path, spec: dict[str, Any], name: str) -> None:
     """Make the folder, or go on in it.
 
-    Args:
-        folder: The folder of the study.
-        spec: The specification of the study that is to go on there, see `spec`.
-        name: The name of that study.
-
     Raises:
         ConfigError: it holds something else, perhaps without a manifest, or another
             study, or has other random keys, or cannot be written.
@@ -67,10 +62,6 @@ def start(folder: Path, spec: dict[str, Any], name: str) -> None:
 
 def kept_lanes(folder: Path | None, asked: int | None) -> int | None:
     """Return the width of a block that was asked for, or with which a folder was begun.
-
-    Args:
-        folder: The folder of the study, or None.
-        asked: The number of lanes that was asked for, or None.
 
     Raises:
         ConfigError: another one was asked for than the folder has, or the folder holds
@@ -223,11 +214,6 @@ def _read_rows(folder: Path, space: Space) -> list[Row]:
 
 def check_study(folder: Path, space: Space, known: Callable[[], Sequence[Row]]) -> None:
     """Refuse to go on with a study that has lost trials of its folder.
-
-    Args:
-        folder: The folder of the study.
-        space: The axes that the study searches.
-        known: A function that reads the trials from the study's storage.
 
     Raises:
         ConfigError: the storage lacks a trial that the table has, or has another one.

@@ -235,11 +235,7 @@ def compare(
 
 
 def read_holdout(stored: Mapping[str, Any]) -> Holdout:
-    """Return a comparison from its plain values, those of earlier versions too.
-
-    Args:
-        stored: What `holdout_dict` returned.
-    """
+    """Return a comparison from its plain values, those of earlier versions too."""
     scores = [stored[name]["scores"] for name in ("best", "default")]
     known = {name: stored.get(name) for name in ("unknown", "lowest")}
     return compare(stored["trial"], stored["seeds"], *scores, **known)

@@ -273,14 +273,7 @@ class Study:
     def finish(
         self, trial: optuna.Trial, score: float | None, detail: dict[str, Any]
     ) -> None:
-        """End a trial; without a score it was pruned, or came to nothing.
-
-        Args:
-            trial: The trial.
-            score: The trial's score, if it is complete.
-            detail: More about the trial: `state`, `note`, `seed_scores` and
-                `env_steps`.
-        """
+        """End a trial; without a score it was pruned, or came to nothing."""
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
             steps = self._trained.pop(trial.number, None)
             if steps:
@@ -296,15 +289,7 @@ class Study:
     def report(
         self, trial: optuna.Trial, score: float, step: int, trained: int
     ) -> bool:
-        """Report a trial's score so far; return whether to stop it.
-
-        Args:
-            trial: The trial.
-            score: The mean score over the seeds so far.
-            step: The report, as a share of the config's budget in environment steps:
-                the pruner compares trials at steps that all of them have.
-            trained: Environment steps of one agent that were trained until then.
-        """
+        """Report a trial's score so far; return whether to stop it."""
         self._trained.setdefault(trial.number, {})[str(step)] = trained
         try:
             trial.report(score, step)
@@ -403,12 +388,7 @@ class Study:
 
 
 def stream_of(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
-    """Return the number that a trial would have if no worker had ever stopped.
-
-    Args:
-        trial: The trial.
-        trials: All trials of the study, at least those with lower numbers.
-    """
+    """Return the number that a trial would have if no worker had ever stopped."""
     if STREAM in trial.user_attrs:
         return int(trial.user_attrs[STREAM])
     return sum(
@@ -482,15 +462,6 @@ def open_study(
     pruner: str | None,
 ) -> Study:
     """Start a study, or go on with it.
-
-    Args:
-        space: The axes of the study's trials.
-        spec: The specification of the study; a stored one must be equal.
-        storage: The URL of Optuna's storage; None keeps the study in memory.
-        name: The name of the study in the storage.
-        budget: The number of trials that are to finish.
-        sampler: The kind of sampler, one of `purerl.tuning.options.SAMPLERS`.
-        pruner: The kind of pruner, one of `purerl.tuning.options.PRUNERS`, or None.
 
     Raises:
         ConfigError: another study of that name, with what differs; a storage that
