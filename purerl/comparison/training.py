@@ -107,22 +107,6 @@ def _edges(plan: Plan) -> np.ndarray:
     return np.linspace(0, plan.num_updates, pieces + 1).astype(int)
 
 
-class Hooks(NamedTuple):
-    """Functions that training calls from the threads of its workers.
-
-    Attributes:
-        on_block: Called after every block with its environment steps and the mean of
-            its first measure.
-        on_member: Called with a member's number and its scores, as soon as it is
-            trained with every key.
-        is_stopped: Says whether somebody asked to stop.
-    """
-
-    on_block: Callable[[int, float], None]
-    on_member: Callable[[int, Scores], None]
-    is_stopped: Callable[[], bool]
-
-
 class _Results:
     """The results of the runs of a group, the keys of a member fastest.
 
@@ -168,7 +152,9 @@ def train_group(
     group: Group,
     measures: Sequence[str],
     workers: Sequence[Worker],
-    hooks: Hooks,
+    on_block: Callable[[int, float], None],
+    on_member: Callable[[int, Scores], None],
+    is_stopped: Callable[[], bool],
 ) -> list[Scores]:
     """Train every member of a group with every key, in the order of the members.
 
@@ -177,8 +163,12 @@ def train_group(
         keys: Keys `[S]`, with each of which every member is trained.
         group: The group of members, P of them.
         measures: Kinds of `purerl.meta.fitness`.
-        workers: The workers of this process.
-        hooks: Functions that are called on the way.
+        workers: The workers of this process, from whose threads the rest is called.
+        on_block: Called after every block with its environment steps and the mean of
+            its first measure.
+        on_member: Called with a member's number and its scores, as soon as it is
+            trained with every key.
+        is_stopped: Says whether somebody asked to stop.
 
     Returns:
         P scores.
@@ -198,9 +188,9 @@ def train_group(
 
     def keep(job: Job, recorder: _Recorder, cohort: Cohort) -> None:
         values = recorder.result()
-        hooks.on_block(cohort.size * program.steps_each, mean_of_known(values[:, 0]))
+        on_block(cohort.size * program.steps_each, mean_of_known(values[:, 0]))
         for member in results.add(job.key, values):
-            hooks.on_member(member, results.scores(member))
+            on_member(member, results.scores(member))
 
     jobs = [
         Job(
@@ -215,7 +205,7 @@ def train_group(
     def recorder(job: Job) -> _Recorder:
         return _Recorder(measures, len(job.key), plan)
 
-    stream(jobs, workers, recorder, keep, hooks.is_stopped)
+    stream(jobs, workers, recorder, keep, is_stopped)
     if not results.is_trained.all():
         raise KeyboardInterrupt
     return [results.scores(member) for member in range(num_members)]
@@ -492,5 +482,7 @@ def _train_part(
         group,
         options.measures,
         workers,
-        Hooks(on_block, keep, is_stopped),
+        on_block,
+        keep,
+        is_stopped,
     )

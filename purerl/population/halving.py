@@ -46,7 +46,6 @@ from purerl.search.drive import Finished, drive
 from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.space.labels import variable_of
-from purerl.storage import folders
 from purerl.sweeps.effects import check_axes
 
 if TYPE_CHECKING:
@@ -556,9 +555,7 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
         ConfigError: an axis that is static or cannot be, or numbers that leave no rung.
     """
     space = Space(asked.config, asked.axes)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(asked.folder):
-        check_axes([space.group], space.axes)
+    check_axes([space.group], space.axes)
     agents = (asked.num_points or 1) * num_seeds(asked.searches)
     require_number(space.bound, agents, make_workers())
     seeds = check_seeds(asked.searches, "searches")

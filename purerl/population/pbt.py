@@ -47,7 +47,6 @@ from purerl.search.drive import drive
 from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.space.labels import variable_of
-from purerl.storage import folders
 from purerl.sweeps.effects import check_axes, first_values
 from purerl.train import check_may_move
 
@@ -484,9 +483,7 @@ def make_search(asked: PBTOptions) -> PBTSearch:
     if asked.extend:
         config = with_stored_values(folder, "pbt", config, asked.axes)
     space = Space(config, asked.axes)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(folder):
-        check_moving(space)
+    check_moving(space)
     agents = asked.population * num_seeds(asked.searches)
     require_number(space.bound, agents, make_workers())
     seeds = check_seeds(asked.searches, "searches")

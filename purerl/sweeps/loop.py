@@ -512,9 +512,7 @@ def sweep(asked: SweepOptions) -> SweepResult:
     workers = make_workers()
     limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(folder):
-        check_groups(outline.groups)
+    check_groups(outline.groups)
     trackers = hosts.run_on_all(choose_trackers)
     # The least that any process has: all must cut the same chunks.
     least = float(hosts.all_min(limit))

@@ -13,16 +13,14 @@ import hashlib
 import json
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl import serialise
-from purerl.algorithms import name_of
-from purerl.config import TASK_FIELDS, ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig
 from purerl.storage import arrays, folders
 from purerl.storage.differences import AUTO_FIELD, FIELD, REMEDY, differences
-from purerl.sweeps.groups import Group
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import SweepPlan
 
@@ -56,7 +54,6 @@ def describe(
         "groups": {
             group.group.name: {
                 "auto": group.group.bound.automatic,
-                **_task_of(group.group, outline.config),
                 "lanes": group.lanes,
                 "lanes_asked": lanes,
                 "segment_updates": group.length,
@@ -69,19 +66,6 @@ def describe(
         },
         **folders.made_with(),
     }
-
-
-def _task_of(group: Group, config: TrainConfig) -> dict[str, Any]:
-    """Return the task of a group of another algorithm than the config's, else nothing.
-
-    Earlier versions trained such a group in the default environment of its algorithm,
-    and their folders, which do not have this entry, must not be gone on with.
-    """
-    asked = group.bound.asked
-    if name_of(asked) == name_of(config):
-        return {}
-    task = {name: serialise.plain(getattr(asked, name), name) for name in TASK_FIELDS}
-    return {"task": task}
 
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -97,8 +81,7 @@ def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[
     """Return the differences between groups of both sweeps, each of them once."""
     found = []
     for name in (name for name in new if name in stored):
-        known = {"auto": new[name]["auto"], **stored[name]}
-        found += differences(known, new[name], {"auto": AUTO_FIELD})
+        found += differences(stored[name], new[name], {"auto": AUTO_FIELD})
     return list(dict.fromkeys(found))
 
 
@@ -261,24 +244,6 @@ def read_chunk(path: Path) -> Chunk:
     return Chunk(tuple(ids), contents)
 
 
-class MemberStore(Protocol):
-    """A source of members' arrays: a `FolderStore` or a `MemoryStore`."""
-
-    def __contains__(self, id: str) -> bool:
-        """Return whether a member has finished."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the names of all arrays."""
-        ...
-
-    def read(
-        self, name: str, only: Collection[str] | None = None
-    ) -> dict[str, np.ndarray]:
-        """Return one array's rows, by member; of these members only, if given."""
-        ...
-
-
 class FolderStore:
     """The files of a folder and the members in them; arrays are read when asked for.
 
@@ -377,6 +342,10 @@ class MemoryStore:
             for row, id in enumerate(chunk.ids)
             if only is None or id in only
         }
+
+
+MemberStore = FolderStore | MemoryStore
+"""A source of members' arrays."""
 
 
 @contextlib.contextmanager

@@ -25,7 +25,6 @@ from purerl.runner.progress import Reporter
 from purerl.runner.seeds import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.trackers import choose
 from purerl.scale.devices import make_workers
-from purerl.storage import folders
 from purerl.storage.lock import locked
 from purerl.train import bind
 from purerl.tuning import folder
@@ -369,9 +368,7 @@ def tune(asked: TuneOptions) -> TuneResult:
     if lanes is None:
         lanes = choose_lanes(asked.batch * len(seeds), len(seeds), make_workers())
     asked = dataclasses.replace(asked, seeds=seeds, lanes=lanes)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(asked.folder):
-        space.check_effects()
+    space.check_effects()
     return StudyLoop(space, asked).run()
 
 

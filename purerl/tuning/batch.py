@@ -25,7 +25,6 @@ from purerl.scale.devices import (
     Worker,
     default_lanes,
     make_workers,
-    required,
     run_blocks,
 )
 from purerl.search.fitness import FINAL_RETURN
@@ -65,7 +64,7 @@ class Pool:
 
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.seeds = options, check_seeds(options.seeds)
-        self.lanes = required("lanes", options.lanes)
+        self.lanes = options.lanes or 1
         self.workers = make_workers()
         self.programs: dict[str, Program] = {}
         self.compile_seconds = 0.0

@@ -50,13 +50,9 @@ def start(folder: Path, spec: dict[str, Any], name: str) -> None:
         stored = folders.load(folder)
         check_keys(f"out: {folder}", stored)
         new = {**json.loads(json.dumps(spec)), "study": name}
-        there = {key: stored[key] for key in new}
-        if there["study"] is None:  # A name that nobody gave was not always written.
-            there["study"] = name
-        differ = compare(there, new)
-        refuse(
-            differ, f"out: {folder}", "study", "Use its settings, or another folder."
-        )
+        differ = compare({key: stored[key] for key in new}, new)
+        remedy = "Use its settings, or another folder."
+        refuse(differ, f"out: {folder}", "study", remedy)
     folders.make(folder)
 
 

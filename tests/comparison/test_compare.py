@@ -14,7 +14,6 @@ from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.execution import commands, fit
 from purerl.execution.fit import BlockCompiler
-from purerl.meta.population import Stopped
 from purerl.randomisation import Uniform
 from purerl.report import page_comparison
 from purerl.scale import hosts
@@ -179,14 +178,14 @@ def test_scores_of_other_versions_are_taken_with_a_note(
 def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
     calls = []
 
-    def train(program, keys, group, measures, workers, hooks):
+    def train(program, keys, group, measures, workers, on_block, on_member, stop):
         calls.append(group.members)
         if len(calls) == 2:
-            raise Stopped
+            raise KeyboardInterrupt
         size = {"training_curve": np.zeros(2), "final_return": np.zeros(2)}
         scores = training.Scores(size, np.zeros((2, 3)), np.arange(3))
         for member in range(len(group.members)):
-            hooks.on_member(member, scores)
+            on_member(member, scores)
         return [scores] * len(group.members)
 
     monkeypatch.setattr(BlockCompiler, "compile", lambda *_, **__: None)

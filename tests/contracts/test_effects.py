@@ -3,12 +3,11 @@
 import jax
 import jax.numpy as jnp
 import pytest
-import xarray
 
 import purerl
 from purerl.comparison.api import planned
 from purerl.config import ConfigError
-from purerl.sweeps import loop, plan
+from purerl.sweeps import plan
 from purerl.sweeps.options import SweepOptions
 from purerl.tracing import read_by
 from purerl.tuning.space import Space
@@ -102,15 +101,6 @@ def test_a_study_looks_for_a_choice_that_reads_an_axis():
                 "kappa": purerl.uniform(0.5, 1.0),
             },
         ).check_effects()
-
-
-def test_a_sweep_that_was_begun_before_goes_on(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(loop, "check_groups", lambda groups: None)
-        began = purerl.sweep(BANDIT, AXES, seeds=1, out=tmp_path / "out")
-    again = purerl.sweep(BANDIT, AXES, seeds=1, out=tmp_path / "out")
-    name = "episode_return"
-    xarray.testing.assert_identical(again[name], began[name])
 
 
 def test_what_is_read_is_found_in_the_program():
