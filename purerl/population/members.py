@@ -15,7 +15,7 @@ from purerl.runner import manifest
 from purerl.runner.options import FIXED, Repeated, Saved, option, seeds_option
 from purerl.search.fitness import EVALUATION, FINAL_RETURN, check_fitness
 from purerl.search.protocol import Outcome, Row, Step
-from purerl.space.design import read_axes
+from purerl.space.design import read_search_axes
 from purerl.storage import folders
 
 KINDS = (FINAL_RETURN, EVALUATION)
@@ -36,7 +36,7 @@ class SearchOptions(Saved):
         "`purerl.population.space.perturb` for how each moves).",
         flag="axis",
         kind=Repeated,
-        read=read_axes,
+        read=read_search_axes,
     )
     _: dataclasses.KW_ONLY
     searches: int | Sequence[int] = seeds_option(

@@ -205,6 +205,20 @@ def read_axes(texts: Sequence[str]) -> dict[str, Any]:
     return axes
 
 
+def read_search_axes(texts: Sequence[str]) -> dict[str, Any]:
+    """Read the axes of a search by name, of which there is at least one.
+
+    Raises:
+        ConfigError: none, or see `read_axes`.
+    """
+    if not texts:
+        raise ConfigError(
+            "a search needs at least one axis, got none; for example "
+            '--axis "learning_rate=loguniform(1e-4,1e-2)".'
+        )
+    return read_axes(texts)
+
+
 def parse_axis(text: str) -> tuple[str, Any]:
     """Read an axis from `NAME=VALUES`, as the command line writes it.
 

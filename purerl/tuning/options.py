@@ -16,7 +16,7 @@ from purerl.runner.options import (
 from purerl.runner.seeds import as_seed
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import FINAL_RETURN, TRAINING_CURVE, check_fitness
-from purerl.space.design import read_axes
+from purerl.space.design import read_search_axes
 
 KINDS = (FINAL_RETURN, TRAINING_CURVE)
 SAMPLERS = ("tpe", "random", "cmaes")
@@ -56,7 +56,7 @@ class TuneOptions(Options):
         "`purerl.loguniform`, `purerl.choice`, or a list of values.",
         flag="axis",
         kind=Repeated,
-        read=read_axes,
+        read=read_search_axes,
     )
     _: dataclasses.KW_ONLY
     trials: int = option(

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import pytest
 
 import purerl
-from purerl.comparison.api import planned
+from purerl.comparison.api import CompareOptions, planned
 from purerl.config import ConfigError
 from purerl.sweeps import plan
 from purerl.sweeps.options import SweepOptions
@@ -51,9 +51,10 @@ def test_a_setting_that_trains_as_the_config_does_is_not_compared():
         purerl.compare(BANDIT, settings, seeds=2)
     # Beside a number that is read, or a loss that has none, it is one.
     for more in ({"epsilon": 0.2}, {"method": "gradient"}):
-        planned(BANDIT, {"own": {}, "other": {"gamma": 0.5} | more}, None, seeds=2)
+        other = {"gamma": 0.5} | more
+        planned(CompareOptions(BANDIT, {"own": {}, "other": other}, seeds=2))
     loss = {"value_loss": purerl.losses.ClippedSquaredError()}
-    planned(tiny_config(), {"own": {}, "clipped": loss}, None, seeds=2)
+    planned(CompareOptions(tiny_config(), {"own": {}, "clipped": loss}, seeds=2))
 
 
 def test_a_number_that_no_update_reads_has_no_meta_gradient():
