@@ -2,18 +2,19 @@
 
     python experiments/checks/planted_faults.py TREE OUT [--count 300] [--minutes 60]
 
-TREE is a checkout, which stays as it is; OUT gets a copy of it, and what was found. The
-first time, the quick tests run once in a copy whose functions say that they were
-called (`OUT/cover.jsonl`: what each test file executes, and its seconds). Then each
-fault changes one place of one function: a sign, a comparison, an index, an argument, a
-mask, an option, a constant. The test files that execute the function run, the most
-special ones first, until one fails or `--budget` seconds of tests have passed.
+TREE is a checkout, which stays as it is; the faults are planted in copies in OUT.
+First the quick tests run once in a copy whose functions record their calls:
+`OUT/cover.jsonl` has what each test file executes, and its seconds. Then each fault
+changes one place of a function: a sign, a comparison, an index, an argument, a mask, an
+option, a constant. The test files that execute the function run, those first that
+execute little else, until one fails or `--budget` seconds of tests have passed.
 `OUT/faults.jsonl` has a row for each fault, and a second call goes on after the last
-one. Seed and tree decide which faults there are.
+one. Tree and seed decide which faults there are.
 """
 
 import argparse
 import ast
+import builtins
 import json
 import os
 import random
@@ -22,37 +23,37 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
 PACKAGES = "learning acting algorithms replay losses scale search storage"
-TESTS = "core algorithms storage scale contracts population rules runner sweeps"
-# Calls of which nothing is changed: they look at types, or a swap does nothing.
-CHECKS = {"isinstance", "getattr", "hasattr", "jnp.minimum", "jnp.maximum"}
-CHECKS |= {"map", "zip", "partial", "jax.tree.map", "jax.eval_shape", "cast"}
-# Other arguments in a call are the easiest to plant and to catch.
+TESTS = "core algorithms storage scale population contracts rules runner sweeps"
+# Calls whose arguments are not swapped: that does nothing, or is no program.
+UNSWAPPED = {"isinstance", "getattr", "hasattr", "jnp.minimum", "jnp.maximum", "zip"}
+UNSWAPPED |= {"map", "partial", "jax.tree.map", "jax.eval_shape", "jnp.logical_and"}
+NO_CODE = ("annotation", "returns", "decorator_list", "exc", "msg")
+# Swapped arguments are the easiest to plant and to catch, so there are fewer of them.
 WEIGHTS = {"argument": 1}
-FLIPPED = {
-    **{ast.Add: "-", ast.Sub: "+", ast.Mult: "/", ast.Div: "*"},
-    **{ast.BitAnd: "|", ast.BitOr: "&", ast.FloorDiv: "*"},
-    **{ast.Lt: "<=", ast.LtE: "<", ast.Gt: ">=", ast.GtE: ">"},
-    **{ast.Eq: "!=", ast.NotEq: "==", ast.Is: "is not", ast.IsNot: "is"},
-    **{ast.In: "not in", ast.NotIn: "in"},
+SIGNS = {ast.Add: ast.Sub, ast.Sub: ast.Add, ast.Mult: ast.Div, ast.Div: ast.Mult}
+MASKS = {ast.BitAnd: ast.BitOr, ast.BitOr: ast.BitAnd}
+COMPARISONS = {
+    **{ast.Lt: ast.LtE, ast.LtE: ast.Lt, ast.Gt: ast.GtE, ast.GtE: ast.Gt},
+    **{ast.Eq: ast.NotEq, ast.NotEq: ast.Eq, ast.Is: ast.IsNot, ast.IsNot: ast.Is},
+    **{ast.In: ast.NotIn, ast.NotIn: ast.In},
 }
+Change = tuple[str, ast.AST, Callable[[], Any]]
 
 
 class Fault(NamedTuple):
-    """One changed place: the characters from `start` to `end` of a file."""
+    """A fault: the `number`-th change that can be made in a function."""
 
     path: str
     function: str
     kind: str
-    start: int
-    end: int
-    new: str
+    number: int
 
 
 def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
@@ -65,153 +66,127 @@ def functions(tree: ast.Module) -> Iterator[tuple[str, ast.FunctionDef]]:
                 yield prefix + found.name, found
 
 
-def places(node: ast.AST) -> Iterator[ast.AST]:
-    """Nodes below a function, without annotations, messages and what is raised."""
+def changes(node: ast.AST, optional: dict[str, set[str]]) -> Iterator[Change]:
+    """All changes below a node: the kind, the changed node, what makes the change."""
     for name, value in ast.iter_fields(node):
-        if name in ("annotation", "returns", "decorator_list", "exc"):
-            continue
         for child in value if isinstance(value, list) else [value]:
-            if isinstance(child, ast.AST) and not isinstance(child, ast.JoinedStr):
-                if isinstance(child, ast.Call) and ast.unparse(child.func) in CHECKS:
-                    continue
-                yield child
-                yield from places(child)
+            if isinstance(child, ast.AST) and name not in NO_CODE:
+                if not isinstance(child, ast.JoinedStr):  # a message
+                    yield from changes_of(child, optional)
+                    yield from changes(child, optional)
 
 
-def faults_of(path: str, text: str, required: dict[str, set[str]]) -> list[Fault]:
-    """All faults that could be planted in a file.
+def changes_of(node: Any, optional: dict[str, set[str]]) -> Iterator[Change]:
+    """The changes of one node, which are made in it."""
 
-    Args:
-        path: Path of the file in the tree.
-        text: Its text.
-        required: Parameters without a default, by the names of functions.
-    """
-    starts = [0]
-    for line in text.encode().splitlines(keepends=True):
-        starts.append(starts[-1] + len(line))
-    source = text.encode()
+    def put(name: str, value: Any, owner: Any = node) -> Callable[[], Any]:
+        return lambda: setattr(owner, name, value)
 
-    def at(node: Any) -> tuple[int, int]:
-        return (
-            starts[node.lineno - 1] + node.col_offset,
-            starts[node.end_lineno - 1] + node.end_col_offset,
-        )
-
-    def code(node: Any) -> str:
-        return source[slice(*at(node))].decode()
-
-    found = []
-    for name, function in functions(ast.parse(text)):
-        for node in places(function):
-            for kind, place, new in changes(node, code, required):
-                found.append(Fault(path, name, kind, *at(place), new))
-    return found
-
-
-def changes(
-    node: Any, code: Any, required: dict[str, set[str]]
-) -> Iterator[tuple[str, Any, str]]:
-    """Kinds of fault, the nodes that they replace, and what by."""
-    if isinstance(node, ast.BinOp) and type(node.op) in FLIPPED:
-        if not isinstance(node.left, ast.Constant | ast.JoinedStr):
-            kind = "mask" if isinstance(node.op, ast.BitAnd | ast.BitOr) else "sign"
-            sign = FLIPPED[type(node.op)]
-            yield kind, node, f"(({code(node.left)}) {sign} ({code(node.right)}))"
-    elif isinstance(node, ast.UnaryOp) and not isinstance(node.operand, ast.Constant):
-        kind = "sign" if isinstance(node.op, ast.USub) else "mask"
-        yield kind, node, f"({code(node.operand)})"
+    kind = type(getattr(node, "op", None))
+    if isinstance(node, ast.BinOp) and kind in SIGNS:
+        if not isinstance(node.left, ast.Constant | ast.JoinedStr):  # of texts
+            yield "sign", node, put("op", SIGNS[kind]())
+    elif isinstance(node, ast.BinOp) and kind in MASKS:
+        yield "mask", node, put("op", MASKS[kind]())
+    elif isinstance(node, ast.UnaryOp):
+        twice = ast.UnaryOp(node.op, node.operand)
+        yield "sign" if kind is ast.USub else "mask", node, put("operand", twice)
     elif isinstance(node, ast.Compare) and len(node.ops) == 1:
-        sign = FLIPPED[type(node.ops[0])]
-        right = node.comparators[0]
-        yield "comparison", node, f"(({code(node.left)}) {sign} ({code(right)}))"
+        yield "comparison", node, put("ops", [COMPARISONS[type(node.ops[0])]()])
     elif isinstance(node, ast.BoolOp):
-        yield "comparison", node, f"({code(node.values[0])})"
-    elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        if isinstance(node.slice.value, int):
-            new = {0: "1", -1: "0"}.get(node.slice.value, "0")
-            yield "index", node.slice, new
+        yield "comparison", node, put("values", node.values[:1])
+    elif isinstance(node, ast.Subscript) and re.fullmatch(
+        r"-?\d", ast.unparse(node.slice)
+    ):
+        other = ast.Constant(1 if ast.unparse(node.slice) == "0" else 0)
+        yield "index", node, put("slice", other)
     elif isinstance(node, ast.Slice):
-        for end in filter(None, (node.lower, node.upper)):
-            yield "index", end, f"({code(end)}) + 1"
+        for name in ("lower", "upper"):
+            if getattr(node, name):
+                later = ast.BinOp(getattr(node, name), ast.Add(), ast.Constant(1))
+                yield "index", node, put(name, later)
     elif isinstance(node, ast.If | ast.IfExp):
-        yield "option", node.test, "False"
-    elif isinstance(node, ast.Constant) and isinstance(node.value, bool):
-        yield "constant", node, str(not node.value)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, int | float):
-        yield "constant", node, "1" if node.value == 0 else f"({node.value} * 2)"
+        yield "option", node.test, put("test", ast.Constant(False))
+    elif isinstance(node, ast.Constant) and type(node.value) in (bool, int, float):
+        is_flag = isinstance(node.value, bool)
+        yield (
+            "constant",
+            node,
+            put("value", not node.value if is_flag else node.value * 2 or 1),
+        )
     elif isinstance(node, ast.Call):
-        yield from changed_call(node, code, required)
+        called, args = ast.unparse(node.func), node.args
+        if called.endswith("where") and len(args) == 3:
+            yield "mask", node, put("args", [args[0], args[1], args[1]])
+        if len(args) >= 2 and called not in UNSWAPPED:
+            yield "argument", node, put("args", [*args[:-2], args[-1], args[-2]])
+        for keyword in node.keywords:
+            if keyword.arg in optional.get(called.rpartition(".")[2], ()):
+                rest = [other for other in node.keywords if other is not keyword]
+                yield "option", node, put("keywords", rest)
 
 
-def changed_call(
-    node: ast.Call, code: Any, required: dict[str, set[str]]
-) -> Iterator[tuple[str, Any, str]]:
-    """Faults of a call: two arguments swapped, a mask or an option left out."""
-    called = code(node.func)
-    args = [code(arg) for arg in node.args]
-    if called.endswith("where") and len(args) == 3:
-        yield "mask", node, f"({args[1]})"
-        yield "argument", node, f"{called}({args[0]}, {args[2]}, {args[1]})"
-    elif len(args) >= 2:
-        keywords = [code(keyword) for keyword in node.keywords]
-        swapped = ", ".join([*args[:-2], args[-1], args[-2], *keywords])
-        yield "argument", node, f"{called}({swapped})"
-    name = called.rpartition(".")[2]
-    for left_out in node.keywords:
-        if left_out.arg and left_out.arg not in required.get(name, {left_out.arg}):
-            rest = [code(k) for k in node.keywords if k is not left_out]
-            yield "option", node, f"{called}({', '.join(args + rest)})"
-
-
-def required_parameters(tree: Path) -> dict[str, set[str]]:
-    """Parameters without a default of all functions of the library, by their names."""
+def optional_parameters(tree: Path) -> dict[str, set[str]]:
+    """Parameters with a default of the library's functions, by the functions' names."""
     found: dict[str, set[str]] = {}
     for path in sorted(tree.glob("purerl/**/*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.FunctionDef):
                 names = [arg.arg for arg in node.args.args]
-                without = names[: len(names) - len(node.args.defaults)]
+                some = names[len(names) - len(node.args.defaults) :]
                 pairs = zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True)
-                only = [arg.arg for arg, default in pairs if default is None]
-                found.setdefault(node.name, set()).update(without, only)
+                some += [arg.arg for arg, default in pairs if default is not None]
+                found.setdefault(node.name, set()).update(some)
     return found
 
 
 def choose(tree: Path, packages: list[str], count: int, seed: int) -> list[Fault]:
     """Return `count` faults, at most one in a function, of all packages and kinds."""
-    rng, required = random.Random(seed), required_parameters(tree)
-    chosen = []
-    by_package = {}
+    rng, optional, chosen = random.Random(seed), optional_parameters(tree), []
+    places: dict[str, list[tuple[str, str, list[str]]]] = {}
     for package in packages:
-        by_function: dict[tuple[str, str], list[Fault]] = {}
         for path in sorted((tree / "purerl" / package).rglob("*.py")):
-            place = str(path.relative_to(tree))
-            for fault in faults_of(place, path.read_text(), required):
-                by_function.setdefault((place, fault.function), []).append(fault)
-        by_package[package] = list(by_function.values())
-    total = sum(map(len, by_package.values()))
-    for package, choices in by_package.items():
+            for name, function in functions(ast.parse(path.read_text())):
+                kinds = [kind for kind, _, _ in changes(function, optional)]
+                if kinds:
+                    place = str(path.relative_to(tree)), name, kinds
+                    places.setdefault(package, []).append(place)
+    total = sum(map(len, places.values()))
+    for package, choices in places.items():
         rng.shuffle(choices)
-        # A fair share, and 20 of a small package.
-        share = max(20, round(count * len(choices) / total))
-        for options in choices[:share]:
-            kinds = sorted({fault.kind for fault in options})
-            kind = rng.choices(kinds, [WEIGHTS.get(kind, 4) for kind in kinds])[0]
-            chosen.append(rng.choice([f for f in options if f.kind == kind]))
+        share = max(20, round(count * len(choices) / total))  # 20 of a small package
+        for path, name, kinds in choices[:share]:
+            each = sorted(set(kinds))
+            kind = rng.choices(each, [WEIGHTS.get(kind, 4) for kind in each])[0]
+            number = rng.choice([i for i, other in enumerate(kinds) if other == kind])
+            chosen.append(Fault(path, name, kind, number))
         print(f"{package}: {min(share, len(choices))} of {len(choices)} functions")
     rng.shuffle(chosen)
     return chosen[:count]
+
+
+def planted(text: str, fault: Fault, tree: Path) -> tuple[str, dict[str, Any]]:
+    """Return a file's text with a fault in it, and what was changed."""
+    module = ast.parse(text)
+    function = dict(functions(module))[fault.function]
+    _, node, change = list(changes(function, optional_parameters(tree)))[fault.number]
+    old = ast.unparse(node)
+    change()
+    new = "False" if fault.kind == "option" and node.__class__ is not ast.Call else ""
+    return ast.unparse(module), {
+        "line": getattr(node, "lineno", 0),
+        "old": old,
+        "new": new or ast.unparse(node),
+    }
 
 
 class Recorder:
     """A plugin of pytest: which functions each test file executes, and how long."""
 
     def __init__(self, out: Path) -> None:
-        import builtins
-
         self.out, self.calls = out, set[str]()
         self.file, self.seconds, self.failed = "", 0.0, list[str]()
-        setattr(builtins, "planted_calls", self.calls)  # noqa: B010  # no such name
+        builtins.__dict__["planted_calls"] = self.calls
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Called by pytest before each test."""
@@ -223,15 +198,13 @@ class Recorder:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Called by pytest after each phase of a test."""
         self.seconds += report.duration
-        if report.failed:
-            self.failed.append(report.nodeid)
+        self.failed += [report.nodeid] if report.failed else []
 
     def pytest_sessionfinish(self) -> None:
         """Called by pytest at the end, and here after each file."""
         if self.file:
             row = {"file": self.file, "seconds": round(self.seconds, 1)}
-            row |= {"failed": self.failed, "calls": sorted(self.calls)}
-            append(self.out, row)
+            append(self.out, row | {"failed": self.failed, "calls": sorted(self.calls)})
 
 
 def append(path: Path, row: dict[str, Any]) -> None:
@@ -247,8 +220,16 @@ def rows_of(path: Path) -> list[dict[str, Any]]:
     )
 
 
+def copied(tree: Path, copy: Path) -> Path:
+    """Copy a checkout, without what is not its own."""
+    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "runs", ".*_cache")
+    shutil.copytree(tree, copy, symlinks=True, ignore=ignored)
+    return copy
+
+
 def run(tree: Path, arguments: list[str], limit: float) -> tuple[int, str]:
     """Run this Python in a tree; return its status, -1 after `limit` s, and output."""
+    # Without old bytecode: two versions of a file may be of one second and size.
     env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
     process = subprocess.Popen(
         [sys.executable, *arguments],
@@ -267,53 +248,31 @@ def run(tree: Path, arguments: list[str], limit: float) -> tuple[int, str]:
         return -1, process.communicate()[0]
 
 
-def cover(
-    tree: Path, packages: list[str], folders: list[str], out: Path, cover_file: Path
-) -> None:
+def cover(tree: Path, packages: list[str], folders: list[str], out: Path) -> None:
     """Record what each test file executes, in a copy whose functions say it."""
     copy = out / "covered"
-    if not copy.exists():
-        copy_tree(tree, copy)
-        for package in packages:
-            for path in (copy / "purerl" / package).rglob("*.py"):
-                lines, text = path.read_text().splitlines(), path.read_text()
-                place = str(path.relative_to(copy))
-                for name, function in reversed(list(functions(ast.parse(text)))):
-                    first = function.body[0]
-                    if ast.get_docstring(function) is not None:
-                        if len(function.body) == 1:
-                            continue
-                        first = function.body[1]
-                    call = "getattr(__import__('builtins'), 'planted_calls', set()).add"
-                    indent = " " * first.col_offset
-                    line = min(
-                        [
-                            first.lineno,
-                            *(d.lineno for d in getattr(first, "decorator_list", [])),
-                        ]
-                    )
-                    lines.insert(line - 1, f"{indent}{call}('{place}:{name}')")
-                path.write_text("\n".join(lines) + "\n")
-    done = {row["file"] for row in rows_of(cover_file)}
+    for path in () if copy.exists() else copied(tree, copy).glob("purerl/**/*.py"):
+        place = str(path.relative_to(copy))
+        module = ast.parse(path.read_text())
+        if place.split("/")[1] in packages:
+            for name, function in functions(module):
+                add = "getattr(__import__('builtins'), 'planted_calls', set()).add"
+                call = ast.parse(f"{add}('{place}:{name}')").body[0]
+                function.body.insert(ast.get_docstring(function) is not None, call)
+            path.write_text(ast.unparse(module))
+    done = {row["file"] for row in rows_of(out / "cover.jsonl")}
     files = [
-        str(path.relative_to(copy))
-        for folder in folders
-        for path in sorted((copy / "tests" / folder).rglob("test_*.py"))
+        f for name in folders for f in sorted((copy / "tests" / name).rglob("test_*"))
     ]
-    left = [file for file in files if file not in done]
+    left = [str(f.relative_to(copy)) for f in files]
+    left = [file for file in left if file not in done and file.endswith(".py")]
     for start in range(0, len(left), 10):
         part = left[start : start + 10]
-        command = [__file__, "--record", str(cover_file), *part]
-        status, output = run(copy, command, 3_600)
+        status, output = run(
+            copy, [__file__, "--record", str(out / "cover.jsonl"), *part], 3_600
+        )
         print(f"covered {start + len(part)} of {len(left)} files, status {status}")
-        if status not in (0, 1):
-            print(output[-3_000:])
-
-
-def copy_tree(tree: Path, copy: Path) -> None:
-    """Copy a checkout, without what is not its own."""
-    ignored = shutil.ignore_patterns(".git", ".venv", "__pycache__", "runs", ".*_cache")
-    shutil.copytree(tree, copy, symlinks=True, ignore=ignored)
+        print(output[-3_000:] if status not in (0, 1) else "")
 
 
 def judge(
@@ -328,42 +287,39 @@ def judge(
         if not tried or seconds + row["seconds"] <= budget:
             tried.append(row["file"])
             seconds += row["seconds"]
-    path = copy / fault.path
-    source = path.read_bytes()
-    old = source[fault.start : fault.end].decode()
-    line = source[: fault.start].count(b"\n") + 1
-    row = {**fault._asdict(), "line": line, "old": old}
-    row |= {"files": tried, "files_left": len(files) - len(tried)}
-    flaky = [f"--deselect={name}" for r in covered for name in r["failed"]]
-    began = time.monotonic()
-    path.write_bytes(source[: fault.start] + fault.new.encode() + source[fault.end :])
+    broken = [f"--deselect={name}" for row in covered for name in row["failed"]]
+    path, began = copy / fault.path, time.monotonic()
+    source = path.read_text()
+    text, found = planted(source, fault, copy)
+    status, output = 0, ""
+    path.write_text(text)
     try:
-        compile(path.read_bytes(), path, "exec")
-        options = ["-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider"]
-        status, output = 0, ""
         if tried:
-            status, output = run(copy, [*options, *flaky, *tried], 60 + 3 * budget)
-    except SyntaxError as error:
-        status, output = -2, str(error)
+            options = ["-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider"]
+            status, output = run(copy, [*options, *broken, *tried], 60 + 5 * budget)
     finally:
-        path.write_bytes(source)
+        path.write_text(source)
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
-    words = {-2: "no program", -1: "time", 0: "", 5: ""}
-    row["caught"] = status not in (0, 5, -2)
-    row["by"] = by[0] if by else words.get(status, f"status {status}")
-    return row | {"seconds": round(time.monotonic() - began, 1)}
+    return {
+        **fault._asdict(),
+        **found,
+        "caught": status not in (0, 5),
+        "by": by[0] if by else "time" if status == -1 else f"status {status}",
+        "tried": tried,
+        "left": len(files) - len(tried),
+        "seconds": round(time.monotonic() - began, 1),
+    }
 
 
 def table(rows: list[dict[str, Any]]) -> str:
-    """Faults caught by package, and by kind."""
+    """Faults planted and caught, by package and by kind."""
     lines = []
     for title in ("package", "kind"):
         groups: dict[str, list[bool]] = {}
         for row in rows:
-            if row["by"] != "no program":
-                key = row["path"].split("/")[1] if title == "package" else row["kind"]
-                groups.setdefault(key, []).append(row["caught"])
-        groups["all"] = [caught for group in groups.values() for caught in group]
+            key = row["path"].split("/")[1] if title == "package" else row["kind"]
+            groups.setdefault(key, []).append(row["caught"])
+        groups["all"] = [row["caught"] for row in rows]
         lines += [f"| {title} | planted | caught |", "|---|---|---|"]
         lines += [f"| {k} | {len(v)} | {sum(v)} |" for k, v in groups.items()] + [""]
     return "\n".join(lines)
@@ -375,7 +331,7 @@ def main() -> None:
     parser.add_argument("tree", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--packages", default=PACKAGES)
-    parser.add_argument("--tests", default=TESTS)
+    parser.add_argument("--tests", default=TESTS, help="folders of tests")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--budget", type=float, default=60.0)
@@ -389,16 +345,15 @@ def main() -> None:
     )
     out.mkdir(parents=True, exist_ok=True)
     chosen = choose(tree, packages, given.count, given.seed)
-    cover(tree, packages, given.tests.split(), out, out / "cover.jsonl")
-    covered, found = rows_of(out / "cover.jsonl"), out / "faults.jsonl"
-    copy = out / "planted"
-    shutil.rmtree(copy, ignore_errors=True)  # a kill may have left a fault in it
-    copy_tree(tree, copy)
-    for fault in chosen[len(rows_of(found)) :]:
+    cover(tree, packages, given.tests.split(), out)
+    covered = rows_of(out / "cover.jsonl")
+    shutil.rmtree(out / "planted", ignore_errors=True)  # it may have a fault in it
+    copy = copied(tree, out / "planted")
+    for fault in chosen[len(rows_of(out / "faults.jsonl")) :]:
         if time.monotonic() > ends:
             break
-        append(found, judge(copy, fault, covered, given.budget))
-    print(table(rows_of(found)))
+        append(out / "faults.jsonl", judge(copy, fault, covered, given.budget))
+    print(table(rows_of(out / "faults.jsonl")))
 
 
 if __name__ == "__main__":
