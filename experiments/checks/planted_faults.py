@@ -1,4 +1,4 @@
-"""What the tests catch: small faults, planted one at a time.
+"""Plant small faults, one at a time, and record which tests catch them.
 
     python experiments/checks/planted_faults.py TREE OUT [--count 300] [--minutes 60]
 
