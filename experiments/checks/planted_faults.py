@@ -15,8 +15,11 @@ one. Tree and seed decide which faults there are.
 import argparse
 import ast
 import builtins
+import compileall
+import importlib
 import json
 import os
+import py_compile
 import random
 import re
 import shutil
@@ -31,6 +34,7 @@ import pytest
 
 PACKAGES = "learning acting algorithms replay losses scale search storage"
 TESTS = "core algorithms storage scale population contracts rules runner sweeps"
+IMPORTED = "jax flax.linen optax chex distrax scipy.stats xarray orbax.checkpoint tyro"
 # Calls whose arguments are not swapped: that does nothing, or is no program.
 UNSWAPPED = {"isinstance", "getattr", "hasattr", "jnp.minimum", "jnp.maximum", "zip"}
 UNSWAPPED |= {"map", "partial", "jax.tree.map", "jax.eval_shape", "jnp.logical_and"}
@@ -108,12 +112,9 @@ def changes_of(node: Any, optional: dict[str, set[str]]) -> Iterator[Change]:
     elif isinstance(node, ast.If | ast.IfExp):
         yield "option", node.test, put("test", ast.Constant(False))
     elif isinstance(node, ast.Constant) and type(node.value) in (bool, int, float):
-        is_flag = isinstance(node.value, bool)
-        yield (
-            "constant",
-            node,
-            put("value", not node.value if is_flag else node.value * 2 or 1),
-        )
+        value: Any = node.value
+        other = not value if isinstance(value, bool) else value * 2 or 1
+        yield "constant", node, put("value", other)
     elif isinstance(node, ast.Call):
         called, args = ast.unparse(node.func), node.args
         if called.endswith("where") and len(args) == 3:
@@ -229,8 +230,7 @@ def copied(tree: Path, copy: Path) -> Path:
 
 def run(tree: Path, arguments: list[str], limit: float) -> tuple[int, str]:
     """Run this Python in a tree; return its status, -1 after `limit` s, and output."""
-    # Without old bytecode: two versions of a file may be of one second and size.
-    env = os.environ | {"PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": "1"}
+    env = os.environ | {"PYTHONPATH": str(tree)}
     process = subprocess.Popen(
         [sys.executable, *arguments],
         cwd=tree,
@@ -246,6 +246,32 @@ def run(tree: Path, arguments: list[str], limit: float) -> tuple[int, str]:
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, 9)
         return -1, process.communicate()[0]
+
+
+def run_tests(tree: Path, arguments: list[str], limit: float) -> tuple[int, str]:
+    """Run pytest in a fork of this process, for which JAX is imported already."""
+    output = tree.parent / "output.txt"
+    child = os.fork()
+    if not child:
+        os.setsid()
+        file = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC)
+        os.dup2(file, 1)
+        os.dup2(file, 2)
+        os.chdir(tree)
+        os.environ["PYTHONPATH"] = str(tree)
+        sys.path.insert(0, str(tree))
+        status = pytest.main([*arguments, "-p", "no:cacheprovider"])
+        sys.stdout.flush()
+        os._exit(status)
+    began, done, status = time.monotonic(), 0, -1
+    while not done and time.monotonic() < began + limit:
+        time.sleep(0.1)
+        done, found = os.waitpid(child, os.WNOHANG)
+        status = os.waitstatus_to_exitcode(found) if done else -1
+    if not done:
+        os.killpg(child, 9)
+        os.waitpid(child, 0)
+    return status, output.read_text(errors="replace")
 
 
 def cover(tree: Path, packages: list[str], folders: list[str], out: Path) -> None:
@@ -276,11 +302,24 @@ def cover(tree: Path, packages: list[str], folders: list[str], out: Path) -> Non
 
 
 def judge(
-    copy: Path, fault: Fault, covered: list[dict[str, Any]], budget: float
+    copy: Path,
+    fault: Fault,
+    covered: list[dict[str, Any]],
+    budget: float,
+    before: list[str],
 ) -> dict[str, Any]:
-    """Plant a fault in the copy, run the tests that execute it, and take it out."""
+    """Plant a fault in the copy, run the tests that execute it, and take it out.
+
+    Args:
+        copy: Tree in which it is planted.
+        fault: The fault.
+        covered: What test files execute.
+        budget: The most seconds of tests, but for the first file.
+        before: Files that have been tried before, and are not tried again.
+    """
     name = f"{fault.path}:{fault.function}"
     files = [row for row in covered if name in row["calls"]]
+    files = [row for row in files if row["file"] not in before]
     files.sort(key=lambda row: len(row["calls"]) * (row["seconds"] + 1))
     tried, seconds = [], 0.0
     for row in files:
@@ -295,8 +334,10 @@ def judge(
     path.write_text(text)
     try:
         if tried:
-            options = ["-m", "pytest", "-n", "0", "-x", "-q", "-p", "no:cacheprovider"]
-            status, output = run(copy, [*options, *broken, *tried], 60 + 5 * budget)
+            options = ["-n", "0", "-x", "-q", *broken]
+            status, output = run_tests(
+                copy, [*options, *tried], 60 + 5 * min(budget, 300)
+            )
     finally:
         path.write_text(source)
     by = re.findall(r"^(?:FAILED|ERROR) (\S+)", output, re.MULTILINE)
@@ -305,10 +346,20 @@ def judge(
         **found,
         "caught": status not in (0, 5),
         "by": by[0] if by else "time" if status == -1 else f"status {status}",
-        "tried": tried,
+        "tried": before + tried,
         "left": len(files) - len(tried),
         "seconds": round(time.monotonic() - began, 1),
     }
+
+
+def last_rows(path: Path) -> dict[str, dict[str, Any]]:
+    """The last row of each fault."""
+    return {str(Fault(*[r[name] for name in Fault._fields])): r for r in rows_of(path)}
+
+
+def is_open(row: dict[str, Any]) -> bool:
+    """Whether a fault escaped the tests that had time, and others execute it."""
+    return not row["caught"] and row["left"] > 0
 
 
 def table(rows: list[dict[str, Any]]) -> str:
@@ -327,15 +378,16 @@ def table(rows: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Cover, choose, plant; print what was caught."""
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser = argparse.ArgumentParser(description=str(__doc__).partition("\n")[0])
     parser.add_argument("tree", type=Path)
     parser.add_argument("out", type=Path)
     parser.add_argument("--packages", default=PACKAGES)
     parser.add_argument("--tests", default=TESTS, help="folders of tests")
     parser.add_argument("--count", type=int, default=300)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--budget", type=float, default=60.0)
+    parser.add_argument("--budget", type=float, default=30.0)
     parser.add_argument("--minutes", type=float, default=60.0)
+    parser.add_argument("--again", action="store_true", help="what escaped, all tests")
     given = parser.parse_args()
     ends = time.monotonic() + 60 * given.minutes
     tree, out, packages = (
@@ -347,13 +399,24 @@ def main() -> None:
     chosen = choose(tree, packages, given.count, given.seed)
     cover(tree, packages, given.tests.split(), out)
     covered = rows_of(out / "cover.jsonl")
+    for name in IMPORTED.split():  # not more: others start JAX, or import the library
+        importlib.import_module(name)
     shutil.rmtree(out / "planted", ignore_errors=True)  # it may have a fault in it
     copy = copied(tree, out / "planted")
-    for fault in chosen[len(rows_of(out / "faults.jsonl")) :]:
-        if time.monotonic() > ends:
-            break
-        append(out / "faults.jsonl", judge(copy, fault, covered, given.budget))
-    print(table(rows_of(out / "faults.jsonl")))
+    # Bytecode that knows its source by a hash: two versions may be of one second.
+    hashed = py_compile.PycInvalidationMode.CHECKED_HASH
+    for folder in ("purerl", "envs"):
+        compileall.compile_dir(copy / folder, quiet=1, invalidation_mode=hashed)
+    results = out / "faults.jsonl"
+    known = last_rows(results)
+    planned = [(f, given.budget, []) for f in chosen if str(f) not in known]
+    if given.again:
+        escaped = [f for f in chosen if str(f) in known and is_open(known[str(f)])]
+        planned = [(f, 1e9, known[str(f)]["tried"]) for f in escaped]
+    for fault, budget, before in planned:
+        if time.monotonic() < ends:
+            append(results, judge(copy, fault, covered, budget, before))
+    print(table(list(last_rows(results).values())))
 
 
 if __name__ == "__main__":
