@@ -24,8 +24,7 @@ from purerl.config import (
 )
 from purerl.randomisation import is_random
 from purerl.runner.arguments import check_call
-from purerl.space import axes
-from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis
+from purerl.space.axes import Axis, Choice, LogUniform, Uniform, read_axis, to_dict
 from purerl.space.labels import labels
 from purerl.types import Overrides
 
@@ -177,7 +176,7 @@ class FieldAxes:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the axes as plain values."""
-        return axes.to_dict(self.axes)
+        return to_dict(self.axes)
 
 
 def for_fields(config: TrainConfig, axes: Mapping[str, Any]) -> dict[str, Any]:
