@@ -83,7 +83,7 @@ def test_a_study_goes_on_with_its_own_fitness_alone(url):
     opened(url, fitness="training_curve")
     assert complete(opened(url, fitness="training_curve", budget=2), batch=1)
     with pytest.raises(purerl.ConfigError, match="fitness is 'training_curve' there"):
-        opened(url, fitness="evaluation")
+        opened(url, fitness="final_return")
 
 
 def abandon(study):
