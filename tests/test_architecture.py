@@ -32,14 +32,13 @@ LAYERS = (
     # The arithmetic of learning from data, the networks, what moves them and when,
     # and numbers that are drawn.
     (
+        "purerl.accelerator",  # the same mathematics in forms with few kernels
         "purerl.learning",
         "purerl.networks",
         "purerl.optimisers",
         "purerl.schedules",
         "purerl.randomisation",
     ),
-    # The same mathematics in forms with few kernels.
-    ("purerl.accelerator",),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.

@@ -26,7 +26,7 @@ from purerl.config import (
     static,
 )
 from purerl.networks import memories
-from purerl.networks.memories.checks import check_module
+from purerl.networks.memories.kinds import check_module
 
 NONE = "none"
 MEMORY = Check(
