@@ -29,16 +29,19 @@ LAYERS = (
         "purerl.registry",
         "purerl.streams",
     ),
+    # Arrays and loops in forms with few kernels.
+    ("purerl.accelerator",),
     # The arithmetic of learning from data, the networks, what moves them and when,
     # and numbers that are drawn.
     (
-        "purerl.accelerator",  # the same mathematics in forms with few kernels
         "purerl.learning",
         "purerl.networks",
         "purerl.optimisers",
         "purerl.schedules",
         "purerl.randomisation",
     ),
+    # Networks and gradient steps in forms with few kernels.
+    ("purerl.accelerator.paired", "purerl.accelerator.minimise"),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.

@@ -11,8 +11,13 @@ import numpy as np
 
 from purerl.networks.composite import MASK, mean_of_valid
 from purerl.networks.distributions import Gaussian
-from purerl.networks.layers import ACTIVATIONS, Dense, layer_norm, note_activity
-from purerl.networks.layers import COLLECTION as STATISTICS
+from purerl.networks.layers import (
+    ACTIVATIONS,
+    STATISTICS_COLLECTION,
+    Dense,
+    layer_norm,
+    note_activity,
+)
 from purerl.networks.orthogonal import orthogonal
 from purerl.networks.torsos import MLP
 from purerl.types import Array, PyTree
@@ -237,7 +242,7 @@ class Ensemble(nn.Module):
 
         every = nn.vmap(
             one,
-            variable_axes={"params": 0, STATISTICS: 0},
+            variable_axes={"params": 0, STATISTICS_COLLECTION: 0},
             split_rngs={"params": True},
             in_axes=None,  # type: ignore[arg-type]
             axis_size=self.num,

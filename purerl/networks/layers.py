@@ -263,7 +263,7 @@ def small_product(
 
 
 # The collection of flax in which a batch leaves the new statistics.
-COLLECTION = "statistics"
+STATISTICS_COLLECTION = "statistics"
 # Names of the parameters that are running statistics.
 STATISTICS = ("running_mean", "running_var", "running_steps")
 # The bounds of the correction after the warm-up are those of Ioffe (2017).
@@ -306,7 +306,10 @@ class BatchRenorm(nn.Module):
         steps = jax.lax.stop_gradient(self.param("running_steps", zeros, ()))
         deviation = jnp.sqrt(running_var + self.eps)
 
-        if not self.is_mutable_collection(COLLECTION) or self.is_initializing():
+        if (
+            not self.is_mutable_collection(STATISTICS_COLLECTION)
+            or self.is_initializing()
+        ):
             normal = (x - _like(running_mean, x)) / _like(deviation, x)
             return normal * _like(scale, x) + _like(bias, x)
 
@@ -327,7 +330,7 @@ class BatchRenorm(nn.Module):
             "running_steps": steps + 1.0,
         }
         for name, value in new.items():
-            self.put_variable(COLLECTION, name, jax.lax.stop_gradient(value))
+            self.put_variable(STATISTICS_COLLECTION, name, jax.lax.stop_gradient(value))
         return normal * _like(scale, x) + _like(bias, x)
 
 
@@ -346,8 +349,8 @@ def forward(module: nn.Module, params: PyTree, *inputs: Any) -> tuple[Any, PyTre
     Returns:
         The outputs, and the new running statistics for `put_statistics`.
     """
-    outputs, new = module.apply(params, *inputs, mutable=[COLLECTION])
-    return outputs, new[COLLECTION]
+    outputs, new = module.apply(params, *inputs, mutable=[STATISTICS_COLLECTION])
+    return outputs, new[STATISTICS_COLLECTION]
 
 
 def put_statistics(params: PyTree, statistics: PyTree) -> PyTree:
