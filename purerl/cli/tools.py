@@ -77,11 +77,9 @@ class Tool(NamedTuple):
 def main(tool: Tool, argv: Sequence[str]) -> int:
     """Run the command of a tool; return the exit status."""
     base, name = base_config(argv), tool.options.tool
-    shared = (
-        Dry,
-        ConfigSource,
-        *((Processes,) if tool.options is SweepOptions else ()),
-    )
+    shared = [Dry, ConfigSource]
+    if tool.options is SweepOptions:
+        shared.append(Processes)
     parser = flags.parser_class(base, tool.options, *shared, doc=tool.doc)
     parsed = flags.parse(parser, argv, name)
     settings.enable_compile_cache()
