@@ -29,6 +29,8 @@ LAYERS = (
         "purerl.registry",
         "purerl.streams",
     ),
+    # Arrays and loops in forms with few kernels.
+    ("purerl.accelerator",),
     # The arithmetic of learning from data, the networks, what moves them and when,
     # and numbers that are drawn.
     (
@@ -38,6 +40,8 @@ LAYERS = (
         "purerl.schedules",
         "purerl.randomisation",
     ),
+    # Networks and gradient steps in forms with few kernels.
+    ("purerl.accelerator.paired", "purerl.accelerator.minimise"),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.
@@ -72,8 +76,6 @@ LAYERS = (
     ),
     # Compiled programs, the members that they train, what is kept of them.
     ("purerl.execution",),
-    # Devices that are not here: what programs need and take on them.
-    ("purerl.hardware",),
     # Folders of results, arrays in files, checkpoints.
     ("purerl.storage",),
     # A run on the host: its folder, progress, trackers.
@@ -92,6 +94,8 @@ LAYERS = (
     ("purerl.comparison",),
     # Pages and tables of results, and trackers told afterwards.
     ("purerl.report",),
+    # What one study each has used; registries load it by name.
+    ("purerl.contrib",),
     # The public names.
     ("purerl",),
     # The command line.

@@ -25,8 +25,8 @@ import jax
 import purerl
 from purerl import presets
 from purerl.atomic import write_atomic
+from purerl.contrib.hardware.work import work_of
 from purerl.execution.format import with_noun
-from purerl.hardware.work import work_of
 from purerl.tracing import traced_for
 
 HERE = Path(__file__).parent
@@ -56,7 +56,7 @@ def count(
         name: The preset.
         agents: Agents that are trained side by side.
         is_packed: Whether loops write the outputs of a step at once, as they do on a
-            GPU (`purerl.learning.packing`).
+            GPU (`purerl.accelerator.packing`).
     """
     changes: dict[str, Any] = {"num_evaluations": 0}
     if name == "ppo-cartpole":
