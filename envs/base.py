@@ -104,6 +104,8 @@ class Environment(Generic[StateT, ParamsT]):
             step spends one random split less.
         steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
+        finite_observations: Whether observations hold nothing but finite numbers, such
+            as pictures of zeros and ones: training then does not look at them.
         on_host: Whether it has no pure functions and is stepped from Python, as
             Gymnasium's environments are.
         made_by_name: Whether its name and `options` say all of what it holds in
@@ -112,6 +114,7 @@ class Environment(Generic[StateT, ParamsT]):
 
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
+    finite_observations: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
     made_by_name: ClassVar[bool] = False
 

@@ -57,6 +57,11 @@ class GymnaxEnvironment(Environment[Any, Any]):
         return self.wrapped.name
 
     @property
+    def finite_observations(self) -> bool:  # type: ignore[override]
+        """True of MinAtar, whose pictures are truth values cast to float32."""
+        return type(self.wrapped).__module__.startswith("gymnax.environments.minatar.")
+
+    @property
     def default_params(self) -> Any:
         """The default parameters of gymnax."""
         return self.wrapped.default_params

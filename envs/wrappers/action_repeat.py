@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -26,6 +26,7 @@ class ActionRepeat(Wrapper):
     """
 
     n: int = 4
+    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Check the number.

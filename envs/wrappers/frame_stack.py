@@ -50,6 +50,7 @@ class FrameStack(Wrapper):
     n: int = 4
     padding: str = "reset"
     has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Check the number, the padding and the observations.

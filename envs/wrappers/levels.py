@@ -42,6 +42,7 @@ class RandomLevels(Wrapper):
     """
 
     has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Refuse an environment without levels.

@@ -72,6 +72,7 @@ class Randomised(Wrapper):
     """
 
     has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
 
     def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, RandomisedState]:
         """Draw the numbers and start an episode with them; the key is consumed."""

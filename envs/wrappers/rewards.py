@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -53,6 +53,7 @@ class ClipReward(RewardWrapper):
 
     low: float = -1.0
     high: float = 1.0
+    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Check the bounds.
@@ -94,6 +95,7 @@ class ScaleReward(RewardWrapper):
     """
 
     factor: float = 1.0
+    adds_to_observations: ClassVar[bool] = False
 
     def numbers(self) -> dict[str, float]:
         """Return `reward_factor`."""

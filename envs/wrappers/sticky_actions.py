@@ -51,6 +51,7 @@ class StickyActions(Wrapper):
 
     probability: float = 0.25
     has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
 
     def check(self) -> None:
         """Check the probability.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 
@@ -25,6 +25,8 @@ class TerminalLimit(Wrapper):
     Attributes:
         env: The environment inside.
     """
+
+    adds_to_observations: ClassVar[bool] = False
 
     def step_env(
         self, key: jax.Array, state: Any, action: jax.Array, params: Any

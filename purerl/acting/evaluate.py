@@ -222,7 +222,8 @@ def _step(
     obs, state, reward, terminated, truncated = step(
         env, params, keys, carry.state, action
     )
-    counts = carry.running & jax.vmap(is_finite)(obs, reward)
+    looked_at = reward if env.finite_observations else (obs, reward)
+    counts = carry.running & jax.vmap(is_finite)(looked_at)
     return _Episodes(
         step=carry.step + 1,
         obs=obs,
