@@ -18,8 +18,13 @@ from flax import struct
 
 from .spaces import Space
 
+Array = jax.Array
 Obs = Any
 Info = dict[str, Any]
+Step = tuple[Obs, Any, Array, Array, Info]
+"""What `step_env` returns: `obs, state, reward, terminated, info`."""
+AutoResetStep = tuple[Obs, Any, Array, Array, Array, Info]
+"""What `step` returns: `obs, state, reward, terminated, truncated, info`."""
 # The most steps of an evaluation episode where nothing else bounds it: those of Atari
 # (Machado et al. 2018), 30 minutes of play with an action in every fourth frame.
 EVALUATION_STEPS = 27_000
@@ -33,7 +38,7 @@ class EnvState:
         time: `[]` int32, number of steps taken since the reset.
     """
 
-    time: jax.Array
+    time: Array
 
 
 @struct.dataclass
@@ -44,7 +49,7 @@ class EnvParams:
         max_steps_in_episode: Steps after which an episode is truncated.
     """
 
-    max_steps_in_episode: int | jax.Array = 1_000
+    max_steps_in_episode: int | Array = 1_000
 
 
 StateT = TypeVar("StateT", bound=EnvState)
@@ -134,6 +139,23 @@ class Environment(Generic[StateT, ParamsT]):
         return 1
 
     @property
+    def resets_by_itself(self) -> bool:
+        """True if `step` alone is the environment, and `step_env` does not follow it.
+
+        That is so of adapted wrappers, and where a subclass has a `step` of its own.
+        """
+        own = type(self).step is not Environment.step
+        return own or not self.steps_without_reset
+
+    @property
+    def keeps_last_state(self) -> bool:
+        """True if `outcome` returns the state in which an episode ended.
+
+        Where not, nobody but the environment ever sees that state.
+        """
+        return not self.resets_by_itself
+
+    @property
     def has_picture(self) -> bool:
         """True if `render` is written for the environment."""
         return type(self).render is not Environment.render
@@ -154,9 +176,7 @@ class Environment(Generic[StateT, ParamsT]):
         space = self.action_space(self.default_params)
         return getattr(space, "n", None) or int(np.prod(space.shape))
 
-    def reset(
-        self, key: jax.Array, params: ParamsT | None = None
-    ) -> tuple[Obs, StateT]:
+    def reset(self, key: Array, params: ParamsT | None = None) -> tuple[Obs, StateT]:
         """Start an episode.
 
         Args:
@@ -169,12 +189,8 @@ class Environment(Generic[StateT, ParamsT]):
         return self.reset_env(key, self.default_params if params is None else params)
 
     def step(
-        self,
-        key: jax.Array,
-        state: StateT,
-        action: jax.Array,
-        params: ParamsT | None = None,
-    ) -> tuple[Obs, StateT, jax.Array, jax.Array, jax.Array, Info]:
+        self, key: Array, state: StateT, action: Array, params: ParamsT | None = None
+    ) -> AutoResetStep:
         """Take one step, and start a fresh episode if it ended the current one.
 
         Args:
@@ -228,13 +244,13 @@ class Environment(Generic[StateT, ParamsT]):
             f"for {num_envs} of them."
         )
 
-    def reset_env(self, key: jax.Array, params: ParamsT) -> tuple[Obs, StateT]:
+    def reset_env(self, key: Array, params: ParamsT) -> tuple[Obs, StateT]:
         """Start an episode; `reset` with explicit numbers. The key is consumed."""
         raise NotImplementedError
 
     def step_env(
-        self, key: jax.Array, state: StateT, action: jax.Array, params: ParamsT
-    ) -> tuple[Obs, StateT, jax.Array, jax.Array, Info]:
+        self, key: Array, state: StateT, action: Array, params: ParamsT
+    ) -> Step:
         """Take one step without any reset.
 
         Args:
@@ -249,7 +265,7 @@ class Environment(Generic[StateT, ParamsT]):
         """
         raise NotImplementedError
 
-    def is_truncated(self, state: StateT, params: ParamsT) -> jax.Array:
+    def is_truncated(self, state: StateT, params: ParamsT) -> Array:
         """Return whether the time limit is reached, bool `[]`.
 
         It does not look at termination; whoever combines the two lets `terminated`
@@ -271,7 +287,7 @@ class Environment(Generic[StateT, ParamsT]):
         """Return what `reset` and `step` return."""
         raise NotImplementedError
 
-    def draw_level(self, key: jax.Array, params: ParamsT) -> ParamsT:
+    def draw_level(self, key: Array, params: ParamsT) -> ParamsT:
         """Draw a level: `params` with the numbers that a level consists of drawn anew.
 
         Args:
@@ -281,7 +297,6 @@ class Environment(Generic[StateT, ParamsT]):
         Raises:
             NotImplementedError: this environment has no levels.
         """
-        del key, params
         raise NotImplementedError(
             f"{self.name} has no levels: `draw_level` is not written for it."
         )
@@ -292,13 +307,41 @@ class Environment(Generic[StateT, ParamsT]):
         Raises:
             NotImplementedError: this environment has no picture.
         """
-        del state, params
         raise NotImplementedError(
             f"{self.name} has no picture: `render` is not written for it."
         )
 
 
-def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
+def outcome(
+    env: Environment, key: Array, state: Any, action: Any, params: Any
+) -> AutoResetStep:
+    """Take one step of one environment, and leave an episode that ended as it ended.
+
+    Nothing that the environment returns is cast, and both flags may be true. Where it
+    does not keep the last state, that of the next episode is returned with the last
+    observation of the one before: see `keeps_last_state`.
+
+    Args:
+        env: Environment to step.
+        key: Random key, consumed.
+        state: State of the running episode.
+        action: Action of the environment.
+        params: Numbers of the environment.
+    """
+    if not env.keeps_last_state:
+        _, state, reward, terminated, truncated, info = env.step(
+            key, state, action, params
+        )
+        obs = info["final_observation"]
+        return obs, state, reward, terminated, truncated, info
+    if env.resets_by_itself and env.stochastic_transitions:
+        key = jax.random.split(key)[0]  # As its `step` does.
+    taken = env.step_env(key, state, action, params)
+    obs, state, reward, terminated, info = five_values(env, taken)
+    return obs, state, reward, terminated, env.is_truncated(state, params), info
+
+
+def select_tree(condition: Array, on_true: Any, on_false: Any) -> Any:
     """Choose between two pytrees of the same structure by one boolean `[]`.
 
     Args:

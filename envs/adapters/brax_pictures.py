@@ -104,7 +104,6 @@ def drawer(
     data = mujoco.MjData(model)
 
     def draw(pose: Any, params: Any) -> np.ndarray:
-        del params
         data.qpos = pose["q"]
         mujoco.mj_forward(model, data)
         renderer.update_scene(data, camera=-1 if model.ncam == 0 else 0)

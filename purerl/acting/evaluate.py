@@ -1,21 +1,21 @@
-"""Evaluation of the deterministic policy, inside the compiled program."""
+"""Evaluation of a policy: inside the compiled program, or on the host."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.acting.bad import is_finite
 from purerl.acting.environment import (
     Environment,
-    keeps_last_state,
     step_without_reset,
 )
 from purerl.config import ConfigError
 from purerl.envs.base import select_tree
 from purerl.learning.collectives import vary_like
-from purerl.types import Array, Evaluation, PyTree
+from purerl.types import Array, Evaluation, HostMetrics, PyTree
 
 
 class _Episodes(NamedTuple):
@@ -176,7 +176,7 @@ def record(
         before = carry
         keys_now = jax.random.split(key, num_episodes)
         carry = _step(env, params, player.act, carry, keys_now)
-        if keeps_last_state(env):
+        if env.keeps_last_state:
             return carry, moment(carry)
         # The state of an episode that just ended is the start of the next one.
         last = jax.vmap(select_tree)(carry.running, carry.state, before.state)
@@ -234,3 +234,48 @@ def _step(
         episode_return=carry.episode_return + jnp.where(counts, reward, 0.0),
         episode_length=carry.episode_length + counts,
     )
+
+
+def play_episodes(
+    envs: Any,
+    act: Callable[[Any, PyTree], tuple[Any, PyTree]],
+    memory: PyTree,
+    seed: int,
+    max_steps: int,
+) -> HostMetrics:
+    """Play the first episode of every environment, and no other.
+
+    An environment whose episode has ended is stepped on, and nothing of it counts. An
+    episode that still runs after `max_steps`, or that breaks, is cut: it counts with
+    what it has earned by then.
+
+    Args:
+        envs: The `E` environments to play in, `envs.adapters.host.HostEnvs`.
+        act: Policy, `(obs [E, ...], memory) -> (action, memory)`.
+        memory: Memory of episodes that are about to begin, `[E, ...]`.
+        seed: Seed of the first environment; the others follow.
+        max_steps: Longest episode.
+
+    Returns:
+        The fields of `types.Evaluation`, by name.
+    """
+    returns = np.zeros(envs.num_envs, np.float32)
+    lengths = np.zeros(envs.num_envs, np.int32)
+    running, broken = np.ones(envs.num_envs, bool), np.zeros(envs.num_envs, bool)
+    obs = envs.reset(seed)
+    for _ in range(max_steps):
+        action, memory = act(obs, memory)
+        step = envs.step(action)
+        returns += np.where(running, step.reward, np.float32(0))
+        now_broken = running & step.terminated & step.truncated
+        lengths += running & ~now_broken
+        broken |= now_broken
+        running &= ~(step.terminated | step.truncated)
+        obs = step.obs
+        if not running.any():
+            break
+    return {
+        "episode_return": returns,
+        "episode_length": lengths,
+        "cut_episodes": (running | broken).sum(dtype=np.int32),
+    }

@@ -18,7 +18,6 @@ from purerl.acting.environment import (
     Environment,
     bind_params,
     step_without_reset,
-    steps_without_reset,
 )
 from purerl.config import TrainConfig
 from purerl.keys import several
@@ -206,7 +205,12 @@ def _starter(
     env: Environment, reset: Callable[..., Any]
 ) -> Callable[[Array, PyTree], Start]:
     """`(key, params) -> Start` of a `reset` or `reset_env` of the environment."""
-    return lambda key, params: start_of(*reset(key, params), env.finite_observations)
+
+    def start(key: Array, params: PyTree) -> Start:
+        obs, state = reset(key, params)
+        return start_of(obs, state, env.finite_observations)
+
+    return start
 
 
 def draw_pool(stepper: Stepper, key: Array) -> Start:
@@ -240,7 +244,7 @@ def make_restarts(
         by itself has the same starts in all steps, for those after a bad transition.
     """
     env, params = stepper.env, stepper.params
-    if not steps_without_reset(env):
+    if env.resets_by_itself:
         keys_start = env_keys(key_pool, keys.shape[1:], stepper.axis_name)
         fallback = jax.vmap(_starter(env, env.reset), (0, None))(keys_start, params)
         return keys, lambda keys_t: (keys_t, fallback)
@@ -302,7 +306,7 @@ def _step_and_restart(
     start: Start,
 ) -> tuple[EnvCarry, StepOutput]:
     """One environment's step, going on from `start` where the episode ended."""
-    if steps_without_reset(env):
+    if not env.resets_by_itself:
         next_obs, state, reward, terminated, truncated = step_without_reset(
             env, params, key, carry.state, action
         )
@@ -317,7 +321,7 @@ def _step_and_restart(
     total = carry.episode_return + reward
     is_known_finite = env.finite_observations
     is_good = bad.is_finite(() if is_known_finite else next_obs, total)
-    if not steps_without_reset(env):
+    if env.resets_by_itself:
         start = _where(is_good, start_of(obs, state, is_known_finite), start)
     terminated, truncated = terminated | ~is_good, truncated | ~is_good
     done = terminated | truncated

@@ -17,7 +17,7 @@ from purerl.acting import observe, rollout
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import recurrent_ppo
 from purerl.envs import probe
-from purerl.envs.chain import ChainMDP
+from purerl.envs.probe import ChainMDP
 from purerl.networks import unrolling
 from tests import boxes
 from tests.helpers import slow_but

@@ -10,8 +10,8 @@ from gymnax.environments import environment as gymnax_environment
 
 import purerl
 from purerl import envs
-from purerl.envs.adapters.arrays import as_space
-from purerl.envs.adapters.contract import ContractEnvironment
+from purerl.envs.adapters.adapt import ContractEnvironment
+from purerl.envs.adapters.adapted import as_space
 from purerl.envs.adapters.gymnax import GymnaxEnvironment
 from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Discrete
