@@ -5,6 +5,9 @@
 numbers that can be vmapped. See `base` for the contract, `registry` for the names.
 """
 
+from importlib import import_module
+from typing import Any
+
 from . import spaces as spaces
 from . import wrappers as wrappers
 from .adapters.adapt import FiveValueEnvironment as FiveValueEnvironment
@@ -12,13 +15,10 @@ from .adapters.adapt import adapt as adapt
 from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
 from .adapters.gymnasium import to_gymnasium as to_gymnasium
 from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector
-from .bandit import KArmedBandit as KArmedBandit
 from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
 from .cartpole import CartPole as CartPole
-from .cheap_talk import Channel as Channel
-from .cheap_talk import CheapTalk as CheapTalk
 from .checker import EnvCheckError as EnvCheckError
 from .checker import check as check
 from .doors import Doors as Doors
@@ -36,3 +36,16 @@ from .wrappers import ActionMask as ActionMask
 from .wrappers import Wrapper as Wrapper
 from .wrappers import register_wrapper as register_wrapper
 from .wrappers import wrap as wrap
+
+_CONTRIB = {
+    "Channel": "purerl.contrib.cheap_talk",
+    "CheapTalk": "purerl.contrib.cheap_talk",
+    "KArmedBandit": "purerl.contrib.k_armed_bandit",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name in _CONTRIB:
+        return getattr(import_module(_CONTRIB[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import dataclasses
 import difflib
-import importlib
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -25,13 +25,10 @@ from .adapters.packages import (
     require_package,
     with_opengl_as_asked,
 )
-from .bandit import KArmedBandit
 from .base import Environment, EnvParams
 from .cartpole import CartPole
-from .cheap_talk import CheapTalk
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
-from .matrix_games import ChickenGame, IteratedPrisonersDilemma, MatchingPennies
 from .maze import Maze
 from .object_grid import ObjectGrid
 from .spaces import Space
@@ -71,7 +68,7 @@ class EnvDescription:
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    factory: Factory
+    factory: Any  # A function, or the name of its place in `purerl.contrib`.
     source: str
 
 
@@ -206,7 +203,13 @@ def _entry(id: str) -> _Entry:
         return _Entry(partial(_adapted, "brax", name), "registered")
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
-    return _ENTRIES[id]
+    entry = _ENTRIES[id]
+    if isinstance(entry.factory, str):
+        module, _, name = entry.factory.partition(":")
+        with jax.ensure_compile_time_eval():  # As in `make`.
+            found = getattr(import_module(f"purerl.contrib.{module}"), name)
+        entry = _ENTRIES[id] = _Entry(found, entry.source)
+    return entry
 
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
@@ -265,14 +268,8 @@ def _adapted(package: str, name: str, /, **options: Any) -> Environment:
     module, _, cls = entry.partition(":")
     guard = with_opengl_as_asked if package in _DRAWN_BY_MUJOCO else nullcontext
     with guard():
-        found = importlib.import_module(f".adapters.{module}", __package__)
+        found = import_module(f".adapters.{module}", __package__)
     return getattr(found, cls)(name, **options)
-
-
-def _make_cheap_talk(
-    inner_id: str, /, size: int = 2, hidden_size: int = 16
-) -> CheapTalk:
-    return CheapTalk(make(inner_id), size, hidden_size)
 
 
 # Package -> module and class of its adapter, and what must be installed for it.
@@ -301,11 +298,6 @@ _OWN: dict[str, Factory] = {
     "CliffWalking-v0": CliffWalking,
     "ObjectGrid-v0": ObjectGrid,
     "Maze-v0": Maze,
-    "KArmedBandit-v0": KArmedBandit,
-    "cheap-talk/CartPole-v1": partial(_make_cheap_talk, "CartPole-v1"),
-    "IteratedPrisonersDilemma-v0": IteratedPrisonersDilemma,
-    "MatchingPennies-v0": MatchingPennies,
-    "Chicken-v0": ChickenGame,
     "probe/constant-reward": probe.ConstantRewardProbe,
     "probe/observation-reward": probe.ObservationRewardProbe,
     "probe/delayed-reward": probe.DelayedRewardProbe,
@@ -315,8 +307,18 @@ _OWN: dict[str, Factory] = {
     "probe/continuous": probe.ContinuousProbe,
     "probe/chain": probe.ChainMDP,
 }
+# Imported when an environment of that name is first made.
+_CONTRIB = {
+    "KArmedBandit-v0": "k_armed_bandit:KArmedBandit",
+    "cheap-talk/CartPole-v1": "cheap_talk:make_with_cartpole",
+    "IteratedPrisonersDilemma-v0": "matrix_games:IteratedPrisonersDilemma",
+    "MatchingPennies-v0": "matrix_games:MatchingPennies",
+    "Chicken-v0": "matrix_games:ChickenGame",
+}
 for _id, _factory in _OWN.items():
     _add(_id, _factory, "purerl")
+for _id, _place in _CONTRIB.items():
+    _ENTRIES[_id] = _Entry(_place, "purerl")
 for _id in GYMNAX_IDS:
     _add(_id, partial(_adapted, "gymnax", _id), "gymnax")
 for _name in BRAX_NAMES:
