@@ -8,8 +8,6 @@ differentiated; its `EnvState` is what one episode carries from step to step.
 Everything here is for one environment. A batch is the caller's `jax.vmap`.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
@@ -23,6 +21,7 @@ Obs = Any
 Info = dict[str, Any]
 Step = tuple[Obs, Any, Array, Array, Info]
 """What `step_env` returns: `obs, state, reward, terminated, info`."""
+STEP = "obs, state, reward, terminated, info"
 AutoResetStep = tuple[Obs, Any, Array, Array, Array, Info]
 """What `step` returns: `obs, state, reward, terminated, truncated, info`."""
 # The most steps of an evaluation episode where nothing else bounds it: those of Atari
@@ -60,41 +59,27 @@ class StepError(ValueError):
     """An environment's functions return something else than the contract says."""
 
 
-def five_values(env: Any, found: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return what `step_env` returned, which must be five values.
+def unpacked(env: Any, found: Any, function: str, names: str) -> Any:
+    """Return what a function of an environment returned, as many values as expected.
 
     Args:
         env: The environment, for the sentence.
-        found: What its `step_env` returned.
+        found: What its function returned.
+        function: Name of the function.
+        names: Names of the values that are expected, such as `obs, state`.
 
     Raises:
         StepError: it is something else.
     """
-    if isinstance(found, tuple) and len(found) == 5:
+    count, is_several = len(names.split(", ")), isinstance(found, tuple | list)
+    if is_several and len(found) == count:
         return found
-    what = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
-    raise StepError(
-        f"{env.name}: step_env returns {what}, expected five: obs, state, reward, "
-        "terminated, info; the time limit is is_truncated's."
-    )
-
-
-def two_values(env: Any, found: Any) -> tuple[Any, Any]:
-    """Return what a reset returned, which must be two values.
-
-    Args:
-        env: The environment, for the sentence.
-        found: What its `reset` returned.
-
-    Raises:
-        StepError: it is something else.
-    """
-    is_several = isinstance(found, tuple | list)
-    if is_several and len(found) == 2:
-        return found[0], found[1]
+    expected = {2: "two", 5: "five"}[count]
     alone = "one array" if hasattr(found, "dtype") else f"a {type(found).__name__}"
     what = f"{len(found)} values" if is_several else alone
-    raise StepError(f"{env.name}: reset returns {what}, expected two: obs, state.")
+    raise StepError(
+        f"{env.name}: {function} returns {what}, expected {expected}: {names}."
+    )
 
 
 class Environment(Generic[StateT, ParamsT]):
@@ -212,8 +197,9 @@ class Environment(Generic[StateT, ParamsT]):
         if self.stochastic_transitions:
             key_step, key_reset = jax.random.split(key)
 
-        final_obs, last_state, reward, terminated, info = five_values(
-            self, self.step_env(key_step, state, action, params)
+        taken = self.step_env(key_step, state, action, params)
+        final_obs, last_state, reward, terminated, info = unpacked(
+            self, taken, "step_env", STEP
         )
         if isinstance(terminated, bool):  # ~False is -1 in Python.
             raise StepError(
@@ -337,7 +323,7 @@ def outcome(
     if env.resets_by_itself and env.stochastic_transitions:
         key = jax.random.split(key)[0]  # As its `step` does.
     taken = env.step_env(key, state, action, params)
-    obs, state, reward, terminated, info = five_values(env, taken)
+    obs, state, reward, terminated, info = unpacked(env, taken, "step_env", STEP)
     return obs, state, reward, terminated, env.is_truncated(state, params), info
 
 

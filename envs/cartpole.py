@@ -1,7 +1,5 @@
 """CartPole-v1: balance a pole on a cart (Barto, Sutton and Anderson 1983)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any, ClassVar

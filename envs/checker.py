@@ -5,8 +5,6 @@ stops at the first broken rule, with a sentence that names the rule, what was se
 what was expected. `check_types` looks at shapes and types alone, as training does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -15,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from .adapters.adapt import adapt
-from .base import Array, Environment, StepError, outcome, two_values
+from .base import Array, Environment, StepError, outcome, unpacked
 
 NUM_ENVS = 4
 TIME_LIMIT = 5
@@ -111,7 +109,7 @@ def check_types(env: Environment, params: Any) -> None:
     space: Any = env.observation_space(params)
 
     def reset(key: Array) -> Any:
-        return two_values(env, env.reset(key, params))
+        return unpacked(env, env.reset(key, params), "reset", "obs, state")
 
     def step(key: Array, state: Any) -> Any:
         action = env.action_space(params).sample(key)
@@ -320,7 +318,7 @@ def _play_twice(env: Environment, params: Any, key: Array) -> Any:
     """Reset, take two steps, each a compiled program; return what came out."""
     key_reset, key_act, key_step = jax.random.split(key, 3)
     space: Any = env.observation_space(params)
-    reset = Counted(lambda *args: two_values(env, env.reset(*args)))
+    reset = Counted(lambda *x: unpacked(env, env.reset(*x), "reset", "obs, state"))
     step = Counted(env.step)
     obs, state = _traced(env, "reset", reset, key_reset, params)
     _check_pytree(env, "state", state)

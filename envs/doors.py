@@ -7,8 +7,6 @@ progress it would have made, so that standing under the wall was profitable), an
 episode lasts exactly its limit (it lasted one step more).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar, Literal, NamedTuple
 
@@ -18,6 +16,7 @@ import numpy as np
 from flax import struct
 
 from .base import Array, Environment, EnvParams, EnvState, Obs, Step
+from .options import one_of
 from .spaces import Box, Discrete
 
 EMPTY, AGENT, WALL, GOAL = range(4)
@@ -131,11 +130,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
                 f"num_doors ({self.num_doors}) puts a door at column {last}, off a "
                 f"grid {width} wide: ask for fewer doors or a wider grid."
             )
-        if self.observation not in ("cells", "planes", "coordinates"):
-            raise ValueError(
-                f"observation must be 'cells', 'planes' or 'coordinates', got "
-                f"{self.observation!r}."
-            )
+        one_of("observation", self.observation, ("cells", "planes", "coordinates"))
 
     @property
     def name(self) -> str:

@@ -1,7 +1,5 @@
 """GridWorld-v0 and CliffWalking-v0: grids whose observation is the number of a cell."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 

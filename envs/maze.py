@@ -7,8 +7,6 @@ level, which is the walls, the start and the goal, consists of numbers of the
 environment, so that levels can be drawn, stored and replayed: see `Maze.draw_level`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 

@@ -6,8 +6,6 @@ objects are, what they pay and how they behave are numbers, so that a distributi
 tasks is a distribution of parameters: see `ObjectGrid.draw_params`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -17,7 +15,7 @@ import numpy as np
 from flax import struct
 
 from .base import Array, Environment, EnvParams, EnvState, Obs, Step
-from .options import two_whole_numbers, whole_number
+from .options import one_of, two_whole_numbers, whole_number
 from .spaces import Box, Discrete, Space
 
 # Row and column change of: up, right, down, left, stay. Row 0 is at the top.
@@ -109,11 +107,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
                 f"got {self.num_objects}: each has a cell, the start too, and there "
                 "are at most 8."
             )
-        if self.observation not in OBSERVATIONS:
-            raise ValueError(
-                f"observation must be one of {', '.join(OBSERVATIONS)}, got "
-                f"{self.observation!r}."
-            )
+        one_of("observation", self.observation, OBSERVATIONS)
 
     @property
     def name(self) -> str:
@@ -241,9 +235,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         Raises:
             ValueError: another policy.
         """
-        choose = {"optimal": np.max, "uniform": np.mean}.get(policy)
-        if choose is None:
-            raise ValueError(f"policy must be optimal or uniform, got {policy!r}.")
+        one_of("policy", policy, ("optimal", "uniform"))
+        choose = np.max if policy == "optimal" else np.mean
         params = self.default_params if params is None else params
         masks, kept, reward, going_on = self._tables(params)
         start = int(params.start)

@@ -1,7 +1,5 @@
 """Numbers put into an environment's parameters by name, each of them checked."""
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import reprlib

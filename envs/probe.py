@@ -11,8 +11,6 @@ set.
 All of them but the chain terminate; the time limit never acts in them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 

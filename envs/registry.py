@@ -4,8 +4,6 @@ The packages of others are tables here and in `adapters.names`, so that listing 
 checking a name imports none of them, which takes seconds.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import difflib
 import inspect

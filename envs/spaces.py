@@ -7,8 +7,6 @@ of `Dict` or `Tuple` is a pytree of members of its parts, which may be a `Dict` 
 package's.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

@@ -19,8 +19,6 @@ the distance from its hinge to its centre and J its inertia about the hinge:
 u is the motor's force and f that of a rail end (`_rail_force`).
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """From any object that keeps a known contract to an `Environment`."""
 
-from __future__ import annotations
-
 import functools
 import sys
 from typing import Any, ClassVar

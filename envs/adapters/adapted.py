@@ -1,7 +1,5 @@
 """Another package's spaces, states and numbers as ours: shared by all adapters."""
 
-from __future__ import annotations
-
 import dataclasses
 import functools
 from collections.abc import Mapping

@@ -5,8 +5,6 @@ returns to a cached first state and loses the final observation, its EpisodeWrap
 merges the time limit into `done`.
 """
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import inspect
@@ -22,6 +20,7 @@ import numpy as np
 from flax import struct
 
 from ..base import Array, Environment, EnvParams, EnvState, Obs, Step
+from ..options import one_of
 from ..spaces import Box
 from .adapted import as_arrays, cast_like
 from .packages import importing, is_own, loading, refused_options
@@ -196,9 +195,8 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         self._is_own = is_own(brax_envs._envs[brax_name])
         if backend is None and not self._is_own:
             backend = "generalized" if brax_name == "swimmer" else "spring"
-        if backend is not None and backend not in WHERE:
-            known = ", ".join(WHERE)
-            raise ValueError(f"backend must be one of {known}, got {backend!r}.")
+        if backend is not None:
+            one_of("backend", backend, WHERE)
         self.brax_name = brax_name
         self.options = {"max_steps_in_episode": max_steps_in_episode, **options}
         self.wrapped = _make_bare(brax_name, backend, options)

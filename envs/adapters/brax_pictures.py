@@ -1,7 +1,5 @@
 """Pictures of brax's environments: its page for browsers, and MuJoCo's renderer."""
 
-from __future__ import annotations
-
 import warnings
 import weakref
 from collections.abc import Callable, Sequence

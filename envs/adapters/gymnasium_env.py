@@ -7,8 +7,6 @@ lane is a function of its seed and its actions, and it does not matter whether i
 alone or in a vector.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -23,6 +21,7 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 
 from ..base import Array, Environment, Info, Obs, outcome, select_tree
+from ..options import one_of
 from ..params import check_wrappers, put_in
 from ..registry import make, source_of
 from .adapt import adapt
@@ -152,11 +151,7 @@ class Task:
             ValueError: the environment does not have the mode that is asked for.
         """
         modes = ["rgb_array"] if self.env.has_picture else []
-        if render_mode not in (None, *modes):
-            raise ValueError(
-                f"render_mode of {self.env.name} must be one of {[None, *modes]}, got "
-                f"{render_mode!r}."
-            )
+        one_of(f"render_mode of {self.env.name}", render_mode, [None, *modes])
         return {"render_modes": modes, **({"render_fps": RENDER_FPS} if modes else {})}
 
 

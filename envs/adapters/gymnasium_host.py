@@ -16,6 +16,7 @@ import jax
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from ..options import one_of
 from .gymnasium_spaces import from_observation
 from .host import NO_LIMIT, HostEnvironment, HostEnvs, made, with_rows
 from .packages import imported
@@ -73,11 +74,7 @@ class GymnasiumEnvironment(HostEnvironment):
                 _check_reward(gymnasium_id, env)
         finally:
             env.close()
-        if self._mode not in _MODES:
-            raise ValueError(
-                f"vectorization_mode in env_kwargs must be one of {', '.join(_MODES)}, "
-                f"got {self._mode!r}."
-            )
+        one_of("vectorization_mode in env_kwargs", self._mode, _MODES)
         if self._mode == _OWN_VECTOR:
             self.start(1).close()  # An environment that does not fit says so here.
 

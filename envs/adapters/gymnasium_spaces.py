@@ -1,7 +1,5 @@
 """Spaces, observations and actions, between this package and Gymnasium."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

@@ -1,7 +1,5 @@
 """Environments of gymnax; the only module that imports it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnax

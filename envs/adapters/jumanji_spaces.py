@@ -3,8 +3,6 @@
 Nothing here imports Jumanji: a spec is known by its attributes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 

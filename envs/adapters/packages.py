@@ -3,8 +3,6 @@
 Importing this imports none of them.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import io

@@ -1,5 +1,6 @@
 """Wrappers: an environment around another one, under the same contract."""
 
+from .base import ObservationWrapper as ObservationWrapper
 from .base import Wrapper as Wrapper
 from .base import WrapperState as WrapperState
 from .base import innermost as innermost

@@ -1,7 +1,5 @@
 """The base of all wrappers: an environment inside, and numbers of their own."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NamedTuple

@@ -1,7 +1,5 @@
 """Observations in another form, or with something beside them."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 from collections.abc import Callable
@@ -13,7 +11,7 @@ import numpy as np
 from flax import struct
 
 from ..base import Array, Environment, Obs, Step
-from ..options import whole_number
+from ..options import one_of, whole_number
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from .base import (
     MASK,
@@ -26,7 +24,6 @@ from .base import (
     vector_or_dict,
 )
 
-PADDINGS = ("reset", "zero")
 Mask = Callable[[Any, Any], Array]
 
 
@@ -117,11 +114,7 @@ class FrameStack(Wrapper):
     def check(self) -> None:
         """Check the number, the padding and the observations."""
         self.n = whole_number("FrameStack: n", self.n, least=1)
-        if self.padding not in PADDINGS:
-            raise ValueError(
-                f"FrameStack: padding must be one of {', '.join(PADDINGS)}, got "
-                f"{self.padding!r}."
-            )
+        one_of("FrameStack: padding", self.padding, ("reset", "zero"))
         self.observation_space()
 
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, FrameStackState]:

@@ -1,7 +1,5 @@
 """Numbers of an environment that are drawn anew: distributions, and levels."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Wrappers by name: `FrameStack(4)` in files and on command lines."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import inspect

@@ -1,7 +1,5 @@
 """Actions and rewards that are others than those of the environment inside."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections.abc import Mapping
 from typing import Any, ClassVar

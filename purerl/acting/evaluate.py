@@ -34,11 +34,12 @@ class _Episodes(NamedTuple):
 def evaluate(
     env: Environment,
     params: PyTree,
-    act: Callable[[Array], Array],
+    act: Callable[..., Any],
     key: Array,
     *,
     num_episodes: int,
     max_steps: int,
+    memory: PyTree = None,
 ) -> Evaluation:
     """Play `E` episodes from fresh resets with a deterministic policy.
 
@@ -49,47 +50,19 @@ def evaluate(
     Args:
         env: The environment.
         params: Numbers of the environment.
-        act: Policy, `(obs [E, ...]) -> action [E, ...]`.
+        act: Policy, `(obs [E, ...]) -> action [E, ...]`, or with a memory `(obs,
+            memory [E, ...]) -> (action, memory)`.
         key: Random key, consumed.
         num_episodes: Number E of episodes.
         max_steps: Longest episode.
+        memory: `[E, ...]` memory of episodes that are about to begin; None for a policy
+            that remembers nothing.
     """
+    remembers = memory is not None
 
-    def act_without_memory(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        return act(obs), memory
+    def act_and_remember(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
+        return act(obs, memory) if remembers else (act(obs), memory)
 
-    return evaluate_recurrent(
-        env,
-        params,
-        act_without_memory,
-        (),
-        key,
-        num_episodes=num_episodes,
-        max_steps=max_steps,
-    )
-
-
-def evaluate_recurrent(
-    env: Environment,
-    params: PyTree,
-    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
-    memory: PyTree,
-    key: Array,
-    *,
-    num_episodes: int,
-    max_steps: int,
-) -> Evaluation:
-    """Evaluate as `evaluate` does a policy that remembers the episode so far.
-
-    Args:
-        env: The environment.
-        params: Numbers of the environment.
-        act: Policy, `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
-        memory: `[E, ...]` memory of episodes that are about to begin.
-        key: Random key, consumed.
-        num_episodes: Number E of episodes.
-        max_steps: Longest episode.
-    """
     if num_episodes < 1:
         raise ConfigError(f"num_episodes must be at least 1, got {num_episodes}.")
     keys = jax.random.split(key, 1 + num_episodes)
@@ -101,7 +74,8 @@ def evaluate_recurrent(
 
     def play(carry: _Episodes) -> _Episodes:
         key = jax.random.fold_in(key_play, carry.step)
-        return _step(env, params, act, carry, jax.random.split(key, num_episodes))
+        keys_now = jax.random.split(key, num_episodes)
+        return _step(env, params, act_and_remember, carry, keys_now)
 
     # The counter stays the same on every device.
     start = vary_like(start, key)._replace(step=start.step)
@@ -149,7 +123,7 @@ def record(
     max_steps: int,
     keep: Callable[[PyTree, Array], PyTree],
 ) -> Recording:
-    """Play the episodes of `evaluate_recurrent`, and keep something of every moment.
+    """Play the episodes of `evaluate`, and keep something of every moment.
 
     The same key gives the same episodes. The number of steps is always `max_steps`.
     Where an environment does not tell the state in which an episode ended, the state

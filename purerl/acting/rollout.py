@@ -380,13 +380,9 @@ def collect(
         the environment gave them, none of them bad, and where episodes ended (see
         `episode_metrics`).
     """
-    num_envs = carry.episode_return.shape[0]
-    randomness = draw_randomness(stepper, key, num_steps, num_envs, draw)
-    carry, transitions, episodes = unroll(
-        stepper, carry, act, prepare, randomness.inputs, randomness.restart
-    )
-    finite = stepper.env.finite_observations
-    return carry, bad.replaced(transitions, (), finite)[0], episodes
+    policy = Policy(without_memory(act), prepare, draw)
+    played = collect_recurrent(stepper, carry, (), policy, key, num_steps)
+    return played.envs, played.transitions, played.episodes
 
 
 class RolloutRandomness(NamedTuple):

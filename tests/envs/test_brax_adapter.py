@@ -242,7 +242,7 @@ def test_fast_has_no_physics():
         (lambda: BraxEnvironment("ant", "warp"), "backend must be one of .*'warp'"),
         (
             lambda: envs.make("brax/ant", legs=5),
-            r"were \['legs'\], which brax does not",
+            r"were \['legs'\], which it does not",
         ),
         (
             lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),
