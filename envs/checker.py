@@ -5,7 +5,8 @@ stops at the first broken rule, with a sentence that names the rule, what was se
 what was expected. `check_types` looks at shapes and types alone, as training does.
 """
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import jax
@@ -69,12 +70,16 @@ def check(
             f"{type(params).__name__}; env.default_params.replace(...) makes one."
         )
     key = jax.random.key(0) if key is None else key
+    with said_of(env.name, EnvCheckError):
+        _check(env, params, key, num_steps)
+
+
+def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
     key_once, key_play, key_vmap = jax.random.split(key, 3)
-    _check_pytree(env, "params", params)
+    _check_pytree("params", params)
     _check_spaces(env, params)
     once, again = (_play_twice(env, params, key_once) for _ in range(2))
     require(
-        env,
         all(map(is_equal, jax.tree.leaves(once), jax.tree.leaves(again))),
         "the same key gave two different episodes, expected equal ones: all chance "
         "must come from the key, and nothing may be kept on the object.",
@@ -106,6 +111,11 @@ def check_types(env: Environment, params: Any) -> None:
             observation or a state of other types after a step than after a reset.
         StepError: a step of other than five values, or a reset of other than two.
     """
+    with said_of(env.name, EnvCheckError):
+        _check_types(env, params)
+
+
+def _check_types(env: Environment, params: Any) -> None:
     space: Any = env.observation_space(params)
 
     def reset(key: Array) -> Any:
@@ -114,42 +124,56 @@ def check_types(env: Environment, params: Any) -> None:
     def step(key: Array, state: Any) -> Any:
         action = env.action_space(params).sample(key)
         obs, state, reward, *flags, _ = outcome(env, key, state, action, params)
-        _check_outcome(env, reward, *flags, exact=False)
+        _check_outcome(reward, *flags, exact=False)
         return obs, state
 
     key = jax.random.key(0)
     try:
         first, state = jax.eval_shape(reset, key)
-        check_member(env, "reset returns an observation", first, space, exact=False)
+        check_member("reset returns an observation", first, space, exact=False)
         later, after = jax.eval_shape(step, key, state)
-        check_member(env, "step returns an observation", later, space, exact=False)
-    except (StepError, EnvCheckError):
+        check_member("step returns an observation", later, space, exact=False)
+    except (StepError, RuleError):
         raise
     except Exception:
         return  # Training in the environment will show its own error.
-    check_same(env, "an observation", first, later)
-    check_same(env, "a state", state, after)
+    check_same("an observation", first, later)
+    check_same("a state", state, after)
 
 
-def require(env: Environment, holds: Any, message: str) -> None:
-    """Raise `EnvCheckError` with the message unless the rule holds.
+class RuleError(Exception):
+    """A rule that does not hold, before it is said of what."""
+
+
+def require(holds: Any, message: str) -> None:
+    """Raise `RuleError` with the message unless the rule holds.
 
     Args:
-        env: Environment that is checked, named in the message.
         holds: Whether the rule holds.
         message: Sentence about what does not hold.
     """
     if not bool(holds):
-        raise EnvCheckError(f"{env.name}: {message}")
+        raise RuleError(message)
 
 
-def check_member(
-    env: Environment, what: str, obs: Any, space: Any, exact: bool = True
-) -> None:
+@contextlib.contextmanager
+def said_of(name: str, error: type[Exception]) -> Iterator[None]:
+    """Raise an error that begins with a name where a rule does not hold inside.
+
+    Args:
+        name: Name of what is checked.
+        error: Class of the error.
+    """
+    try:
+        yield
+    except RuleError as broken:
+        raise error(f"{name}: {broken}") from broken.__cause__
+
+
+def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
     """Require the keys, shapes and dtypes of a space, part by part.
 
     Args:
-        env: Environment that is checked.
         what: Name of the observation in the message.
         obs: The observation, or its shapes.
         space: Space that it is to be a member of.
@@ -157,7 +181,7 @@ def check_member(
             the space's kind of number will do, such as truth values among floats.
 
     Raises:
-        EnvCheckError: with what was seen and what was expected.
+        RuleError: with what was seen and what was expected.
     """
     parts = getattr(space, "spaces", None)
     if parts is not None:
@@ -166,18 +190,16 @@ def check_member(
         there = isinstance(obs, dict) if by_key else type(obs) is tuple
         given = set(obs if by_key else range(len(obs))) if there else obs
         require(
-            env,
             given == keys,
             f"{what} with the parts {given}, expected a "
             f"{'dict' if by_key else 'tuple'} with those of the observation space: "
             f"{keys}.",
         )
         for key in sorted(keys):
-            check_member(env, f"{what} at {key!r}", obs[key], parts[key], exact)
+            check_member(f"{what} at {key!r}", obs[key], parts[key], exact)
         return
     is_array = hasattr(obs, "shape") and hasattr(obs, "dtype")
     require(
-        env,
         is_array or exact,
         f"{what} that is a {type(obs).__name__}, expected an array, as the observation "
         "space says.",
@@ -192,34 +214,29 @@ def check_member(
     is_narrowed = (shape, dtype) == (space.shape, kept) and kept != space.dtype
     remedy = f" JAX keeps such numbers as {kept}: give the space that."
     require(
-        env,
         fits,
         f"{what} of shape {shape} and dtype {dtype}, expected those of the observation "
         f"space: {space.shape} and {space.dtype}.{remedy if is_narrowed else ''}",
     )
 
 
-def check_same(
-    env: Environment, what: str, first: Any, later: Any, step: str = "step"
-) -> None:
+def check_same(what: str, first: Any, later: Any, step: str = "step") -> None:
     """Refuse what has other types after a step than after a reset.
 
     Args:
-        env: Environment that is checked.
         what: Name of the two in the message.
         first: Pytree of arrays, or their shapes, that reset returns.
         later: Pytree of arrays, or their shapes, that a step returns.
         step: Name of the function that returned `later`.
 
     Raises:
-        EnvCheckError: with the leaf, and its two types.
+        RuleError: with the leaf, and its two types.
     """
     before, now = (
         {jax.tree_util.keystr(path): signature(leaf) for path, leaf in found}
         for found in map(jax.tree_util.tree_leaves_with_path, (first, later))
     )
     require(
-        env,
         before.keys() == now.keys(),
         f"reset returns {what} with the leaves {', '.join(before)}, and {step} one "
         f"with {', '.join(now)}, which a loop cannot carry. Give both the same.",
@@ -227,7 +244,6 @@ def check_same(
     for name, known in before.items():
         where = f" whose {name.removeprefix('.')} is" if name else " of"
         require(
-            env,
             now[name] == known,
             f"reset returns {what}{where} {known}, and {step} one{where} {now[name]}, "
             "which a loop cannot carry. Cast one of the two.",
@@ -235,12 +251,11 @@ def check_same(
 
 
 def _check_outcome(
-    env: Environment, reward: Any, terminated: Any, truncated: Any, exact: bool = True
+    reward: Any, terminated: Any, truncated: Any, exact: bool = True
 ) -> None:
     """Refuse a reward that is not one number, and a flag that is no truth value."""
     is_number = _kind_of(reward) in ("f" if exact else "biuf")
     require(
-        env,
         is_number
         and np.shape(reward) == ()
         and (hasattr(reward, "dtype") or not exact),
@@ -252,7 +267,6 @@ def _check_outcome(
         # `~False` is -1 in Python; only `terminated` is negated.
         is_jax = hasattr(flag, "dtype") or (name == "truncated" and not exact)
         require(
-            env,
             is_jax and _kind_of(flag) == "b" and np.shape(flag) == (),
             f"step returns {name} as {_described(flag)}, expected one truth value of "
             f"JAX, bool[], such as state.time >= 10 or jnp.asarray({name}, bool).",
@@ -275,13 +289,12 @@ def _described(value: Any) -> str:
     return f"a Python {type(value).__name__}"
 
 
-def _check_pytree(env: Environment, what: str, tree: Any) -> None:
+def _check_pytree(what: str, tree: Any) -> None:
     kinds = (jax.Array, np.ndarray, np.generic, bool, int, float)
     if what == "state":
         kinds = (jax.Array,)
     for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
         require(
-            env,
             isinstance(leaf, kinds),
             f"{what}{jax.tree_util.keystr(path)} is a {type(leaf).__name__}, expected "
             f"an array: a {what} is a pytree of arrays (register its class with "
@@ -294,21 +307,19 @@ def _check_spaces(env: Environment, params: Any) -> None:
         try:
             space = getattr(env, name)(params)
         except (TypeError, AttributeError) as error:
-            raise EnvCheckError(
-                f"{env.name}: {name}(params) raised {type(error).__name__}: "
+            raise RuleError(
+                f"{name}(params) raised {type(error).__name__}: "
                 f"{_first_line(error)}; expected a method that takes the parameters "
                 "and returns one of envs.spaces."
             ) from error
         for part in ("sample", "contains", "shape", "dtype"):
             require(
-                env,
                 hasattr(space, part),
                 f"{name} is {space!r} without `{part}`, expected one of envs.spaces.",
             )
     space = env.action_space(params)
     action = space.sample(jax.random.key(0))
     require(
-        env,
         space.contains(action),
         f"action_space {space!r} does not contain its own sample {action}.",
     )
@@ -320,49 +331,45 @@ def _play_twice(env: Environment, params: Any, key: Array) -> Any:
     space: Any = env.observation_space(params)
     reset = Counted(lambda *x: unpacked(env, env.reset(*x), "reset", "obs, state"))
     step = Counted(env.step)
-    obs, state = _traced(env, "reset", reset, key_reset, params)
-    _check_pytree(env, "state", state)
-    check_member(env, "reset returned an observation", obs, space)
+    obs, state = _traced("reset", reset, key_reset, params)
+    _check_pytree("state", state)
+    check_member("reset returned an observation", obs, space)
     action = env.action_space(params).sample(key_act)
     if env.steps_without_reset:
         # Where it differs from a reset, `step` cannot be traced and does not say where.
         shapes = _traced(
-            env,
             "step",
             lambda *args: jax.eval_shape(env.step_env, *args),
             *(key_step, state, action, params),
         )
         if isinstance(shapes, tuple) and len(shapes) == 5:  # Else `step` says it.
             seen = "step_env returned an observation"
-            check_member(env, seen, shapes[0], space)
-            check_same(env, "a state", state, shapes[1], "step_env")
+            check_member(seen, shapes[0], space)
+            check_same("a state", state, shapes[1], "step_env")
     outputs: list[Any] = [(obs, state)]
     for i in range(2):
         key_now = jax.random.fold_in(key_step, i)
-        result = _traced(env, "step", step, key_now, state, action, params)
+        result = _traced("step", step, key_now, state, action, params)
         require(
-            env,
             len(result) == 6,
             f"step returned {len(result)} values, expected 6: obs, state, reward, "
             "terminated, truncated, info.",
         )
         obs, after, reward, terminated, truncated, info = result
-        _check_pytree(env, "state", after)
-        check_member(env, "step returned an observation", obs, space)
-        _check_outcome(env, reward, terminated, truncated)
+        _check_pytree("state", after)
+        check_member("step returned an observation", obs, space)
+        _check_outcome(reward, terminated, truncated)
         require(
-            env,
             "final_observation" in info,
             f"info has {sorted(info)}, expected 'final_observation' too: the "
             "observation before the reset.",
         )
         final = info["final_observation"]
-        check_member(env, "info['final_observation'] is", final, space)
-        check_same(env, "a state", state, after)
+        check_member("info['final_observation'] is", final, space)
+        check_same("a state", state, after)
         state = after
         outputs.append(result)
     require(
-        env,
         step.traces == 1,
         f"step was traced {step.traces} times for two equal calls, expected once: "
         "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
@@ -385,29 +392,28 @@ def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
         return _random_step(env, state, key_loop, params)[1]
 
     batched = jax.vmap(play, in_axes=(axes,))
-    lanes = _traced(env, "reset and step under vmap over params", batched, batch)
+    lanes = _traced("reset and step under vmap over params", batched, batch)
     for leaf in jax.tree.leaves(lanes):
         require(
-            env,
             is_equal(leaf[0], leaf[1]),
             "equal parameters in two lanes of a vmap gave different steps, expected "
             "equal ones.",
         )
 
 
-def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+def _traced(what: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
     except StepError as error:
         raise EnvCheckError(str(error)) from None
     except _DECISIONS as error:
-        raise EnvCheckError(
-            f"{env.name}: {what} cannot be traced ({_first_line(error)}): expected "
-            "pure JAX, without Python decisions on traced values."
+        raise RuleError(
+            f"{what} cannot be traced ({_first_line(error)}): expected pure JAX, "
+            "without Python decisions on traced values."
         ) from error
     except (TypeError, ValueError, AttributeError, LookupError) as error:
-        raise EnvCheckError(
-            f"{env.name}: {what} cannot be traced, it raised {type(error).__name__}: "
+        raise RuleError(
+            f"{what} cannot be traced, it raised {type(error).__name__}: "
             f"{_first_line(error)}"
         ) from error
 
@@ -478,13 +484,11 @@ def _check_rollout(env: Environment, steps: PlayedStep) -> None:
         ("a reward", steps.reward),
     ):
         require(
-            env,
             all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(values)),
             f"{name} was infinite or NaN, expected finite numbers.",
         )
     both = int(jnp.sum(steps.terminated & steps.truncated))
     require(
-        env,
         both == 0,
         f"terminated and truncated were both true in {both} steps, expected never: "
         "an episode that ends by itself terminated.",
@@ -492,14 +496,12 @@ def _check_rollout(env: Environment, steps: PlayedStep) -> None:
     _check_final_observation(env, steps)
     mine = _rows((steps.final_obs, steps.reward, steps.terminated))
     require(
-        env,
         np.allclose(mine, _rows(steps.other), atol=1e-5),
         "step_env gave another outcome with another key, expected the same: with "
         "stochastic_transitions = False a reset gets the key of the step before; set "
         "it to True where a step draws.",
     )
     require(
-        env,
         jnp.all(steps.in_space),
         f"{int(jnp.sum(~steps.in_space))} of {steps.in_space.size} steps had an "
         "observation outside the observation space, expected none.",
@@ -513,13 +515,11 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
     )
     obs, final, expected = map(_rows, (steps.obs, steps.final_obs, steps.expected_obs))
     require(
-        env,
         np.allclose(final, expected, atol=1e-5),
         message.format("it differs from the one that step_env returns"),
     )
     done = np.asarray(steps.terminated | steps.truncated)
     require(
-        env,
         np.array_equal(final[~done], obs[~done]),
         message.format("in the middle of an episode it differs from obs"),
     )
@@ -527,7 +527,6 @@ def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
     # that vary cannot all coincide with the first ones of the next episodes.
     varies = np.ptp(obs, axis=(0, 1)).any()
     require(
-        env,
         not (done.any() and varies and env.stochastic_transitions)
         or not np.array_equal(final[done], obs[done]),
         message.format("it always equals the first one of the next episode"),
@@ -555,7 +554,6 @@ def _check_time_limit(env: Environment, steps: PlayedStep) -> None:
         wrong = length[np.asarray(steps.truncated)[t] | (length > expected)]
         seen = int(wrong[wrong != expected][0]) if np.any(wrong != expected) else 0
         require(
-            env,
             seen == 0,
             f"with max_steps_in_episode = {TIME_LIMIT} an episode lasted "
             f"{'at least ' if seen > expected else ''}{seen} steps, expected "
