@@ -199,10 +199,9 @@ def _made(name: str, options: dict[str, Any]) -> Any:
     except TypeError as error:
         if not options:
             raise
-        taken = set(inspect.signature(type(make(name))).parameters) - {"viewer"}
-        raise refused_options(
-            f"jumanji/{name}", options, error, sorted(taken)
-        ) from None
+        taken = inspect.signature(type(make(name))).parameters
+        known = [option for option in taken if option != "viewer"]
+        raise refused_options(f"jumanji/{name}", options, error, known) from None
     except OSError as error:  # The levels of Sokoban are not in the package.
         first = str(error).split("\n")[0].split(". ")[0]
         raise ValueError(
