@@ -11,7 +11,7 @@ from PIL import ImageColor
 
 from purerl import envs
 from purerl.config import ConfigError
-from purerl.envs.swingup_physics import Motion
+from purerl.envs.swingup import Motion
 from purerl.randomisation import Uniform
 from purerl.report import drawing
 from purerl.report.drawing import canvas, classic, film, minatar, observation, registry
