@@ -89,7 +89,7 @@ def show(result: EvolutionResult) -> None:
 
 def _say_how_to_train(result: EvolutionResult, folder: Path, console: Console) -> None:
     """Print the commands that train with what was learned."""
-    from purerl.report.page_evolution import train_command
+    from purerl.report.page_comparison import train_command
 
     learned = result.learned
     for name in (*result.losses(learned), *result.optimisers(learned)):
