@@ -242,4 +242,5 @@ def _inputs(size: int) -> DiscoInputs:
     outputs = Outputs(each, of(size), of(4, size))
     values = Values(number, number, each, number, number, each, number, each)
     action = of(dtype=jnp.int32)
-    return DiscoInputs(action, number, flag, flag, each, *[outputs] * 4, values)
+    four = (outputs, outputs, outputs, outputs)
+    return DiscoInputs(action, number, flag, flag, each, *four, values)

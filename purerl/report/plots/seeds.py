@@ -7,7 +7,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.report import statistics
 from purerl.report.plots import style
-from purerl.report.plots.curves import MAX_LINES, choose_lines
+from purerl.report.plots.sweeps import MAX_LINES, choose_lines
 from purerl.report.statistics.power import PowerCurve
 from purerl.report.sweep_data import SCORE, env_name, read_scores
 
@@ -77,7 +77,7 @@ def score_groups(
     axes = figure.subplots()
     rng = np.random.default_rng(0)
     for height, values in enumerate(known):
-        colour = style.COLOURS[height % len(style.COLOURS)]
+        colour = style.colour_of(height)
         if len(values) > 3:
             axes.boxplot(
                 values,
@@ -135,13 +135,11 @@ def profile(
     axes = figure.subplots()
     for number, (line, values) in enumerate(zip(lines, chosen, strict=True)):
         found = statistics.performance_profile(values, levels)
-        colour = style.COLOURS[number % len(style.COLOURS)]
-        axes.fill_between(
-            levels, found.low, found.high, step="post", color=colour, alpha=0.12, lw=0
-        )
-        axes.step(
-            levels, found.value, where="post", color=colour, lw=1.8, label=line.name
-        )
+        colour = style.colour_of(number)
+        band = {"step": "post", "color": colour, "alpha": 0.12, "lw": 0}
+        axes.fill_between(levels, found.low, found.high, **band)
+        steps = {"where": "post", "color": colour, "lw": 1.8}
+        axes.step(levels, found.value, label=line.name, **steps)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlim(levels[0], levels[-1])
     _percent(axes)
@@ -157,17 +155,12 @@ def power(curve: PowerCurve) -> "Figure":
     """Draw how likely a comparison detects the difference, by number of seeds."""
     figure = style.new_figure(6.5, 3.8)
     axes = figure.subplots()
-    colour = style.COLOURS[0]
     axes.axhline(0.8, color=style.COLOURS[7], lw=1, ls="--")
-    axes.fill_between(
-        curve.seeds,
-        np.clip(curve.power - 1.96 * curve.error, 0, 1),
-        np.clip(curve.power + 1.96 * curve.error, 0, 1),
-        color=colour,
-        alpha=style.FAINT,
-        lw=0,
+    half = 1.96 * curve.error
+    ends = np.clip([curve.power - half, curve.power + half], 0, 1)
+    style.draw_band(
+        axes, curve.seeds, (curve.power, *ends), style.COLOURS[0], "o-", markersize=4
     )
-    axes.plot(curve.seeds, curve.power, "o-", color=colour, lw=1.8, ms=4)
     numbers = curve.seeds.tolist()
     style.scale_axis(axes, numbers, log=len(numbers) > 3, most=12)
     axes.set_ylim(0, 1.03)
@@ -185,8 +178,7 @@ def _ecdf(
     axes = figure.subplots()
     for number, (name, values) in enumerate(zip(names, known, strict=True)):
         if len(values):
-            colour = style.COLOURS[number % len(style.COLOURS)]
-            axes.ecdf(values, color=colour, lw=1.8, label=name)
+            axes.ecdf(values, color=style.colour_of(number), lw=1.8, label=name)
     _legend(axes, heading)
     _percent(axes)
     style.finish(axes, title, "final score", "seeds that score at most this")

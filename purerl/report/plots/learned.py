@@ -1,4 +1,4 @@
-"""Pictures of losses: a value loss beside the squared error, a drift beside PPO's."""
+"""Pictures of what was learned: value losses, drifts, optimisers."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +8,10 @@ import numpy as np
 
 from purerl import schedules
 from purerl.config import ConfigError
+from purerl.learning.two_hot import signed_log
 from purerl.losses import POLICY_LOSSES, ClipDrift, DPODrift, SquaredError
+from purerl.optimisers import LearnedOptimiser
+from purerl.optimisers.learned import DECAYS
 from purerl.report.plots import style
 
 if TYPE_CHECKING:
@@ -17,6 +20,9 @@ if TYPE_CHECKING:
 
 POINTS = 201
 ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
+SHARES = {0.0: "At the beginning", 0.5: "Half way", 1.0: "At the end"}
+LAYERS = {0.0: "kernel of the first layer", 1.0: "kernel of the last layer"}
+LIMIT = 1.5  # The largest step of Adam drawn, in units of the step size.
 
 
 def loss_figure(loss: Any) -> "Figure":
@@ -66,9 +72,8 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
             curves, names, style.COLOURS, ("-", "--"), strict=False
         ):
             axes.plot(errors, y, dash, color=colour, label=name, linewidth=1.8)
-        axes.axvline(0.0, color=style.INK, linewidth=0.6, alpha=0.5)
+        _cross(axes, across=axes is right)
         axes.set_xlim(-limit, limit)
-    right.axhline(0.0, color=style.INK, linewidth=0.6, alpha=0.5)
     left.legend(frameon=False, fontsize=9)
     style.finish(left, "Value loss", "value - target", "loss, from zero error")
     style.finish(right, "Its gradient", "value - target", "d loss / d value")
@@ -115,15 +120,9 @@ def drift_figure(drift: Any) -> "Figure":
     tops = [figure.add_subplot(grid[0, 4 * i : 4 * i + 4]) for i in range(3)]
     image = None
     for axes, (name, values) in zip(tops, maps.items(), strict=True):
+        look = {"cmap": style.COLOUR_MAP, "vmin": 0.0, "vmax": most}
         image = axes.pcolormesh(
-            np.asarray(ratios),
-            np.asarray(advantages),
-            values,
-            cmap=style.COLOUR_MAP,
-            vmin=0.0,
-            vmax=most,
-            shading="auto",
-            rasterized=True,
+            *map(np.asarray, (ratios, advantages)), values, rasterized=True, **look
         )
         axes.axvline(1.0, color="white", linewidth=0.6, alpha=0.7)
         style.finish(axes, f"Drift: {name}", "ratio", "advantage")
@@ -133,7 +132,14 @@ def drift_figure(drift: Any) -> "Figure":
     bar.ax.tick_params(colors=style.INK, labelsize=9)
     for index, advantage in enumerate(ADVANTAGES):
         axes = figure.add_subplot(grid[1, 3 * index : 3 * index + 3])
-        _slice(axes, named, ratios, advantage)
+        for (name, shown), colour, dash in zip(
+            named.items(), style.COLOURS, ("-", "--", "-."), strict=False
+        ):
+            slope = objective_slope(shown, ratios, advantage)
+            look = {"color": colour, "linewidth": 1.6}
+            axes.plot(np.asarray(ratios), slope, dash, label=name, **look)
+        _cross(axes, 1.0)
+        style.finish(axes, f"A = {advantage:+g}", "ratio")
         if index == 0:
             axes.set_ylabel("slope of the objective")
             axes.legend(frameon=False, fontsize=8)
@@ -169,15 +175,62 @@ def objective_slope(drift: Any, ratios: Any, advantage: float) -> np.ndarray:
     return np.asarray(jax.grad(objective)(ratios))
 
 
-def _slice(axes: "Axes", named: dict[str, Any], ratios: Any, advantage: float) -> None:
-    dashes = ("-", "--", "-.")
-    for (name, drift), colour, dash in zip(
-        named.items(), style.COLOURS, dashes, strict=False
-    ):
-        slope = objective_slope(drift, ratios, advantage)
-        axes.plot(
-            np.asarray(ratios), slope, dash, color=colour, label=name, linewidth=1.6
+def _cross(axes: "Axes", x: float = 0.0, *, across: bool = True) -> None:
+    """Faint lines through a point and, if `across`, through zero."""
+    look = {"color": style.INK, "linewidth": 0.6, "alpha": 0.5}
+    axes.axvline(x, **look)
+    if across:
+        axes.axhline(0.0, **look)
+
+
+def optimiser_figure(optimiser: Any) -> "Figure":
+    """Draw a learned optimiser's step over Adam's, at three moments of a run.
+
+    It is drawn for a gradient that has been the same for long, so that all momenta
+    agree, of typical size, and for a parameter that is zero.
+
+    Args:
+        optimiser: The optimiser, a `LearnedOptimiser`.
+
+    Raises:
+        ConfigError: it is of another kind, which has nothing to draw.
+    """
+    if not isinstance(optimiser, LearnedOptimiser):
+        raise ConfigError(
+            f"{type(optimiser).__name__} is no LearnedOptimiser, whose step is drawn."
         )
-    axes.axvline(1.0, color=style.INK, linewidth=0.6, alpha=0.5)
-    axes.axhline(0.0, color=style.INK, linewidth=0.6, alpha=0.5)
-    style.finish(axes, f"A = {advantage:+g}", "ratio")
+    adam = np.linspace(-LIMIT, LIMIT, POINTS, dtype=np.float32)
+    figure = style.new_figure(height=3.6)
+    panels = figure.subplots(1, len(SHARES), sharey=True)
+    for axes, (share, words) in zip(panels, SHARES.items(), strict=True):
+        for (depth, name), colour in zip(LAYERS.items(), style.COLOURS, strict=False):
+            step = step_of(optimiser, adam, share, depth)
+            axes.plot(adam, step, color=colour, label=name, linewidth=1.8)
+        axes.plot(adam, adam, "--", color=style.INK, label="Adam", linewidth=1.0)
+        _cross(axes)
+        style.finish(axes, words, "Adam's step / step size")
+    panels[0].set_ylabel("step / step size")
+    panels[0].legend(frameon=False, fontsize=8, loc="upper left")
+    return figure
+
+
+def step_of(
+    optimiser: LearnedOptimiser, adam: np.ndarray, share: float, depth: float
+) -> np.ndarray:
+    """Return steps `[N]` of a kernel's parameters, in units of the step size.
+
+    Args:
+        optimiser: The optimiser.
+        adam: Adam's steps `[N]`, in units of the step size.
+        share: Share of the run that is over.
+        depth: Place of the layer in its network, from 0 to 1.
+    """
+    ratios = signed_log(jnp.asarray(adam))
+    others = jnp.array([0.0, 0.0, share, depth, 1.0])[:, None]
+    features = jnp.concatenate(
+        [
+            jnp.broadcast_to(ratios, (2 + len(DECAYS), ratios.size)),
+            jnp.broadcast_to(others, (len(others), ratios.size)),
+        ]
+    )
+    return np.asarray(optimiser.direction(jnp.asarray(adam), features))
