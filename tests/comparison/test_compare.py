@@ -14,7 +14,7 @@ from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.execution import commands, fit
 from purerl.execution.fit import BlockCompiler
-from purerl.meta.population import Stopped
+from purerl.meta.training import Stopped
 from purerl.randomisation import Uniform
 from purerl.report import page_comparison
 from purerl.scale import hosts

@@ -18,7 +18,7 @@ from purerl.comparison.rows import chance_of, clear_of_zero
 from purerl.comparison.settings import read_settings
 from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
-from purerl.meta.population import baseline_keys, rollout_keys
+from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import page_comparison, plots, statistics, tables
 from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
