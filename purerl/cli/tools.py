@@ -140,7 +140,7 @@ def show_plan(asked: SweepOptions) -> None:
 def show_sweep(result: SweepResult) -> None:
     """Print the best points; write report.html into the folder."""
     from purerl.report.sweep_data import by_environment, read_scores
-    from purerl.report.sweep_tables import best_table
+    from purerl.report.tables import best_table
 
     console = Console()
     if not result.names or not np.isfinite(result.scores()).any():
@@ -216,7 +216,7 @@ def show_halving(result: halvings.HalvingResult) -> None:
 
 def rungs_table(result: halvings.HalvingResult) -> Table:
     """Return a row per bracket: members that were trained up to each rung."""
-    from purerl.report.page_search import rung_rows
+    from purerl.report.tables import rung_rows
 
     headings, rows = rung_rows(result.dataset)
     table = Table(title="members of all searches trained up to each rung")

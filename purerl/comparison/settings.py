@@ -26,7 +26,7 @@ from purerl.config import (
     is_auto,
     part_kind,
 )
-from purerl.losses import registry
+from purerl.losses import LOSSES, POLICY_LOSSES, VALUE_LOSSES
 from purerl.meta.result import EvolutionResult, load_evolution
 from purerl.population.schedules import Schedule
 from purerl.serialise import artifact
@@ -181,11 +181,11 @@ def _full_name(field: str, text: str) -> str:
     """The text with its loss's whole name, where only the start was given."""
     start, bracket, rest = text.partition("(")
     kinds = {
-        "value_loss": registry.VALUE_LOSSES,
-        "policy_loss": registry.POLICY_LOSSES,
+        "value_loss": VALUE_LOSSES,
+        "policy_loss": POLICY_LOSSES,
     }
     known = list(kinds.get(field, {}))
-    if not start.isidentifier() or start in registry.LOSSES:
+    if not start.isidentifier() or start in LOSSES:
         return text
     matches = [name for name in known if name.lower().startswith(start.lower())]
     return f"{matches[0]}{bracket}{rest}" if len(matches) == 1 else text

@@ -21,7 +21,7 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.cli.tools import show_study
-from purerl.report.page_study import study_page
+from purerl.report.page import study_page
 from purerl.storage import documents
 from purerl.tuning import api, batch
 from purerl.tuning import result as results
