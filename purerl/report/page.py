@@ -77,7 +77,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind in ("pbt", "halving"):
         return _search_page(folder, path)
     if kind == "tune":
-        from purerl.tuning.saved import read
+        from purerl.tuning.folder import read
 
         study = read(folder)
         return study_page(study.result, study.space, study.stored, path)
@@ -86,10 +86,9 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
 
         return evolution_page(load(folder), path, transfer=find_comparison(folder))
     if kind == kinds.COMPARISON:
-        from purerl.comparison import saved
-        from purerl.comparison.result import load_comparison
+        from purerl.comparison.result import load_comparison, read
 
-        command = saved.read(folder).values.get("command", "")
+        command = read(folder).values.get("command", "")
         # Not `load`, which reads the evolution where the folder holds one too.
         result = load_comparison(folder)
         return comparison_page(result, path, folder=str(folder), command=command)
