@@ -86,10 +86,9 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
 
         return evolution_page(load(folder), path, transfer=find_comparison(folder))
     if kind == kinds.COMPARISON:
-        from purerl.comparison import result as comparisons
-        from purerl.comparison.result import load_comparison
+        from purerl.comparison.result import load_comparison, read
 
-        command = comparisons.read(folder).values.get("command", "")
+        command = read(folder).values.get("command", "")
         # Not `load`, which reads the evolution where the folder holds one too.
         result = load_comparison(folder)
         return comparison_page(result, path, folder=str(folder), command=command)
