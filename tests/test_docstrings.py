@@ -1,4 +1,4 @@
-"""Docstrings and helps: how they open, lines that stand alone, `Args:`."""
+"""Docstrings and helps: how they open, lines that stand alone."""
 
 import ast
 import dataclasses
@@ -11,7 +11,6 @@ import pytest
 
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import COMMANDS
-from tests.functions import functions
 
 ROOT = Path(__file__).parent.parent
 # A docstring says what a thing is or does; these words begin a question about it.
@@ -49,12 +48,6 @@ def test_arguments_and_attributes_stand_alone():
 
 def test_helps_of_flags_and_fields_stand_alone():
     assert [text for text in helps() if is_dependent_help(text)] == []
-
-
-def test_public_functions_of_three_parameters_document_them():
-    wide = [f for f in functions() if f.public and len(f.parameters) >= 3]
-    texts = [(f.path, f.name, ast.get_docstring(f.node) or "") for f in wide]
-    assert [text[:2] for text in texts if "\nArgs:\n" not in text[2]] == []
 
 
 @pytest.mark.parametrize(
