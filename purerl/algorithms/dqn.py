@@ -326,7 +326,7 @@ def make(
 ) -> Algorithm:
     """Build DQN for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    return off_policy.make_algorithm(agent, init, enter, act)
+    return off_policy.algorithm(agent, init, enter, act)
 
 
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Agent:

@@ -142,7 +142,7 @@ def make(
 ) -> Algorithm:
     """Build MPO for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    return off_policy.make_algorithm(agent, init, enter, act)
+    return off_policy.algorithm(agent, init, enter, act)
 
 
 def build(config: MPOConfig, env: Environment, axis_name: str | None = None) -> Agent:

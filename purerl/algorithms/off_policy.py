@@ -151,7 +151,7 @@ class Hooks(NamedTuple):
 Enter = Callable[[Any, State], tuple[Hooks, Learner, Callable[[Learner], Learner]]]
 
 
-def make_algorithm(
+def algorithm(
     agent: Any,
     init: Callable[[Any, Array], State],
     enter: Enter,

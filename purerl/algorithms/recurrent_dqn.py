@@ -226,7 +226,7 @@ def make(
     """Build recurrent DQN for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
     recurrence = Recurrence(agent.kind.blank, partial(act, agent))
-    made = off_policy.make_algorithm(agent, init, enter, act, recurrence)
+    made = off_policy.algorithm(agent, init, enter, act, recurrence)
     return made._replace(act=reject_stateless_act)
 
 

@@ -93,7 +93,7 @@ def make(
 ) -> Algorithm:
     """Build TD3 for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    return off_policy.make_algorithm(agent, init, enter, act)
+    return off_policy.algorithm(agent, init, enter, act)
 
 
 def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Agent:
