@@ -411,9 +411,8 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
         agent: Network, environments, replay and config.
         restore: Function from a flat vector to the network's parameters.
     """
-    config, head = agent.config, agent.head
-    choices = exploration.choices_of(obs_shape(agent.obs_space), head.num_outputs)
-    draw_coin = partial(exploration.draw_coin, num_actions=choices)
+    config, num = agent.config, off_policy.num_choices(agent)
+    draw_coin = partial(exploration.draw_coin, num_actions=num)
 
     def explore(
         learner: Learner, obs: Any, memory: PyTree, noise: Any, step: Array

@@ -241,8 +241,13 @@ def random_action(agent: Any, key: Array, shape: tuple[int, ...] = ()) -> Array:
     if not head.is_discrete:
         whole = (*shape, head.num_outputs)
         return jax.random.uniform(key, whole, minval=-1.0, maxval=1.0)
-    choices = exploration.choices_of(obs_shape(agent.obs_space), head.num_outputs)
-    return exploration.draw_action(key, shape, num_actions=choices)
+    return exploration.draw_action(key, shape, num_actions=num_choices(agent))
+
+
+def num_choices(agent: Any) -> int:
+    """Return the number of choices that a random discrete action is drawn from."""
+    num_actions = agent.head.num_outputs
+    return exploration.choices_of(obs_shape(agent.obs_space), num_actions)
 
 
 def step(agent: Any, enter: Enter, state: State) -> tuple[State, Metrics]:

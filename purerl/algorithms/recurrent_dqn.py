@@ -43,7 +43,9 @@ from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, memory_config, network_config, off_policy
+from purerl.algorithms import memory as memories
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
+from purerl.algorithms.memory import CORE, Memory
 from purerl.algorithms.off_policy import Hooks, Learner, State
 from purerl.config import (
     FRACTION,
@@ -62,7 +64,6 @@ from purerl.learning.sequences import Sequences, swap
 from purerl.losses import value_error
 from purerl.networks import composite
 from purerl.networks.distributions import Head, make_head
-from purerl.networks.memories import Kind
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
 
@@ -183,6 +184,10 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
             f"buffer_size must hold {each} of every environment that a gradient step "
             f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
         )
+    if not memory_config.has_memory(config):
+        raise ConfigError(
+            "memory must be that of a recurrent network, got 'none'; use DQNConfig."
+        )
     off_policy.validate_learning(config)
     exploration.check_share(config)
     memory_config.check_values(config, env, checks.check_discrete(config, env))
@@ -205,8 +210,7 @@ class Agent(NamedTuple):
         obs_space: Observation space of the environment.
         head: The actions.
         replay: Functions that sample sequences.
-        core: Network from observations to memories.
-        kind: Kind of the memory: its beginning, and the part that the values see.
+        memory: Network from observations to memories.
         network: Network from memories to values.
     """
 
@@ -215,8 +219,7 @@ class Agent(NamedTuple):
     obs_space: Any
     head: Head
     replay: batches.Replay
-    core: Any
-    kind: Kind
+    memory: Memory
     network: Any
 
 
@@ -225,7 +228,7 @@ def make(
 ) -> Algorithm:
     """Build recurrent DQN for a config and an environment; see `build`."""
     agent = build(config, env, axis_name)
-    recurrence = Recurrence(agent.kind.blank, partial(act, agent))
+    recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
     made = off_policy.algorithm(agent, init, enter, act, recurrence)
     return made._replace(act=reject_stateless_act)
 
@@ -244,29 +247,30 @@ def build(
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
     head = make_head(env.action_space(stepper.params), "categorical")
-    kind, shape = memory_config.kind_of(config), obs_shape(obs_space)
+    shape = obs_shape(obs_space)
+    memory = memories.build(config, shape)
+    assert memory is not None
     return Agent(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
         head=head,
         replay=batches.of_sequences(config, axis_name),
-        core=kind.core(network_config.torso_of(config, shape)),
-        kind=kind,
-        network=_make_network(config, kind.size, shape, head.num_outputs),
+        memory=memory,
+        network=_make_network(config, memory, shape, head.num_outputs),
     )
 
 
 def _make_network(
-    config: RecurrentDQNConfig, size: int, of_obs: Any, num_actions: int
+    config: RecurrentDQNConfig, memory: Memory, of_obs: Any, num_actions: int
 ) -> Any:
-    """The network from memories of `size` numbers to a value per action."""
-    shape = composite.head_shape(size, of_obs)
+    """The network from memories to a value per action."""
+    shape = memories.head_shape(memory, of_obs)
     is_masked = composite.has_mask(shape)
     network = network_config.whole(config, "critic", shape)
     if network is None:
         layers = network_config.dense_layers(config, config.head_sizes)
-        width = (size, *config.head_sizes)[-1:]
+        width = (memory.kind.size, *config.head_sizes)[-1:]
         stream = partial(network_config.dense_layers, config, width)
         network = networks.DiscreteCritic(
             composite.viewed(layers, shape),
@@ -282,12 +286,12 @@ def init(agent: Agent, key: Array) -> State:
     """Make a fresh network, its copy as the target, an empty buffer and memories."""
     keys = init_keys(key, 3)
     num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
-    memory = agent.kind.blank((num_envs,))
+    memory = memories.blank(agent.memory, num_envs)
     obs = observe.example(agent.obs_space)
     one = jax.tree.map(lambda x: x[:1], memory)
     made = {
-        "core": (agent.core, [obs, one]),
-        "q": (agent.network, [seen(agent, one, obs)]),
+        CORE: (agent.memory.core, [obs, one]),
+        "q": (agent.network, [memories.seen(agent.memory, one, obs)]),
     }
     params = networks.init_params(keys[:2], made)
     learner = fresh(agent.config, params)
@@ -301,8 +305,7 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
         agent: Networks, environments, replay and config.
         restore: Function from a flat vector to the networks' parameters.
     """
-    config, head = agent.config, agent.head
-    choices = exploration.choices_of(obs_shape(agent.obs_space), head.num_outputs)
+    config, num = agent.config, off_policy.num_choices(agent)
 
     def explore(
         learner: Learner, obs: Any, memory: PyTree, coin: Any, step: Array
@@ -315,7 +318,7 @@ def make_hooks(agent: Agent, restore: Any) -> Hooks:
 
     return Hooks(
         agent=agent,
-        draw_action=partial(exploration.draw_coin, num_actions=choices),
+        draw_action=partial(exploration.draw_coin, num_actions=num),
         explore=explore,
         draw_noise=lambda key, shape: (),
         learn=partial(learn, agent, restore),
@@ -350,14 +353,10 @@ def values(
     agent: Agent, params: PyTree, obs: Any, memory: PyTree
 ) -> tuple[Array, PyTree]:
     """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
-    memory = agent.core.apply(params["core"], obs, memory)
-    q: Any = agent.network.apply(params["q"], seen(agent, memory, obs))
+    memory = agent.memory.core.apply(params[CORE], obs, memory)
+    seen = memories.seen(agent.memory, memory, obs)
+    q: Any = agent.network.apply(params["q"], seen)
     return q, memory
-
-
-def seen(agent: Agent, memory: PyTree, obs: Any) -> Any:
-    """Return what the values see: a memory, beside the mask of `obs` if it has one."""
-    return composite.beside_mask(agent.kind.read(memory), obs)
 
 
 def learn(
@@ -405,8 +404,9 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
     def following(flat: Array) -> Array:
         """The values of the observations after each step, before any reset."""
         params = restore(flat)
-        memories = sequences.remember_each(agent.core, agent.kind, params["core"], rows)
-        return values(agent, params, steps.next_obs, memories)[0]
+        core, kind, _ = agent.memory
+        each = sequences.remember_each(core, kind, params[CORE], rows)
+        return values(agent, params, steps.next_obs, each)[0]
 
     slow = following(learner.target_params)
     chooser = following(learner.params) if config.double else slow
@@ -444,8 +444,8 @@ def loss(
         weight: `[R]` weights of the sequences.
     """
     nets = restore(params)
-    obs, memories = sequences.remember(agent.core, agent.kind, nets["core"], rows)
-    q: Any = agent.network.apply(nets["q"], seen(agent, memories, obs))
+    seen = memories.unroll(agent.memory, nets, rows)
+    q: Any = agent.network.apply(nets["q"], seen)
     action = swap(rows.batch.action)[..., None]
     value = jnp.take_along_axis(q, action, -1)[..., 0]
     flat = value.reshape(-1)

@@ -199,7 +199,7 @@ def walk(trained, flat, constant_from=None):
 
     def features(params, obs):
         return (
-            parts.core.apply(
+            parts.memory.core.apply(
                 params["core"], obs, method=lambda module, obs: module.torso(obs)
             )
             @ params["core"]["params"]["memory"]["Dense_0"]["kernel"]
@@ -304,7 +304,7 @@ def test_without_anything_remembered_it_is_dqn(trained):
     parts = recurrent_dqn.build(config, resolve_env(config))
     steps, shape = trained.rows.batch, NUMBERS.shape
     first = jnp.zeros((*shape, STEPS), bool)
-    rows = sequences.Sequences(parts.kind.blank(shape), first, steps)
+    rows = sequences.Sequences(parts.memory.kind.blank(shape), first, steps)
     plain = purerl.DQNConfig(
         env="probe/chain", env_kwargs={"length": 5}, hidden_sizes=(6,)
     )
@@ -444,8 +444,8 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
     config = CONFIG.replace(memory=memory, memory_size=4)
     parts = recurrent_dqn.build(config, resolve_env(config))
     steps = trained.rows
-    one = jax.tree.map(lambda x: x[:1], parts.kind.blank((1,)))
-    params = parts.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
+    one = jax.tree.map(lambda x: x[:1], parts.memory.kind.blank((1,)))
+    params = parts.memory.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
     keys = iter(jax.random.split(jax.random.key(2), 9))
 
     def draw(x):
@@ -453,16 +453,18 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
             return jnp.ones_like(x)  # A count of the steps that are remembered.
         return jax.random.normal(next(keys), x.shape)
 
-    stored = jax.tree.map(draw, parts.kind.blank(NUMBERS.shape))
+    stored = jax.tree.map(draw, parts.memory.kind.blank(NUMBERS.shape))
     rows = steps._replace(memory=stored)
-    args = parts.core, parts.kind, params, rows
+    args = parts.memory.core, parts.memory.kind, params, rows
     _, whole = jax.jit(lambda: sequences.remember(*args))()
     each = jax.jit(lambda: sequences.remember_each(*args))()
-    found, expected = parts.kind.read(each), parts.kind.read(whole)
+    found, expected = parts.memory.kind.read(each), parts.memory.kind.read(whole)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     # The last memory is that with which a sequence would go on.
     last = jax.tree.map(lambda x: x[-1], each)
-    for a, b in zip(*map(jax.tree.leaves, (last, parts.kind.last(whole))), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (last, parts.memory.kind.last(whole))), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     assert np.abs(np.diff(expected, axis=0)).max() > 0.01
 
@@ -503,7 +505,8 @@ def test_it_learns_what_only_a_memory_can(changes):
         ({"critic": nets.Policy(3)}, "values of 2 actions"),
         ({"critic": nets.Policy(2), "dueling": True}, "dueling must be False where"),
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentDQNConfig needs discrete"),
-        ({"memory": "rnn"}, "memory must be one of gru, lstm, lru, s5, transformer"),
+        ({"memory": "rnn"}, "memory must be none, one of gru, lstm, lru, s5, trans"),
+        ({"memory": "none"}, "memory must be .* use DQNConfig"),
         ({"priority_eta": 1.5}, "priority_eta must lie between 0 and 1, got 1.5"),
     ],
 )
