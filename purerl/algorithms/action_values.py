@@ -22,10 +22,11 @@ import jax.numpy as jnp
 from jax.scipy.special import xlogy
 
 from purerl import networks
+from purerl.accelerator import columns
 from purerl.algorithms import network_config
 from purerl.losses import value_error
 from purerl.losses.quantile import quantile_huber
-from purerl.networks import columns, composite
+from purerl.networks import composite
 from purerl.types import Array
 
 KINDS = ("expected", "categorical", "quantile", "implicit")

@@ -39,7 +39,7 @@ from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.parts import frozen_in
-from purerl.networks import batch_norm, composite
+from purerl.networks import composite, layers
 from purerl.networks.distributions import (
     Gaussian,
     Head,
@@ -436,12 +436,12 @@ def put_statistics(
     """Return the learner with new running statistics of batch normalisation.
 
     Those of frozen parts stay what they were. `statistics` are empty where there are
-    none, see `batch_norm.forward`.
+    none, see `layers.forward`.
     """
     if not statistics:
         return learner
     old = learner.params[name]
-    new = batch_norm.put_statistics(old, statistics)
+    new = layers.put_statistics(old, statistics)
     is_frozen = frozen_in(config.frozen, name)
     if is_frozen is not None:
         new = jax.tree.map(lambda f, o, n: o if f else n, is_frozen(old), old, new)
@@ -464,7 +464,7 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     chosen = config.optimiser if chosen is None else chosen
     still = config.frozen
     if getattr(config, "crossq", False):
-        still = (*still, *batch_norm.STATISTICS)
+        still = (*still, *layers.STATISTICS)
     return optimiser.make(
         chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,

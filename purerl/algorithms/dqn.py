@@ -83,7 +83,7 @@ from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
-from purerl.networks import composite, noisy
+from purerl.networks import composite, heads
 from purerl.networks.distributions import Head, make_head
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
@@ -467,7 +467,7 @@ def evaluate(
         levels: `[..., M]` or `[M]` levels of distributions, where it takes them.
         noise: Random key of the noise, consumed; without one, weights are the means.
     """
-    rngs = None if noise is None else {noisy.NOISE: noise}
+    rngs = None if noise is None else {heads.NOISE: noise}
     outputs: Any = agent.network.apply(params, obs, *_levels(levels), rngs=rngs)
     return outputs
 

@@ -23,6 +23,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.accelerator import packing
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.exploration import valid_action
 from purerl.acting.observe import obs_shape, to_features
@@ -32,7 +33,6 @@ from purerl.algorithms.off_policy_config import ReplayConfig as ReplayConfig
 from purerl.algorithms.off_policy_config import validate as validate
 from purerl.algorithms.off_policy_config import validate_learning as validate_learning
 from purerl.keys import several, update_keys
-from purerl.learning import packing
 from purerl.learning.branches import StepCount, change_if, change_where
 from purerl.learning.collectives import after
 from purerl.metrics import averages

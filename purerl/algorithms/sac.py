@@ -78,7 +78,7 @@ from purerl.config import (
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import after, pmean
-from purerl.networks import batch_norm, composite
+from purerl.networks import composite, layers
 from purerl.optimisers import Adam, Muon
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -389,7 +389,7 @@ def crossq_outputs(
     num = batch.reward.shape[0]
     obs = jnp.concatenate([batch.obs, batch.next_obs])
     action = jnp.concatenate([batch.action, next_action])
-    both, statistics = batch_norm.forward(agent.critics, params, obs, action)
+    both, statistics = layers.forward(agent.critics, params, obs, action)
     if isinstance(both, tuple):
         now, later = tuple(x[:num] for x in both), tuple(x[num:] for x in both)
     else:
@@ -439,7 +439,7 @@ def improve(
 
     def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
         if agent.config.crossq:
-            outputs, new = batch_norm.forward(agent.actor, actor, obs)
+            outputs, new = layers.forward(agent.actor, actor, obs)
         else:
             outputs, new = agent.actor.apply(actor, obs), ()
         found = choices(agent, outputs, critics, estimate, obs, noise)

@@ -17,7 +17,7 @@ import jax.numpy as jnp
 from purerl import networks
 from purerl.algorithms.actor_critic import ActorCriticConfig, Agent
 from purerl.algorithms.off_policy import Hooks, Learner, State
-from purerl.networks.critics import ActionCritic, DiscreteCritic
+from purerl.networks.heads import ActionCritic, DiscreteCritic
 from purerl.networks.torsos import MLP
 from purerl.optimisers.first_order import is_known
 from purerl.tracing import traced_for_cpu
