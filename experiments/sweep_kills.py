@@ -8,7 +8,6 @@ started in all (an attempt loses at most one per worker), and whether every arra
 result equals the uninterrupted sweep's, bit for bit.
 """
 
-import argparse
 import random
 import signal
 import subprocess
@@ -18,6 +17,7 @@ import time
 from pathlib import Path
 
 import numpy as np
+from frame import options
 
 import purerl
 from purerl.scale.devices import num_cores
@@ -61,10 +61,7 @@ def _wait(folder: Path, chunks: int, child: subprocess.Popen) -> None:
 
 def main() -> None:
     """Kill, count, compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    args = options(__doc__, kills=10, seed=0)
     draw = random.Random(args.seed)
     folder = Path(tempfile.mkdtemp())
     whole, killed = folder / "whole", folder / "killed"
