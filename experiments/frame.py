@@ -96,7 +96,7 @@ def options(doc: str | None, is_cached: bool = False, **flags: Any) -> Asked:
             _add_flag(parser, f"--{name.replace('_', '-')}", default, rest)
     asked = parser.parse_intermixed_args(namespace=Asked())
     for name, kind in words.items():
-        found = getattr(asked, name)
+        found = getattr(asked, name) or []
         unknown = sorted(set([found] if kind.is_one else found) - set(kind.known))
         if kind.is_checked and unknown:
             kinds = kind.metavar.lower()
@@ -214,6 +214,27 @@ def as_kept(settings: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(settings))
 
 
+def is_same(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Return whether settings are those with which something was kept.
+
+    Fields that a config has got since then must have their defaults, and those that it
+    has lost do not count.
+    """
+    asked = as_kept(asked)
+    if kept.get("config") and asked.get("config"):
+        from purerl import ConfigError, serialise
+
+        fields = {k: v for k, v in kept["config"].items() if k in asked["config"]}
+        try:
+            before, now = map(serialise.from_dict, (fields, asked["config"]))
+        except ConfigError:
+            return False
+        if serialise.to_dict(before) != serialise.to_dict(now):
+            return False
+        kept = {**kept, "config": asked["config"]}
+    return kept == asked
+
+
 def part(
     path: Path,
     make: Callable[[], Any],
@@ -234,7 +255,7 @@ def part(
         Its record, with `result` and `seconds`, and whether it was done now.
     """
     kept = read(path)
-    if kept and not is_fresh and kept["settings"] == as_kept(settings):
+    if kept and not is_fresh and is_same(kept["settings"], settings):
         return kept, False
     load = os.getloadavg()[0]
     print(name or path.stem, flush=True)
@@ -293,14 +314,17 @@ def markdown(headers: Sequence[Any], rows: Iterable[Sequence[Any]]) -> list[str]
     return [written[0], "|" + "---|" * len(headers), *written[1:]]
 
 
-def words_of(name: str) -> dict[str, str]:
-    """Return the paragraphs of words/NAME.md, each a line, by the comment before it."""
+def raw_words(name: str) -> dict[str, str]:
+    """Return what words/NAME.md has, by the comment before it."""
     text = (EXPERIMENTS / "words" / f"{name}.md").read_text()
     _, *parts = re.split(r"^<!-- (.+?) -->\n", text, flags=re.M)
-    return {
-        key: "\n\n".join(" ".join(each.split()) for each in part.strip().split("\n\n"))
-        for key, part in zip(parts[::2], parts[1::2], strict=True)
-    }
+    pairs = zip(parts[::2], parts[1::2], strict=True)
+    return {key: part.strip() for key, part in pairs}
+
+
+def words_of(name: str) -> dict[str, str]:
+    """Return the paragraphs of words/NAME.md, each a line, by the comment before it."""
+    return {key: " ".join(text.split()) for key, text in raw_words(name).items()}
 
 
 def interval_text(values: Any, digits: int = 1, heading: str = "95% interval") -> str:

@@ -32,6 +32,7 @@ from frame import (
     Words,
     as_kept,
     hardware,
+    is_same,
     markdown,
     options,
     read,
@@ -238,7 +239,9 @@ def check_alike(batches: Sequence[Numbers], config: Numbers, at_once: int) -> No
         SystemExit: they were of another config, or of another width.
     """
     for batch in batches:
-        if batch["config"] != config or batch["at_once"] != at_once:
+        if not is_same({"config": batch["config"]}, {"config": config}) or (
+            batch["at_once"] != at_once
+        ):
             raise SystemExit(
                 f"the batch of seeds {batch['which']} had other settings or another "
                 f"--at-once ({batch['at_once']}); go on with those, or delete the file "

@@ -4,13 +4,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from frame import (
-    EXPERIMENTS,
     RESULTS,
     ends_text,
     is_nan,
     markdown,
     mean_interval,
     printed_on,
+    raw_words,
     read,
     words_of,
 )
@@ -94,10 +94,8 @@ def render() -> str:
     """Return the page."""
     found = {name: read(RESULTS / f"{name}.json") for name in ROWS}
     there = {name: row for name, row in ROWS.items() if found[name]}
-    introduction = (EXPERIMENTS / "words" / "results.md").read_text()
-    introduction = introduction.split("-->\n", 1)[1].split("\n\n<!--", 1)[0]
     table = markdown(HEADERS, [cells(n, row, found[n]) for n, row in there.items()])
-    lines = [introduction, "", *table, "", "## Row by row"]
+    lines = [raw_words("results")["introduction"], "", *table, "", "## Row by row"]
     for name, row in there.items():
         lines += ["", *section(name, row, found[name])]
     missing = {name: row for name, row in ROWS.items() if not found[name]}

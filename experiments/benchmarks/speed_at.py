@@ -10,68 +10,65 @@ that of the rates' medians, with the range of the rounds' own ratios. Above 1 th
 checkout is faster. The other one may be as old as 0dd6977.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from peer import ROOT, Peer
-from report import Measure, Run, alternate, compare, cpu_seconds, hardware, rates
+from bench import (
+    ROOT,
+    Measure,
+    Words,
+    alternate,
+    compare,
+    cpu_seconds,
+    machine_line,
+    options,
+    peer_program,
+    print_table,
+    rates,
+    spread,
+)
 
 ROWS = ("ppo-cartpole:1:500000", "ppo-cartpole:64:100000")
 
 
-def measure(
+def program(
     stack: ExitStack,
     checkout: Path,
     row: str,
     variables: Mapping[str, str] | None = None,
 ) -> Measure:
-    """Prepare a row in a process of its own.
-
-    Args:
-        stack: The stack that ends the process.
-        checkout: Code of purerl that runs.
-        row: Preset, agents and steps, between colons.
-        variables: Variables of the process's environment, beside those of this one.
-    """
+    """Prepare a row in a process of its own, with some code of purerl."""
     preset, agents, steps = row.split(":")
-    peer = Peer(Path(sys.executable), "peer_purerl.py", checkout, variables)
-    stack.enter_context(peer)
-    peer.ask("prepare", preset=preset, agents=int(agents), steps=int(steps))
-    return lambda seed: Run(**peer.ask("run", seed=seed))
+    request = {"preset": preset, "agents": int(agents), "steps": int(steps)}
+    place = (Path(sys.executable), "peer_purerl.py", checkout, variables)
+    return peer_program(stack, *place, **request)[0]
 
 
 def main() -> None:
     """Measure the rows of the command line; print a line of the table for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        checkout=Words((), "CHECKOUT", is_checked=False, is_one=True),
+        rows=Words(ROWS, is_checked=False),
+        rounds=7,
     )
-    parser.add_argument("checkout", type=Path, help="other code of purerl")
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_intermixed_args()
     lines = []
-    for row in options.rows or ROWS:
+    for row in asked.rows or ROWS:
         _, agents, steps = row.split(":")
+        both = {"here": ROOT, "there": Path(asked.checkout)}
         with ExitStack() as stack:
-            both = {"here": ROOT, "there": options.checkout}
-            runs = alternate(
-                {name: measure(stack, path, row) for name, path in both.items()},
-                options.rounds,
-            )
-        ours, theirs = (rates(runs[name], int(agents) * int(steps)) for name in both)
+            measures = {name: program(stack, path, row) for name, path in both.items()}
+            runs = alternate(measures, asked.rounds)
+        work = int(agents) * int(steps)
+        ours, theirs = (rates(runs[name], work) for name in both)
         ratio = compare(ours, theirs)
-        lines.append(
-            f"| `{row}` | {sorted(ours)[len(ours) // 2]:,.0f} | "
-            f"{sorted(theirs)[len(theirs) // 2]:,.0f} | {ratio.median:.2f} "
-            f"({ratio.low:.2f} to {ratio.high:.2f}) | {cpu_seconds(runs)} |"
-        )
-    about = hardware()
-    print(f"\n{about}\n\n| row | steps/s here | steps/s there | ratio | processors |")
-    print("|---|---|---|---|---|")
-    print("\n".join(lines))
+        middle = [f"{spread(each).median:,.0f}" for each in (ours, theirs)]
+        words = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
+        lines.append([f"`{row}`", *middle, words, cpu_seconds(runs)])
+    print(f"\n{machine_line()}\n")
+    print_table("row | steps/s here | steps/s there | ratio | processors", lines)
 
 
 if __name__ == "__main__":

@@ -12,71 +12,30 @@ from doors_agents import loop
 from doors_agents.config import make_config
 from doors_figures import curves_figure, speed_figure
 from doors_speed import CLAIMED, KINDS, SIZES, TIMED
-from doors_words import SOURCE, TEXT, TUNED, busy, tuning_pictures, tuning_row
-from measure import compiled, interval_text, one_torch_thread, timed
-from study import Budget, Findings, Row, Study, Table, main
+from measure import compiled, timed, torch_threads
+from study import Budget, Findings, Picture, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import RESULTS, read
 
 import purerl
 
-STUDY = Study(
-    name="doors",
-    title="Doors: Gymnasium against JAX, and DQN in three stacks",
-    source=SOURCE,
-    question="First, 512 steps of 1 to 481 environments of Doors-v0 are timed in four "
-    "ways: a NumPy environment in Gymnasium's sync and async vectors, and the JAX "
-    "environment with one call from Python per step, and with all steps in one scan. "
-    "Then one DQN with the same settings is trained in three stacks: in PyTorch and in "
-    "Flax, both around Gymnasium's sync vector (the faster of the two), and with "
-    "everything in JAX. The NumPy environment equals the JAX one bit for bit, as a "
-    "test checks.",
-    headlines=(1, 2),
-    system="rlbyexample",
-)
+STUDY, WORDS = study_of("doors", "rlbyexample", (1, 2))
 STACKS = {
     "torch": "PyTorch + Gymnasium",
     "flax": "Flax + Gymnasium",
     "jax": "all JAX",
 }
 SEEDS = 10
-
-
-def speeds(
-    budget: Budget,
-) -> tuple[dict[str, dict[int, dict[str, float]]], dict[str, float]]:
-    """Measure the environment in four ways, a part for each way and all its sizes.
-
-    Returns:
-        The measurements by way and size, and the machine's load average before each
-        way.
-    """
-    sizes, repeats, steps = ((8,), 2, 64) if budget.quick else (SIZES, 3, 512)
-    found: dict[str, dict[int, dict[str, float]]] = {}
-    loads: dict[str, float] = {}
-    for kind in TIMED:
-        measured = budget.part(
-            f"speed-{kind}",
-            lambda k=kind: doors_speed.in_own_process(k, sizes, repeats, steps),
-            sizes=sizes,
-            repeats=repeats,
-            steps=steps,
-        )
-        found[kind] = {int(size): numbers for size, numbers in measured.items()}
-        loads[kind] = budget.used[-1].get("load_before", 0.0)
-    return found, loads
+BUSY = 10.0  # A load average at which the two cores have not been idle.
 
 
 def host_agent(stack: str, config: purerl.DQNConfig, seed: int) -> dict[str, Any]:
-    """Train an agent around Gymnasium; how it went, and what it achieves.
-
-    Args:
-        stack: `torch` or `flax`.
-        config: Settings.
-        seed: Seed of everything that is drawn.
-    """
+    """Train an agent around Gymnasium; how it went, and what it achieves."""
     if stack == "torch":
         from doors_agents import torch_dqn as agent
 
-        one_torch_thread()
+        torch_threads(1)
     else:
         from doors_agents import flax_dqn as agent
     learner, course = agent.train(config, seed)
@@ -127,23 +86,27 @@ def jax_agents(config: purerl.DQNConfig, seeds: int) -> list[dict[str, Any]]:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    found, loads = speeds(budget)
+    sizes, repeats, steps = ((8,), 2, 64) if budget.quick else (SIZES, 3, 512)
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    loads: dict[str, float] = {}
+    settings: dict[str, Any] = {"sizes": sizes, "repeats": repeats, "steps": steps}
+    for kind in TIMED:
+        given = (doors_speed.in_own_process, kind, sizes, repeats, steps)
+        measured = budget.part(f"speed-{kind}", *given, **settings)
+        found[kind] = {int(size): numbers for size, numbers in measured.items()}
+        loads[kind] = budget.used[-1].get("load_before", 0.0)
     cpu = str(budget.used[-1]["hardware"])
-    config = make_config(budget.quick)
-    seeds = 1 if budget.quick else SEEDS
-    settings = purerl.serialise.to_dict(config)
-    agents: dict[str, list[dict[str, Any]]] = {}
-    for stack in ("torch", "flax"):
-        agents[stack] = [
-            budget.part(
-                f"{stack}-{seed}",
-                lambda k=stack, s=seed: host_agent(k, config, s),
-                config=settings,
-            )
-            for seed in range(seeds)
+    config, seeds = make_config(budget.quick), 1 if budget.quick else SEEDS
+    same = purerl.serialise.to_dict(config)
+    agents: dict[str, list[dict[str, Any]]] = {
+        stack: [
+            budget.part(f"{stack}-{n}", host_agent, stack, config, n, config=same)
+            for n in range(seeds)
         ]
+        for stack in ("torch", "flax")
+    }
     agents["jax"] = budget.part(
-        "jax", lambda: jax_agents(config, seeds), config=settings, seeds=seeds
+        "jax", jax_agents, config, seeds, config=same, seeds=seeds
     )
     named = {STACKS[stack]: runs for stack, runs in agents.items()}
     figures = [
@@ -165,11 +128,17 @@ def measure(budget: Budget) -> Findings:
             "compilation. The dashed lines are the shortest path's, 15.21 and .776.",
         ),
     ]
+    tuned = read(RESULTS / "tune-doors-dqn.json")
     # Those of a quick run lie elsewhere, and have no page above them.
-    figures += [] if budget.quick else tuning_pictures(TUNED)
+    figures += tuning_pictures() if tuned and not budget.quick else []
     tables = [speed_table(found), agents_table(agents)]
-    rows = [*speed_rows(found), *agent_rows(agents), *tuning_row(TUNED)]
-    return Findings(rows, figures, tables, [*TEXT[:-1], *busy(loads), TEXT[-1]])
+    rows = [*speed_rows(found), *agent_rows(agents)]
+    rows += [tuning_row(tuned)] if tuned else []
+    *texts, last = (WORDS[f"text {number}"] for number in range(1, 6))
+    step, scan = loads["jax-step"], loads["jax-scan"]
+    if max(step, scan) >= BUSY:
+        texts.append(WORDS["busy"].format(step=step, scan=scan))
+    return Findings(rows, figures, tables, [*texts, last])
 
 
 def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
@@ -185,11 +154,7 @@ def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
             "7600X)",
             f"{here['sync']:.3g}, {here['async']:.3g}, {here['jax-step']:.3g}, "
             f"{here['jax-scan']:.3g}",
-            "Medians of three measurements, on another machine without a GPU. With one "
-            "call per step, every call starts a small program, which a CPU begins at "
-            "once and a GPU only after a launch. Observations are used here, as the "
-            "compiler would otherwise leave them out of the scan. Async has a process "
-            f"for each environment: {most} processes on two cores.",
+            WORDS["steps"].format(most=most),
         ),
         Row(
             f"512 steps of {most} environments of Doors-v0: JAX in one scan against "
@@ -207,17 +172,12 @@ def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
     every = {k: [run["train"] for run in v] for k, v in agents.items()}
     seconds = {k: float(np.mean(v)) for k, v in every.items()}
     ranges = {k: f"{min(v):.1f} to {max(v):.1f}" for k, v in every.items()}
-    count = len(agents["jax"])
-    stepwise = {
-        k: interval_text([run["score"]["stepwise"] for run in v], 3)
-        for k, v in agents.items()
-    }
-    returns = {
-        k: interval_text([run["score"]["episode_return"] for run in v], 2)
-        for k, v in agents.items()
-    }
-    steps = int(agents["jax"][0]["env_steps"][-1])
-    compile_seconds = agents["jax"][0]["compile"]
+    count, first = len(agents["jax"]), agents["jax"][0]
+
+    def scores(name: str, digits: int) -> str:
+        each = ([run["score"][name] for run in agents[stack]] for stack in STACKS)
+        return "; ".join(interval_text(values, digits) for values in each)
+
     return [
         Row(
             "training time of one DQN agent on Doors-v0: PyTorch, Flax, all JAX",
@@ -225,19 +185,16 @@ def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
             "fast",
             f"{seconds['torch']:.0f} s ({ranges['torch']} in {count} runs), "
             f"{seconds['flax']:.0f} s ({ranges['flax']} in {count} runs), "
-            f"{seconds['jax']:.1f} s (one call, without {compile_seconds:.0f} s of "
+            f"{seconds['jax']:.1f} s (one call, without {first['compile']:.0f} s of "
             f"compilation): {seconds['torch'] / seconds['jax']:.0f} times as fast as "
             "PyTorch",
-            "Here the three do the same work. The source's third agent has 16 times as "
-            "many environments, hence fewer rounds, and its data pass through the "
-            "host. Its first two take equally long, as both copy their whole buffer on "
-            "the host in every step (our reading of its code). Here neither does, so "
-            "that most of their time is learning, which Flax compiles as one call.",
+            WORDS["stacks"],
         ),
         Row(
-            f"return after {steps:,} steps: PyTorch, Flax, all JAX",
+            f"return after {int(first['env_steps'][-1]):,} steps: PyTorch, Flax, all "
+            "JAX",
             "-",
-            "; ".join(returns[stack] for stack in STACKS),
+            scores("episode_return", 2),
             f"Means of {count} agents each with the 95% interval of the mean. The "
             "policies are greedy and play from all 225 starts; the shortest path has "
             "15.21.",
@@ -245,11 +202,49 @@ def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
         Row(
             "step-wise reward: PyTorch, Flax, all JAX",
             ".73, .64, .71",
-            "; ".join(stepwise[stack] for stack in STACKS),
+            scores("stepwise", 3),
             f"The same {count} agents each, over the same starts; at most .776 is "
             "possible. The source's numbers are of training, with limits of 10 to 17 "
             "steps: see below.",
         ),
+    ]
+
+
+def tuning_row(found: dict[str, Any]) -> Row:
+    """Return the row of the tuned DQN, from what `experiments/tune_doors.py` wrote."""
+    shares, holdout = found["importance"], found["holdout"]
+    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    best, default = (
+        f"{x['mean']:.2f} ({x['low']:.2f} to {x['high']:.2f})"
+        for x in (holdout["best"], holdout["default"])
+    )
+    minutes = found["wall_seconds"] / 60
+    return Row(
+        f"{found['trials']} trials of DQN's settings by TPE and Hyperband, with at "
+        "most 57,600 steps each",
+        "the length of an episode matters most",
+        f"{first} ({shares[first]:.0%}) and {second} ({shares[second]:.0%}) matter "
+        f"most; on {len(holdout['seeds'])} fresh seeds the best has a return of "
+        f"{best}, and the default {default}",
+        WORDS["tuned"].format(minutes=minutes, **found),
+    )
+
+
+def tuning_pictures() -> list[Picture]:
+    """Return the pictures of the tuned DQN, which `docs/tuning.md` shows too."""
+    words = {
+        "history": "the score of every trial, the best score so far, and the score of "
+        "the default settings.",
+        "importance": "the share of each setting in what makes a trial good, estimated "
+        "by PED-ANOVA.",
+        "contour": "the score over pairs of the three most important settings. The "
+        "dots are the complete trials, and the star is the best of them. The surface "
+        "averages the scores of the trials near each point, and fades to white where "
+        "no trial is near.",
+    }
+    return [
+        Picture(f"../tuning-dqn-{name}.png", f"DQN on Doors-v0, 40 trials: {caption}")
+        for name, caption in words.items()
     ]
 
 
@@ -259,9 +254,8 @@ def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
         [f"{size:,}", *(f"{found[kind][size]['seconds']:.3g}" for kind in KINDS)]
         for size in found["sync"]
     ]
-    rows.append(
-        ["before the first step", *(f"{_start(found[kind]):.3g}" for kind in KINDS)]
-    )
+    starts = [found[kind][max(found[kind])]["start"] for kind in KINDS]
+    rows.append(["before the first step", *(f"{start:.3g}" for start in starts)])
     rows.append(["source, 481", *(f"{CLAIMED[kind]:.3g}" for kind in KINDS)])
     return Table(
         "Seconds for 512 steps of N environments, without what comes before the first "
@@ -272,31 +266,28 @@ def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
     )
 
 
-def _start(times: dict[int, dict[str, float]]) -> float:
-    return times[max(times)]["start"]
-
-
 def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
     """Return time and scores of the three stacks."""
     rows = []
     for stack, runs in agents.items():
         scores = [run["score"] for run in runs]
-        rows.append(
-            [
-                STACKS[stack],
-                f"{np.mean([run['train'] for run in runs]):.1f}",
-                interval_text([score["episode_return"] for score in scores], 2),
-                interval_text([score["stepwise"] for score in scores], 3),
-                interval_text([100 * score["solved"] for score in scores], 0),
-            ]
-        )
-    together, count = agents["jax"][0]["train_together"], len(agents["jax"])
-    steps = int(agents["jax"][0]["env_steps"][-1])
+        seconds = f"{np.mean([run['train'] for run in runs]):.1f}"
+        numbers = [
+            interval_text([scale * score[name] for score in scores], digits)
+            for name, scale, digits in (
+                ("episode_return", 1, 2),
+                ("stepwise", 1, 3),
+                ("solved", 100, 0),
+            )
+        ]
+        rows.append([STACKS[stack], seconds, *numbers])
+    first, count = agents["jax"][0], len(agents["jax"])
     rows.append(["shortest path", "-", "15.21", "0.776", "100"])
     return Table(
-        f"Means of {count} agents of each stack after {steps:,} environment steps; the "
-        "policies are greedy and play from all 225 starts. The time is that of one "
-        f"agent alone; {count} agents in one call of JAX took {together:.1f} s",
+        f"Means of {count} agents of each stack after {int(first['env_steps'][-1]):,} "
+        "environment steps; the policies are greedy and play from all 225 starts. The "
+        f"time is that of one agent alone; {count} agents in one call of JAX took "
+        f"{first['train_together']:.1f} s",
         ["stack", "training, s", "return", "step-wise reward", "goals reached, %"],
         rows,
     )

@@ -3,16 +3,14 @@
 python experiments/studies/purejaxrl.py [--quick]
 """
 
-import json
 import statistics
 import time
-from pathlib import Path
 from typing import Any
 
 import jax
 import learned
 import numpy as np
-from measure import compiled, interval_text, one_torch_thread, smooth, timed
+from measure import compiled, timed, torch_threads
 from purejaxrl_figures import (
     ENTROPIES,
     STEPS,
@@ -22,7 +20,11 @@ from purejaxrl_figures import (
     learning_figure,
     width_figure,
 )
-from study import Budget, Findings, Picture, Row, Study, Table, main
+from study import Budget, Findings, Picture, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import RESULTS, read
+from pictures import smooth
 
 import purerl
 from purerl import presets
@@ -30,22 +32,7 @@ from purerl.config import TrainConfig
 from purerl.hardware import device, estimate
 from purerl.train import bind
 
-STUDY = Study(
-    name="purejaxrl",
-    title="PPO against PyTorch, and 1 to 2,048 agents in one call",
-    source="PureJaxRL (Lu): the blog's figures and the walkthrough notebook, with "
-    "CleanRL's PPO as the PyTorch agent",
-    question="PPO with CleanRL's settings on CartPole-v1, 500,000 steps: purerl's, and "
-    "a PPO in plain PyTorch with a Gymnasium vector environment "
-    "(experiments/studies/torch_agents/ppo.py). The returns of the episodes in "
-    "training over steps and over seconds, then the time of 1, 2, 4 ... 2,048 agents "
-    "in one call, and a sweep of 7 entropy coefficients by 8 seeds. The seconds of "
-    "training do not include compilation, and end when the results are there.",
-    headlines=(0, 1, 2),
-    system="PureJaxRL",
-)
-# What `experiments/benchmarks/gpu_day.py` measured on a GPU.
-GPU_DAY = Path(__file__).parents[1] / "results" / "gpu-day"
+STUDY, WORDS = study_of("purejaxrl", "PureJaxRL", (0, 1, 2))
 SEEDS = 10
 # Preset -> a run of the source on a GPU, and what it claims.
 ON_A_GPU = {
@@ -62,54 +49,14 @@ ON_A_GPU = {
 }
 
 
-GPU_NOTES = {
-    "ppo-minatar": "Here ten agents were trained in one call, once, and the "
-    "returns are those of the deterministic policy. The prediction for one agent is "
-    "too high: it counts kernels from array shapes, and finds about four times as many "
-    "as the compiled program for MinAtar has. The [learning results](results.md) have "
-    "the rows `ppo-minatar`, `ppo-minatar-spaceinvaders` and `ppo-minatar-breakout`.",
-    "ppo-brax": "Hopper was not run: 2,048 environments step side by side in this "
-    "run, which needs a GPU. Its prediction, too, counts kernels from array shapes, of "
-    "which the compiled program has about a quarter ([performance](performance.md)), "
-    "and is too high. HalfCheetah is a row of the [learning results](results.md) "
-    "(`ppo-halfcheetah`).",
-}
-
-
-TEXT = (
-    f"On the CPU up to {WHOLE} agents train for all 500,000 steps. More than {WHOLE} "
-    "train for a tenth of the steps, and more than 128 for a fiftieth; their times are "
-    "scaled up.",
-    "The seconds of CartPole-v1 on the H200 are one run each, with jax 0.11.2 on "
-    "2026-11-26, printed by `python experiments/benchmarks/gpu_day.py --prepare 4 "
-    "--rounds 1 --purejaxrl PATH/ppo.py` (8 and 2,048 agents were run without the "
-    "other libraries). The predicted seconds are those of `purerl plan --preset NAME "
-    "--seeds N --device h200 --no-compile`. The source has 17.5 s for one agent on an "
-    "A40; its own program took 5.9 s on the H200 ([performance](performance.md)).",
-    "PPO on MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
-    "(`ppo-halfcheetah`) are rows of the [learning results](results.md), which also "
-    "have the evolved value loss. The source trains one agent on MinAtar's Breakout in "
-    "about 34 s, and one of CleanRL's in 485 s; this study has no PyTorch agent of "
-    "MinAtar to compare with.",
-)
-
-
-def torch_agents(budget: Budget, steps: int, seeds: int) -> list[dict[str, Any]]:
-    """Train the PyTorch agents, each a part that is kept."""
-    from torch_agents import ppo
-
-    one_torch_thread()
-    settings = ppo.Settings(total_timesteps=steps)
-    return [
-        budget.part(f"torch-{seed}", lambda s=seed: ppo.train(settings, s), steps=steps)
-        for seed in range(seeds)
-    ]
+def plain(steps: int) -> purerl.PPOConfig:
+    """Return PPO with CleanRL's settings, without evaluations."""
+    return purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
 
 
 def our_agents(steps: int, seeds: int) -> dict[str, Any]:
     """Train ours in one call, and keep the same curves."""
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
-    train = jax.jit(jax.vmap(purerl.make_train(config)))
+    train = jax.jit(jax.vmap(purerl.make_train(plain(steps))))
     result = train(jax.random.split(jax.random.key(0), seeds))
     returns = np.asarray(result.metrics["episode_return"], float)
     return {
@@ -123,8 +70,7 @@ def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
 
     `purerl.pmap` cuts them into blocks, as `purerl.run` does, and uses every core.
     """
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
-    call = purerl.pmap(purerl.make_train(config))
+    call = purerl.pmap(purerl.make_train(plain(steps)))
     keys = jax.random.split(jax.random.key(0), agents)
     # Enough of them for blocks of the same width, and so for the same program.
     first = keys[:32]
@@ -149,23 +95,18 @@ def seconds_on_gpu() -> dict[int, float]:
 
     The first of several runs warms up and does not count, as in its own tables.
     """
-    rows = [
-        row
-        for file in GPU_DAY.glob("ppo-*.json")
-        for row in json.loads(file.read_text())["rows"]
-        if row["who"] == "purerl" and "seconds" in row
-    ]
-    rows.sort(key=lambda row: row["agents"])
+    files = (RESULTS / "gpu-day").glob("ppo-*.json")
+    rows = [row for file in files for row in read(file)["rows"]]
+    ours = [row for row in rows if row["who"] == "purerl" and "seconds" in row]
     return {
         row["agents"]: statistics.median(row["seconds"][1:] or row["seconds"])
-        for row in rows
+        for row in sorted(ours, key=lambda row: row["agents"])
     }
 
 
 def entropy_sweep(steps: int) -> dict[str, Any]:
     """Train 7 entropy coefficients by 8 seeds in one call."""
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
-    train = jax.vmap(purerl.make_train(config))
+    train = jax.vmap(purerl.make_train(plain(steps)))
     keys = jax.random.split(jax.random.key(42), 8)
     grid = jax.numpy.repeat(jax.numpy.asarray(ENTROPIES), len(keys))
     many = jax.numpy.tile(keys, len(ENTROPIES))
@@ -183,42 +124,38 @@ def entropy_sweep(steps: int) -> dict[str, Any]:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
+    from torch_agents import ppo
+
     steps, seeds = (20_000, 2) if budget.quick else (STEPS, SEEDS)
     widths = [2**i for i in range(4 if budget.quick else 12)]
-    theirs = torch_agents(budget, steps, seeds)
-    ours = budget.part("ours", lambda: our_agents(steps, seeds), steps=steps)
-    times = {}
+    torch_threads(1)
+    settings = ppo.Settings(total_timesteps=steps)
+    theirs = [
+        budget.part(f"torch-{seed}", ppo.train, settings, seed, steps=steps)
+        for seed in range(seeds)
+    ]
+    ours = budget.part("ours", our_agents, steps, seeds, steps=steps)
+    times, predicted = {}, {}
     for agents in widths:
         share = 1 if budget.quick or agents <= WHOLE else 10 if agents <= 128 else 50
-        found = budget.part(
-            f"agents-{agents}",
-            lambda n=agents, s=share: time_agents(n, steps // s, 3 if n <= 4 else 1),
-            steps=steps,
-            mapped="pmap",
-        )
+        given = (time_agents, agents, steps // share, 3 if agents <= 4 else 1)
+        found = budget.part(f"agents-{agents}", *given, steps=steps, mapped="pmap")
         # The time of a run is linear in its steps: wide ones are timed on a part of it.
         times[agents] = {**found, "train": found["train"] * share}
-    predicted = {
-        agents: budget.part(
-            f"h200-{agents}",
-            lambda n=agents: predict(
-                purerl.PPOConfig(total_timesteps=steps, num_evaluations=0), n
-            ),
-            steps=steps,
-        )
-        for agents in widths
-    }
+        given = (predict, plain(steps), agents)
+        predicted[agents] = budget.part(f"h200-{agents}", *given, steps=steps)
     large = {
-        name: budget.part(
-            f"h200-{name}", lambda n=name: predict(presets.load(n), 1), preset=name
-        )
+        name: budget.part(f"h200-{name}", predict, presets.load(name), 1, preset=name)
         for name in ([] if budget.quick else ON_A_GPU)
     }
+    sweep = budget.part("entropy", entropy_sweep, steps, steps=steps)
     on_gpu = seconds_on_gpu()
-    sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
     found = Found(ours, theirs, times, predicted, on_gpu, sweep, large)
     cpu = str(budget.used[-1]["hardware"])
-    return findings(budget, found, pictures(budget, found, steps, cpu))
+    rows = [*cartpole_rows(found), *gpu_rows(large)]
+    tables = [] if budget.quick else [times_table(found)]
+    texts = [WORDS[f"text {number}"] for number in (1, 2, 3)]
+    return Findings(rows, pictures(budget, found, steps, cpu), tables, texts)
 
 
 def pictures(budget: Budget, found: Found, steps: int, cpu: str) -> list[Picture]:
@@ -262,13 +199,6 @@ def pictures(budget: Budget, found: Found, steps: int, cpu: str) -> list[Picture
             "coefficient, with its 95% interval.",
         ),
     ]
-
-
-def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
-    """Put claims beside what was measured."""
-    rows = [*cartpole_rows(found), *gpu_rows(found.large)]
-    tables = [] if budget.quick else [times_table(found)]
-    return Findings(rows, figures, tables, list(TEXT))
 
 
 def cartpole_rows(found: Found) -> list[Row]:
@@ -337,17 +267,11 @@ def _most_on_gpu(found: Found, torch: float) -> str:
 
 def times_table(found: Found) -> Table:
     """Return the table of times against agents."""
+    heads = ["agents", "seconds", "steps per second", "compilation"]
     return Table(
         "Seconds of training against the number of agents; from 32 agents on, the "
         "seconds on the CPU are scaled up from a part of the run",
-        [
-            "agents",
-            "seconds",
-            "steps per second",
-            "compilation",
-            "H200, predicted",
-            "H200, measured",
-        ],
+        [*heads, "H200, predicted", "H200, measured"],
         [
             [
                 f"{n:,}",
@@ -379,7 +303,7 @@ def gpu_rows(seconds: dict[str, float]) -> list[Row]:
             claim,
             f"{as_measured(name)}; {seconds[name]:.0f} s for one agent predicted on an "
             "H200",
-            GPU_NOTES[name],
+            WORDS[name],
         )
         for name, (what, claim) in ON_A_GPU.items()
         if name in seconds
@@ -393,10 +317,10 @@ def as_measured(name: str) -> str:
         name: Name of the preset, and of its row of the learning results.
     """
     row, words = learned.load(name), ""
-    if row is None and name == "ppo-minatar":
+    if not row and name == "ppo-minatar":
         row = learned.load("ppo-minatar-spaceinvaders")
         words = "not measured; on a CPU a shorter run gave "
-    if row is None:
+    if not row:
         return "not measured"
     seconds, compiling = row["train_seconds"] or 0.0, row["compile_seconds"] or 0.0
     return (

@@ -9,26 +9,14 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measure import compiled, interval_text, timed
-from study import Budget, Findings, Picture, Row, Study, Table, main
+from measure import compiled, timed
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
 from tabular_figures import curve_figure, grid_figure, learning_figure, rate_figure
 
 import purerl
 from purerl import envs
 
-STUDY = Study(
-    name="tabular",
-    title="Q-learning, SARSA and their kin with a table",
-    source="jym (Pegoud): its tabular notebooks, on their author's machine; Sutton "
-    "and Barto (2018), example 6.6 and figure 6.3",
-    question="The four methods on jym's grid world (8 x 12) and cliff (4 x 11) with "
-    "its numbers (gamma 0.9, step size 0.1, epsilon 0.1, 100,000 steps), 30 agents in "
-    "one call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
-    "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
-    "compiled call, whose results are waited for.",
-    headlines=(0, 1),
-    system="jym",
-)
+STUDY, WORDS = study_of("tabular", "jym", (0, 1))
 METHODS = {
     "q_learning": "Q-learning",
     "sarsa": "SARSA",
@@ -185,36 +173,29 @@ def measure(budget: Budget) -> Findings:
     agents, steps = (4, 2_000) if budget.quick else (AGENTS, STEPS)
     runs, book_steps = (2, 4_000) if budget.quick else (RUNS, BOOK_STEPS)
     methods = list(METHODS)[:1] if budget.quick else list(METHODS)
+    cases = [(task, method) for task in TASKS for method in methods]
+    size, book_size = {"agents": agents, "steps": steps}, {"runs": runs}
+    book_size["steps"] = book_steps
     grids = {
-        (task, method): budget.part(
-            f"{task}-{method}",
-            lambda t=task, m=method: train_grid(t, m, agents, steps),
-            agents=agents,
-            steps=steps,
-        )
-        for task in TASKS
-        for method in methods
+        case: budget.part("-".join(case), train_grid, *case, agents, steps, **size)
+        for case in cases
     }
     book = {
         method: budget.part(
-            f"book-{method}",
-            lambda m=method: train_book(m, runs, book_steps),
-            runs=runs,
-            steps=book_steps,
+            f"book-{method}", train_book, method, runs, book_steps, **book_size
         )
         for method in methods
     }
     ends = {
-        (task, method): budget.part(
-            f"{task}-{method}-ends",
-            lambda t=task, m=method: greedy_ends(t, m, agents, steps),
-            agents=agents,
-            steps=steps,
+        case: budget.part(
+            f"{'-'.join(case)}-ends", greedy_ends, *case, agents, steps, **size
         )
-        for (task, method), found in grids.items()
+        for case, found in grids.items()
         if max(found["greedy_lengths"]) == NEVER
     }
     speeds = measure_speeds(budget, grids, agents, steps)
+    named = {METHODS[method]: found for method, found in book.items()}
+    on_tasks = {METHODS[m]: [grids[task, m] for task in TASKS] for m in methods}
     figures = [
         budget.save(
             grid_figure({METHODS[m]: grids[task, m] for m in methods}, envs.make(task)),
@@ -230,9 +211,7 @@ def measure(budget: Budget) -> Findings:
     ]
     figures += [
         budget.save(
-            learning_figure(
-                {METHODS[m]: [grids[t, m] for t in TASKS] for m in methods}, steps
-            ),
+            learning_figure(on_tasks, steps),
             "learning",
             f"In training, mean over {agents} agents with its 95% interval, averaged "
             "over twenty updates of 100 steps: steps of an episode on the grid world, "
@@ -240,7 +219,7 @@ def measure(budget: Budget) -> Findings:
             "ends after a fall.",
         ),
         budget.save(
-            curve_figure({METHODS[m]: book[m]["curves"] for m in methods}),
+            curve_figure({name: found["curves"] for name, found in named.items()}),
             "episodes",
             f"The book's cliff (example 6.6) at step size 0.5: return of each episode "
             f"in training, mean over {runs} runs with its 95% interval, averaged over "
@@ -248,7 +227,7 @@ def measure(budget: Budget) -> Findings:
             "at -100; the first episodes lie below.",
         ),
         budget.save(
-            rate_figure({METHODS[m]: book[m] for m in methods}, RATES),
+            rate_figure(named, RATES),
             "step-sizes",
             "The book's cliff (figure 6.3): return in training against the step size, "
             f"over the first 100 episodes and over the last 100 of {book_steps:,} "
@@ -257,7 +236,22 @@ def measure(budget: Budget) -> Findings:
             "picture is cut at -150.",
         ),
     ]
-    return findings(grids, book, speeds, ends, figures)
+    text = [WORDS["bootstrap"]]
+    text += [ends_text(METHODS[m], task, found) for (task, m), found in ends.items()]
+    wide = [
+        f"{METHODS[method]} {WIDE * found[WIDE]:,.0f}"
+        for (_, method), found in speeds.items()
+        if WIDE in found
+    ]
+    if wide:
+        text.append(
+            f"{WIDE:,} agents in one call take, in steps per second over all agents: "
+            f"{', '.join(wide)} (timed on {WIDE_STEPS:,} steps each). The table's "
+            f"iterations per second are of {AGENTS} agents in one call."
+        )
+    rows = [*speed_rows(speeds), *book_rows(book)]
+    tables = [] if len(book) < len(METHODS) else [learned_table(grids)]
+    return Findings(rows, figures, tables, text)
 
 
 def measure_speeds(
@@ -265,105 +259,69 @@ def measure_speeds(
 ) -> dict[tuple[str, str], dict[int, float]]:
     """Find iterations per second by task, method and number of agents."""
     speeds: dict[tuple[str, str], dict[int, float]] = {}
-    for task, method in grids:
-        if (task, method) not in CLAIMS:
-            continue
-        found = {agents: steps / grids[task, method]["seconds"]}
-        one = budget.part(
-            f"{task}-{method}-one",
-            lambda t=task, m=method: time_grid(t, m, 1, steps),
-            steps=steps,
-        )
+    for case in (case for case in grids if case in CLAIMS):
+        name, found = "-".join(case), {agents: steps / grids[case]["seconds"]}
+        one = budget.part(f"{name}-one", time_grid, *case, 1, steps, steps=steps)
         found[1] = steps / one["seconds"]
-        if task == "GridWorld-v0" and not budget.quick:
-            wide = budget.part(
-                f"{task}-{method}-wide",
-                lambda t=task, m=method: time_grid(t, m, WIDE, WIDE_STEPS),
-                steps=WIDE_STEPS,
-            )
+        if case[0] == "GridWorld-v0" and not budget.quick:
+            sizes = (WIDE, WIDE_STEPS)
+            part = (f"{name}-wide", time_grid, *case, *sizes)
+            wide = budget.part(*part, steps=WIDE_STEPS)
             found[WIDE] = WIDE_STEPS / wide["seconds"]
-        speeds[task, method] = found
+        speeds[case] = found
     return speeds
 
 
-def findings(
-    grids: dict[tuple[str, str], dict[str, Any]],
-    book: dict[str, dict[str, Any]],
-    speeds: dict[tuple[str, str], dict[int, float]],
-    ends: dict[tuple[str, str], dict[str, int]],
-    figures: list[Picture],
-) -> Findings:
-    """Put claims beside what was measured."""
+def speed_rows(speeds: dict[tuple[str, str], dict[int, float]]) -> list[Row]:
+    """Put jym's rates beside what was measured."""
     rows = []
     for (task, method), found in speeds.items():
-        claims = CLAIMS[task, method]
         some = min(n for n in found if n > 1)
-        for agents, claim in ((1, claims[0]), (some, claims[1])):
-            if claim != "-":
-                rows.append(
-                    Row(
-                        f"{METHODS[method]}, {task}, {agents} agent"
-                        + "s" * (agents > 1),
-                        f"{claim} iterations/s (an iteration is a step of every agent)",
-                        f"{found[agents]:,.0f} iterations/s, "
-                        f"{agents * found[agents]:,.0f} steps/s",
-                        speed_note(task, found[agents], claim),
-                    )
+        for agents, claim in zip((1, some), CLAIMS[task, method], strict=True):
+            if claim == "-":
+                continue
+            rate = found[agents]
+            rows.append(
+                Row(
+                    f"{METHODS[method]}, {task}, {agents} agent{'s' * (agents > 1)}",
+                    f"{claim} iterations/s (an iteration is a step of every agent)",
+                    f"{rate:,.0f} iterations/s, {agents * rate:,.0f} steps/s",
+                    speed_note(task, rate, claim),
                 )
-    claimed = {"q_learning": "about -50", "sarsa": "about -25"}
-    for method, found in book.items():
-        online = np.asarray(found["curves"])[:, -100:].mean(1)
-        rows.append(
-            Row(
-                f"{METHODS[method]}: return in training along the book's cliff, last "
-                "100 of 500 episodes",
-                claimed.get(method, "-") + " (example 6.6)" * (method in claimed),
-                interval_text(online),
-                "Step size 0.5, epsilon 0.1; the book does not state its step size, "
-                "on which the return depends (see the picture of step sizes).",
             )
+    return rows
+
+
+def book_rows(book: dict[str, dict[str, Any]]) -> list[Row]:
+    """Put the book's returns along the cliff beside what was measured."""
+    claimed = {"q_learning": "about -50", "sarsa": "about -25"}
+    return [
+        Row(
+            f"{METHODS[method]}: return in training along the book's cliff, last "
+            "100 of 500 episodes",
+            claimed.get(method, "-") + " (example 6.6)" * (method in claimed),
+            interval_text(np.asarray(found["curves"])[:, -100:].mean(1)),
+            "Step size 0.5, epsilon 0.1; the book does not state its step size, "
+            "on which the return depends (see the picture of step sizes).",
         )
-    table = Table(
-        "What was learned",
-        [
-            "task",
-            "method",
-            "agents that reach the goal",
-            "their steps, greedy",
-            "shortest",
-            "iterations/s, 30 agents",
-        ],
-        [
-            [
-                task,
-                METHODS[method],
-                f"{len(reached(found))} of {len(found['greedy_lengths'])}",
-                interval_text(reached(found)) if reached(found) else "-",
-                {"GridWorld-v0": 18, "CliffWalking-v0": 12}[task],
-                f"{STEPS / found['seconds']:,.0f}",
-            ]
-            for (task, method), found in grids.items()
-        ],
-    )
-    wide = [
-        f"{METHODS[method]} {WIDE * found[WIDE]:,.0f}"
-        for (_, method), found in speeds.items()
-        if WIDE in found
+        for method, found in book.items()
     ]
-    text = [
-        "jym's Q-learning and expected SARSA bootstrap across the end of an episode, "
-        "from the observation after the reset, and its expectation is of a softmax "
-        "policy while it acts epsilon-greedily. Here an episode that terminated is not "
-        "bootstrapped, and the expectation is of the policy that acts."
-    ]
-    text += [ends_text(METHODS[m], task, found) for (task, m), found in ends.items()]
-    if wide:
-        text.append(
-            f"{WIDE:,} agents in one call take, in steps per second over all agents: "
-            f"{', '.join(wide)} (timed on {WIDE_STEPS:,} steps each). The table's "
-            f"iterations per second are of {AGENTS} agents in one call."
-        )
-    return Findings(rows, figures, [] if len(book) < len(METHODS) else [table], text)
+
+
+def learned_table(grids: dict[tuple[str, str], dict[str, Any]]) -> Table:
+    """Return how many agents reach the goal, and in how many steps."""
+    rows = []
+    for (task, method), found in grids.items():
+        lengths = found["greedy_lengths"]
+        reached = [length for length in lengths if length < NEVER]
+        words = interval_text(reached) if reached else "-"
+        shortest = {"GridWorld-v0": 18, "CliffWalking-v0": 12}[task]
+        rate = f"{STEPS / found['seconds']:,.0f}"
+        count = f"{len(reached)} of {len(lengths)}"
+        rows.append([task, METHODS[method], count, words, shortest, rate])
+    heads = ["task", "method", "agents that reach the goal", "their steps, greedy"]
+    heads += ["shortest", "iterations/s, 30 agents"]
+    return Table("What was learned", heads, rows)
 
 
 def speed_note(task: str, here: float, claim: str) -> str:
@@ -382,11 +340,6 @@ def speed_note(task: str, here: float, claim: str) -> str:
         f"{words}: another machine, and a step here also counts visits, cuts episodes "
         "by time and keeps their returns."
     )
-
-
-def reached(found: dict[str, Any]) -> list[int]:
-    """Return the lengths of the greedy paths that lead to the goal."""
-    return [length for length in found["greedy_lengths"] if length < NEVER]
 
 
 def ends_text(method: str, task: str, counts: dict[str, int]) -> str:

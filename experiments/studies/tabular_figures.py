@@ -3,11 +3,12 @@
 from typing import Any
 
 import numpy as np
-from measure import smooth
+
+# isort: split
+from frame import mean_interval
+from pictures import band, legend_below, smooth, style
 
 from purerl.envs.gridworld import MOVES
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
 
 
 def grid_figure(found: dict[str, dict[str, Any]], env: Any) -> Any:
@@ -94,20 +95,22 @@ def learning_figure(found: dict[str, list[dict[str, Any]]], steps: int) -> Any:
     """Draw episodes in training: lengths on the grid world, returns on the cliff.
 
     Args:
-        found: Name of a method -> what it did on both tasks.
-        steps: Steps of a run.
+        found: By method, what was measured on both tasks.
+        steps: Environment steps of an agent.
     """
     figure = style.new_figure(height=4.2)
     left, right = figure.subplots(1, 2)
-    for i, (name, (grid, cliff)) in enumerate(found.items()):
+    for (name, (grid, cliff)), colour in zip(
+        found.items(), style.COLOURS, strict=False
+    ):
         for axes, one, key in (
             (left, grid, "episode_length"),
             (right, cliff, "episode_return"),
         ):
-            y = smooth(np.array(one[key], float), 20)
+            y = smooth(one[key], 20)
             every = max(1, y.shape[1] // 100)
             x = np.linspace(0, steps, y.shape[1])[::every]
-            _band(axes, x, y[:, ::every], i, name)
+            band(axes, x, y[:, ::every], colour, name, linewidth=1.3)
     style.log_axis(left, "y")
     shortest = {"color": style.INK, "linewidth": 0.8, "linestyle": ":"}
     left.axhline(18, label="shortest path", **shortest)
@@ -120,16 +123,13 @@ def learning_figure(found: dict[str, list[dict[str, Any]]], steps: int) -> Any:
 
 
 def curve_figure(found: dict[str, Any]) -> Any:
-    """Draw the return of each episode of the book's cliff.
-
-    Args:
-        found: Name of a method -> returns `[runs, episodes]`.
-    """
+    """Draw the return of each episode of the book's cliff."""
     figure = style.new_figure(width=7.5, height=4.4)
     axes = figure.subplots()
-    for i, (name, curves) in enumerate(found.items()):
-        y = smooth(np.asarray(curves, float), 10)
-        _band(axes, np.arange(1, y.shape[1] + 1), y, i, name)
+    for (name, curves), colour in zip(found.items(), style.COLOURS, strict=False):
+        y = smooth(curves, 10)
+        x = np.arange(1, y.shape[1] + 1)
+        band(axes, x, y, colour, name, linewidth=1.3)
     axes.set_ylim(-100, -10)
     axes.legend(frameon=False, loc="lower right")
     style.finish(axes, "", "episode", "return of the episode")
@@ -137,51 +137,21 @@ def curve_figure(found: dict[str, Any]) -> Any:
 
 
 def rate_figure(found: dict[str, dict[str, Any]], rates: tuple[float, ...]) -> Any:
-    """Draw returns against the step size, of the first and of the last episodes.
-
-    Args:
-        found: Name of a method -> `interim` and `asymptotic`, `[rates, runs]` each.
-        rates: Step sizes.
-    """
+    """Draw returns against the step size, of the first and of the last episodes."""
     figure = style.new_figure(width=7.5, height=4.8)
     axes = figure.subplots()
+    kinds = (("interim", "-", "first 100"), ("asymptotic", "--", "last 100"))
     for i, (name, one) in enumerate(found.items()):
-        for key, line, words in (
-            ("interim", "-", "first 100"),
-            ("asymptotic", "--", "last 100"),
-        ):
+        look = {"color": style.COLOURS[i], "marker": style.MARKERS[i]}
+        look |= {"markersize": 4, "linewidth": 1.2}
+        for key, line, words in kinds:
             runs = np.asarray(one[key], float).T
-            ends = mean_interval(runs)
-            mean = runs.mean(0)
-            axes.errorbar(
-                rates,
-                mean,
-                yerr=[mean - ends.low, ends.high - mean],
-                color=style.COLOURS[i],
-                linestyle=line,
-                marker=style.MARKERS[i],
-                markersize=4,
-                linewidth=1.2,
-                label=f"{name}, {words}",
-            )
+            ends, mean = mean_interval(runs), runs.mean(0)
+            bars = [mean - ends.low, ends.high - mean]
+            label = f"{name}, {words}"
+            axes.errorbar(rates, mean, bars, linestyle=line, label=label, **look)
     axes.set_ylim(-150, -10)
     axes.set_xticks(rates)
     style.finish(axes, "", "step size", "return of an episode")
-    figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        labelcolor=style.INK,
-    )
+    legend_below(figure, axes)
     return figure
-
-
-def _band(axes: Any, x: Any, y: np.ndarray, index: int, name: str) -> None:
-    """A mean over runs `[runs, points]` with its interval."""
-    known = np.isfinite(y).all(0)
-    x, y = np.asarray(x)[known], y[:, known]
-    ends = mean_interval(y)
-    colour = style.COLOURS[index]
-    axes.plot(x, y.mean(0), color=colour, linewidth=1.3, label=name)
-    axes.fill_between(x, ends.low, ends.high, color=colour, alpha=style.FAINT)
