@@ -24,20 +24,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import frame
 import jax
 import jax.numpy as jnp
 import numpy as np
-from frame import (
-    IMAGES,
-    Asked,
-    evolve_seconds,
-    history,
-    keep,
-    mean_interval,
-    options,
-    show,
-    write_atomic,
-)
 from pictures import between, style
 
 import purerl
@@ -105,7 +95,7 @@ def lpg_config(rule: LPGRule, steps: int, learning_rate: float) -> purerl.LPGCon
     )
 
 
-def make_rule(asked: Asked, init: str) -> LPGRule:
+def make_rule(asked: frame.Asked, init: str) -> LPGRule:
     """A rule with a random LSTM, and with random outputs or none."""
     return LPGRule.make(
         asked.hidden_size, asked.prediction_size, 8, init, temporal=asked.temporal
@@ -162,7 +152,7 @@ def curves(agents: Agents, out: Path) -> np.ndarray:
         buffer = io.BytesIO()
         np.save(buffer, trained(agents))
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, buffer.getvalue())
+        frame.write_atomic(file, buffer.getvalue())
     return np.load(file)
 
 
@@ -229,13 +219,16 @@ def summary(curve: np.ndarray) -> dict[str, list[float]]:
     rows = {}
     for name, values in parts.items():
         samples = values[0] if len(values) == 1 else values.mean(1)
-        interval = mean_interval(samples)
+        interval = frame.mean_interval(samples)
         rows[name] = [float(samples.mean()), float(interval.low), float(interval.high)]
     return rows
 
 
 def summaries(
-    entries: Sequence[Entry], asked: Asked, out: Path, training: Tasks | None = None
+    entries: Sequence[Entry],
+    asked: frame.Asked,
+    out: Path,
+    training: Tasks | None = None,
 ) -> dict[str, Any]:
     """Summaries by entry and place: on grids and on Catch."""
     held_out = draw_tasks(asked.held_out, HELD_OUT)
@@ -258,7 +251,7 @@ def show_summaries(found: Mapping[str, Mapping[str, Any]]) -> None:
         [name, *(FORM.format(*rows[place][kind]) for place, kind in columns)]
         for name, rows in found.items()
     ]
-    show("", ["rule", *(f"{place}, {kind}" for place, kind in columns)], rows)
+    frame.show("", ["rule", *(f"{place}, {kind}" for place, kind in columns)], rows)
 
 
 def rule_and_rate(rule: LPGRule, rate: float) -> dict[str, Any]:
@@ -305,7 +298,7 @@ def tuned(
 
 def main() -> None:
     """Evolve, judge, print and write."""
-    asked = options(
+    asked = frame.options(
         __doc__,
         is_cached=True,
         out=Path("runs/evolve-lpg"),
@@ -365,19 +358,22 @@ def main() -> None:
     numbers = {
         "config": described,
         "settings": {k: v for k, v in result.settings.items() if k != "environments"},
-        "history": history(result),
+        "history": frame.history(result),
         "tuned": {
             name: {"learning_rate": float(best["learning_rate"]), "areas": areas}
             for name, (best, areas) in rates.items()
         },
         "learned_learning_rate": float(result.learned.learning_rate),
         "judged": found,
-        "seconds": {"evolve": evolve_seconds(result), "judge": round(judge_seconds)},
+        "seconds": {
+            "evolve": frame.evolve_seconds(result),
+            "judge": round(judge_seconds),
+        },
     }
-    keep("evolve-lpg", asked, numbers)
+    frame.keep("evolve-lpg", asked, numbers)
     purerl.save_part(result.rule, asked.out / "rule.npz")
-    style.save(result.plot(), IMAGES / "evolution-lpg-curve.png")
-    style.save(course(found), IMAGES / "evolution-lpg-course.png")
+    style.save(result.plot(), frame.IMAGES / "evolution-lpg-curve.png")
+    style.save(course(found), frame.IMAGES / "evolution-lpg-course.png")
 
 
 if __name__ == "__main__":

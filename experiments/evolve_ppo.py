@@ -31,21 +31,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import frame
 import numpy as np
 from evolve_ppo_forms import FORMS, PLAIN, SETTINGS
 from evolve_ppo_tasks import STEPS, TASKS, TRAINING, WIDE, Scored
-from frame import (
-    RESULTS,
-    ROOT,
-    Words,
-    evolve_seconds,
-    hardware,
-    options,
-    read,
-    show,
-    show_table,
-    write,
-)
 
 import purerl
 from purerl.report.statistics import aggregates
@@ -106,8 +95,8 @@ def print_course(name: str, result: purerl.EvolutionResult, load: float) -> None
     """Print how an evolution went."""
     mean = result.history["mean"]
     print(
-        f"{name}: {result.done} generations, {evolve_seconds(result)} s, mean fitness "
-        f"{mean[0]:.3f} to {mean[-1]:.3f}, load before {load:.1f}",
+        f"{name}: {result.done} generations, {frame.evolve_seconds(result)} s, mean "
+        f"fitness {mean[0]:.3f} to {mean[-1]:.3f}, load before {load:.1f}",
         flush=True,
     )
 
@@ -286,14 +275,14 @@ def show_scores(title: str, found: dict[str, dict[str, Any]]) -> None:
         means = [f"{x['tasks'][t]:.2f} ({x['raw'][t]:.4g})" for t in tasks]
         rows.append([name, interval, *apart, *means])
     columns = ("setting", "interquartile mean", "less tuned's", "of means", *tasks)
-    show(title, columns, rows, 200)
+    frame.show(title, columns, rows, 200)
 
 
 def numbers_of(result: purerl.EvolutionResult) -> dict[str, Any]:
     """What is kept of an evolution."""
     return {
         "generations": result.done,
-        "seconds": evolve_seconds(result),
+        "seconds": frame.evolve_seconds(result),
         "mean": result.history["mean"].tolist(),
         "learned": to_dict(result.learned),
     }
@@ -303,32 +292,36 @@ def keep_scores(
     study: Study, tasks: str, found: dict[str, Any], out: Path, seeds: int
 ) -> None:
     """Write what was judged beside what was before."""
-    path = RESULTS / f"{study.name}.json"
-    kept = read(path)
+    path = frame.RESULTS / f"{study.name}.json"
+    kept = frame.read(path)
     results = {name: finished(name, out) for name in study.forms}
     evolved = {name: numbers_of(x) for name, x in results.items() if x is not None}
     closed = out / "drift" / "distilled.npz"
     if closed.exists():
         kept["distilled"] = purerl.load_part(closed).formula()
-    kept |= {"evolved": evolved, tasks: {"seeds": seeds, "scores": found}, **hardware()}
-    write(path, kept)
+    kept |= {
+        "evolved": evolved,
+        tasks: {"seeds": seeds, "scores": found},
+        **frame.hardware(),
+    }
+    frame.write(path, kept)
 
 
 def main() -> None:
     """Evolve or judge, as asked for."""
-    asked = options(
+    asked = frame.options(
         __doc__,
         is_cached=True,
         study=("five", STUDIES),
         out=(Path, "folder of the study's evolutions"),
-        what=Words(["evolve", "judge"], "COMMAND", is_one=True),
-        names=Words(SETTINGS, "SETTING"),
+        what=frame.Words(["evolve", "judge"], "COMMAND", is_one=True),
+        names=frame.Words(SETTINGS, "SETTING"),
         tasks=("chosen-on", TASKS),
         seeds=SEEDS,
         dry=(False, "keep no numbers"),
     )
     study = STUDIES[asked.study]
-    out = asked.out or ROOT / "runs" / study.name
+    out = asked.out or frame.ROOT / "runs" / study.name
     if asked.what == "evolve":
         if unknown := sorted(set(asked.names) - set(study.forms)):
             sys.exit(f"the study has {', '.join(study.forms)}, not {unknown}")
@@ -336,7 +329,7 @@ def main() -> None:
             print_course(name, evolve(study, name, out), asked.load_before)
         return
     compared = judge(study, asked.tasks, out, asked.seeds)
-    show_table(compared.table(), 200)
+    frame.show_table(compared.table(), 200)
     found = normalised(compared)
     show_scores(
         f"{asked.tasks}: 0 no learning, 1 tuned PPO, {asked.seeds} seeds", found

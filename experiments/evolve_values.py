@@ -18,15 +18,8 @@ import json
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evolve_ppo import (
-    SEEDS,
-    normalised,
-    numbers_of,
-    over_tasks,
-    print_course,
-    show_scores,
-)
-from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored
+import evolve_ppo
+from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored, task
 from frame import RESULTS, ROOT, Words, hardware, options, read, show_table, write
 
 import purerl
@@ -63,15 +56,9 @@ SHARED = {
 }
 # Returns that count 0 and 1: of a random policy, and of a good one after such a run.
 CONTINUOUS: list[Scored] = [
-    (
-        {
-            "env": "Pendulum-v1",
-            "env_params": {"m": Uniform(0.7, 1.3), "l": Uniform(0.7, 1.3)},
-        },
-        (-1250.0, -150.0),
-    ),
-    ({"env": "CartpoleSwingup-v0"}, (30.0, 500.0)),
-    ({"env": "PointRobot-misc", "env_params": {"dense_reward": True}}, (-120.0, -10.0)),
+    (task("Pendulum-v1", m=Uniform(0.7, 1.3), l=Uniform(0.7, 1.3)), (-1250.0, -150.0)),
+    (task("CartpoleSwingup-v0"), (30.0, 500.0)),
+    (task("PointRobot-misc", dense_reward=True), (-120.0, -10.0)),
 ]
 SETTINGS = {
     "pqn": Setting(
@@ -118,12 +105,12 @@ SETTINGS = {
         16,
         CONTINUOUS,
         [
-            {"env": "Pendulum-v1", "env_params": {"g": 5.0}},
-            {"env": "CartpoleBalance-v0"},
-            {"env": "CartpoleSwingup-v0", "env_params": {"pole_mass": 0.3}},
-            {"env": "Reacher-misc"},
-            {"env": "Swimmer-misc"},
-            {"env": "PointRobot-misc"},
+            task("Pendulum-v1", g=5.0),
+            task("CartpoleBalance-v0"),
+            task("CartpoleSwingup-v0", pole_mass=0.3),
+            task("Reacher-misc"),
+            task("Swimmer-misc"),
+            task("PointRobot-misc"),
         ],
     ),
 }
@@ -145,9 +132,11 @@ def judge(name: str, out: Path, seeds: int) -> dict[str, object]:
         progress=False,
     )
     show_table(compared.table(), 200)
-    scores = normalised(compared)
-    show_scores(f"{name}: 0 no learning, 1 its evolved numbers, {seeds} seeds", scores)
-    return {**numbers_of(result), "seeds": seeds, "scores": scores}
+    scores = evolve_ppo.normalised(compared)
+    evolve_ppo.show_scores(
+        f"{name}: 0 no learning, 1 its evolved numbers, {seeds} seeds", scores
+    )
+    return {**evolve_ppo.numbers_of(result), "seeds": seeds, "scores": scores}
 
 
 def main() -> None:
@@ -158,7 +147,7 @@ def main() -> None:
         out=ROOT / "runs" / "evolve-values",
         what=Words(["evolve", "judge"], "COMMAND", is_one=True),
         names=Words(SETTINGS, "ALGORITHM"),
-        seeds=(SEEDS, "of the judgement"),
+        seeds=(evolve_ppo.SEEDS, "of the judgement"),
     )
     for name in asked.names or SETTINGS:
         if asked.what == "judge":
@@ -174,9 +163,9 @@ def main() -> None:
             generations=setting.generations,
             out=asked.out / name,
             progress=False,
-            **over_tasks(setting.training, is_numbered=False),
+            **evolve_ppo.over_tasks(setting.training, is_numbered=False),
         )
-        print_course(name, result, asked.load_before)
+        evolve_ppo.print_course(name, result, asked.load_before)
         print(json.dumps(result.solution, default=float), flush=True)
 
 

@@ -23,22 +23,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import frame
 import numpy as np
 import yaml
-from frame import (
-    EXPERIMENTS,
-    RESULTS,
-    ROOT,
-    Words,
-    as_kept,
-    hardware,
-    is_same,
-    markdown,
-    options,
-    read,
-    write,
-    write_atomic,
-)
 
 import purerl
 from purerl import TrainConfig, presets, serialise
@@ -88,7 +75,7 @@ class Row(NamedTuple):
 
 def read_rows() -> dict[str, Row]:
     """Return the rows of results_rows.yaml, by name."""
-    rows = yaml.safe_load((EXPERIMENTS / "results_rows.yaml").read_text())
+    rows = yaml.safe_load((frame.EXPERIMENTS / "results_rows.yaml").read_text())
     for name, row in rows.items():
         row.setdefault("preset", name)
         if "anchor" in row:
@@ -127,7 +114,7 @@ def train(
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     per_seed = [round(float(x), 2) for x in final]
-    kept = read(RESULTS / f"{name}.json")
+    kept = frame.read(frame.RESULTS / f"{name}.json")
     if not result.train_steps and kept and kept["per_seed"] == per_seed:
         return kept  # The run had finished: its times are those of that day.
     return {
@@ -143,7 +130,7 @@ def train(
         # What a run that was killed had spent before is not known.
         "train_seconds": round(result.train_seconds, 1) if is_one_sitting else None,
         "load_before": round(load, 2),
-        **hardware(),
+        **frame.hardware(),
     }
 
 
@@ -164,8 +151,8 @@ def train_in_batches(
         at_once: Number of seeds of a batch.
         out: Folder of the runs of the row.
     """
-    path = RESULTS / f"{name}.json"
-    config = as_kept(serialise.to_dict(config_of(row)))
+    path = frame.RESULTS / f"{name}.json"
+    config = frame.as_kept(serialise.to_dict(config_of(row)))
     check_alike(read_batches(path), config, at_once)
     # Another process may write other seeds meanwhile.
     while which := next_seeds(read_batches(path), seeds, at_once):
@@ -178,7 +165,7 @@ def train_in_batches(
             batches = read_batches(path)
             check_alike(batches, config, at_once)
             numbers = together([*batches, part])
-            write(path, numbers, indent=2)
+            frame.write(path, numbers, indent=2)
         yield numbers
 
 
@@ -191,7 +178,7 @@ def read_batches(path: Path) -> list[Numbers]:
     Raises:
         SystemExit: the row was trained at once.
     """
-    numbers = read(path)
+    numbers = frame.read(path)
     if numbers and "batches" not in numbers:
         raise SystemExit(
             f"{path.name} has all {numbers['seeds']} seeds, trained at once; leave "
@@ -239,7 +226,7 @@ def check_alike(batches: Sequence[Numbers], config: Numbers, at_once: int) -> No
         SystemExit: they were of another config, or of another width.
     """
     for batch in batches:
-        if not is_same({"config": batch["config"]}, {"config": config}) or (
+        if not frame.is_same({"config": batch["config"]}, {"config": config}) or (
             batch["at_once"] != at_once
         ):
             raise SystemExit(
@@ -284,14 +271,14 @@ def _named(batches: Sequence[Numbers], name: str) -> str:
 
 def main() -> None:
     """Train the rows that were asked for, then render the page."""
-    asked = options(
+    asked = frame.options(
         __doc__,
-        rows=Words(ROWS),
+        rows=frame.Words(ROWS),
         all=(False, "train every row"),
         lanes=(int, "agents that one block holds"),
         at_once=(int, "seeds after which the row's numbers are kept"),
         only=([int], "seeds of --at-once"),
-        out=(ROOT / "runs" / "results", "where the rows' runs are kept"),
+        out=(frame.ROOT / "runs" / "results", "where the rows' runs are kept"),
     )
     if asked.only and (asked.all or not asked.at_once):
         raise SystemExit("--only names seeds of rows that are trained with --at-once.")
@@ -312,14 +299,14 @@ def main() -> None:
             if numbers is None:
                 return
             if not asked.at_once:
-                write(RESULTS / f"{name}.json", numbers, indent=2)
+                frame.write(frame.RESULTS / f"{name}.json", numbers, indent=2)
             cells = results_page.cells(name, row, numbers)
             lines = [
-                *markdown(cells, [])[:1],
+                *frame.markdown(cells, [])[:1],
                 *results_page.section(name, row, numbers),
             ]
             print("\n".join(lines), flush=True)
-    write_atomic(ROOT / "docs" / "results.md", results_page.render())
+    frame.write_atomic(frame.ROOT / "docs" / "results.md", results_page.render())
 
 
 if __name__ == "__main__":

@@ -2,23 +2,13 @@
 
 from typing import Any, NamedTuple
 
+import frame
 import numpy as np
-from frame import (
-    RESULTS,
-    ends_text,
-    is_nan,
-    markdown,
-    mean_interval,
-    printed_on,
-    raw_words,
-    read,
-    words_of,
-)
 from results import ROWS, Row
 
 from purerl.report.statistics import heading_of, text_of
 
-WORDS = words_of("results")
+WORDS = frame.words_of("results")
 HEADERS = ["result", "steps x seeds", "evaluation", "published", "ours", "goal", "time"]
 MEASURES = {
     "training_curve": "area",
@@ -92,17 +82,25 @@ RULE_PICTURES = {
 
 def render() -> str:
     """Return the page."""
-    found = {name: read(RESULTS / f"{name}.json") for name in ROWS}
+    found = {name: frame.read(frame.RESULTS / f"{name}.json") for name in ROWS}
     there = {name: row for name, row in ROWS.items() if found[name]}
-    table = markdown(HEADERS, [cells(n, row, found[n]) for n, row in there.items()])
-    lines = [raw_words("results")["introduction"], "", *table, "", "## Row by row"]
+    table = frame.markdown(
+        HEADERS, [cells(n, row, found[n]) for n, row in there.items()]
+    )
+    lines = [
+        frame.raw_words("results")["introduction"],
+        "",
+        *table,
+        "",
+        "## Row by row",
+    ]
     for name, row in there.items():
         lines += ["", *section(name, row, found[name])]
     missing = {name: row for name, row in ROWS.items() if not found[name]}
     if missing:
         lines += ["", "## Rows that were not run", ""]
         reasons = [_missing(name, row) for name, row in missing.items()]
-        lines += markdown(["row", "why", "published"], reasons)
+        lines += frame.markdown(["row", "why", "published"], reasons)
     return "\n".join([*lines, *losses(), *rules()]) + "\n"
 
 
@@ -119,7 +117,9 @@ def cells(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
     digits = 0 if abs(mean) >= 1000 else 1 if abs(mean) >= 10 else 2
     evaluation = f"{mean:,.{digits}f} (one seed)"
     if len(numbers["per_seed"]) > 1:
-        evaluation = f"{mean:,.{digits}f} ({ends_text(numbers['per_seed'], digits)})"
+        evaluation = (
+            f"{mean:,.{digits}f} ({frame.ends_text(numbers['per_seed'], digits)})"
+        )
     return [
         f"[{row.title}](#{name})",
         f"{numbers['steps']:,} x {seeds}{of}",
@@ -142,7 +142,7 @@ def _verdict(row: Row, numbers: dict[str, Any]) -> str:
     if row.anchor is None or row.anchor.value is None:
         return "-"
     value = row.anchor.value
-    found = mean_interval(np.array(numbers["per_seed"]))
+    found = frame.mean_interval(np.array(numbers["per_seed"]))
     is_known = found.kind == "interval" or found.low == found.high
     low, high = (found.low, found.high) if is_known else (numbers["mean"],) * 2
     if low > value:
@@ -169,7 +169,7 @@ def section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         + " The others are not trained yet." * (numbers["seeds"] < row.seeds),
         "Course": f"{course}." if len(numbers["curve"]) > 1 else "",
         "Printed by": f"`{numbers['command']}`: training {_seconds(numbers)}, "
-        f"compilation {numbers['compile_seconds']:,} s; {printed_on(numbers)}.",
+        f"compilation {numbers['compile_seconds']:,} s; {frame.printed_on(numbers)}.",
     }
     heading = f'### <a id="{name}"></a>{row.title} (`{name}`)'
     return [heading, ""] + [f"* {key}: {text}" for key, text in facts.items() if text]
@@ -195,7 +195,7 @@ def printed_by(numbers: dict[str, Any]) -> str:
     seconds = numbers["seconds"]
     times = f"{seconds:,} s" if not isinstance(seconds, dict) else ""
     times = times or ", ".join(f"{name} {value:,} s" for name, value in seconds.items())
-    return f"`{numbers['command']}`: {times}; {printed_on(numbers)}."
+    return f"`{numbers['command']}`: {times}; {frame.printed_on(numbers)}."
 
 
 def fitness(numbers: dict[str, Any], digits: int) -> str:
@@ -211,7 +211,7 @@ def losses() -> list[str]:
     """Return the section on losses, with the experiments whose numbers are there."""
     lines = ["", "## Losses, evolved and hand-written", "", WORDS["losses"]]
     for name, study in STUDIES.items():
-        numbers = read(RESULTS / f"{name}.json")
+        numbers = frame.read(frame.RESULTS / f"{name}.json")
         if not numbers:
             continue
         lines += ["", f"### {study.title}", "", WORDS[name]]
@@ -228,14 +228,14 @@ def losses() -> list[str]:
 
 def _other_settings(name: str, own: dict[str, Any]) -> list[str]:
     """Return a table of the settings of an evolution that were tried."""
-    others = sorted(RESULTS.glob(f"{name}-*.json"))
+    others = sorted(frame.RESULTS.glob(f"{name}-*.json"))
     if not others:
         return []
     environments = list(dict.fromkeys(row["environment"] for row in own["judged"]))
     environments = [e for e in environments if _area(own, e, "learned")]
     first, *rest = environments
     rows = []
-    for numbers in (own, *map(read, others)):
+    for numbers in (own, *map(frame.read, others)):
         means = numbers["history"]["mean"]
         tuned = _area(numbers, first, "squared tuned")
         areas = [_interval(_area(numbers, e, "learned"), "mean") for e in environments]
@@ -250,7 +250,7 @@ def _other_settings(name: str, own: dict[str, Any]) -> list[str]:
             ]
         )
     heads = ["command", "population, first and last", first, "tuned squared error"]
-    table = markdown([*heads, *rest, "evolution"], rows)
+    table = frame.markdown([*heads, *rest, "evolution"], rows)
     return ["", WORDS["other settings"].format(first=first), "", *table]
 
 
@@ -258,7 +258,9 @@ def _area(numbers: dict[str, Any], environment: str, loss: str) -> dict[str, Any
     """The row of a loss's area in an environment; empty where there is none."""
     for row in numbers["judged"]:
         place = (row["environment"], _name(row), row["measure"])
-        if place == (environment, loss, "training_curve") and not is_nan(row["mean"]):
+        if place == (environment, loss, "training_curve") and not frame.is_nan(
+            row["mean"]
+        ):
             return row
     return {}
 
@@ -266,7 +268,7 @@ def _area(numbers: dict[str, Any], environment: str, loss: str) -> dict[str, Any
 def _table(rows: list[dict[str, Any]]) -> list[str]:
     """Return the table of losses; all environments together have no common unit."""
     kinds = ("mean", "difference", "better")
-    return markdown(
+    return frame.markdown(
         ["environment", "measure", "loss", "mean", "difference", "P(better)"],
         [
             [
@@ -276,7 +278,7 @@ def _table(rows: list[dict[str, Any]]) -> list[str]:
                 *(_interval(row, kind) for kind in kinds),
             ]
             for row in rows
-            if not is_nan(row["mean"])
+            if not frame.is_nan(row["mean"])
         ],
     )
 
@@ -288,7 +290,7 @@ def _name(row: dict[str, Any]) -> str:
 
 def _interval(row: dict[str, Any], name: str) -> str:
     values = [row[name], row[f"{name}_low"], row[f"{name}_high"]]
-    if any(is_nan(value) for value in values):
+    if any(frame.is_nan(value) for value in values):
         return ""
     largest = max(abs(value) for value in values)
     digits = 3 if largest < 2 else 2 if largest < 20 else 1 if largest < 1000 else 0
@@ -300,7 +302,7 @@ def _interval(row: dict[str, Any], name: str) -> str:
 
 def rules() -> list[str]:
     """Return the sections on rules of learning; none where there are no numbers."""
-    numbers = read(RESULTS / "evolve-lpg.json")
+    numbers = frame.read(frame.RESULTS / "evolve-lpg.json")
     if not numbers:
         return []
     settings = numbers["settings"]
@@ -337,13 +339,13 @@ def rules() -> list[str]:
         "95% interval in the band.*",
     ]
     for name in ("learn-lpg", "learn-lpg-temporal", "learn-lpg-annealed"):
-        if numbers := read(RESULTS / f"{name}.json"):
+        if numbers := frame.read(frame.RESULTS / f"{name}.json"):
             rows = {n: x for n, x in numbers["judged"].items() if n.startswith("step")}
             seconds = sum(numbers["course"]["seconds"])
             lines += ["", *_rule_table(rows), ""]
             lines.append(
                 f"`{numbers['command']}`: learned in {seconds:,.0f} s, compilation "
-                f"included; {printed_on(numbers)}."
+                f"included; {frame.printed_on(numbers)}."
             )
     return lines
 
@@ -352,7 +354,7 @@ def _rule_table(judged: dict[str, Any]) -> list[str]:
     kinds = ("area", "final")
     columns = [(place, kind) for place in next(iter(judged.values())) for kind in kinds]
     form = "{:.2f} ({:.2f} to {:.2f})"
-    return markdown(
+    return frame.markdown(
         ["rule", *(f"{place}: {kind}" for place, kind in columns)],
         [
             [name, *(form.format(*rows[place][kind]) for place, kind in columns)]

@@ -17,25 +17,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import frame
 import jax
 import numpy as np
-from frame import (
-    IMAGES,
-    RESULTS,
-    ROOT,
-    hardware,
-    interval_text,
-    options,
-    part,
-    show,
-    write,
-)
 from pictures import between, smooth, style
 
 import purerl
 from purerl.serialise import to_dict
 
-PARTS = ROOT / "runs" / "self-tuning"
+PARTS = frame.ROOT / "runs" / "self-tuning"
 TASKS = ("CartPole-v1", "Acrobot-v1")
 NAMES = ("learning_rate", "gamma", "gae_lambda", "entropy_coef")
 START = {"learning_rate": 1e-4, "gamma": 0.99, "gae_lambda": 0.95, "entropy_coef": 0.01}
@@ -117,7 +107,7 @@ def study(task: str, asked: Any) -> dict[str, Any]:
 
     def done(name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         path, call = PARTS / f"{task}-{name}.json", partial(make, config, *arguments)
-        return part(path, call, settings, asked.fresh)[0]["result"]
+        return frame.part(path, call, settings, asked.fresh)[0]["result"]
 
     grid = done("grid", best_of_grid)
     scores = {
@@ -186,7 +176,7 @@ def _log_axis(axes: Any) -> None:
 
 def main() -> None:
     """Choose, judge, print and write."""
-    asked = options(
+    asked = frame.options(
         __doc__,
         is_cached=True,
         steps=(100_000, "steps of an agent"),
@@ -198,19 +188,19 @@ def main() -> None:
         judged = list(found["judged"].values())
         point = ", ".join(f"{k}={v:g}" for k, v in found["grid"]["point"].items())
         words = (f"{found['meta_learning_rate']:g}", point)
-        evaluated = [interval_text(one["scores"], 0) for one in judged]
+        evaluated = [frame.interval_text(one["scores"], 0) for one in judged]
         last = [[row[-1] for row in one["returns"]] for one in judged]
         rows.append([f"{task}: evaluation", *evaluated, *words])
-        trained = [interval_text(x, 0) for x in last]
+        trained = [frame.interval_text(x, 0) for x in last]
         rows.append(["training, last 10 updates", *trained])
     names = next(iter(tasks.values()))["judged"]
-    show("", ["task", *names, "meta", "point"], rows, 170)
+    frame.show("", ["task", *names, "meta", "point"], rows, 170)
     for task, found in tasks.items():
         seconds = {name: judged["seconds"] for name, judged in found["judged"].items()}
         print(f"{task}: seconds of {JUDGING} seeds with compilation: {seconds}")
-    style.save(figure(tasks), IMAGES / "self-tuning.png")
-    numbers = {"command": asked.command, "tasks": tasks, **hardware()}
-    write(RESULTS / "self-tuning.json", _short(numbers), indent=None)
+    style.save(figure(tasks), frame.IMAGES / "self-tuning.png")
+    numbers = {"command": asked.command, "tasks": tasks, **frame.hardware()}
+    frame.write(frame.RESULTS / "self-tuning.json", _short(numbers), indent=None)
 
 
 def _short(value: Any) -> Any:

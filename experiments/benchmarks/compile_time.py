@@ -19,16 +19,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from bench import (
-    HERE,
-    ROOT,
-    Words,
-    child,
-    machine_line,
-    options,
-    print_table,
-    spread,
-)
+import bench
 
 PRESETS = (
     "ppo-cartpole",
@@ -56,19 +47,19 @@ def measure(python: Path, words: Sequence[Any], checkout: Path | str = "") -> di
     env = {"JAX_PLATFORMS": "cpu", "JAX_COMPILATION_CACHE_DIR": ""}
     if checkout:
         env["PYTHONPATH"] = str(checkout)
-    return child(HERE / "compile_worker.py", *words, python=python, env=env)
+    return bench.child(bench.HERE / "compile_worker.py", *words, python=python, env=env)
 
 
 def median(rounds: list[dict[str, float]], stages: tuple[str, ...] = STAGES) -> float:
     """Return the median over rounds of the sum of some stages, in seconds."""
-    return spread([sum(each[s] for s in stages) for each in rounds]).median
+    return bench.spread([sum(each[s] for s in stages) for each in rounds]).median
 
 
 def main() -> None:
     """Measure in turns; print the table."""
-    asked = options(
+    asked = bench.options(
         __doc__,
-        presets=Words(PRESETS, "PRESET", is_checked=False),
+        presets=bench.Words(PRESETS, "PRESET", is_checked=False),
         rounds=(3, "processes of each"),
         peers=(Path, "environment with rejax"),
         purejaxrl=(Path, "PureJaxRL's ppo.py"),
@@ -78,7 +69,7 @@ def main() -> None:
     own, contenders = Path(sys.executable), dict[str, tuple[Any, ...]]()
     for name in asked.presets or PRESETS:
         words = ["purerl", name, *changes]
-        contenders[name] = (own, words, ROOT)
+        contenders[name] = (own, words, bench.ROOT)
         if asked.checkout:
             other = f"{name}, {asked.checkout.name}"
             contenders[other] = (own, words, asked.checkout)
@@ -99,9 +90,9 @@ def main() -> None:
         stages = [f"{median(found, (stage,)):.2f}" for stage in STAGES]
         numbers = [*stages, f"{whole:.2f}", ratio, f"{processor:.2f}"]
         rows.append([name, *numbers, f"{found[0]['program_kB']:,.0f}"])
-    print(f"{machine_line()}; medians of {asked.rounds}\n")
+    print(f"{bench.machine_line()}; medians of {asked.rounds}\n")
     heads = "program | trace, s | lower, s | compile, s | in all, s | ratio"
-    print_table(f"{heads} | of processors, s | kB", rows)
+    bench.print_table(f"{heads} | of processors, s | kB", rows)
 
 
 if __name__ == "__main__":

@@ -17,18 +17,8 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import bench
 import jax
-from bench import (
-    HERE,
-    Asked,
-    Words,
-    child,
-    options,
-    print_row,
-    print_table,
-    read,
-    write,
-)
 from gpu_kernels import numbers
 
 import purerl
@@ -123,7 +113,7 @@ def label_of(name: str, agents: int) -> str:
     return "" if is_own else f", {agents:,} agent{'s' * (agents != 1)}"
 
 
-def peers_of(asked: Asked) -> dict[str, tuple[str, list[str]]]:
+def peers_of(asked: bench.Asked) -> dict[str, tuple[str, list[str]]]:
     """Return what is counted of peers: the preset beside it, and words for `gpu_peer`.
 
     Args:
@@ -145,9 +135,9 @@ def peers_of(asked: Asked) -> dict[str, tuple[str, list[str]]]:
 
 def main() -> None:
     """Count what was asked for; print the table, and write it as JSON."""
-    asked = options(
+    asked = bench.options(
         __doc__,
-        rows=Words(ROWS),
+        rows=bench.Words(ROWS),
         agents=(int, "in place of the row's own number"),
         unpacked=(False, "every output with a write of its own"),
         devices=(int, "also count over so many devices"),
@@ -163,10 +153,10 @@ def main() -> None:
         found[label] = kept
         if asked.out:
             row = {label: {**kept, "jax": version("jax")}}
-            write(asked.out, read(asked.out) | row)
+            bench.write(asked.out, bench.read(asked.out) | row)
 
     print(f"jax {version('jax')}, compiled for an H200 that is not here\n")
-    print_table(
+    bench.print_table(
         "program | agents | kernels in all | results, MiB | temporaries, MiB "
         "| trace, s | compile, s | from shapes, share of these"
     )
@@ -175,20 +165,20 @@ def main() -> None:
         program, from_shapes = count(name, agents, not asked.unpacked)
         kept = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
         add(name + label_of(name, agents), kept)
-        print_row(*cells(name, agents, kept))
+        bench.print_row(*cells(name, agents, kept))
         if asked.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
     for name, (preset, words) in peers_of(asked).items():
         agents, python = asked.agents or ROWS[preset], asked.peers / "bin" / "python"
-        own = child(HERE / "gpu_peer.py", agents, *words, python=python)
+        own = bench.child(bench.HERE / "gpu_peer.py", agents, *words, python=python)
         add(name + label_of(preset, agents), {"agents": agents, **own})
-        print_row(*cells(name, agents, {"agents": agents, **own}))
+        bench.print_row(*cells(name, agents, {"agents": agents, **own}))
     if asked.devices:
         print()
-        print_table("program of one device | kernels | collectives")
+        bench.print_table("program of one device | kernels | collectives")
         for name, each in count_devices(asked.devices).items():
             add(name, each)
-            print_row(name, f"{each['kernels']:,}", f"{each['collectives']:,}")
+            bench.print_row(name, f"{each['kernels']:,}", f"{each['collectives']:,}")
     for name, each in found.items():
         print(f"\n{name}\n" + "\n".join(each["loops"]))
 

@@ -13,17 +13,9 @@ import os
 from contextlib import ExitStack, closing
 from functools import partial
 
+import bench
 import jax
-from bench import (
-    PACKAGES,
-    alternate,
-    calls,
-    machine,
-    machine_line,
-    options,
-    rates,
-    spread,
-)
+from bench import options
 
 import purerl
 from purerl.execution.hosted import HostedCohort
@@ -76,7 +68,7 @@ def main() -> None:
         steps=(16_384, "in a round"),
         rounds=5,
     )
-    print(machine_line(machine((*PACKAGES, "gymnasium", "envpool"))))
+    print(bench.machine_line(bench.machine((*bench.PACKAGES, "gymnasium", "envpool"))))
     for num_envs in asked.num_envs:
         updates = max(1, asked.steps // (num_envs * NUM_STEPS))
         with ExitStack() as stack:
@@ -84,10 +76,12 @@ def main() -> None:
             for way in asked.ways:
                 agent = started(way, num_envs, updates * asked.rounds)
                 stack.enter_context(closing(agent))
-                measures[way] = calls(partial(more_updates, agent, updates))
-            found = alternate(measures, asked.rounds)
+                measures[way] = bench.calls(partial(more_updates, agent, updates))
+            found = bench.alternate(measures, asked.rounds)
         for way, runs in found.items():
-            middle, low, high = spread(rates(runs, updates * num_envs * NUM_STEPS))
+            middle, low, high = bench.spread(
+                bench.rates(runs, updates * num_envs * NUM_STEPS)
+            )
             print(
                 f"{num_envs} environments, {way}: {middle:,.0f} steps/s "
                 f"({low:,.0f} to {high:,.0f})",

@@ -17,24 +17,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from bench import (
-    PEERS,
-    SB3,
-    Asked,
-    Goal,
-    Row,
-    alternate,
-    beside,
-    cpu_seconds,
-    last_returns,
-    mean_score,
-    measure_sections,
-    options,
-    peer_program,
-    seconds_of,
-    spread,
-    train,
-)
+import bench
 
 import purerl
 from purerl.config import TrainConfig
@@ -76,32 +59,37 @@ def actor_critic(name: str, steps: int, warm_up: int) -> TrainConfig:
     )
 
 
-def measure_actor_critic(name: str, asked: Asked) -> list[Row]:
+def measure_actor_critic(name: str, asked: bench.Asked) -> list[bench.Row]:
     """Seconds per 1000 steps of one agent and its peers, and of several agents."""
     steps, warm_up = asked.steps, 300
     config = actor_critic(name, steps, warm_up)
-    ours, compiled = train(config, score=last_returns)
-    measures = {"purerl": ours, "several": train(config, asked.agents, asked.lanes)[0]}
+    ours, compiled = bench.train(config, score=bench.last_returns)
+    measures = {
+        "purerl": ours,
+        "several": bench.train(config, asked.agents, asked.lanes)[0],
+    }
     with ExitStack() as stack:
         request = {"algorithm": name, "steps": steps, **SIZES}
         for library in ("sb3", "sbx"):
-            measures[library], _ = peer_program(
+            measures[library], _ = bench.peer_program(
                 stack, asked.sb3, "peer_sb3.py", library=library, **request
             )
-        runs = alternate(measures, asked.rounds)
+        runs = bench.alternate(measures, asked.rounds)
     seconds = {
-        who: [value * 1000 / steps for value in seconds_of(found)]
+        who: [value * 1000 / steps for value in bench.seconds_of(found)]
         for who, found in runs.items()
     }
     one, each = seconds["purerl"], [x / asked.agents for x in seconds["several"]]
     title = f"{name.upper()}, 1000 steps with a gradient step each"
-    note = f"compile {compiled:.1f} s; {cpu_seconds(runs)}"
+    note = f"compile {compiled:.1f} s; {bench.cpu_seconds(runs)}"
     more: dict[str, Any] = {"note": note, "rounds": seconds}
-    sbx = beside(title, "s", one, seconds["sbx"], "sbx", goal=Goal(True, 1.5), **more)
-    words, goal = "Stable-Baselines3", Goal(True, 2.0)
-    sb3 = beside(title, "s", one, seconds["sb3"], words, goal=goal, **more)
+    sbx = bench.beside(
+        title, "s", one, seconds["sbx"], "sbx", goal=bench.Goal(True, 1.5), **more
+    )
+    words, goal = "Stable-Baselines3", bench.Goal(True, 2.0)
+    sb3 = bench.beside(title, "s", one, seconds["sb3"], words, goal=goal, **more)
     title = f"  the same, each of {asked.agents} agents, W={asked.lanes}"
-    return [sbx, sb3, beside(title, "s", each, one, "one agent")]
+    return [sbx, sb3, bench.beside(title, "s", each, one, "one agent")]
 
 
 def dqn_numbers(config: purerl.DQNConfig) -> dict[str, Any]:
@@ -116,29 +104,33 @@ def dqn_numbers(config: purerl.DQNConfig) -> dict[str, Any]:
     }
 
 
-def measure_dqn(asked: Asked) -> list[Row]:
+def measure_dqn(asked: bench.Asked) -> list[bench.Row]:
     """20,000 steps of DQN against rejax's, and against the article's rate."""
-    ours, own = train(DQN, score=last_returns)
+    ours, own = bench.train(DQN, score=bench.last_returns)
     with ExitStack() as stack:
         request = {"agents": 1, "devices": 1, "dqn": dqn_numbers(DQN)}
-        theirs, other = peer_program(stack, asked.peers, **request)
-        runs = alternate({"purerl": ours, "rejax": theirs}, asked.rounds)
-    rounds = {who: seconds_of(found) for who, found in runs.items()}
+        theirs, other = bench.peer_program(stack, asked.peers, **request)
+        runs = bench.alternate({"purerl": ours, "rejax": theirs}, asked.rounds)
+    rounds = {who: bench.seconds_of(found) for who, found in runs.items()}
     mine = rounds["purerl"]
     rate = [DQN.total_timesteps / value for value in mine]
-    scores = {who: f"{mean_score(found):.0f}" for who, found in runs.items()}
+    scores = {who: f"{bench.mean_score(found):.0f}" for who, found in runs.items()}
     note = (
         f"compile: purerl {own:.1f} s, rejax {other:.1f} s; mean return: purerl's last "
         f"quarter of training {scores['purerl']}, rejax evaluated {scores['rejax']}; "
-        f"{cpu_seconds(runs)}"
+        f"{bench.cpu_seconds(runs)}"
     )
-    more: dict[str, Any] = {"goal": Goal(True, 2.0), "note": note, "rounds": rounds}
+    more: dict[str, Any] = {
+        "goal": bench.Goal(True, 2.0),
+        "note": note,
+        "rounds": rounds,
+    }
     name = "DQN, 20,000 CartPole steps"
     name_of_rate = f"  the same, steps per second (article: {ARTICLE:,})"
-    share = spread([value / ARTICLE for value in rate])
+    share = bench.spread([value / ARTICLE for value in rate])
     return [
-        beside(name, "s", mine, rounds["rejax"], "rejax", **more),
-        Row(name_of_rate, "steps/s", spread(rate), None, "", share),
+        bench.beside(name, "s", mine, rounds["rejax"], "rejax", **more),
+        bench.Row(name_of_rate, "steps/s", bench.spread(rate), None, "", share),
     ]
 
 
@@ -151,19 +143,19 @@ SECTIONS = {
 
 def main() -> None:
     """Measure the sections that were asked for and print one table."""
-    asked = options(
+    asked = bench.options(
         __doc__,
         only=(list(SECTIONS), SECTIONS),
         rounds=(3, "turns of each"),
         steps=(2_000, "of TD3 and SAC"),
         agents=8,
         lanes=(1, "width of their blocks"),
-        peers=PEERS,
-        sb3=SB3,
+        peers=bench.PEERS,
+        sb3=bench.SB3,
         out=(Path, "write OUT.md and OUT.json"),
     )
     peers = {"peer_rejax.py": asked.peers, "peer_sb3.py": asked.sb3}
-    measure_sections(asked, SECTIONS, peers)
+    bench.measure_sections(asked, SECTIONS, peers)
 
 
 if __name__ == "__main__":

@@ -13,18 +13,7 @@ rounds' own ratios: above 1 the one thread is faster.
 import sys
 from contextlib import ExitStack
 
-from bench import (
-    ROOT,
-    Words,
-    alternate,
-    compare,
-    machine_line,
-    options,
-    print_row,
-    print_table,
-    rates,
-    spread,
-)
+import bench
 from speed_at import program
 
 ROWS = (
@@ -47,19 +36,19 @@ def cells(row: str, rounds: int) -> list[str]:
     preset, steps = row.split(":")
     with ExitStack() as stack:
         contenders = {
-            name: program(stack, ROOT, f"{preset}:1:{steps}", variables)
+            name: program(stack, bench.ROOT, f"{preset}:1:{steps}", variables)
             for name, variables in THREADS.items()
         }
-        runs = alternate(contenders, rounds, sys.stderr)
-    one, many = (rates(runs[name], int(steps)) for name in THREADS)
-    ratio = compare(one, many)
+        runs = bench.alternate(contenders, rounds, sys.stderr)
+    one, many = (bench.rates(runs[name], int(steps)) for name in THREADS)
+    ratio = bench.compare(one, many)
     busy = [
-        spread([run.cpu_seconds / run.seconds for run in runs[name]]).median
+        bench.spread([run.cpu_seconds / run.seconds for run in runs[name]]).median
         for name in THREADS
     ]
     return [
         f"`{preset}`",
-        *(f"{spread(each).median:,.0f}" for each in (one, many)),
+        *(f"{bench.spread(each).median:,.0f}" for each in (one, many)),
         f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
         *(f"{each:.1f}" for each in busy),
     ]
@@ -67,15 +56,15 @@ def cells(row: str, rounds: int) -> list[str]:
 
 def main() -> None:
     """Measure the rows of the command line; print a line of the table for each."""
-    rows = Words(ROWS, "PRESET:STEPS", is_checked=False)
-    asked = options(__doc__, rows=rows, rounds=5)
-    print(f"{machine_line()}; medians of {asked.rounds}\n")
-    print_table(
+    rows = bench.Words(ROWS, "PRESET:STEPS", is_checked=False)
+    asked = bench.options(__doc__, rows=rows, rounds=5)
+    print(f"{bench.machine_line()}; medians of {asked.rounds}\n")
+    bench.print_table(
         "preset | steps/s, one thread | steps/s, a thread for each core | ratio "
         "| cores busy, one thread | cores busy, a thread for each"
     )
     for row in asked.rows or ROWS:
-        print_row(*cells(row, asked.rounds))
+        bench.print_row(*cells(row, asked.rounds))
 
 
 if __name__ == "__main__":

@@ -18,23 +18,9 @@ import sys
 from functools import partial
 from typing import Any
 
+import bench
 import jax
 import jax.numpy as jnp
-from bench import (
-    Run,
-    Words,
-    alternate,
-    clocked,
-    compare,
-    machine,
-    machine_line,
-    options,
-    print_row,
-    print_table,
-    seconds_of,
-    spread,
-    with_range,
-)
 from replay_contenders import Case, Contender, Item, flashbax, ours, random_items
 
 ITERATIONS = 200
@@ -131,10 +117,10 @@ class Timer:
     def _keys(self, seed: int) -> jax.Array:
         return jax.random.split(jax.random.key(seed), self._case.agents)
 
-    def __call__(self, seed: int) -> Run:
+    def __call__(self, seed: int) -> bench.Run:
         """Run the loop once."""
         keys = jax.block_until_ready(self._keys(seed))
-        (self._state, _), run = clocked(
+        (self._state, _), run = bench.clocked(
             lambda: self._run(self._state, self._items, keys, self._added)
         )
         self._added = self._added + jnp.uint32(ITERATIONS * self._case.add)
@@ -147,15 +133,19 @@ def microseconds(
     """Microseconds of an iteration of an agent in every round, after one more."""
     for timer in timers.values():
         timer(0)  # warms up
-    runs = alternate(timers, rounds, sys.stderr)
+    runs = bench.alternate(timers, rounds, sys.stderr)
     scale = 1e6 / ITERATIONS / agents
-    return {n: [x * scale for x in seconds_of(found)] for n, found in runs.items()}
+    return {
+        n: [x * scale for x in bench.seconds_of(found)] for n, found in runs.items()
+    }
 
 
 def compare_both(rounds: int, capacity: int) -> None:
     """Print the table of both contenders."""
     print(f"capacity {capacity}, microseconds per agent and iteration: median")
-    print_table("replay | agents | add | batch | purerl | flashbax | times (min-max)")
+    bench.print_table(
+        "replay | agents | add | batch | purerl | flashbax | times (min-max)"
+    )
     for is_prioritised, agents, (add, batch) in itertools.product(
         (False, True), (1, 8, 64), ((1, 128), (8, 256))
     ):
@@ -168,16 +158,25 @@ def compare_both(rounds: int, capacity: int) -> None:
         is_slow = is_prioritised and agents == 64
         count = max(3, rounds // 5) if is_slow else rounds
         mine, theirs = microseconds(timers, count, agents).values()
-        medians = [f"{spread(values).median:.1f}" for values in (mine, theirs)]
+        medians = [f"{bench.spread(values).median:.1f}" for values in (mine, theirs)]
         name = "prioritised" if is_prioritised else "uniform"
-        print_row(name, agents, add, batch, *medians, with_range(compare(theirs, mine)))
+        bench.print_row(
+            name,
+            agents,
+            add,
+            batch,
+            *medians,
+            bench.with_range(bench.compare(theirs, mine)),
+        )
 
 
 def copies(rounds: int, agents: int) -> None:
     """Print the time of an iteration against the capacity."""
     capacities = (1_000, 10_000, 100_000, 1_000_000)
     print(f"{agents} agents, add 3, batch 256; microseconds per agent and iteration")
-    print_table(" | ".join(["replay", "learns in", *(f"{c:,}" for c in capacities)]))
+    bench.print_table(
+        " | ".join(["replay", "learns in", *(f"{c:,}" for c in capacities)])
+    )
     for is_prioritised, is_branch in itertools.product((False, True), (False, True)):
         timers = {}
         for capacity in capacities:
@@ -185,20 +184,24 @@ def copies(rounds: int, agents: int) -> None:
             timers[str(capacity)] = Timer(case, ours(case), is_branch)
         found = microseconds(timers, rounds, agents)
         name = "prioritised" if is_prioritised else "uniform"
-        medians = (f"{spread(v).median:.1f}" for v in found.values())
-        print_row(name, "a branch" if is_branch else "the loop", *medians)
+        medians = (f"{bench.spread(v).median:.1f}" for v in found.values())
+        bench.print_row(name, "a branch" if is_branch else "the loop", *medians)
 
 
 def main() -> None:
     """Time the contenders, and print a table."""
-    asked = options(
+    asked = bench.options(
         __doc__,
-        section=Words(("compare", "copies"), "SECTION", is_one=True),
+        section=bench.Words(("compare", "copies"), "SECTION", is_one=True),
         rounds=15,
         capacity=(10_000, "of `compare`"),
         agents=(1, "of `copies`"),
     )
-    print(machine_line(machine(("purerl", "jax", "jaxlib", "flashbax", "numpy"))))
+    print(
+        bench.machine_line(
+            bench.machine(("purerl", "jax", "jaxlib", "flashbax", "numpy"))
+        )
+    )
     if asked.section == "compare":
         compare_both(asked.rounds, asked.capacity)
     else:

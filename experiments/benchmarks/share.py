@@ -14,23 +14,9 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import bench
 import jax
 import jax.numpy as jnp
-from bench import (
-    Measure,
-    alternate,
-    calls,
-    clocked,
-    compare,
-    keys_of,
-    machine,
-    machine_line,
-    options,
-    print_table,
-    rates,
-    spread,
-    write,
-)
 from contenders import ppo_config, train_ppo
 
 import purerl
@@ -97,7 +83,7 @@ def make_products(
 
 def make_measures(
     config: purerl.PPOConfig, agents: int | None, lanes: int
-) -> dict[str, Measure]:
+) -> dict[str, bench.Measure]:
     """Compile purerl's run and the products, for one agent or for many in blocks."""
     width = None if agents is None else lanes
     measures = {"purerl": train_ppo(config, agents, width)[0]}
@@ -109,8 +95,8 @@ def make_measures(
         program = jax.jit(run) if agents is None else purerl.pmap(run, lanes=lanes)
 
         def measure(seed: int, program: Any = program) -> Any:
-            keys = jax.block_until_ready(keys_of(seed, agents))
-            return clocked(lambda: program(keys))[1]
+            keys = jax.block_until_ready(bench.keys_of(seed, agents))
+            return bench.clocked(lambda: program(keys))[1]
 
         measures[name] = measure
         measures[name](0)  # compiles
@@ -120,14 +106,14 @@ def make_measures(
 def large_product() -> float:
     """Return GFLOP/s of a product of two large matrices, the best of five."""
     x, product = jnp.ones((LARGE, LARGE)), jax.jit(jnp.matmul)
-    measure = calls(lambda: product(x, x))
+    measure = bench.calls(lambda: product(x, x))
     measure(0)
     return 2 * LARGE**3 / min(measure(n).seconds for n in range(5)) / 1e9
 
 
 def main() -> None:
     """Measure in turns; print the table."""
-    asked = options(
+    asked = bench.options(
         __doc__,
         rounds=5,
         steps=(204_800, "of one agent"),
@@ -141,27 +127,30 @@ def main() -> None:
         "one agent": (ppo_config(asked.steps), None),
         f"{asked.agents} agents": (ppo_config(fewer), asked.agents),
     }
-    found: dict[str, Any] = {"hardware": machine()}
+    found: dict[str, Any] = {"hardware": bench.machine()}
     rows = []
     for what, (config, agents) in cases.items():
-        runs = alternate(make_measures(config, agents, asked.lanes), asked.rounds)
+        runs = bench.alternate(make_measures(config, agents, asked.lanes), asked.rounds)
         work = config.total_timesteps * (agents or 1)
-        found[what] = {name: rates(values, work) for name, values in runs.items()}
+        found[what] = {name: bench.rates(values, work) for name, values in runs.items()}
         for name, values in found[what].items():
             share = ["", ""]
             if name != "purerl":
-                middle, low, high = compare(found[what]["purerl"], values)
+                middle, low, high = bench.compare(found[what]["purerl"], values)
                 share = [f"{middle:.0%}", f"{low:.0%} to {high:.0%}"]
-            rows.append([what, name, f"{spread(values).median / 1e3:,.0f}k", *share])
+            rows.append(
+                [what, name, f"{bench.spread(values).median / 1e3:,.0f}k", *share]
+            )
     found["large_product_gflops"] = large_product()
     print(
-        f"\n{machine_line(found['hardware'])}; medians of {asked.rounds}; a product of "
-        f"{LARGE} x {LARGE} matrices: {found['large_product_gflops']:,.0f} GFLOP/s\n"
+        f"\n{bench.machine_line(found['hardware'])}; medians of {asked.rounds}; a "
+        f"product of {LARGE} x {LARGE} matrices: "
+        f"{found['large_product_gflops']:,.0f} GFLOP/s\n"
     )
     heads = "PPO, CartPole-v1 | program | steps/s | purerl's share | of the rounds"
-    print_table(heads, rows)
+    bench.print_table(heads, rows)
     if asked.out:
-        write(asked.out, found)
+        bench.write(asked.out, found)
 
 
 if __name__ == "__main__":

@@ -14,86 +14,64 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
-from bench import (
-    PEERS,
-    Asked,
-    Goal,
-    Row,
-    Run,
-    Spread,
-    alternate,
-    beside,
-    compare,
-    cpu_seconds,
-    machine,
-    mean_score,
-    measure_sections,
-    options,
-    peer_program,
-    rates,
-    seconds_of,
-    spread,
-)
-from contenders import (
-    STEPPED_ENVS,
-    STEPS,
-    fastest_lanes,
-    help_seconds,
-    import_seconds,
-    ppo_config,
-    ppo_numbers,
-    purejaxrl_program,
-    step_randomly,
-    train_ppo,
-)
+import bench
+import contenders
 
 from purerl import envs
 
 
 def pairs(
-    runs: Mapping[str, list[Run]],
+    runs: Mapping[str, list[bench.Run]],
     work: float,
     names: Mapping[str, tuple[str, str]],
-    goal: Goal,
+    goal: bench.Goal,
     note: str,
-) -> list[Row]:
+) -> list[bench.Row]:
     """Rows of pairs that were run, by their names; the first has the goal."""
     rows = []
     for name, (who, other) in names.items():
         if other in runs:
             more = {} if rows else {"goal": goal, "note": note}
-            ours, theirs = (rates(runs[each], work) for each in (who, other))
+            ours, theirs = (bench.rates(runs[each], work) for each in (who, other))
             rounds = {who: ours, other: theirs}
             rows.append(
-                beside(name, "steps/s", ours, theirs, other, rounds=rounds, **more)
+                bench.beside(
+                    name, "steps/s", ours, theirs, other, rounds=rounds, **more
+                )
             )
     return rows
 
 
-def note_on(runs: Mapping[str, list[Run]], what: str, compiled: str = "") -> str:
+def note_on(runs: Mapping[str, list[bench.Run]], what: str, compiled: str = "") -> str:
     """Scores, seconds of compilation and of the processors."""
-    scores = ", ".join(f"{who} {mean_score(found):.1f}" for who, found in runs.items())
-    return f"{what}: {scores}; {compiled}{cpu_seconds(dict(runs))}"
+    scores = ", ".join(
+        f"{who} {bench.mean_score(found):.1f}" for who, found in runs.items()
+    )
+    return f"{what}: {scores}; {compiled}{bench.cpu_seconds(dict(runs))}"
 
 
-def measure_many(asked: Asked) -> list[Row]:
+def measure_many(asked: bench.Asked) -> list[bench.Row]:
     """Many agents: purerl.pmap against rejax by jit(vmap), and what the cores give."""
-    agents, numbers = asked.agents, ppo_numbers(asked.steps_many)
-    config, cores = ppo_config(asked.steps_many), machine()["cores"]
-    lanes, ours = fastest_lanes(config, agents, asked.lanes, asked.lane_rounds)
-    vmapped, own = train_ppo(config, agents)
+    agents, numbers = asked.agents, contenders.ppo_numbers(asked.steps_many)
+    config, cores = contenders.ppo_config(asked.steps_many), bench.machine()["cores"]
+    lanes, ours = contenders.fastest_lanes(
+        config, agents, asked.lanes, asked.lane_rounds
+    )
+    vmapped, own = contenders.train_ppo(config, agents)
     with ExitStack() as stack:
         peer: dict[str, Any] = {"stack": stack, "python": asked.peers, "agents": agents}
-        theirs, other = peer_program(**peer, devices=1, ppo=numbers)
+        theirs, other = bench.peer_program(**peer, devices=1, ppo=numbers)
         measures = {"pmap": ours, "rejax": theirs, "vmap": vmapped}
         if cores > 1 and agents % cores == 0:
-            found = peer_program(**peer, devices=cores, ppo=numbers)
+            found = bench.peer_program(**peer, devices=cores, ppo=numbers)
             measures["rejax, jax.pmap"] = found[0]
         if asked.purejaxrl:
-            program = purejaxrl_program(asked.purejaxrl, config.total_timesteps)
-            found = peer_program(**peer, devices=1, purejaxrl=program)
+            program = contenders.purejaxrl_program(
+                asked.purejaxrl, config.total_timesteps
+            )
+            found = bench.peer_program(**peer, devices=1, purejaxrl=program)
             measures["PureJaxRL"] = found[0]
-        runs = alternate(measures, asked.rounds)
+        runs = bench.alternate(measures, asked.rounds)
     title = f"{agents} PPO agents, {config.total_timesteps} steps each"
     names = {
         f"{title}, purerl.pmap W={lanes}": ("pmap", "rejax"),
@@ -106,98 +84,110 @@ def measure_many(asked: Asked) -> list[Row]:
     }
     compiled = f"compile: purerl {own:.1f} s, rejax {other:.1f} s, both jit(vmap); "
     note = note_on(runs, "final mean return", compiled)
-    return pairs(runs, agents * config.total_timesteps, names, Goal(True, 2.0), note)
+    return pairs(
+        runs, agents * config.total_timesteps, names, bench.Goal(True, 2.0), note
+    )
 
 
-def measure_one(asked: Asked) -> list[Row]:
+def measure_one(asked: bench.Asked) -> list[bench.Row]:
     """One agent, one program, against rejax's and PureJaxRL's."""
-    config = ppo_config(asked.steps_one)
-    ours, own = train_ppo(config)
+    config = contenders.ppo_config(asked.steps_one)
+    ours, own = contenders.train_ppo(config)
     with ExitStack() as stack:
         peer: dict[str, Any] = {"stack": stack, "python": asked.peers, "agents": 1}
-        numbers = ppo_numbers(asked.steps_one)
-        theirs, other = peer_program(**peer, devices=1, ppo=numbers)
+        numbers = contenders.ppo_numbers(asked.steps_one)
+        theirs, other = bench.peer_program(**peer, devices=1, ppo=numbers)
         measures = {"purerl": ours, "rejax": theirs}
         if asked.purejaxrl:
-            program = purejaxrl_program(asked.purejaxrl, config.total_timesteps)
-            found = peer_program(**peer, devices=1, purejaxrl=program)
+            program = contenders.purejaxrl_program(
+                asked.purejaxrl, config.total_timesteps
+            )
+            found = bench.peer_program(**peer, devices=1, purejaxrl=program)
             measures["PureJaxRL"] = found[0]
-        runs = alternate(measures, asked.rounds)
+        runs = bench.alternate(measures, asked.rounds)
     names = {
         f"one PPO agent, {config.total_timesteps} steps": ("purerl", "rejax"),
         "  beside PureJaxRL": ("purerl", "PureJaxRL"),
     }
     compiled = f"compile: purerl {own:.1f} s, rejax {other:.1f} s; "
     note = note_on(runs, "final mean return over the rounds' agents", compiled)
-    return pairs(runs, config.total_timesteps, names, Goal(True, 1.2), note)
+    return pairs(runs, config.total_timesteps, names, bench.Goal(True, 1.2), note)
 
 
-def measure_steps(asked: Asked) -> list[Row]:
+def measure_steps(asked: bench.Asked) -> list[bench.Row]:
     """Random CartPole steps against gymnax 1.x, in this process."""
     import gymnax
 
     env = envs.make("CartPole-v1")
     measures = {
-        "purerl": step_randomly(env, env.default_params),
-        "gymnax": step_randomly(*gymnax.make("CartPole-v1")),
+        "purerl": contenders.step_randomly(env, env.default_params),
+        "gymnax": contenders.step_randomly(*gymnax.make("CartPole-v1")),
     }
     for measure in measures.values():
         measure(0)
-    runs = alternate(measures, asked.rounds)
-    names = {f"CartPole steps, {STEPPED_ENVS} environments": ("purerl", "gymnax")}
+    runs = bench.alternate(measures, asked.rounds)
+    names = {
+        f"CartPole steps, {contenders.STEPPED_ENVS} environments": ("purerl", "gymnax")
+    }
     note = note_on(runs, "mean length of random episodes")
-    return pairs(runs, STEPPED_ENVS * STEPS, names, Goal(True, 1.0), note)
+    return pairs(
+        runs,
+        contenders.STEPPED_ENVS * contenders.STEPS,
+        names,
+        bench.Goal(True, 1.0),
+        note,
+    )
 
 
-def measure_imports(asked: Asked) -> list[Row]:
+def measure_imports(asked: bench.Asked) -> list[bench.Row]:
     """`import purerl` against `import jax`, and `purerl --help`."""
     measures = {
-        "purerl": import_seconds("purerl"),
-        "jax": import_seconds("jax"),
-        "help": help_seconds(),
+        "purerl": contenders.import_seconds("purerl"),
+        "jax": contenders.import_seconds("jax"),
+        "help": contenders.help_seconds(),
     }
     for measure in measures.values():  # The first ones fill the disk's cache.
         measure(0)
-    runs = alternate(measures, asked.rounds)
-    ours, jax_alone, helped = (seconds_of(runs[who]) for who in measures)
-    name, goal = "import purerl / import jax", Goal(False, 1.5)
-    more = {"figure": compare(ours, jax_alone), "goal": goal}
+    runs = bench.alternate(measures, asked.rounds)
+    ours, jax_alone, helped = (bench.seconds_of(runs[who]) for who in measures)
+    name, goal = "import purerl / import jax", bench.Goal(False, 1.5)
+    more = {"figure": bench.compare(ours, jax_alone), "goal": goal}
     rounds = {"purerl": ours, "jax": jax_alone}
-    helps, slowest = spread(helped), Goal(False, 3.0)
+    helps, slowest = bench.spread(helped), bench.Goal(False, 3.0)
     return [
-        beside(name, "s", ours, jax_alone, "import jax", rounds=rounds, **more),
-        Row("purerl --help, seconds", "s", helps, None, "", helps, slowest),
+        bench.beside(name, "s", ours, jax_alone, "import jax", rounds=rounds, **more),
+        bench.Row("purerl --help, seconds", "s", helps, None, "", helps, slowest),
     ]
 
 
-def measure_evaluation(asked: Asked) -> list[Row]:
+def measure_evaluation(asked: bench.Asked) -> list[bench.Row]:
     """The share of a run's time that the evaluation inside it takes."""
     from purerl.train import bind
 
     rows = []
     agents, lanes = asked.eval_agents, asked.eval_lanes
     for count, timesteps in ((None, asked.steps_one), (agents, asked.eval_steps)):
-        plain = ppo_config(timesteps)
+        plain = contenders.ppo_config(timesteps)
         default = plain.replace(num_evaluations=asked.num_evaluations)
         width = None if count is None else lanes
         built = {
-            who: train_ppo(config, count, width)[0]
+            who: contenders.train_ppo(config, count, width)[0]
             for who, config in {"with": default, "without": plain}.items()
         }
-        runs = alternate(built, asked.rounds)
-        seconds = {who: seconds_of(found) for who, found in runs.items()}
-        ratio = compare(seconds["without"], seconds["with"])
+        runs = bench.alternate(built, asked.rounds)
+        seconds = {who: bench.seconds_of(found) for who, found in runs.items()}
+        ratio = bench.compare(seconds["without"], seconds["with"])
         how = "one agent" if count is None else f"{count} agents, purerl.pmap W={lanes}"
         # What `eval_share` leaves of them.
         evaluations = len(bind(default).plan.evaluate_after)
-        row = beside(
+        row = bench.beside(
             f"evaluation's share of the time, {how}",
             "s",
             seconds["with"],
             seconds["without"],
             "without",
-            figure=Spread(1 - ratio.median, 1 - ratio.high, 1 - ratio.low),
-            goal=Goal(False, default.eval_share),
+            figure=bench.Spread(1 - ratio.median, 1 - ratio.high, 1 - ratio.low),
+            goal=bench.Goal(False, default.eval_share),
             note=f"{evaluations} evaluations of {default.eval_episodes} episodes",
             rounds=seconds,
         )
@@ -216,7 +206,7 @@ SECTIONS = {
 
 def main() -> None:
     """Measure the sections that were asked for and print one table."""
-    asked = options(
+    asked = bench.options(
         __doc__,
         rounds=(5, "turns of every contender"),
         only=(list(SECTIONS), SECTIONS, "sections"),
@@ -229,13 +219,13 @@ def main() -> None:
         eval_steps=(2e5, "steps of each of them"),
         eval_lanes=(8, "their width"),
         num_evaluations=(10, "wanted in `eval`"),
-        peers=(PEERS, "rejax's environment"),
+        peers=(bench.PEERS, "rejax's environment"),
         purejaxrl=(Path, "PureJaxRL's ppo.py, in the same environment"),
         out=(Path, "write OUT.md and OUT.json"),
     )
     has_peers = bool({"many", "one"} & set(asked.only))
     peers = {"peer_rejax.py": asked.peers} if has_peers else {}
-    measure_sections(asked, SECTIONS, peers)
+    bench.measure_sections(asked, SECTIONS, peers)
 
 
 if __name__ == "__main__":

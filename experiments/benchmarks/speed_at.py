@@ -15,20 +15,7 @@ from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 
-from bench import (
-    ROOT,
-    Measure,
-    Words,
-    alternate,
-    compare,
-    cpu_seconds,
-    machine_line,
-    options,
-    peer_program,
-    print_table,
-    rates,
-    spread,
-)
+import bench
 
 ROWS = ("ppo-cartpole:1:500000", "ppo-cartpole:64:100000")
 
@@ -38,37 +25,37 @@ def program(
     checkout: Path,
     row: str,
     variables: Mapping[str, str] | None = None,
-) -> Measure:
+) -> bench.Measure:
     """Prepare a row in a process of its own, with some code of purerl."""
     preset, agents, steps = row.split(":")
     request = {"preset": preset, "agents": int(agents), "steps": int(steps)}
     place = (Path(sys.executable), "peer_purerl.py", checkout, variables)
-    return peer_program(stack, *place, **request)[0]
+    return bench.peer_program(stack, *place, **request)[0]
 
 
 def main() -> None:
     """Measure the rows of the command line; print a line of the table for each."""
-    asked = options(
+    asked = bench.options(
         __doc__,
-        checkout=Words((), "CHECKOUT", is_checked=False, is_one=True),
-        rows=Words(ROWS, is_checked=False),
+        checkout=bench.Words((), "CHECKOUT", is_checked=False, is_one=True),
+        rows=bench.Words(ROWS, is_checked=False),
         rounds=7,
     )
     lines = []
     for row in asked.rows or ROWS:
         _, agents, steps = row.split(":")
-        both = {"here": ROOT, "there": Path(asked.checkout)}
+        both = {"here": bench.ROOT, "there": Path(asked.checkout)}
         with ExitStack() as stack:
             measures = {name: program(stack, path, row) for name, path in both.items()}
-            runs = alternate(measures, asked.rounds)
+            runs = bench.alternate(measures, asked.rounds)
         work = int(agents) * int(steps)
-        ours, theirs = (rates(runs[name], work) for name in both)
-        ratio = compare(ours, theirs)
-        middle = [f"{spread(each).median:,.0f}" for each in (ours, theirs)]
+        ours, theirs = (bench.rates(runs[name], work) for name in both)
+        ratio = bench.compare(ours, theirs)
+        middle = [f"{bench.spread(each).median:,.0f}" for each in (ours, theirs)]
         words = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-        lines.append([f"`{row}`", *middle, words, cpu_seconds(runs)])
-    print(f"\n{machine_line()}\n")
-    print_table("row | steps/s here | steps/s there | ratio | processors", lines)
+        lines.append([f"`{row}`", *middle, words, bench.cpu_seconds(runs)])
+    print(f"\n{bench.machine_line()}\n")
+    bench.print_table("row | steps/s here | steps/s there | ratio | processors", lines)
 
 
 if __name__ == "__main__":

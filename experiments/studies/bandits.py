@@ -19,39 +19,6 @@ import purerl
 
 STUDY, WORDS = study_of("bandits", "jym", (2, 5))
 RUNS, PULLS = 2_000, 1_000
-# Curve -> what a reader should know of it.
-SEE_FIGURE = "The figure shows how it begins; the row is of the last 100 pulls."
-GRADIENT_NOTE = "Values are of N(4, 1) here, so that rewards are about 4 higher."
-NOTES = {
-    "epsilon 0 (greedy)": "It stays with the first arm that looks good.",
-    "epsilon 0.01": "1,000 pulls are too few to show it; the last row has 2,500.",
-    "epsilon 0.1": "The limit is 91 % (0.9 and a tenth of 0.1), and 1,000 pulls do not "
-    "reach it.",
-    "optimistic: first estimate 5, greedy": SEE_FIGURE,
-    "realistic: first estimate 0, epsilon 0.1": "Its constant step size of 0.1 makes "
-    "it another agent than epsilon 0.1 above.",
-    "upper confidence bound, c = 2": SEE_FIGURE,
-    "step size 0.1, with baseline": GRADIENT_NOTE,
-    "step size 0.4, with baseline": GRADIENT_NOTE,
-    "step size 0.1, without baseline": "Compare it with the same step size above.",
-    "step size 0.4, without baseline": "Compare it with the same step size above.",
-}
-DEGRADED = "without a baseline it is significantly worse (figure 2.5)"
-CLAIMED = {
-    "epsilon 0 (greedy)": "a reward of about 1, the best arm found in about a "
-    "third of the tasks (figure 2.2)",
-    "epsilon 0.01": "improves more slowly than 0.1, and would be better eventually "
-    "(text to figure 2.2; beyond 1,000 pulls)",
-    "epsilon 0.1": "finds the best arm earlier, takes it in 91 % of pulls at most "
-    "(figure 2.2)",
-    "optimistic: first estimate 5, greedy": "worse at first, better in the end "
-    "(figure 2.3)",
-    "realistic: first estimate 0, epsilon 0.1": "worse in the end (figure 2.3)",
-    "upper confidence bound, c = 2": "better than epsilon-greedy except in the "
-    "first pulls (figure 2.4)",
-    "step size 0.1, without baseline": DEGRADED,
-    "step size 0.4, without baseline": DEGRADED,
-}
 AVERAGE = {"step_size": "sample_average"}
 GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}
 
@@ -204,43 +171,19 @@ def measure(budget: Budget) -> Findings:
     swept = budget.part("parameters", parameter_study, runs, pulls, **size)
     few = FIGURES["epsilon"]
     jym = budget.part("jym", curves, few, jym_runs, jym_pulls, **jym_size)
-    words = {
-        "epsilon": "Epsilon-greedy with sample averages (the book's figure 2.2)",
-        "optimistic": "A constant step size of 0.1 (figure 2.3)",
-        "ucb": "Sample averages (figure 2.4)",
-        "gradient": "Gradient bandits, values of N(4, 1) (figure 2.5)",
-    }
     figures = [
         budget.save(
-            curve_figure(found[name]),
-            name,
-            f"{text}: the reward of each pull and how often it was the best arm, means "
-            f"over {runs:,} runs.",
+            curve_figure(curves), name, WORDS.fill(f"picture {name}", runs=runs)
         )
-        for name, text in words.items()
+        for name, curves in found.items()
     ]
-    figures.append(
-        budget.save(
-            study_figure(swept, pulls),
-            "parameters",
-            f"The parameter study (figure 2.6): the reward averaged over {pulls:,} "
-            f"pulls, mean over {runs:,} runs, against the parameter of each method.",
-        )
-    )
+    caption = WORDS.fill("picture parameters", **size)
+    figures.append(budget.save(study_figure(swept, pulls), "parameters", caption))
     flat = {name: curve for one in found.values() for name, curve in one.items()}
-    rows = [
-        Row(name, CLAIMED.get(name, "-"), last_words(curve), NOTES.get(name, ""))
-        for name, curve in flat.items()
-    ]
+    rows = [WORDS.row(name, here=last_words(curve)) for name, curve in flat.items()]
     rows.append(jym_row(jym, jym_runs, jym_pulls))
-    whole = sum(curve["seconds"] for curve in flat.values())
-    text = (
-        f"Rewards and shares are means of the last 100 of {pulls:,} pulls over "
-        f"{runs:,} runs, with the 95% interval of the mean. The {len(flat)} curves of "
-        f"figures 2.2 to 2.5 together took {whole:.0f} s without compilation (epsilon "
-        "0.1 is in two of them and counted once); the seconds of the parameter study "
-        "are in its table."
-    )
+    seconds = sum(curve["seconds"] for curve in flat.values())
+    text = WORDS.fill("text", curves=len(flat), seconds=seconds, **size)
     return Findings(rows, figures, [best_table(swept)], [text])
 
 
@@ -261,14 +204,10 @@ def jym_row(jym: dict[str, Any], runs: int, pulls: int) -> Row:
     later = "The rewards of epsilon 0.01 and 0.1 cannot be told apart here."
     if smaller.low > larger.high:
         later = "Epsilon 0.01 has the larger reward here."
-    return Row(
-        f"{runs} runs of {pulls:,} pulls, epsilon 0, 0.01 and 0.1",
-        "one vmapped call (jym; it gives no time)",
-        f"{seconds:.2f} s for all three, {3 * runs * pulls / seconds:,.0f} pulls per "
-        "second; at the end "
-        + "; ".join(f"{name}: {last_words(curve)}" for name, curve in jym.items()),
-        f"Compilation is not counted. {later}",
-    )
+    rate = 3 * runs * pulls / seconds
+    end = "; ".join(f"{name}: {last_words(curve)}" for name, curve in jym.items())
+    numbers = {"runs": runs, "pulls": pulls, "seconds": seconds, "rate": rate}
+    return WORDS.row("jym", end=end, later=later, **numbers)
 
 
 def best_table(swept: dict[str, Any]) -> Table:

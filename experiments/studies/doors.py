@@ -10,13 +10,14 @@ import jax
 import numpy as np
 from doors_agents import loop
 from doors_agents.config import make_config
-from doors_figures import curves_figure, speed_figure
 from doors_speed import CLAIMED, KINDS, SIZES, TIMED
 from measure import compiled, timed, torch_threads
 from study import Budget, Findings, Picture, Row, Table, interval_text, main, study_of
 
 # isort: split
 from frame import RESULTS, read
+from pictures import STACKS as COLOURS
+from pictures import between, legend_below, smooth, stacked, style
 
 import purerl
 
@@ -27,6 +28,16 @@ STACKS = {
     "jax": "all JAX",
 }
 SEEDS = 10
+WINDOW = 3  # Rows that a curve averages: episodes of one row are few at first.
+# PyTorch, Flax, all JAX.
+STACK_COLOURS = (COLOURS["PyTorch"], COLOURS["Flax"], COLOURS["purerl"])
+# JAX is blue as in other pictures, and Gymnasium has a colour of no stack.
+KIND_COLOURS = {
+    "sync": style.COLOURS[7],
+    "async": style.COLOURS[3],
+    "jax-step": style.COLOURS[5],
+    "jax-scan": COLOURS["purerl"],
+}
 BUSY = 10.0  # A load average at which the two cores have not been idle.
 
 
@@ -109,28 +120,21 @@ def measure(budget: Budget) -> Findings:
         "jax", jax_agents, config, seeds, config=same, seeds=seeds
     )
     named = {STACKS[stack]: runs for stack, runs in agents.items()}
+    about = {"cpu": cpu, "seeds": seeds}
     figures = [
-        budget.save(
-            speed_figure(found, cpu),
-            "speed",
-            "Seconds that 512 steps of N environments take. The lines are the median "
-            f"of three measurements on {cpu}; the hollow marks are the source's, at "
-            "481 environments on an RTX 5060 Ti and a Ryzen 5 7600X. Compilation is "
-            "not counted.",
-        ),
-        budget.save(
-            curves_figure(named),
-            "dqn",
-            f"DQN in training on {cpu}: the mean of {seeds} agents of each stack, and "
-            "their range. The return and the step-wise reward (mean return over mean "
-            "length) are those of the episodes that ended, over environment steps, and "
-            "in the right panel over the seconds that one agent takes alone, without "
-            "compilation. The dashed lines are the shortest path's, 15.21 and .776.",
-        ),
+        budget.save(picture, name, WORDS.fill(f"picture {name}", **about))
+        for name, picture in (
+            ("speed", speed_figure(found, cpu)),
+            ("dqn", curves_figure(named)),
+        )
     ]
     tuned = read(RESULTS / "tune-doors-dqn.json")
-    # Those of a quick run lie elsewhere, and have no page above them.
-    figures += tuning_pictures() if tuned and not budget.quick else []
+    # Those of a quick run lie elsewhere, and have no page above them; docs/tuning.md
+    # shows them too.
+    if tuned and not budget.quick:
+        for name in ("history", "importance", "contour"):
+            caption = WORDS[f"picture {name}"]
+            figures.append(Picture(f"../tuning-dqn-{name}.png", caption))
     tables = [speed_table(found), agents_table(agents)]
     rows = [*speed_rows(found), *agent_rows(agents)]
     rows += [tuning_row(tuned)] if tuned else []
@@ -144,69 +148,31 @@ def measure(budget: Budget) -> Findings:
 def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
     """Put the source's environment benchmark beside what was measured."""
     most = max(found["sync"])
-    here = {kind: times[most]["seconds"] for kind, times in found.items()}
-    fastest = min(here["sync"], here["async"])
-    return [
-        Row(
-            f"512 steps of {most} environments, in seconds: sync, async, JAX with one "
-            "call per step, JAX in one scan",
-            "2.758, 5.453, 1.541, 0.0706 (481 environments; RTX 5060 Ti, Ryzen 5 "
-            "7600X)",
-            f"{here['sync']:.3g}, {here['async']:.3g}, {here['jax-step']:.3g}, "
-            f"{here['jax-scan']:.3g}",
-            WORDS["steps"].format(most=most),
-        ),
-        Row(
-            f"512 steps of {most} environments of Doors-v0: JAX in one scan against "
-            "the faster Gymnasium vector",
-            "39 times as fast",
-            f"{fastest / here['jax-scan']:.0f} times as fast",
-            "The source's time is the same from 1 to 481 environments, which a GPU "
-            "steps in parallel; on a CPU the time grows with their number.",
-        ),
-    ]
+    seconds = {kind: times[most]["seconds"] for kind, times in found.items()}
+    ratio = min(seconds["sync"], seconds["async"]) / seconds["jax-scan"]
+    here = ", ".join(f"{seconds[kind]:.3g}" for kind in KINDS)
+    steps = WORDS.row("steps", most=most, here=here)
+    return [steps, WORDS.row("ratio", most=most, ratio=ratio)]
 
 
 def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
     """Put the source's training times and scores beside what was measured."""
     every = {k: [run["train"] for run in v] for k, v in agents.items()}
-    seconds = {k: float(np.mean(v)) for k, v in every.items()}
-    ranges = {k: f"{min(v):.1f} to {max(v):.1f}" for k, v in every.items()}
+    numbers: dict[str, Any] = {k: float(np.mean(v)) for k, v in every.items()}
+    for k, v in every.items():
+        numbers[f"{k}_range"] = f"{min(v):.1f} to {max(v):.1f}"
     count, first = len(agents["jax"]), agents["jax"][0]
+    numbers |= {"ratio": numbers["torch"] / numbers["jax"], "count": count}
 
     def scores(name: str, digits: int) -> str:
         each = ([run["score"][name] for run in agents[stack]] for stack in STACKS)
         return "; ".join(interval_text(values, digits) for values in each)
 
+    steps, returns = int(first["env_steps"][-1]), scores("episode_return", 2)
     return [
-        Row(
-            "training time of one DQN agent on Doors-v0: PyTorch, Flax, all JAX",
-            "22.5 min, 22.8 min, 2.3 min (RTX 5060 Ti, Ryzen 5 7600X): ten times as "
-            "fast",
-            f"{seconds['torch']:.0f} s ({ranges['torch']} in {count} runs), "
-            f"{seconds['flax']:.0f} s ({ranges['flax']} in {count} runs), "
-            f"{seconds['jax']:.1f} s (one call, without {first['compile']:.0f} s of "
-            f"compilation): {seconds['torch'] / seconds['jax']:.0f} times as fast as "
-            "PyTorch",
-            WORDS["stacks"],
-        ),
-        Row(
-            f"return after {int(first['env_steps'][-1]):,} steps: PyTorch, Flax, all "
-            "JAX",
-            "-",
-            scores("episode_return", 2),
-            f"Means of {count} agents each with the 95% interval of the mean. The "
-            "policies are greedy and play from all 225 starts; the shortest path has "
-            "15.21.",
-        ),
-        Row(
-            "step-wise reward: PyTorch, Flax, all JAX",
-            ".73, .64, .71",
-            scores("stepwise", 3),
-            f"The same {count} agents each, over the same starts; at most .776 is "
-            "possible. The source's numbers are of training, with limits of 10 to 17 "
-            "steps: see below.",
-        ),
+        WORDS.row("stacks", compile=first["compile"], **numbers),
+        WORDS.row("return", steps=steps, here=returns, count=count),
+        WORDS.row("stepwise", here=scores("stepwise", 3), count=count),
     ]
 
 
@@ -214,38 +180,15 @@ def tuning_row(found: dict[str, Any]) -> Row:
     """Return the row of the tuned DQN, from what `experiments/tune_doors.py` wrote."""
     shares, holdout = found["importance"], found["holdout"]
     first, second = sorted(shares, key=lambda name: -shares[name])[:2]
-    best, default = (
+    tuned, default = (
         f"{x['mean']:.2f} ({x['low']:.2f} to {x['high']:.2f})"
         for x in (holdout["best"], holdout["default"])
     )
-    minutes = found["wall_seconds"] / 60
-    return Row(
-        f"{found['trials']} trials of DQN's settings by TPE and Hyperband, with at "
-        "most 57,600 steps each",
-        "the length of an episode matters most",
-        f"{first} ({shares[first]:.0%}) and {second} ({shares[second]:.0%}) matter "
-        f"most; on {len(holdout['seeds'])} fresh seeds the best has a return of "
-        f"{best}, and the default {default}",
-        WORDS["tuned"].format(minutes=minutes, **found),
-    )
-
-
-def tuning_pictures() -> list[Picture]:
-    """Return the pictures of the tuned DQN, which `docs/tuning.md` shows too."""
-    words = {
-        "history": "the score of every trial, the best score so far, and the score of "
-        "the default settings.",
-        "importance": "the share of each setting in what makes a trial good, estimated "
-        "by PED-ANOVA.",
-        "contour": "the score over pairs of the three most important settings. The "
-        "dots are the complete trials, and the star is the best of them. The surface "
-        "averages the scores of the trials near each point, and fades to white where "
-        "no trial is near.",
-    }
-    return [
-        Picture(f"../tuning-dqn-{name}.png", f"DQN on Doors-v0, 40 trials: {caption}")
-        for name, caption in words.items()
-    ]
+    names = {"first": first, "second": second, "tuned": tuned, "default": default}
+    numbers = {"first_share": shares[first], "second_share": shares[second]}
+    numbers |= {"minutes": found["wall_seconds"] / 60, "seeds": len(holdout["seeds"])}
+    facts = {name: found[name] for name in ("trials", "hardware", "date")}
+    return WORDS.row("tuned", **names, **numbers, **facts)
 
 
 def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
@@ -257,13 +200,7 @@ def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
     starts = [found[kind][max(found[kind])]["start"] for kind in KINDS]
     rows.append(["before the first step", *(f"{start:.3g}" for start in starts)])
     rows.append(["source, 481", *(f"{CLAIMED[kind]:.3g}" for kind in KINDS)])
-    return Table(
-        "Seconds for 512 steps of N environments, without what comes before the first "
-        "step (Gymnasium's start of its environments, JAX's compilation), which has a "
-        "row of its own for the most environments",
-        ["environments", *KINDS.values()],
-        rows,
-    )
+    return Table(WORDS["table speed"], ["environments", *KINDS.values()], rows)
 
 
 def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
@@ -283,14 +220,72 @@ def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
         rows.append([STACKS[stack], seconds, *numbers])
     first, count = agents["jax"][0], len(agents["jax"])
     rows.append(["shortest path", "-", "15.21", "0.776", "100"])
+    numbers = {"count": count, "together": first["train_together"]}
     return Table(
-        f"Means of {count} agents of each stack after {int(first['env_steps'][-1]):,} "
-        "environment steps; the policies are greedy and play from all 225 starts. The "
-        f"time is that of one agent alone; {count} agents in one call of JAX took "
-        f"{first['train_together']:.1f} s",
+        WORDS.fill("table agents", steps=int(first["env_steps"][-1]), **numbers),
         ["stack", "training, s", "return", "step-wise reward", "goals reached, %"],
         rows,
     )
+
+
+def speed_figure(found: dict[str, dict[int, dict[str, float]]], cpu: str) -> Any:
+    """Draw seconds against environments, on logarithmic axes.
+
+    Args:
+        found: What was measured, by kind and size.
+        cpu: Name of the CPU on which it was measured.
+    """
+    figure = style.new_figure(width=8.6, height=4.8)
+    axes = figure.subplots()
+    hollow = {"markerfacecolor": "none", "markersize": 10, "linestyle": "none"}
+    for i, (kind, name) in enumerate(KINDS.items()):
+        look = {"color": KIND_COLOURS[kind], "marker": style.MARKERS[i]}
+        sizes = sorted(found[kind])
+        seconds = [found[kind][size]["seconds"] for size in sizes]
+        axes.plot(sizes, seconds, label=name, **look)
+        axes.plot([481], [CLAIMED[kind]], markeredgewidth=1.6, **look, **hollow)
+    label = "the source, at 481, on\nan RTX 5060 Ti and a\nRyzen 5 7600X"
+    axes.plot([], [], color=style.INK, marker="o", label=label, **hollow)
+    axes.set_xscale("log", base=2)
+    style.log_axis(axes, "y")
+    ticks = (1, 2, 4, 8, 16, 32, 64, 128, 256, 481)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    style.finish(axes, f"Doors-v0 on {cpu}", "environments", "seconds for 512 steps")
+    return figure
+
+
+def curves_figure(agents: dict[str, list[dict[str, Any]]]) -> Any:
+    """Draw return and step-wise reward over steps, and the return over seconds.
+
+    Args:
+        agents: Runs by the name of their stack.
+    """
+    figure = style.new_figure(height=3.9)
+    left, middle, right = figure.subplots(1, 3)
+    for colour, (name, runs) in zip(STACK_COLOURS, agents.items(), strict=False):
+        returns = smooth(stacked(runs, "episode_return"), WINDOW)
+        lengths = smooth(stacked(runs, "episode_length"), WINDOW)
+        steps = np.asarray(runs[0]["env_steps"], float)
+        seconds = stacked(runs, "seconds").mean(0)
+        for axes, x, y in (
+            (left, steps, returns),
+            (middle, steps, returns / lengths),
+            (right, seconds, returns),
+        ):
+            between(axes, x, y.mean(0), (y.min(0), y.max(0)), colour, name)
+    shortest = {"color": style.INK, "linestyle": "--", "linewidth": 0.9}
+    for axes, best in ((left, 15.21), (middle, 0.776), (right, 15.21)):
+        axes.axhline(best, label="shortest path", **shortest)
+    style.log_axis(right, "x")
+    legend_below(figure, left, 4)
+    style.finish(left, "Return", "environment steps", "episode return")
+    style.finish(middle, "Step-wise reward", "environment steps", "return / length")
+    style.finish(right, "Return over time", "seconds of one agent", "episode return")
+    style.step_axis(left)
+    style.step_axis(middle)
+    return figure
 
 
 if __name__ == "__main__":

@@ -10,14 +10,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax4rl
 import numpy as np
-from jax4rl import (
-    noise_for_vpg,
-    random_learner,
-    vpg_config,
-    vpg_example,
-    vpg_update,
-)
 from measure import compiled, timed, torch_threads
 
 from purerl import presets
@@ -35,7 +29,7 @@ Timer = Callable[[], float]  # Seconds per 1,000 steps, measured anew by every c
 def config_of(name: str) -> Any:
     """Return the preset of an algorithm, on Pendulum-v1 in one environment."""
     if name == "vpg":
-        return vpg_config("Pendulum-v1").replace(num_envs=1, num_steps=VPG_EPOCH)
+        return jax4rl.vpg_config("Pendulum-v1").replace(num_envs=1, num_steps=VPG_EPOCH)
     algorithm = name.split("-")[0]
     config = presets.load(f"{algorithm}-jaxrl").replace(env="Pendulum-v1")
     if name == "mpo-gradient":
@@ -47,7 +41,9 @@ def our_update(name: str, steps: int) -> Timer:
     """Return what times our gradient steps on one batch: seconds per 1,000."""
     module: Any = MODULES[name.split("-")[0]]
     config = config_of(name)
-    parts, learner, batch, key = random_learner(module, config, BATCH, OBS, ACTIONS)
+    parts, learner, batch, key = jax4rl.random_learner(
+        module, config, BATCH, OBS, ACTIONS
+    )
     hooks = module.make_hooks(parts)
 
     def train(learner: Any, batch: Any, key: jax.Array) -> Any:
@@ -100,8 +96,8 @@ def _beyond(config: Any, first: int, more: int) -> Timer:
 def our_vpg_update(epochs: int) -> Timer:
     """Return what times our VPG's update on one batch, that of one epoch."""
     del epochs
-    parts, *arguments = vpg_example(config_of("vpg"))
-    return _alone(partial(vpg_update, parts), tuple(arguments), VPG_EPOCH)
+    parts, *arguments = jax4rl.vpg_example(config_of("vpg"))
+    return _alone(partial(jax4rl.vpg_update, parts), tuple(arguments), VPG_EPOCH)
 
 
 def our_vpg_loop(epochs: int) -> Timer:
@@ -129,7 +125,11 @@ def torch_update(name: str, steps: int, threads: int) -> Timer:
 
     agent = torch_agent(name)
     if name == "vpg":
-        batch, calls, steps = noise_for_vpg(VPG_EPOCH, OBS, ACTIONS), 1, VPG_EPOCH
+        batch, calls, steps = (
+            jax4rl.noise_for_vpg(VPG_EPOCH, OBS, ACTIONS),
+            1,
+            VPG_EPOCH,
+        )
     else:
         batch, calls = common.random_batch(BATCH, OBS, ACTIONS), steps
 

@@ -170,41 +170,23 @@ def measure(budget: Budget) -> Findings:
         settings = {"config": serialise.to_dict(presets.load(name)), "steps": steps}
         given = (replay, name, steps, seeds)
         kinds[name] = budget.part(name, *given, **settings, seeds=seeds)
+    pictures = {
+        "course": (course_figure(run, steps), {"solved": SOLVED}),
+        "replay": (replay_figure(kinds), {"seeds": seeds}),
+    }
     figures = [
-        budget.save(
-            course_figure(run, steps),
-            "course",
-            "One agent: the length of every episode (dark where it is longer than "
-            f"{SOLVED} steps, which the article calls solved), the share of random "
-            "actions (all of them in the first 512 steps), and the loss (average over "
-            "50 updates of 4 steps).",
-        ),
-        budget.save(
-            replay_figure(kinds),
-            "replay",
-            f"Uniform and prioritised replay, {seeds} seeds each: the episodes' return "
-            "in training (average over 15 updates of 40 steps), with the 95% interval "
-            "of the mean.",
-        ),
+        budget.save(picture, name, WORDS.fill(f"picture {name}", **numbers))
+        for name, (picture, numbers) in pictures.items()
     ]
     first = next((i for i, n in enumerate(run["lengths"]) if n > 100), None)
     reached = f"episode {first + 1}" if first is not None else "never"
+    own = {"seconds": seconds_text(one), "compile": one["compile"]}
+    longest = max(run["lengths"])
     rows = [
-        Row(
-            f"{steps:,} steps of one agent, compiled",
-            "just over a second (the title: under a second); 15,807 steps/s on a CPU",
-            f"{seconds_text(one)}, {steps / one['train']:,.0f} steps/s (and "
-            f"{one['compile']:.0f} s of compilation)",
-            "The article's time is without compilation too.",
-        ),
+        WORDS.row("one", steps=steps, rate=steps / one["train"], **own),
         *(many_row(mapped, found, one, steps) for mapped, found in many.items()),
         bar_row(bar, steps),
-        Row(
-            "first episode of more than 100 steps; longest episode",
-            "after about 45 episodes; 393 steps, one run",
-            f"{reached}; {max(run['lengths']):.0f} steps, one run",
-            "Episodes end after 500 steps here, and never by time there.",
-        ),
+        WORDS.row("episodes", reached=reached, longest=longest),
     ]
     rows += [replay_row(name, found) for name, found in kinds.items()]
     return Findings(rows, figures, [], [WORDS["priorities"], WORDS["machine"]])
@@ -219,64 +201,34 @@ def many_row(
     mapped: str, found: dict[str, float], one: dict[str, float], steps: int
 ) -> Row:
     """Return the row on many agents in one call, by their time and that of one."""
-    name, words = {
-        "vmap": ("one `jax.vmap`", "One program for all agents."),
-        "pmap": (
-            "one call of `purerl.pmap`",
-            "Blocks of agents side by side, one on every core, as `purerl.run` has "
-            "them.",
-        ),
-    }[mapped]
-    share = found["train"] / (MANY * one["train"])
-    rate = MANY * steps / found["train"]
-    return Row(
-        f"{MANY} agents in {name}",
-        "-",
-        f"{seconds_text(found)}, {rate:,.0f} steps/s in all",
-        f"{words} It takes {share:.2f} times as long as {MANY} agents one by one.",
-    )
+    numbers = {
+        "agents": MANY,
+        "seconds": seconds_text(found),
+        "rate": MANY * steps / found["train"],
+        "share": found["train"] / (MANY * one["train"]),
+    }
+    return WORDS.row(mapped, **numbers)
 
 
 def bar_row(bar: dict[str, list[float]], steps: int) -> Row:
     """Return the row on the progress bar, by the seconds of `times_of_bar`."""
     ends = {kind: spread(seconds) for kind, seconds in bar.items()}
     ratio = ends["shown"]["train"] / ends["hidden"]["train"]
-    return Row(
-        f"{steps:,} steps by `purerl.run`, with its progress bar and without",
-        "-",
-        f"{seconds_text(ends['shown'])} with the bar, {seconds_text(ends['hidden'])} "
-        "without",
-        f"Runs in turns, compiled already; the medians have a ratio of {ratio:.2f}. A "
-        "run is a chain of compiled segments, between which their metrics come to the "
-        "host.",
-    )
+    words = {kind: seconds_text(found) for kind, found in ends.items()}
+    return WORDS.row("bar", steps=steps, ratio=ratio, **words)
 
 
 def replay_row(name: str, found: dict[str, Any]) -> Row:
     """Return the row on both kinds of replay with a preset."""
     ends = {kind: np.array(x["final"]) for kind, x in found.items()}
-    gap = ends["prioritised"] - ends["uniform"]
-    interval = mean_interval(gap)
-    word = "worse" if interval.high < 0 else "better"
-    verdict = (
-        f"Prioritised replay is {word} with these settings: the interval of the "
-        "difference excludes zero."
-    )
-    if interval.low <= 0 <= interval.high:
-        verdict = (
-            "The interval of the difference includes zero: these seeds do not tell "
-            "the two apart."
-        )
-    return Row(
-        f"return at the end, uniform against prioritised replay (`{name}`, "
-        f"{len(gap)} seeds)",
-        "-",
-        f"{interval_text(ends['uniform'])} against "
-        f"{interval_text(ends['prioritised'])}; difference by seed "
-        f"{interval_text(gap)}",
-        f"{verdict} Both kinds have the same step size; Schaul et al. take a quarter "
-        "of it with prioritised replay.",
-    )
+    ends["gap"] = ends["prioritised"] - ends["uniform"]
+    interval, seeds = mean_interval(ends["gap"]), len(ends["gap"])
+    verdict = WORDS["not apart"]
+    if not interval.low <= 0 <= interval.high:
+        word = "worse" if interval.high < 0 else "better"
+        verdict = WORDS.fill("apart", word=word)
+    numbers = {kind: interval_text(values) for kind, values in ends.items()}
+    return WORDS.row("kinds", name=name, seeds=seeds, verdict=verdict, **numbers)
 
 
 def course_figure(run: dict[str, Any], steps: int) -> Any:

@@ -5,26 +5,17 @@ python experiments/studies/purejaxrl.py [--quick]
 
 import statistics
 import time
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import learned
 import numpy as np
 from measure import compiled, timed, torch_threads
-from purejaxrl_figures import (
-    ENTROPIES,
-    STEPS,
-    WHOLE,
-    Found,
-    entropy_figure,
-    learning_figure,
-    width_figure,
-)
-from study import Budget, Findings, Picture, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
 
 # isort: split
-from frame import RESULTS, read
-from pictures import smooth
+from frame import RESULTS, mean_interval, read
+from pictures import STACKS, band, smooth, stacked, style
 
 import purerl
 from purerl import presets
@@ -34,19 +25,30 @@ from purerl.train import bind
 
 STUDY, WORDS = study_of("purejaxrl", "PureJaxRL", (0, 1, 2))
 SEEDS = 10
-# Preset -> a run of the source on a GPU, and what it claims.
-ON_A_GPU = {
-    "ppo-minatar": (
-        "PPO on SpaceInvaders-MinAtar, one agent, 10,000,000 steps",
-        "about 45 s with compilation, returns of 165 to 170 in training, one seed on "
-        "an A40 (read off a plot)",
-    ),
-    "ppo-brax": (
-        "PPO on brax's Hopper (positional), one agent, 50,000,000 steps",
-        "about 2.5 minutes with compilation, returns of 1,400 to 1,650 in training, "
-        "one seed on an A40 (read off a plot)",
-    ),
-}
+STEPS = 500_000
+WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.
+ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+GREY = "#c8ccd0"  # Of lines that are there only to compare with.
+
+
+class Found(NamedTuple):
+    """The results of the parts of the study."""
+
+    ours: dict[str, Any]
+    theirs: list[dict[str, Any]]
+    times: dict[int, dict[str, float]]
+    predicted: dict[int, float]
+    on_gpu: dict[int, float]
+    sweep: dict[str, Any]
+    large: dict[str, float]
+
+    def torch_runs(self) -> list[float]:
+        """Return the seconds of every PyTorch agent."""
+        return [run["seconds"] for run in self.theirs]
+
+
+# Runs of the source on a GPU, by their presets.
+ON_A_GPU = ("ppo-minatar", "ppo-brax")
 
 
 def plain(steps: int) -> purerl.PPOConfig:
@@ -152,125 +154,52 @@ def measure(budget: Budget) -> Findings:
     on_gpu = seconds_on_gpu()
     found = Found(ours, theirs, times, predicted, on_gpu, sweep, large)
     cpu = str(budget.used[-1]["hardware"])
-    rows = [*cartpole_rows(found), *gpu_rows(large)]
+    rows = cartpole_rows(found)
+    for name, seconds in large.items():
+        rows.append(WORDS.row(name, measured=as_measured(name), seconds=seconds))
+    pictures = {
+        "learning": learning_figure(found, steps),
+        "agents": width_figure(found, cpu),
+        "entropy": entropy_figure(found.sweep, steps),
+    }
+    about = {"cpu": cpu, "agents": len(theirs)}
+    figures = [
+        budget.save(picture, name, WORDS.fill(f"picture {name}", **about))
+        for name, picture in pictures.items()
+    ]
     tables = [] if budget.quick else [times_table(found)]
     texts = [WORDS[f"text {number}"] for number in (1, 2, 3)]
-    return Findings(rows, pictures(budget, found, steps, cpu), tables, texts)
-
-
-def pictures(budget: Budget, found: Found, steps: int, cpu: str) -> list[Picture]:
-    """Draw all figures.
-
-    Args:
-        budget: The budget of the study.
-        found: The results of its parts.
-        steps: Environment steps of an agent.
-        cpu: Name of the CPU that the agents were trained on.
-    """
-    agents = len(found.theirs)
-    return [
-        budget.save(
-            learning_figure(found, steps),
-            "learning",
-            f"Episode return in training: the mean of {agents} agents of each kind "
-            "with the 95% interval of the mean, where each agent's return is averaged "
-            "over ten updates. Left over environment steps; right over the seconds "
-            "that one agent takes alone, for purerl the median of three calls and for "
-            f"PyTorch the mean of {agents} runs.",
-        ),
-        budget.save(
-            width_figure(found, cpu),
-            "agents",
-            f"Seconds of training against the number of agents in one call. On {cpu} "
-            "filled circles were measured, and hollow ones, from 32 agents on, are "
-            "extrapolated from a part of the run; the horizontal line is one PyTorch "
-            f"agent there, the mean of {agents} runs. Squares were measured on an "
-            "H200, one run each; triangles are what `purerl plan` predicts for one "
-            "(see Performance).",
-        ),
-        budget.save(
-            entropy_figure(found.sweep, steps),
-            "entropy",
-            "Seven entropy coefficients by eight seeds, trained in one call. Each "
-            "panel has the episode return in training of one coefficient, the mean of "
-            "its eight seeds with the 95% interval of the mean, where each seed's "
-            "return is averaged over 20 updates; the means of the other coefficients "
-            "are grey. The last panel has the mean return over all updates for each "
-            "coefficient, with its 95% interval.",
-        ),
-    ]
+    return Findings(rows, figures, tables, texts)
 
 
 def cartpole_rows(found: Found) -> list[Row]:
     """Return the source's claims of CartPole beside what was measured."""
-    times, sweep = found.times, found.sweep
+    times, sweep, runs = found.times, found.sweep, found.torch_runs()
     curves = found.ours["episode_return"], [x["episode_return"] for x in found.theirs]
-    last = [smooth(np.array(x, float), 50)[:, -1] for x in curves]
-    runs = found.torch_runs()
-    torch = statistics.mean(runs)
-    one, most = times[1]["train"], max(times)
-    return [
-        Row(
-            "PPO on CartPole-v1, 500,000 steps: return in the last 50 updates",
-            "the same curve as CleanRL's",
-            f"purerl {interval_text(last[0])}, PyTorch {interval_text(last[1])}; "
-            f"{len(runs)} agents each",
-            "The settings are the same, and both treat truncation as different from "
-            "termination.",
-        ),
-        Row(
-            "one PPO agent on CartPole-v1, 500,000 steps",
-            "about 17.5 s against 186 s for CleanRL's, on a GPU (A40): more than ten "
-            "times as fast",
-            f"{one:.1f} s against {torch:.0f} s ({min(runs):.0f} to {max(runs):.0f} "
-            f"in {len(runs)} runs) on the same CPU: {torch / one:.0f} times as fast, "
-            f"without purerl's {times[1]['compile']:.0f} s of compilation; "
-            f"{_on_gpu(found.on_gpu, 1)} on an H200",
-            "PyTorch uses one thread, and purerl what XLA takes of two cores. purerl's "
-            "time on the CPU is the median of three calls, of which only the median "
-            "was kept.",
-        ),
-        Row(
-            f"{most:,} PPO agents on CartPole-v1 in one call, 500,000 steps each",
-            "about 98 s, half the time of one CleanRL agent (188 s), on an A100",
-            f"{times[most]['train']:,.0f} s on this CPU (scaled up from a part of the "
-            f"run), {times[most]['train'] / torch:.1f} times as long as one PyTorch "
-            f"agent takes there, so that {most * torch / times[most]['train']:,.0f} "
-            "agents are trained in the time of one; " + _most_on_gpu(found, torch),
-            "On a CPU the blocks of `purerl.pmap` keep both cores busy, and more "
-            "agents in one call gain nothing. The claim is of a GPU; no PyTorch agent "
-            "was run on the H200.",
-        ),
-        Row(
-            "7 entropy coefficients by 8 seeds in one call",
-            "26.80 s with compilation, on Colab's GPU",
-            f"{sweep['train']:.0f} s, and {sweep['compile']:.0f} s of compilation",
-            "This is one call on two CPU cores, by a plain `jax.vmap`; in the table "
-            "below the blocks of `purerl.pmap` use both cores.",
-        ),
-    ]
-
-
-def _most_on_gpu(found: Found, torch: float) -> str:
-    """Return the seconds of the most agents on a GPU, beside one PyTorch agent here.
-
-    Args:
-        found: The results of the study's parts.
-        torch: Seconds of one PyTorch agent on this CPU.
-    """
-    most = max(found.times)
-    words = f"{_on_gpu(found.on_gpu, most)} on an H200"
+    ours, theirs = (interval_text(smooth(x, 50)[:, -1]) for x in curves)
+    torch, one, most = statistics.mean(runs), times[1]["train"], max(times)
+    seconds, own = times[most]["train"], {"torch": torch, "agents": len(runs)}
+    on_gpu = f"{_on_gpu(found.on_gpu, most)} on an H200"
     if most in found.on_gpu:
-        words += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
-    return f"{words} ({found.predicted[most]:.1f} s predicted)"
+        on_gpu += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
+    first = {"on_gpu": _on_gpu(found.on_gpu, 1), "compile": times[1]["compile"]}
+    first |= {"low": min(runs), "high": max(runs), "ratio": torch / one}
+    many = {"ratio": seconds / torch, "many": most * torch / seconds}
+    many |= {"seconds": seconds, "on_gpu": on_gpu, "predicted": found.predicted[most]}
+    numbers = {name: sweep[name] for name in ("train", "compile")}
+    return [
+        WORDS.row("return", ours=ours, theirs=theirs, agents=len(runs)),
+        WORDS.row("one", one=one, **first, **own),
+        WORDS.row("most", most=most, **many),
+        WORDS.row("sweep", **numbers),
+    ]
 
 
 def times_table(found: Found) -> Table:
     """Return the table of times against agents."""
     heads = ["agents", "seconds", "steps per second", "compilation"]
     return Table(
-        "Seconds of training against the number of agents; from 32 agents on, the "
-        "seconds on the CPU are scaled up from a part of the run",
+        WORDS["table"],
         [*heads, "H200, predicted", "H200, measured"],
         [
             [
@@ -289,25 +218,6 @@ def times_table(found: Found) -> Table:
 def _on_gpu(seconds: dict[int, float], agents: int) -> str:
     """The seconds that were measured on a GPU, or that they were not."""
     return f"{seconds[agents]:.2f} s" if agents in seconds else "not measured"
-
-
-def gpu_rows(seconds: dict[str, float]) -> list[Row]:
-    """Return the rows of the source's other runs on a GPU, with the estimated time.
-
-    Args:
-        seconds: Estimate of one agent's training by preset.
-    """
-    return [
-        Row(
-            what,
-            claim,
-            f"{as_measured(name)}; {seconds[name]:.0f} s for one agent predicted on an "
-            "H200",
-            WORDS[name],
-        )
-        for name, (what, claim) in ON_A_GPU.items()
-        if name in seconds
-    ]
 
 
 def as_measured(name: str) -> str:
@@ -329,6 +239,98 @@ def as_measured(name: str) -> str:
         + (f" in {seconds:,.0f} s and {compiling:.0f} s of compilation" * bool(seconds))
         + f" ({row['hardware']}, jax {row['jax']})"
     )
+
+
+def learning_figure(found: Found, steps: int) -> Any:
+    """Draw returns over steps and over seconds."""
+    ours, theirs = found.ours, found.theirs
+    figure = style.new_figure(height=4.2)
+    left, right = figure.subplots(1, 2, sharey=True)
+    torch = stacked(theirs, "episode_return"), statistics.mean(found.torch_runs())
+    for name, x, returns, seconds in (
+        ("purerl", ours["env_steps"], ours["episode_return"], found.times[1]["train"]),
+        ("PyTorch", theirs[0]["env_steps"], *torch),
+    ):
+        y = smooth(returns, 10)
+        every = max(1, y.shape[1] // 100)
+        y, x = y[:, ::every], np.asarray(x, float)[::every]
+        for axes, scale in ((left, 1.0), (right, seconds / steps)):
+            band(axes, x * scale, y, STACKS[name], name)
+    left.legend(frameon=False)
+    style.log_axis(right, "x")
+    style.finish(left, "Over environment steps", "environment steps", "episode return")
+    style.step_axis(left)
+    title = "Over wall-clock time, one agent"
+    style.finish(right, title, "seconds, without compilation")
+    return figure
+
+
+def width_figure(found: Found, cpu: str) -> Any:
+    """Draw seconds against agents, with the one PyTorch agent as a line."""
+    figure = style.new_figure(width=7.5, height=4.6)
+    axes, colour = figure.subplots(), STACKS["purerl"]
+    agents = list(found.times)
+    seconds = {n: times["train"] for n, times in found.times.items()}
+    axes.plot(agents, list(seconds.values()), color=colour)
+    few = {n: x for n, x in seconds.items() if n <= WHOLE}
+    many = {n: x for n, x in seconds.items() if n > WHOLE}
+    here = {"color": colour, "linestyle": "none", "marker": "o"}
+    predicted = {"color": style.COLOURS[7], "linestyle": "--", "marker": "^"}
+    measured = {"color": style.COLOURS[6], "marker": "s"}
+    on_gpu = {n: x for n, x in found.on_gpu.items() if n in seconds}
+    for numbers, words, look in (
+        (few, f"purerl on {cpu}, measured", here),
+        (many, f"purerl on {cpu}, from a part of the run", here | {"mfc": "white"}),
+        (found.predicted, "purerl on an H200, predicted", predicted),
+        (on_gpu, "purerl on an H200, measured", measured),
+    ):
+        axes.plot(list(numbers), list(numbers.values()), label=words, **look)
+    torch, label = statistics.mean(found.torch_runs()), f"one PyTorch agent on {cpu}"
+    axes.axhline(torch, color=STACKS["PyTorch"], label=label)
+    axes.set_xscale("log", base=2)
+    style.log_axis(axes, "y")
+    axes.set_xticks(agents, [f"{n:,}" for n in agents], rotation=45)
+    axes.legend(frameon=False)
+    title = f"PPO, CartPole-v1, {STEPS:,} steps per agent"
+    words = "seconds of training, without compilation"
+    style.finish(axes, title, "agents in one call", words)
+    return figure
+
+
+def entropy_figure(sweep: dict, steps: int) -> Any:
+    """Draw a panel per entropy coefficient, and the mean of training in the last."""
+    figure = style.new_figure(height=5.2)
+    grid = figure.subplots(2, 4, sharey=True)
+    panels = list(grid.flat)
+    returns = np.array(sweep["episode_return"], float)
+    every = max(1, returns.shape[-1] // 120)
+    x = np.linspace(0, steps, returns.shape[-1])[::every]
+    curves = smooth(returns, 20)[..., ::every]
+    colour = STACKS["purerl"]
+    last = panels[len(ENTROPIES)]
+    for number, value in enumerate(ENTROPIES):
+        axes = panels[number]
+        for other in np.delete(curves.mean(1), number, axis=0):
+            axes.plot(x, other, color=GREY, linewidth=0.7)
+        band(axes, x, curves[number], colour, f"{value:g}")
+        title = f"coefficient {value:g}"
+        style.finish(axes, title, "environment steps" if number > 3 else "")
+        style.step_axis(axes)
+        whole = np.nanmean(returns[number], axis=-1)
+        found = mean_interval(whole)
+        mean = whole.mean()
+        below_above = [[mean - found.low], [found.high - mean]]
+        last.errorbar(number, mean, below_above, color=colour, marker="o", capsize=4)
+    last.set_xticks(
+        range(len(ENTROPIES)), [f"{x:g}" for x in ENTROPIES], rotation=style.TURNED
+    )
+    style.finish(last, "mean of all training", "entropy coefficient")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("episode return", color=style.INK)
+    words = f"{len(ENTROPIES)} entropy coefficients by {returns.shape[1]} seeds"
+    place = {"fontsize": 12, "x": 0.01, "ha": "left"}
+    figure.suptitle(f"PPO on CartPole-v1, {words}", color=style.INK, **place)
+    return figure
 
 
 if __name__ == "__main__":

@@ -67,9 +67,22 @@ class Study(NamedTuple):
     system: str = ""
 
 
+class Words(dict[str, str]):
+    """The words of a study, in which numbers are filled in."""
+
+    def fill(self, key: str, **numbers: Any) -> str:
+        """Return a paragraph with its numbers."""
+        return self[key].format(**numbers)
+
+    def row(self, key: str, command: str = "", **numbers: Any) -> "Row":
+        """Return a claim: what, claimed, here and note stand between ` | `."""
+        parts = self.fill(key, **numbers).split(" | ")
+        return Row(*parts, *[""] * (4 - len(parts)), command=command)
+
+
 def study_of(
     name: str, system: str, headlines: tuple[int, ...] = (0,)
-) -> tuple[Study, dict[str, str]]:
+) -> tuple[Study, Words]:
     """Return a study and its words, which stand in experiments/words/NAME.md.
 
     Args:
@@ -77,7 +90,7 @@ def study_of(
         system: See `Study`.
         headlines: See `Study`.
     """
-    words = words_of(name)
+    words = Words(words_of(name))
     about = (words[key] for key in ("title", "source", "question"))
     return Study(name, *about, headlines, system), words
 
