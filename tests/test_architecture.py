@@ -38,6 +38,8 @@ LAYERS = (
         "purerl.schedules",
         "purerl.randomisation",
     ),
+    # The same mathematics in forms with few kernels.
+    ("purerl.accelerator",),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.

@@ -18,8 +18,6 @@ from purerl.algorithms import (
     recurrent_dqn,
     recurrent_dqn_config,
     recurrent_ppo,
-    recurrent_pqn,
-    recurrent_pqn_config,
     sac,
     tabular,
     td3,
@@ -52,10 +50,7 @@ class Entry(NamedTuple):
 ALGORITHMS: dict[str, Entry] = {
     "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make, outer.PPO),
     "recurrent_ppo": Entry(
-        recurrent_ppo.RecurrentPPOConfig,
-        recurrent_ppo.validate,
-        recurrent_ppo.make,
-        outer.RECURRENT_PPO,
+        recurrent_ppo.RecurrentPPOConfig, ppo.validate, ppo.make, outer.PPO
     ),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
@@ -65,11 +60,7 @@ ALGORITHMS: dict[str, Entry] = {
         recurrent_dqn.make,
     ),
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),
-    "recurrent_pqn": Entry(
-        recurrent_pqn_config.RecurrentPQNConfig,
-        recurrent_pqn_config.validate,
-        recurrent_pqn.make,
-    ),
+    "recurrent_pqn": Entry(pqn.RecurrentPQNConfig, pqn.validate, pqn.make),
     "td3": Entry(td3.TD3Config, td3.validate, td3.make),
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),

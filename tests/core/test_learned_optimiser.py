@@ -375,10 +375,9 @@ def test_only_a_policy_moves_at_random(policy):
     moves = [
         _moved(actor_critic.optimiser_of(sac, pair[not policy]), params),
         _moved(
-            vpg._optimiser(
+            vpg.optimiser_of(
                 purerl.VPGConfig(optimiser=noisy),
                 "actor" if policy else "critic",
-                0.1,
                 params,
             ),
             flat,

@@ -12,7 +12,7 @@ from flax import struct
 
 import purerl
 from purerl import networks
-from purerl.algorithms import on_policy
+from purerl.algorithms import on_policy, policy_gradient
 from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.networks.images import Impala, Nature
@@ -269,11 +269,11 @@ def test_ppo_tells_the_epoch_and_how_active_its_units_are(target_kl):
     # The two minibatches of an epoch are the rollout, whatever their order.
     means = told[:, 1].reshape(3, 2).mean(1)
     np.testing.assert_allclose(means, means[0], rtol=1e-5)
-    parts = on_policy.build(bound.config, bound.env)
+    parts = policy_gradient.make_agent(bound.config, bound.env)
     state = before
     keys = update_keys(state, 4)
     rollout = jax.jit(lambda keys: on_policy.collect(parts, state, keys))(keys[:3])
-    obs = rollout[1].obs.reshape(-1, 4)
+    obs = rollout.transitions.obs.reshape(-1, 4)
     layer = state.params["actor"]["params"]["torso"]["Dense_0"]
     kernel, bias = (np.asarray(layer[name]) for name in ("kernel", "bias"))
     units = np.tanh(np.asarray(obs) @ kernel + bias)
@@ -320,10 +320,10 @@ def test_a_channel_is_as_active_as_over_all_batches_and_places():
 
 def test_what_is_not_asked_for_is_not_noted():
     config = tiny_config()
-    parts = on_policy.build(*bind(config)[:2])
+    parts = policy_gradient.make_agent(*bind(config)[:2])
     state = purerl.make_algorithm(config).init(jax.random.key(0))
     obs = jnp.ones((5, 4))
-    assert on_policy.outputs(parts, state.params, obs)[2] is None
+    assert policy_gradient.outputs(parts, state.params, obs)[2] is None
     assert set(state.params["actor"]) == {"params"}
     _, noted = parts.actor.apply(
         state.params["actor"], obs, mutable=networks.COLLECTION
