@@ -30,7 +30,6 @@ from pictures import band, between, style
 import purerl
 from purerl.acting.environment import resolve_env
 from purerl.envs import CheapTalk
-from purerl.serialise import to_dict
 
 FIELD = "env_params.channel"
 GOALS = {"ally": "training_curve", "adversary": "negative_training_curve"}
@@ -182,7 +181,7 @@ def main() -> None:
     }
     numbers = {
         "held_out_seeds": asked.seeds,
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "evolution": evolution,
         "rows": plain_rows(found.rows),
         "evolving_seconds": evolving,

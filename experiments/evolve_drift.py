@@ -20,7 +20,6 @@ from frame import IMAGES, evolve_seconds, history, keep, options, plain_rows, sh
 import purerl
 from purerl.losses import ClipDrift, DPODrift, MLPDrift, SquaredError
 from purerl.report import plots
-from purerl.serialise import to_dict
 
 SEEDS = 64
 HELD_OUT = ("Acrobot-v1", "Catch-bsuite")
@@ -94,7 +93,7 @@ def main() -> None:
     print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")
     if asked.dry:
         return
-    described = to_dict(config)
+    described = purerl.serialise.to_dict(config)
     del described["policy_loss"]  # a thousand zeros
     numbers = {
         "config": described,

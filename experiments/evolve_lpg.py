@@ -32,10 +32,8 @@ from pictures import between, style
 
 import purerl
 from purerl import envs
-from purerl.config import TrainConfig
 from purerl.meta.fitness import FINAL_SHARE, first_known, hold
 from purerl.rules import ActorCriticRule, LPGRule
-from purerl.serialise import to_dict
 
 GRID = {"env": "ObjectGrid-v0", "env_kwargs": {"observation": "vector"}}
 # Grids on which the best policy is hardly better than a uniform one teach nothing.
@@ -102,7 +100,7 @@ def make_rule(asked: frame.Asked, init: str) -> LPGRule:
     )
 
 
-def baselines(config: purerl.LPGConfig) -> dict[str, TrainConfig]:
+def baselines(config: purerl.LPGConfig) -> dict[str, purerl.TrainConfig]:
     """Return hand-written rules, with the networks and environments of the others.
 
     A2C is the preset `a2c-cartpole`, PPO has its defaults but for the rollouts.
@@ -129,7 +127,7 @@ class Agents(NamedTuple):
         stream: The stream of the agents' keys; all settings have the same ones.
     """
 
-    config: TrainConfig
+    config: purerl.TrainConfig
     settings: Sequence[Mapping[str, Any]]
     tasks: Tasks | None
     seeds: int
@@ -138,7 +136,9 @@ class Agents(NamedTuple):
     @property
     def digest(self) -> str:
         """The digest that tells these agents from others."""
-        found = hashlib.sha256(json.dumps(to_dict(self.config)).encode())
+        found = hashlib.sha256(
+            json.dumps(purerl.serialise.to_dict(self.config)).encode()
+        )
         rest = (list(map(dict, self.settings)), self.tasks, self.seeds, self.stream)
         for leaf in jax.tree.leaves(rest):
             found.update(np.asarray(leaf).tobytes())
@@ -188,7 +188,7 @@ class Entry(NamedTuple):
     """An entry that is judged: a name, a config, and overrides of it."""
 
     name: str
-    config: TrainConfig
+    config: purerl.TrainConfig
     values: dict[str, Any]
 
 
@@ -288,7 +288,7 @@ def course(found: Mapping[str, Mapping[str, Any]]) -> Any:
 
 
 def tuned(
-    config: TrainConfig, tasks: Tasks, out: Path
+    config: purerl.TrainConfig, tasks: Tasks, out: Path
 ) -> tuple[dict[str, Any], list[float]]:
     """The step size with the largest area on the training grids, and all areas."""
     settings = [{"learning_rate": np.float32(rate)} for rate in RATES]
@@ -353,7 +353,7 @@ def main() -> None:
     print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")
     if asked.dry:
         return
-    described = to_dict(config)
+    described = purerl.serialise.to_dict(config)
     del described["rule"]  # hundreds of numbers
     numbers = {
         "config": described,

@@ -22,7 +22,6 @@ from frame import IMAGES, evolve_seconds, history, keep, options, plain_rows, sh
 import purerl
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
-from purerl.serialise import to_dict
 
 # The returns that count 0 and 1: of acting at random, about, and of having learned.
 TASKS = {
@@ -111,7 +110,7 @@ def main() -> None:
         return
     seconds = {f"evolve {name}": evolve_seconds(x) for name, x in branches.items()}
     numbers = {
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "settings": {name: x.settings for name, x in branches.items()},
         "history": {name: history(x) for name, x in branches.items()},
         "seconds": {**seconds, "judge": round(judge_seconds)},

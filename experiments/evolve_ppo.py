@@ -38,7 +38,6 @@ from evolve_ppo_tasks import STEPS, TASKS, TRAINING, WIDE, Scored
 
 import purerl
 from purerl.report.statistics import aggregates
-from purerl.serialise import to_dict
 
 SEEDS = 32
 RESAMPLES = 4_000
@@ -284,7 +283,7 @@ def numbers_of(result: purerl.EvolutionResult) -> dict[str, Any]:
         "generations": result.done,
         "seconds": frame.evolve_seconds(result),
         "mean": result.history["mean"].tolist(),
-        "learned": to_dict(result.learned),
+        "learned": purerl.serialise.to_dict(result.learned),
     }
 
 

@@ -27,7 +27,6 @@ from frame import IMAGES, evolve_seconds, history, keep, options, plain_rows, sh
 import purerl
 from purerl.losses import ClippedSquaredError, HuberError, MLPValueLoss, SquaredError
 from purerl.report import plots
-from purerl.serialise import to_dict
 
 TUNING_STREAM, JUDGING_STREAM = 1, 0  # Held-out keys that have nothing in common.
 TUNING_SEEDS, JUDGING_SEEDS = 16, 64
@@ -167,7 +166,7 @@ def main() -> None:
     seconds = {"evolve": evolve_seconds(result)}
     if result.summary["generations_run"] == asked.generations:  # in one go
         seconds |= {"tune": round(tuned_at), "judge": round(judge_seconds)}
-    described = to_dict(config)
+    described = purerl.serialise.to_dict(config)
     del described["value_loss"]  # thousands of numbers that the command draws again
     numbers = {
         "config": described,

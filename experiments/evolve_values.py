@@ -23,7 +23,6 @@ from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored, task
 from frame import RESULTS, ROOT, Words, hardware, options, read, show_table, write
 
 import purerl
-from purerl.config import TrainConfig
 from purerl.randomisation import Uniform
 
 STORE = RESULTS / "evolve-values.json"
@@ -40,7 +39,7 @@ class Setting(NamedTuple):
         unseen: Tasks that it is judged on.
     """
 
-    default: TrainConfig
+    default: purerl.TrainConfig
     evolve: dict[str, str]
     generations: int
     training: list[Scored] = TRAINING

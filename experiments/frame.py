@@ -106,10 +106,15 @@ def options(doc: str | None, is_cached: bool = False, **flags: Any) -> Asked:
     asked.load_before = round(os.getloadavg()[0], 2)
     asked._began = time.perf_counter()
     if is_cached:
-        from purerl.cli.settings import enable_compile_cache
-
-        enable_compile_cache()
+        use_cache()
     return asked
+
+
+def use_cache() -> None:
+    """Keep compiled programs for later processes."""
+    from purerl.cli.settings import enable_compile_cache
+
+    enable_compile_cache()
 
 
 def _add_flag(
@@ -157,8 +162,7 @@ def hardware() -> dict[str, Any]:
     model = device.device_kind
     if device.platform == "cpu" and (found := cpu_model()):
         model = re.sub(r"\s+\d+-Core Processor$", "", found)
-        cores = len(os.sched_getaffinity(0))
-        model = f"{cores} core{'s' * (cores != 1)} of {model}"
+        model = f"{cores()} core{'s' * (cores() != 1)} of {model}"
     return {
         "hardware": model,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
@@ -166,6 +170,13 @@ def hardware() -> dict[str, Any]:
         "jax": version("jax"),
         "purerl": version("purerl"),
     }
+
+
+def cores() -> int:
+    """Return the number of CPU cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def cpu_model() -> str:

@@ -24,7 +24,6 @@ import purerl
 from purerl import PLRConfig, envs
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.replay.levels import Priorities, replay_probabilities
-from purerl.serialise import to_dict
 
 SIZE, LIMIT, MAZES, LONG = (9, 9), 80, 256, 20
 SHARED: dict[str, Any] = {
@@ -122,7 +121,7 @@ def main() -> None:
         replayed = float(np.mean(result.metrics["replayed"]))
         learned = 1.0 if config.learn_on_new else replayed
         updates[name] = learned * (asked.steps // config.steps_per_update)
-        configs[name], scores[name] = to_dict(config), {}
+        configs[name], scores[name] = purerl.serialise.to_dict(config), {}
         if config.replay_probability > 0:
             replays[name] = kept(config, result.state)
         for kind, levels in mazes.items():

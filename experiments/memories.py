@@ -21,7 +21,6 @@ import numpy as np
 from frame import Words, hardware, markdown, mean_interval, options
 
 import purerl
-from purerl.config import TrainConfig
 
 LENGTH, SEEDS, EPISODES = 10, 10, 200
 TASK = {
@@ -42,9 +41,9 @@ MEMORY = {"memory_size": 32, "head_sizes": ()}
 VALUES = {"epsilon_end": 0.05, "learning_rate": 1e-3}
 
 
-def agents() -> dict[str, TrainConfig]:
+def agents() -> dict[str, purerl.TrainConfig]:
     """The rows of the table."""
-    found: dict[str, TrainConfig] = {"ppo": purerl.PPOConfig(**TASK)}
+    found: dict[str, purerl.TrainConfig] = {"ppo": purerl.PPOConfig(**TASK)}
     for name in ("gru", "lstm", "lru", "s5", "transformer"):
         found[name] = purerl.RecurrentPPOConfig(memory=name, **TASK, **MEMORY)
     values: dict[str, Any] = {**TASK, **VALUES}
@@ -61,7 +60,7 @@ def agents() -> dict[str, TrainConfig]:
     return found
 
 
-def cells(name: str, config: TrainConfig) -> list[str]:
+def cells(name: str, config: purerl.TrainConfig) -> list[str]:
     """Train ten seeds; their score and its interval, and when all were there."""
     keys = jax.random.split(jax.random.key(0), SEEDS)
     result = jax.jit(jax.vmap(purerl.make_train(config)))(keys)

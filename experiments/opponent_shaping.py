@@ -36,7 +36,6 @@ from purerl.envs.matrix_games import (
 )
 from purerl.envs.matrix_games.play import ALWAYS_SECOND
 from purerl.report import statistics
-from purerl.serialise import to_dict
 
 NAME = "opponent-shaping"
 LANES = 4
@@ -175,7 +174,7 @@ def run_task(name: str, asked: Any) -> dict[str, Any]:
         "env": task.id,
         "training_seconds": round(seconds, 1),
         "training_steps": config.total_timesteps,
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "players": players,
         "shows": verdict(name, players),
     }

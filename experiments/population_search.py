@@ -29,13 +29,11 @@ from frame import RESULTS, interval_text, keep, options, read, show
 
 import purerl
 from purerl.population.brackets import make_plan
-from purerl.population.pbt_result import PBTResult
-from purerl.population.result import Result
 from purerl.report.statistics import heading_of
 from purerl.scale.host import to_device
-from purerl.serialise import to_dict
 from purerl.train import bind, evaluate_afresh
 
+Result = purerl.PBTResult | purerl.HalvingResult
 MEMBERS, UPDATES, READY, MIN_UPDATES = 16, 96, 8, 3
 LANES = 8
 HELD_OUT_SEEDS = 4
@@ -173,14 +171,14 @@ def run_task(name: str, searches: int) -> dict[str, Any]:
         "task": name,
         "searches": searches,
         "held_out_seeds": HELD_OUT_SEEDS,
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "methods": found,
     }
 
 
 def _copies(result: Result) -> float | None:
     """Copies per search and exploit."""
-    if not isinstance(result, PBTResult):
+    if not isinstance(result, purerl.PBTResult):
         return None
     parents = result.dataset.parent.values[:, :-1]
     return float((parents != np.arange(result.population)).sum(-1).mean())

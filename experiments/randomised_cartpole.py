@@ -18,7 +18,6 @@ from frame import interval_text, keep, options, show
 import purerl
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate
-from purerl.serialise import to_dict
 from purerl.train import bind
 
 RANGES = {
@@ -72,7 +71,7 @@ def main() -> None:
         config = purerl.PPOConfig(
             env_params=numbers, total_timesteps=asked.steps, num_evaluations=0
         )
-        configs[name], scores[name] = to_dict(config), {}
+        configs[name], scores[name] = purerl.serialise.to_dict(config), {}
         states[name] = purerl.run(config, seeds=asked.seeds, progress=False).state
     for where, numbers in PLAYED_WITH.items():
         for name, agents in states.items():

@@ -23,7 +23,6 @@ import numpy as np
 from pictures import between, smooth, style
 
 import purerl
-from purerl.serialise import to_dict
 
 PARTS = frame.ROOT / "runs" / "self-tuning"
 TASKS = ("CartPole-v1", "Acrobot-v1")
@@ -117,7 +116,7 @@ def study(task: str, asked: Any) -> dict[str, Any]:
     rate = max(scores, key=lambda rate: scores[rate])
     begin = {name: START[name] for name in GRID}
     return {
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "grid": grid,
         "meta_rates": {str(rate): score for rate, score in scores.items()},
         "meta_learning_rate": rate,

@@ -7,21 +7,19 @@ in blocks of 8, of 50,000 items; all blocks are held at once (`chunk_blocks=2` o
 workers). PPO: 64 agents in blocks of 32.
 """
 
+import json
 import sys
 
-from frame import child, show
+from frame import child, show, use_cache
+
+import purerl
 
 MIB = 2**20
 
 
 def measure(algorithm: str, steps: int) -> None:
     """Sweep, and print what the summary says, as JSON."""
-    import json
-
-    import purerl
-    from purerl.cli import settings
-
-    settings.enable_compile_cache()
+    use_cache()
     if algorithm == "dqn":
         config = purerl.DQNConfig(
             total_timesteps=steps, buffer_size=50_000, num_evaluations=2

@@ -28,7 +28,7 @@ from frame import ROOT as ROOT
 from frame import Asked as Asked
 from frame import Words as Words
 from frame import child as child
-from frame import cpu_model
+from frame import cores, cpu_model
 from frame import markdown as markdown
 from frame import options as options
 from frame import read as read
@@ -205,11 +205,10 @@ def cpu_seconds(runs: dict[str, list[Run]]) -> str:
 
 def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
     """Return the machine and the versions of the measurement."""
-    has_affinity = hasattr(os, "sched_getaffinity")
     return {
         "date": datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC"),
         "cpu": cpu_model() or platform.processor() or platform.machine(),
-        "cores": len(os.sched_getaffinity(0)) if has_affinity else os.cpu_count(),
+        "cores": cores(),
         "load_before": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
         "versions": {name: version(name) for name in packages},

@@ -23,7 +23,6 @@ from off_policy_speed import DQN, actor_critic, dqn_numbers
 
 import purerl
 from purerl import presets
-from purerl.atomic import write_atomic
 from purerl.execution.programs import segment_length
 from purerl.hardware.device import load_device
 from purerl.hardware.estimate import RESERVED, estimate
@@ -33,7 +32,7 @@ from purerl.networks import layers
 from purerl.train import bind
 
 # isort: split
-from brax_peer import HALFCHEETAH, patch_jax
+import brax_peer
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]
@@ -354,7 +353,7 @@ def describe_device(path: Path, name: str, numbers: dict[str, float]) -> None:
     sources["memory"] = f"what JAX may use, taken to be {RESERVED:.0%} of all"
     sources["flops"] += ", a float32 product in the highest precision"
     text = yaml.safe_dump({"name": name, **numbers, "sources": sources})
-    write_atomic(path, text)
+    path.write_text(text)
 
 
 def _seconds(program: Any, argument: jax.Array) -> float:
@@ -378,7 +377,7 @@ NUMBERS: dict[str, dict[str, Any]] = {
         "entropy_cost": 1e-2,
         "reward_scaling": 10.0,
     },
-    "halfcheetah": HALFCHEETAH,
+    "halfcheetah": brax_peer.HALFCHEETAH,
 }
 STEPS = 50_000_000
 # A task without contacts, so that a CPU compiles it in seconds.
@@ -394,31 +393,19 @@ def numbers_of(day: Day, task: str) -> tuple[str, dict[str, Any], int]:
 
 
 def config_of(name: str, numbers: dict[str, Any], steps: int) -> purerl.PPOConfig:
-    """The same work as brax's: as many samples an update, minibatches and epochs.
-
-    brax collects an update's samples in several short unrolls; here they are one.
-    """
-    samples = (
-        numbers["batch_size"] * numbers["unroll_length"] * numbers["num_minibatches"]
-    )
+    """The same work as brax's: as many samples an update, minibatches and epochs."""
+    fields = brax_peer.ppo_fields(numbers)
     return purerl.PPOConfig(
         env=f"brax/{name}",
         env_kwargs={"backend": BACKEND},
-        total_timesteps=max(steps, samples),
-        num_envs=numbers["num_envs"],
-        num_steps=samples // numbers["num_envs"],
-        num_epochs=numbers["num_updates_per_batch"],
-        num_minibatches=numbers["num_minibatches"],
-        gamma=numbers["discounting"],
-        learning_rate=numbers["learning_rate"],
-        entropy_coef=numbers["entropy_cost"],
-        anneal_learning_rate=False,
+        total_timesteps=max(steps, fields["num_envs"] * fields["num_steps"]),
         hidden_sizes=(256, 256),
         normalize_observations=True,
         normalize_rewards=True,
         reset_scheme="pool",
         reset_pool_size=min(128, numbers["num_envs"]),
         num_evaluations=0,
+        **fields,
     )
 
 
@@ -443,28 +430,23 @@ def prepare_brax(
     name: str, numbers: dict[str, Any], steps: int
 ) -> tuple[Measure, float]:
     """Return what to time; brax compiles anew in every call."""
-    patch_jax()
-    import brax.envs
-    from brax.training.agents.ppo.train import train
 
     def measure(seed: int) -> Run:
-        seen: list[dict[str, Any]] = []
         began = time.perf_counter()
-        train(
-            environment=brax.envs.get_environment(name, backend=BACKEND),
+        *_, (_, last) = brax_peer.train(
+            (name, BACKEND),
             num_timesteps=steps,
             episode_length=1_000,
             normalize_observations=True,
             num_evals=3,  # Before the first step, half-way and at the end.
             num_eval_envs=min(128, numbers["num_envs"]),
             seed=seed,
-            progress_fn=lambda _, metrics: seen.append(jax.device_get(metrics)),
             **numbers,
         )
         whole = time.perf_counter() - began
-        rate = float(seen[-1]["training/sps"])
         print(f"  brax: {whole:.1f} s with compilation and evaluations", flush=True)
         # As if the whole run had gone at the rate of its second half.
-        return Run(steps / rate, float(seen[-1]["eval/episode_reward"]))
+        rate = float(last["training/sps"])
+        return Run(steps / rate, float(last["eval/episode_reward"]))
 
     return measure, float("nan")

@@ -20,7 +20,6 @@ from typing import Any
 import bench
 
 import purerl
-from purerl.config import TrainConfig
 
 ACTOR_CRITICS = {"td3": purerl.TD3Config, "sac": purerl.SACConfig}
 SIZES = {"hidden_sizes": (256, 256), "batch_size": 256, "learning_rate": 3e-4}
@@ -44,7 +43,7 @@ DQN = purerl.DQNConfig(
 ARTICLE = 15_807  # steps per second of the source article's DQN, its own hardware
 
 
-def actor_critic(name: str, steps: int, warm_up: int) -> TrainConfig:
+def actor_critic(name: str, steps: int, warm_up: int) -> purerl.TrainConfig:
     """Pendulum with a gradient step per step, after a warm-up of random steps."""
     return ACTOR_CRITICS[name](
         env="Pendulum-v1",

@@ -11,10 +11,9 @@ rounds' own ratios: above 1 the one thread is faster.
 """
 
 import sys
-from contextlib import ExitStack
 
 import bench
-from speed_at import program
+from speed_at import in_turns
 
 ROWS = (
     "ppo-cartpole:200000",
@@ -34,24 +33,13 @@ THREADS = {"one thread": {"NPROC": "1"}, "a thread for each core": {}}
 def cells(row: str, rounds: int) -> list[str]:
     """Return the table's cells of a row, a preset and its environment steps."""
     preset, steps = row.split(":")
-    with ExitStack() as stack:
-        contenders = {
-            name: program(stack, bench.ROOT, f"{preset}:1:{steps}", variables)
-            for name, variables in THREADS.items()
-        }
-        runs = bench.alternate(contenders, rounds, sys.stderr)
-    one, many = (bench.rates(runs[name], int(steps)) for name in THREADS)
-    ratio = bench.compare(one, many)
+    places = {name: (bench.ROOT, variables) for name, variables in THREADS.items()}
+    runs, numbers = in_turns(f"{preset}:1:{steps}", places, rounds, sys.stderr)
     busy = [
-        bench.spread([run.cpu_seconds / run.seconds for run in runs[name]]).median
-        for name in THREADS
+        bench.spread([run.cpu_seconds / run.seconds for run in found]).median
+        for found in runs.values()
     ]
-    return [
-        f"`{preset}`",
-        *(f"{bench.spread(each).median:,.0f}" for each in (one, many)),
-        f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})",
-        *(f"{each:.1f}" for each in busy),
-    ]
+    return [f"`{preset}`", *numbers, *(f"{each:.1f}" for each in busy)]
 
 
 def main() -> None:

@@ -14,23 +14,43 @@ import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import bench
 
 ROWS = ("ppo-cartpole:1:500000", "ppo-cartpole:64:100000")
 
 
-def program(
-    stack: ExitStack,
-    checkout: Path,
+def in_turns(
     row: str,
-    variables: Mapping[str, str] | None = None,
-) -> bench.Measure:
-    """Prepare a row in a process of its own, with some code of purerl."""
+    places: Mapping[str, tuple[Path, Mapping[str, str]]],
+    rounds: int,
+    out: Any = None,
+) -> tuple[dict[str, list[bench.Run]], list[str]]:
+    """Train a row in two processes that take turns.
+
+    Args:
+        row: Preset, agents and steps, between colons.
+        places: Of each process its code of purerl, and its variables.
+        rounds: Number of rounds.
+        out: Where the progress is printed.
+
+    Returns:
+        The runs of both, and the table's cells: two rates and their ratio.
+    """
     preset, agents, steps = row.split(":")
     request = {"preset": preset, "agents": int(agents), "steps": int(steps)}
-    place = (Path(sys.executable), "peer_purerl.py", checkout, variables)
-    return bench.peer_program(stack, *place, **request)[0]
+    with ExitStack() as stack:
+        measures = {}
+        for name, (checkout, variables) in places.items():
+            own = (Path(sys.executable), "peer_purerl.py", checkout, variables)
+            measures[name], _ = bench.peer_program(stack, *own, **request)
+        runs = bench.alternate(measures, rounds, out)
+    work = int(agents) * int(steps)
+    both = [bench.rates(found, work) for found in runs.values()]
+    middle, low, high = bench.compare(*both)
+    medians = [f"{bench.spread(rates).median:,.0f}" for rates in both]
+    return runs, [*medians, f"{middle:.2f} ({low:.2f} to {high:.2f})"]
 
 
 def main() -> None:
@@ -42,18 +62,10 @@ def main() -> None:
         rounds=7,
     )
     lines = []
+    places = {"here": (bench.ROOT, {}), "there": (Path(asked.checkout), {})}
     for row in asked.rows or ROWS:
-        _, agents, steps = row.split(":")
-        both = {"here": bench.ROOT, "there": Path(asked.checkout)}
-        with ExitStack() as stack:
-            measures = {name: program(stack, path, row) for name, path in both.items()}
-            runs = bench.alternate(measures, asked.rounds)
-        work = int(agents) * int(steps)
-        ours, theirs = (bench.rates(runs[name], work) for name in both)
-        ratio = bench.compare(ours, theirs)
-        middle = [f"{bench.spread(each).median:,.0f}" for each in (ours, theirs)]
-        words = f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f})"
-        lines.append([f"`{row}`", *middle, words, bench.cpu_seconds(runs)])
+        runs, numbers = in_turns(row, places, asked.rounds)
+        lines.append([f"`{row}`", *numbers, bench.cpu_seconds(runs)])
     print(f"\n{bench.machine_line()}\n")
     bench.print_table("row | steps/s here | steps/s there | ratio | processors", lines)
 

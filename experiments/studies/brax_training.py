@@ -18,8 +18,8 @@ from scipy.stats import ttest_ind
 from study import Budget, Findings, Row, Table, interval_text, main, study_of
 
 # isort: split
+import brax_peer
 import pictures
-from brax_peer import HALFCHEETAH, patch_jax
 from pictures import band, style
 
 import purerl
@@ -34,7 +34,7 @@ ROUNDS = 3
 EVALUATIONS, EPISODES, LIMIT = 4, 16, 1_000
 # A 64th of the notebook's environments and of its minibatches.
 PPO: dict[str, Any] = {
-    **HALFCHEETAH,
+    **brax_peer.HALFCHEETAH,
     "num_timesteps": 1_024_000,
     "num_envs": 32,
     "batch_size": 8,
@@ -98,9 +98,6 @@ def config_of(algorithm: str, quick: bool) -> Any:
         "env": f"brax/{task}",
         "env_kwargs": {"backend": backend},
         "total_timesteps": given["num_timesteps"],
-        "num_envs": given["num_envs"],
-        "gamma": given["discounting"],
-        "learning_rate": given["learning_rate"],
         "hidden_sizes": (8, 8) if quick else SIZES,
         "normalize_observations": given["normalize_observations"],
         "reset_scheme": "pool",
@@ -115,6 +112,9 @@ def config_of(algorithm: str, quick: bool) -> Any:
         # step size of its own, and its untrained policy fills the buffer.
         return purerl.SACConfig(
             **common,
+            num_envs=given["num_envs"],
+            gamma=given["discounting"],
+            learning_rate=given["learning_rate"],
             gradient_steps=given["grad_updates_per_step"],
             batch_size=given["batch_size"],
             buffer_size=given["max_replay_size"],
@@ -124,18 +124,12 @@ def config_of(algorithm: str, quick: bool) -> Any:
             entropy_per_dimension=-0.5,
             temperature_learning_rate=3e-4,
         )
-    samples = given["batch_size"] * given["unroll_length"] * given["num_minibatches"]
-    # brax collects the samples of an update in several short unrolls, here it is one.
     return purerl.PPOConfig(
         **common,
-        num_steps=samples // given["num_envs"],
-        num_epochs=given["num_updates_per_batch"],
-        num_minibatches=given["num_minibatches"],
-        entropy_coef=given["entropy_cost"],
+        **brax_peer.ppo_fields(given),
         policy_loss=purerl.losses.ClipDrift(clip_eps=given["clipping_epsilon"]),
         value_loss=purerl.losses.SquaredError(),
         optimiser=purerl.optimisers.Adam(eps=1e-8),
-        anneal_learning_rate=False,
         max_grad_norm=None,
         normalize_rewards=False,
         activation="swish",
@@ -167,41 +161,16 @@ def theirs(algorithm: str, quick: bool, seed: int, **changes: Any) -> Seen:
         seed: Its seed.
         **changes: Arguments of brax's training with other values.
     """
-    import brax.envs
-    from brax.training.agents.ppo import networks as ppo_networks
-    from brax.training.agents.ppo.train import train as train_ppo
-    from brax.training.agents.sac import networks as sac_networks
-    from brax.training.agents.sac.train import train as train_sac
-
-    patch_jax()
-    sizes = (8, 8) if quick else SIZES
-    if algorithm == "PPO":
-        train: Callable[..., Any] = train_ppo
-        networks: Any = partial(
-            ppo_networks.make_ppo_networks,
-            policy_hidden_layer_sizes=sizes,
-            value_hidden_layer_sizes=sizes,
-        )
-    else:
-        train = train_sac
-        networks = partial(sac_networks.make_sac_networks, hidden_layer_sizes=sizes)
-    task, backend = task_of(quick)
     given = {
         "num_evals": EVALUATIONS + 1,  # One before the first step.
         "num_eval_envs": 2 if quick else EPISODES,
+        "episode_length": 10 if quick else LIMIT,
+        "deterministic_eval": True,
         **numbers_of(algorithm, quick),
         **changes,
     }
-    seen: list[tuple[int, dict[str, Any]]] = []
-    train(
-        environment=brax.envs.get_environment(task, backend=backend),
-        episode_length=10 if quick else LIMIT,
-        seed=seed,
-        deterministic_eval=True,
-        network_factory=networks,
-        progress_fn=lambda step, found: seen.append((step, jax.device_get(found))),
-        **given,
-    )
+    sizes = (8, 8) if quick else SIZES
+    seen = brax_peer.train(task_of(quick), algorithm, sizes, seed=seed, **given)
     rates = [float(found["training/sps"]) for _, found in seen[1:]]
     return {
         "steps": [int(step) for step, _ in seen[1:]],
@@ -222,21 +191,12 @@ def measure(budget: Budget) -> Findings:
         for name, rate in rates.items()
         if rate
     ]
-    figure = budget.save(
-        figure_of(found),
-        "returns",
-        "Return of the deterministic policy on brax's HalfCheetah (spring) over "
-        "environment steps. Lines are means of the agents, bands their 95% interval or "
-        "range, and thin lines single agents.",
-    )
+    figure = budget.save(figure_of(found), "returns", WORDS["picture returns"])
     trained = {name: len(agents["purerl"]) for name, agents in pairs.items()}
     missing = ""
     if set(trained.values()) != {SEEDS}:
         counts = ", ".join(f"{n} of {name}" for name, n in trained.items())
-        missing = (
-            f"Of {SEEDS} agents of each library and algorithm are trained so far: "
-            f"{counts}. With `--long` the command trains the others."
-        )
+        missing = WORDS.fill("missing", seeds=SEEDS, counts=counts)
     text = [] if budget.quick else [missing, budget.sittings()]
     tables = [table_of(name, found[name]) for name in found]
     return Findings(rows, [figure], tables, text)
@@ -316,12 +276,9 @@ def row_of_returns(algorithm: str, found: dict[str, list[Seen]]) -> Row:
     steps = found["purerl"][0]["steps"][-1]
     last = {stack: [x["returns"][-1] for x in found[stack]] for stack in STACKS}
     each = (f"{stack} {interval_text(last[stack], 0)}" for stack in STACKS)
-    return Row(
-        f"{algorithm}, {steps:,} steps: return at the end",
-        "-",
-        f"{'; '.join(each)}; {len(last['purerl'])} agents each",
-        difference_of(last["purerl"], last["brax"]),
-    )
+    here, note = "; ".join(each), difference_of(last["purerl"], last["brax"])
+    numbers = {"steps": steps, "agents": len(last["purerl"])}
+    return WORDS.row("returns", algorithm=algorithm, here=here, note=note, **numbers)
 
 
 def row_of_rates(algorithm: str, rates: dict[str, list[float]], hardware: str) -> Row:
@@ -334,13 +291,15 @@ def row_of_rates(algorithm: str, rates: dict[str, list[float]], hardware: str) -
     """
     middle = {stack: float(np.median(rates[stack])) for stack in STACKS}
     ratios = [a / b for a, b in zip(rates["purerl"], rates["brax"], strict=True)]
-    return Row(
-        f"{algorithm}: steps per second of one agent",
-        "-",
-        f"purerl {middle['purerl']:,.0f}, brax {middle['brax']:,.0f}: "
-        f"{middle['purerl'] / middle['brax']:.2f} times as fast",
-        f"Medians of {len(ratios)} rounds in turns, whose ratios were "
-        f"{min(ratios):.2f} to {max(ratios):.2f}, on {hardware}.",
+    return WORDS.row(
+        "rates",
+        algorithm=algorithm,
+        ratio=middle["purerl"] / middle["brax"],
+        rounds=len(ratios),
+        low=min(ratios),
+        high=max(ratios),
+        hardware=hardware,
+        **middle,
     )
 
 

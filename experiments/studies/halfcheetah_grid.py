@@ -172,17 +172,15 @@ def not_trained(budget: Budget, name: str, claimed: str) -> Row:
     gpu = budget.part(f"{name}-h200", hours_on_h200, name, **settings)
     cpu = budget.part(f"{name}-hours", hours_here, name, **settings)
     cells = int(np.prod([len(values) for values in axes.values()]))
-    kind = "gradient" if name == "TD3" else "environment"
-    return Row(
-        f"{name}: best cell of {cells}",
-        claimed,
-        "not measured",
-        f"{config.total_timesteps * cells * SEEDS:,} {kind} steps would take about "
-        f"{cpu:,.{int(cpu < 10)}f} hours on two cores, by the time of a part of the "
-        f"cells, and about {gpu:,.{int(gpu < 10)}f} hours on an H200, by `purerl plan "
-        "--device h200 --no-compile` for every cell; probably less, because kernels "
-        "are counted from array shapes and not from a compiled program, which has "
-        "fewer. `python experiments/studies/halfcheetah_grid.py --long` trains them.",
+    hours = {n: f"{x:,.{int(x < 10)}f}" for n, x in (("cpu", cpu), ("gpu", gpu))}
+    return WORDS.row(
+        "not trained",
+        name=name,
+        cells=cells,
+        claim=claimed,
+        steps=config.total_timesteps * cells * SEEDS,
+        kind="gradient" if name == "TD3" else "environment",
+        **hours,
     )
 
 
@@ -205,11 +203,7 @@ def measure(budget: Budget) -> Findings:
         others = int(np.prod([len(values) for values in axes.values()])) - len(cells)
         found.rows.append(row_of(name, words, cells, others))
         found.tables.append(table_of(name, cells))
-        caption = (
-            f"{name}: the return of the deterministic policy at the end of training, a "
-            "panel for each choice of layers, with a point for each seed and a bar at "
-            "the mean of each cell."
-        )
+        caption = WORDS.fill("picture", name=name)
         found.figures.append(budget.save(figure_of(cells, name), name.lower(), caption))
         if name == "VPG" and not budget.quick and not others:
             found.text.append(WORDS["epochs"])
@@ -229,14 +223,16 @@ def row_of(name: str, claim: str, cells: list[dict[str, Any]], others: int) -> R
     best = max(cells, key=lambda cell: np.mean(cell["scores"]))
     by_median = max(cells, key=lambda cell: np.median(cell["scores"]))
     missing = f" The other {others} cells are not trained yet." if others else ""
-    return Row(
-        f"{name}: best cell of {len(cells)}",
-        claim,
-        f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
-        "The physics differs. Three seeds have a range and no interval. The best of "
-        f"{len(cells)} cells by mean owes something to luck{AGAIN.get(name, '')}. The "
-        f"best cell by median, {np.median(by_median['scores']):,.0f}, has "
-        f"{in_words(by_median['point'])}.{missing}",
+    return WORDS.row(
+        "best",
+        name=name,
+        cells=len(cells),
+        claim=claim,
+        here=f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
+        again=AGAIN.get(name, ""),
+        median=np.median(by_median["scores"]),
+        by_median=in_words(by_median["point"]),
+        missing=missing,
     )
 
 

@@ -20,6 +20,7 @@ from measure import compiled, timed, torch_threads
 from study import Budget, Findings, Picture, Row, Table, main, study_of
 
 # isort: split
+from frame import cores
 from pictures import legend_below, style
 
 import purerl
@@ -30,7 +31,6 @@ from purerl.algorithms.actor_critic import Learner
 from purerl.algorithms.policy_gradient import Batch as Rollout
 from purerl.learning.branches import StepCount
 from purerl.replay.batches import Batch
-from purerl.scale.devices import num_cores
 
 STUDY, WORDS = study_of("jax4rl", "JAX 4 Deep RL")
 OBS, ACTIONS = 17, 6
@@ -414,7 +414,7 @@ def measure(budget: Budget) -> Findings:
         for name in PIECES
     }
     # More threads than idle cores wait for one another, so a quick run has one.
-    threads = 1 if budget.quick else num_cores()
+    threads = 1 if budget.quick else cores()
     with_threads = {}
     for name in PIECES if threads > 1 else ():
         given = (f"{name}-torch-threads", theirs, name, threads, True)

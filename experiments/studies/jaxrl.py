@@ -10,12 +10,11 @@ from jaxrl_timers import config_of, in_turns
 from study import Budget, Findings, Row, Table, interval_text, main, study_of
 
 # isort: split
-from frame import mean_interval
+from frame import cores, mean_interval
 from pictures import legend_below, style
 
 import purerl
 from purerl import presets, serialise
-from purerl.scale.devices import num_cores
 
 STUDY, WORDS = study_of("jaxrl", "jax-rl", (1, 2, 3))
 TITLES = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
@@ -71,34 +70,21 @@ def temperatures(quick: bool) -> dict[str, list[float]]:
 
 def learning_row(returns: dict[str, list[float]]) -> Row:
     """Return the row on what MPO learns with either temperature."""
-    exact, gradient = (np.array(returns[name]) for name in ("exact", "gradient"))
-    return Row(
-        "MPO's return on Pendulum-v1, temperature exact against by gradient",
-        "-",
-        f"exact {interval_text(exact)}, by gradient {interval_text(gradient)}; exact "
-        f"minus gradient by seed {interval_text(exact - gradient)}; {len(exact)} seeds",
-        f"{verdict(exact - gradient)} These are returns of the deterministic policy "
-        "after 50,000 steps; the source shows no such comparison.",
-    )
-
-
-def verdict(differences: np.ndarray) -> str:
-    """Return the sentence on whether the seeds tell the two temperatures apart.
-
-    Args:
-        differences: Exact minus gradient, by seed.
-    """
-    found = mean_interval(differences)
-    if found.low <= 0 <= found.high:
-        return "These seeds do not tell the two apart: the interval contains zero."
-    better = "exact" if found.low > 0 else "by gradient"
-    return f"The temperature {better} is better: the interval excludes zero."
+    ends = {name: np.array(scores) for name, scores in returns.items()}
+    ends["gap"] = ends["exact"] - ends["gradient"]
+    found, verdict = mean_interval(ends["gap"]), WORDS["not apart"]
+    if not found.low <= 0 <= found.high:
+        better = "exact" if found.low > 0 else "by gradient"
+        verdict = WORDS.fill("apart", better=better)
+    numbers = {name: interval_text(values) for name, values in ends.items()}
+    seeds = len(ends["gap"])
+    return WORDS.row("temperatures", verdict=verdict, seeds=seeds, **numbers)
 
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     # More threads than idle cores wait for one another, so a quick run has one.
-    rounds, threads = (1, 1) if budget.quick else (3, num_cores())
+    rounds, threads = (1, 1) if budget.quick else (3, cores())
     names = ["vpg", "td3"] if budget.quick else list(CLAIMED)
     found: dict[str, dict[str, float]] = {}
     for name in names:
@@ -155,13 +141,16 @@ def time_row(name: str, x: dict[str, float]) -> Row:
         x: What `timers` measured.
     """
     claims = CLAIMED[name]
+    claim = f"JAX {claims[0]}, PyTorch {claims[1]}"
     ours, theirs = (seconds_of(x, stack, "loop") for stack in ("ours", "torch"))
-    return Row(
-        f"{title_of(name)}: seconds per 1,000 steps",
-        "-" if claims == ("-", "-") else f"JAX {claims[0]}, PyTorch {claims[1]}",
-        f"purerl {digits(ours)}, PyTorch {digits(theirs)}: "
-        f"{theirs / ours:.1f} times as fast",
-        note_of(name, ours, theirs),
+    return WORDS.row(
+        "time",
+        title=title_of(name),
+        claim="-" if claims == ("-", "-") else claim,
+        ours=digits(ours),
+        theirs=digits(theirs),
+        ratio=theirs / ours,
+        note=note_of(name, ours, theirs),
     )
 
 
@@ -173,26 +162,15 @@ def note_of(name: str, ours: float, theirs: float) -> str:
         ours: Seconds per 1,000 steps of purerl.
         theirs: Those of PyTorch here.
     """
-    jax_claim, torch_claim = (claim.split(" ")[0] for claim in CLAIMED[name])
-    if jax_claim == "-":
+    first, second = (claim.split(" ")[0] for claim in CLAIMED[name])
+    if first == "-":
         return ""
-    words = (
-        f"purerl takes {ours / float(jax_claim):.1f} times as long as the source's JAX"
-    )
-    if torch_claim != "-":
-        factor = float(torch_claim) / float(jax_claim)
-        words += (
-            f" and our PyTorch {theirs / float(torch_claim):.1f} times as long as the "
-            f"source's PyTorch. In the source, JAX is {factor:.1f} times as fast as "
-            "PyTorch"
-        )
-    note = f"The machines differ: {words}."
-    if name == "td3":
-        note = (
-            "The source steps its environment on the host and calls compiled updates; "
-            f"here the whole loop is one program. {note}"
-        )
-    return note
+    note = WORDS.fill("ours", ours=ours / float(first))
+    if second != "-":
+        ratio = float(second) / float(first)
+        words = WORDS.fill("theirs", theirs=theirs / float(second), ratio=ratio)
+        note += f" {words}"
+    return f"{WORDS['td3']} {note}." if name == "td3" else f"{note}."
 
 
 def text_of(found: dict[str, dict[str, float]]) -> str:

@@ -14,8 +14,8 @@ from frame import interval_text, mean_interval, read
 from pictures import style
 from results import ROWS
 
+import purerl
 from purerl import make_train
-from purerl.config import TrainConfig
 
 
 def load(name: str) -> dict[str, Any]:
@@ -59,7 +59,7 @@ def what_is_missing(name: str, row: dict[str, Any]) -> str:
     )
 
 
-def train(config: TrainConfig) -> dict[str, Any]:
+def train(config: purerl.TrainConfig) -> dict[str, Any]:
     """Train one agent, in place of a row of the learning results.
 
     Args:

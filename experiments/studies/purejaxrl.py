@@ -19,7 +19,6 @@ from pictures import STACKS, band, smooth, stacked, style
 
 import purerl
 from purerl import presets
-from purerl.config import TrainConfig
 from purerl.hardware import device, estimate
 from purerl.train import bind
 
@@ -81,7 +80,7 @@ def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
     return {"compile": compile_seconds, "train": timed(call, keys, repeats=repeats)}
 
 
-def predict(config: TrainConfig, agents: int) -> float:
+def predict(config: purerl.TrainConfig, agents: int) -> float:
     """Estimate the seconds of so many agents on an H200 that is not here.
 
     `purerl plan --device h200 --no-compile` prints the same estimate.
