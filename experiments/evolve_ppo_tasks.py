@@ -42,8 +42,8 @@ def catch(rows: int, columns: int) -> Task:
     return task("Catch-bsuite", kwargs={"rows": rows, "columns": columns})
 
 
-CARTPOLES = {"length": Uniform(0.2, 1.5), "force_mag": LogUniform(5.0, 20.0)}
-ACROBOTS = {"link_length_1": Uniform(0.7, 1.4), "link_mass_2": Uniform(0.7, 1.4)}
+CARTPOLES: Task = {"length": Uniform(0.2, 1.5), "force_mag": LogUniform(5.0, 20.0)}
+ACROBOTS: Task = {"link_length_1": Uniform(0.7, 1.4), "link_mass_2": Uniform(0.7, 1.4)}
 # Returns that count 0 and 1: of a random policy, and of a good one.
 TRAINING: list[Scored] = [
     (task("CartPole-v1"), (20.0, 500.0)),

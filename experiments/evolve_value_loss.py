@@ -52,7 +52,7 @@ def make_config(asked: Any) -> purerl.PPOConfig:
 
 def hand_written() -> dict[str, dict[str, dict[str, Any]]]:
     """Family -> name -> changes of the config: the grid that is tuned over."""
-    losses = {
+    losses: dict[str, dict[str, Any]] = {
         "squared": {"squared": SquaredError()},
         "clipped": {
             f"clipped({clip:g})": ClippedSquaredError(clip) for clip in (0.2, 2.0, 20.0)
@@ -126,10 +126,10 @@ def main() -> None:
         out=folder,
     )
     evolved_at = asked.seconds()
-    held_out = {"seeds": JUDGING_SEEDS, "seed": JUDGING_STREAM}
+    held_out: dict[str, Any] = {"seeds": JUDGING_SEEDS, "seed": JUDGING_STREAM}
     start: Any = result.config
     snapshots: dict[int, Any] = {0: start, **result.snapshots()}
-    losses = {
+    losses: dict[str, dict[str, Any]] = {
         f"generation {number}": each.value_loss
         for number, each in sorted(snapshots.items())
     }

@@ -143,7 +143,7 @@ def _command(
     name = script.name
     if script.is_relative_to(EXPERIMENTS):
         name = script.relative_to(EXPERIMENTS).as_posix()
-    found = [f"python experiments/{name}"]
+    found: list[str] = [f"python experiments/{name}"]
     for option, value in vars(asked).items():
         if value == parser.get_default(option) or option in ("out", "dry"):
             continue

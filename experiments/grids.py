@@ -55,7 +55,7 @@ def main() -> None:
     )
     cells = train_grid(config, {"env_params.length": LENGTHS})
     title = f"half-length of the pole, m, {SEEDS} seeds each"
-    show(title, [f"{length:g}" for length in LENGTHS], [cells])
+    show(title, [f"{length:g}" for length in LENGTHS], [list(cells)])
 
 
 if __name__ == "__main__":

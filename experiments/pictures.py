@@ -10,9 +10,11 @@ from purerl.report.plots import save as save
 from purerl.report.plots import style as style
 
 # What is the same has the same colour in all pictures: by whom an agent is trained,
-STACKS = dict(zip(("purerl", "PyTorch", "Flax", "brax"), style.COLOURS, strict=False))
+STACKS: dict[str, str] = dict(
+    zip(("purerl", "PyTorch", "Flax", "brax"), style.COLOURS, strict=False)
+)
 # and the algorithm, where all agents are purerl's or stacks have marks of their own.
-ALGORITHMS = dict(
+ALGORITHMS: dict[str, str] = dict(
     zip(("TD3", "SAC", "MPO", "VPG"), style.COLOURS[:4], strict=True),
 )
 

@@ -9,6 +9,7 @@ workers). PPO: 64 agents in blocks of 32.
 
 import json
 import sys
+from typing import Any
 
 from frame import child, show, use_cache
 
@@ -20,15 +21,16 @@ MIB = 2**20
 def measure(algorithm: str, steps: int) -> None:
     """Sweep, and print what the summary says, as JSON."""
     use_cache()
+    more: dict[str, Any]
     if algorithm == "dqn":
         config = purerl.DQNConfig(
             total_timesteps=steps, buffer_size=50_000, num_evaluations=2
         )
-        seeds, options = 32, {"lanes": 8, "chunk_blocks": 2}
+        seeds, more = 32, {"lanes": 8, "chunk_blocks": 2}
     else:
         config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=2)
-        seeds, options = 64, {"lanes": 32, "chunk_blocks": 1}
-    result = purerl.sweep(config, seeds=seeds, progress=False, **options)
+        seeds, more = 64, {"lanes": 32, "chunk_blocks": 1}
+    result = purerl.sweep(config, seeds=seeds, progress=False, **more)
     print(json.dumps(result.summary))
 
 

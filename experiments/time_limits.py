@@ -15,6 +15,7 @@ from frame import show
 
 import purerl
 from purerl import envs
+from purerl.algorithms import policy_gradient
 from purerl.envs.probe import ChainMDP
 
 
@@ -46,7 +47,7 @@ def learned_values(env: envs.Environment, length: int) -> np.ndarray:
         num_evaluations=0,
     )
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    critic = purerl.algorithms.policy_gradient.make_agent(config, env).critic
+    critic = policy_gradient.make_agent(config, env).critic
     return np.asarray(critic.apply(result.state.params["critic"], jnp.eye(length)))
 
 

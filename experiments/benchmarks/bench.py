@@ -4,6 +4,7 @@ A benchmark is the rows that it measures and what it times. Peers run in process
 interpreters of their own, which sleep while another contender is measured.
 """
 
+import contextlib
 import json
 import os
 import platform
@@ -15,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
@@ -211,8 +212,17 @@ def machine(packages: Sequence[str] = PACKAGES) -> dict[str, Any]:
         "cores": cores(),
         "load_before": round(os.getloadavg()[0], 2),
         "python": platform.python_version(),
-        "versions": {name: version(name) for name in packages},
+        "versions": versions(packages),
     }
+
+
+def versions(packages: Sequence[str]) -> dict[str, str]:
+    """Return the versions of those packages that are installed."""
+    found = {}
+    for name in packages:
+        with contextlib.suppress(PackageNotFoundError):
+            found[name] = version(name)
+    return found
 
 
 def machine_line(found: Mapping[str, Any] | None = None) -> str:
@@ -323,7 +333,7 @@ def train(
     agents: int | None = None,
     lanes: int | None = None,
     score: Callable[[Any], float] | None = None,
-    xla: Mapping[str, Any] | None = None,
+    xla: dict[str, Any] | None = None,
 ) -> tuple[Measure, float]:
     """Compile whole trainings; return what to time, and the seconds of compilation.
 

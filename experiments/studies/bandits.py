@@ -162,8 +162,8 @@ def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     runs, pulls = (50, 100) if budget.quick else (RUNS, PULLS)
     jym_runs, jym_pulls = (20, 100) if budget.quick else (300, 2_500)
-    size, jym_size = {"runs": runs, "pulls": pulls}, {"runs": jym_runs}
-    jym_size["pulls"] = jym_pulls
+    size: dict[str, Any] = {"runs": runs, "pulls": pulls}
+    jym_size: dict[str, Any] = {"runs": jym_runs, "pulls": jym_pulls}
     found = {
         name: budget.part(name, curves, figure, runs, pulls, **size)
         for name, figure in FIGURES.items()

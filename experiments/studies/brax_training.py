@@ -289,7 +289,7 @@ def row_of_rates(algorithm: str, rates: dict[str, list[float]], hardware: str) -
         rates: Steps per second of every round.
         hardware: The machine on which they were measured, in words.
     """
-    middle = {stack: float(np.median(rates[stack])) for stack in STACKS}
+    middle: dict[str, Any] = {stack: float(np.median(rates[stack])) for stack in STACKS}
     ratios = [a / b for a, b in zip(rates["purerl"], rates["brax"], strict=True)]
     return WORDS.row(
         "rates",

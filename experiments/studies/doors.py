@@ -237,9 +237,13 @@ def speed_figure(found: dict[str, dict[int, dict[str, float]]], cpu: str) -> Any
     """
     figure = style.new_figure(width=8.6, height=4.8)
     axes = figure.subplots()
-    hollow = {"markerfacecolor": "none", "markersize": 10, "linestyle": "none"}
+    hollow: dict[str, Any] = {
+        "markerfacecolor": "none",
+        "markersize": 10,
+        "linestyle": "none",
+    }
     for i, (kind, name) in enumerate(KINDS.items()):
-        look = {"color": KIND_COLOURS[kind], "marker": style.MARKERS[i]}
+        look: dict[str, Any] = {"color": KIND_COLOURS[kind], "marker": style.MARKERS[i]}
         sizes = sorted(found[kind])
         seconds = [found[kind][size]["seconds"] for size in sizes]
         axes.plot(sizes, seconds, label=name, **look)

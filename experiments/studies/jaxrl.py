@@ -89,7 +89,11 @@ def measure(budget: Budget) -> Findings:
     found: dict[str, dict[str, float]] = {}
     for name in names:
         steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
-        settings = {"steps": steps, "rounds": rounds, "threads": threads}
+        settings: dict[str, Any] = {
+            "steps": steps,
+            "rounds": rounds,
+            "threads": threads,
+        }
         settings["config"] = serialise.to_dict(config_of(name))
         given = (name, in_turns, name, steps, rounds, threads)
         found[name] = budget.part(*given, **settings)

@@ -181,9 +181,12 @@ def cartpole_rows(found: Found) -> list[Row]:
     on_gpu = f"{_on_gpu(found.on_gpu, most)} on an H200"
     if most in found.on_gpu:
         on_gpu += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
-    first = {"on_gpu": _on_gpu(found.on_gpu, 1), "compile": times[1]["compile"]}
+    first: dict[str, Any] = {
+        "on_gpu": _on_gpu(found.on_gpu, 1),
+        "compile": times[1]["compile"],
+    }
     first |= {"low": min(runs), "high": max(runs), "ratio": torch / one}
-    many = {"ratio": seconds / torch, "many": most * torch / seconds}
+    many: dict[str, Any] = {"ratio": seconds / torch, "many": most * torch / seconds}
     many |= {"seconds": seconds, "on_gpu": on_gpu, "predicted": found.predicted[most]}
     numbers = {name: sweep[name] for name in ("train", "compile")}
     return [
@@ -273,9 +276,13 @@ def width_figure(found: Found, cpu: str) -> Any:
     axes.plot(agents, list(seconds.values()), color=colour)
     few = {n: x for n, x in seconds.items() if n <= WHOLE}
     many = {n: x for n, x in seconds.items() if n > WHOLE}
-    here = {"color": colour, "linestyle": "none", "marker": "o"}
-    predicted = {"color": style.COLOURS[7], "linestyle": "--", "marker": "^"}
-    measured = {"color": style.COLOURS[6], "marker": "s"}
+    here: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": "o"}
+    predicted: dict[str, Any] = {
+        "color": style.COLOURS[7],
+        "linestyle": "--",
+        "marker": "^",
+    }
+    measured: dict[str, Any] = {"color": style.COLOURS[6], "marker": "s"}
     on_gpu = {n: x for n, x in found.on_gpu.items() if n in seconds}
     for numbers, words, look in (
         (few, f"purerl on {cpu}, measured", here),

@@ -91,8 +91,8 @@ def study_of(
         headlines: See `Study`.
     """
     words = Words(words_of(name))
-    about = (words[key] for key in ("title", "source", "question"))
-    return Study(name, *about, headlines, system), words
+    title, source, question = (words[key] for key in ("title", "source", "question"))
+    return Study(name, title, source, question, headlines, system), words
 
 
 class Row(NamedTuple):

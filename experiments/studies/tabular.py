@@ -178,8 +178,8 @@ def measure(budget: Budget) -> Findings:
     runs, book_steps = (2, 4_000) if budget.quick else (RUNS, BOOK_STEPS)
     methods = list(METHODS)[:1] if budget.quick else list(METHODS)
     cases = [(task, method) for task in TASKS for method in methods]
-    size, book_size = {"agents": agents, "steps": steps}, {"runs": runs}
-    book_size["steps"] = book_steps
+    size: dict[str, Any] = {"agents": agents, "steps": steps}
+    book_size: dict[str, Any] = {"runs": runs, "steps": book_steps}
     grids = {
         case: budget.part("-".join(case), train_grid, *case, agents, steps, **size)
         for case in cases
@@ -448,7 +448,7 @@ def rate_figure(found: dict[str, dict[str, Any]], rates: tuple[float, ...]) -> A
     axes = figure.subplots()
     kinds = (("interim", "-", "first 100"), ("asymptotic", "--", "last 100"))
     for i, (name, one) in enumerate(found.items()):
-        look = {"color": style.COLOURS[i], "marker": style.MARKERS[i]}
+        look: dict[str, Any] = {"color": style.COLOURS[i], "marker": style.MARKERS[i]}
         look |= {"markersize": 4, "linewidth": 1.2}
         for key, line, words in kinds:
             runs = np.asarray(one[key], float).T
