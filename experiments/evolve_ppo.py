@@ -37,7 +37,7 @@ from evolve_ppo_forms import FORMS, PLAIN, SETTINGS
 from evolve_ppo_tasks import STEPS, TASKS, TRAINING, WIDE, Scored
 
 import purerl
-from purerl.report.statistics import aggregates
+from purerl.report.statistics import aggregate
 
 SEEDS = 32
 RESAMPLES = 4_000
@@ -221,10 +221,7 @@ def normalised(compared: purerl.Comparison) -> dict[str, dict[str, Any]]:
         return (drawn - low) / (high - low)
 
     pooled = np.array(
-        [
-            [float(aggregates.iqm(x.T)) for x in units(d).transpose(1, 0, 2)]
-            for d in draws
-        ]
+        [[aggregate(x.T, "iqm") for x in units(d).transpose(1, 0, 2)] for d in draws]
     )
     low, high = np.quantile(pooled[1:], [0.025, 0.975], axis=0)
     apart, ends = _apart(pooled, one)

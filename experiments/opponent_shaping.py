@@ -28,13 +28,13 @@ from pictures import between, legend_below, style
 
 import purerl
 from purerl import envs
-from purerl.envs.matrix_games import (
+from purerl.contrib.matrix_games import (
+    ALWAYS_SECOND,
     Lifetime,
     constant_lifetime,
     naive_lifetime,
     shaped_lifetime,
 )
-from purerl.envs.matrix_games.play import ALWAYS_SECOND
 from purerl.report import statistics
 
 NAME = "opponent-shaping"

@@ -9,8 +9,6 @@ from purerl import randomisation as randomisation
 from purerl import rules as rules
 from purerl import schedules as schedules
 from purerl import serialise as serialise
-from purerl.algorithms.bandit import BanditConfig as BanditConfig
-from purerl.algorithms.disco_config import DiscoConfig as DiscoConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
@@ -33,11 +31,13 @@ from purerl.comparison.result import Comparison as Comparison
 from purerl.comparison.result import load_comparison as load_comparison
 from purerl.config import ConfigError as ConfigError
 from purerl.config import TrainConfig as TrainConfig
+from purerl.contrib.bandit import BanditConfig as BanditConfig
+from purerl.contrib.disco import DiscoConfig as DiscoConfig
+from purerl.contrib.distil import Distilled as Distilled
+from purerl.contrib.distil import distil as distil
 from purerl.execution.cache import share_programs as share_programs
 from purerl.execution.members import Members as Members
 from purerl.export import export_policy as export_policy
-from purerl.meta.distil import Distilled as Distilled
-from purerl.meta.distil import distil as distil
 from purerl.meta.evolve import evolve as evolve
 from purerl.meta.result import EvolutionResult as EvolutionResult
 from purerl.meta.result import load_evolution as load_evolution

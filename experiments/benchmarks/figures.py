@@ -15,7 +15,7 @@ from bench import ROOT, read
 from contenders import ppo_config
 from gpu_table import timed
 
-from purerl.hardware import device, estimate
+from purerl.contrib.hardware import device, estimate
 from purerl.train import bind
 
 # isort: split

@@ -23,10 +23,10 @@ from off_policy_speed import DQN, actor_critic, dqn_numbers
 
 import purerl
 from purerl import presets
+from purerl.contrib.hardware.device import load_device
+from purerl.contrib.hardware.estimate import RESERVED, estimate
+from purerl.contrib.hardware.kernels import read
 from purerl.execution.programs import segment_length
-from purerl.hardware.device import load_device
-from purerl.hardware.estimate import RESERVED, estimate
-from purerl.hardware.kernels import read
 from purerl.learning import packing
 from purerl.networks import layers
 from purerl.train import bind

@@ -23,7 +23,7 @@ from gpu_kernels import numbers
 
 import purerl
 from purerl import presets
-from purerl.hardware.work import work_of
+from purerl.contrib.hardware.work import work_of
 from purerl.tracing import traced_for
 
 # Preset -> agents.

@@ -24,9 +24,9 @@ from pictures import STACKS, legend_below, style
 
 import purerl
 from purerl import presets, serialise
+from purerl.contrib.hardware.device import load_device
+from purerl.contrib.hardware.estimate import estimate
 from purerl.execution.programs import segment_length
-from purerl.hardware.device import load_device
-from purerl.hardware.estimate import estimate
 from purerl.train import bind
 
 STUDY, WORDS = study_of("halfcheetah_grid", "JAX 4 Deep RL")

@@ -19,7 +19,7 @@ from pictures import STACKS, band, smooth, stacked, style
 
 import purerl
 from purerl import presets
-from purerl.hardware import device, estimate
+from purerl.contrib.hardware import device, estimate
 from purerl.train import bind
 
 STUDY, WORDS = study_of("purejaxrl", "PureJaxRL", (0, 1, 2))

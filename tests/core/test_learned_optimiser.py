@@ -18,7 +18,7 @@ from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
 from purerl.report import plots
-from purerl.report.plots import optimisers as drawing
+from purerl.report.plots import learned as drawing
 from purerl.schedules import Schedule
 from tests.helpers import assert_same_bits, tiny_config
 

@@ -9,7 +9,7 @@ import purerl
 from purerl.execution.cohort import Segment
 from purerl.execution.curves import Curves
 from purerl.metrics import held
-from purerl.report.plots.run import run_curve
+from purerl.report.plots.runs import run_curve
 from purerl.report.statistics import curve
 from purerl.runner.records import Records
 from purerl.runner.trackers.group import Group
