@@ -13,16 +13,12 @@ docs/images/evolution-drift-*.png. The same command goes on with what was stoppe
 """
 
 from pathlib import Path
-from typing import Any
 
-from frame import IMAGES, evolve_seconds, history, keep, options, plain_rows, show_table
+import evolve_losses
+from frame import keep, options
 
 import purerl
 from purerl.losses import ClipDrift, DPODrift, MLPDrift, SquaredError
-from purerl.report import plots
-
-SEEDS = 64
-HELD_OUT = ("Acrobot-v1", "Catch-bsuite")
 
 
 def make_config(steps: int) -> purerl.PPOConfig:
@@ -45,68 +41,27 @@ def main() -> None:
         is_cached=True,
         out=Path("runs/evolve-drift"),
         steps=(50_000, "of an inner run"),
-        population=64,
-        rollouts=1,
-        generations=32,
-        sigma=0.1,
+        **evolve_losses.OPTIONS,
         learning_rate=0.01,
         dry=(False, "keep no numbers"),
     )
-    config = make_config(asked.steps)
-    result = purerl.evolve(
-        config,
-        "policy_loss",
-        strategy=purerl.OpenES(sigma=asked.sigma, learning_rate=asked.learning_rate),
-        population=asked.population,
-        rollouts=asked.rollouts,
-        generations=asked.generations,
-        snapshot_every=8,
-        out=asked.out / "evolution",
-    )
+    config, field = make_config(asked.steps), "policy_loss"
+    folder = asked.out / "evolution"
+    result = evolve_losses.evolve(asked, config, field, folder)
     evolved_at = asked.seconds()
-    folder = asked.out / "evolution" / "transfer"
-    snapshots: dict[int, Any] = {0: config, **result.snapshots()}
-    drifts = {
-        f"generation {number}": each.policy_loss
-        for number, each in sorted(snapshots.items())
+    contestants = {
+        "learned": result.loss,
+        "its generation 0 (no drift)": config.policy_loss,
+        "PPO: ClipDrift(0.2)": ClipDrift(0.2),
+        "DPO: DPODrift(2, 0.6)": DPODrift(2.0, 0.6),
     }
-    on_the_way = purerl.compare_losses(
-        config, "policy_loss", drifts, seeds=SEEDS, out=folder
-    )
-    # Last: both share the folder, and the page of the evolution shows this one.
-    judged = purerl.compare_losses(
-        config,
-        "policy_loss",
-        {
-            "learned": result.loss,
-            "its generation 0 (no drift)": config.policy_loss,
-            "PPO: ClipDrift(0.2)": ClipDrift(0.2),
-            "DPO: DPODrift(2, 0.6)": DPODrift(2.0, 0.6),
-        },
-        [{}, *HELD_OUT],
-        seeds=SEEDS,
-        out=folder,
-    )
+    numbers, judged = evolve_losses.judge(result, field, contestants, folder)
     judge_seconds = asked.seconds() - evolved_at
-    show_table(on_the_way.table())
-    show_table(judged.table())
     print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")
-    if asked.dry:
-        return
-    described = purerl.serialise.to_dict(config)
-    del described["policy_loss"]  # a thousand zeros
-    numbers = {
-        "config": described,
-        "settings": result.settings,
-        "history": history(result),
-        "generations": plain_rows(on_the_way.rows),
-        "judged": plain_rows(judged.rows),
-        "seconds": {"evolve": evolve_seconds(result), "judge": round(judge_seconds)},
-    }
-    keep("evolve-drift", asked, numbers)
-    plots.save(result.plot(), IMAGES / "evolution-drift-curve.png")
-    plots.save(result.plot_loss(), IMAGES / "evolution-drift.png")
-    plots.save(judged.plot(), IMAGES / "evolution-drift-transfer.png")
+    numbers["seconds"]["judge"] = round(judge_seconds)
+    if not asked.dry:
+        keep("evolve-drift", asked, numbers)
+        evolve_losses.draw("drift", result, judged)
 
 
 if __name__ == "__main__":

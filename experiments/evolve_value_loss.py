@@ -21,16 +21,15 @@ import itertools
 from pathlib import Path
 from typing import Any
 
+import evolve_losses
 import numpy as np
-from frame import IMAGES, evolve_seconds, history, keep, options, plain_rows, show_table
+from frame import keep, options
 
 import purerl
 from purerl.losses import ClippedSquaredError, HuberError, MLPValueLoss, SquaredError
-from purerl.report import plots
 
-TUNING_STREAM, JUDGING_STREAM = 1, 0  # Held-out keys that have nothing in common.
-TUNING_SEEDS, JUDGING_SEEDS = 16, 64
-HELD_OUT = ("Acrobot-v1", "Catch-bsuite")
+TUNING_STREAM = 1  # Held-out keys that have nothing in common with those that judge.
+TUNING_SEEDS = 16
 
 
 def make_config(asked: Any) -> purerl.PPOConfig:
@@ -103,86 +102,39 @@ def main() -> None:
         init=("random", ["random", "zeros"]),
         fitness="training_curve",
         init_seed=(0, "of the network"),
-        population=64,
-        rollouts=1,
-        generations=32,
-        sigma=0.1,
+        **evolve_losses.OPTIONS,
         learning_rate=0.05,
         dry=(False, "keep no numbers"),
     )
-    config = make_config(asked)
+    config, ending = make_config(asked), f"-{asked.name}" if asked.name else ""
     tuned = tune(config, asked.out)
     tuned_at = asked.seconds()
-    folder = asked.out / (f"evolution-{asked.name}" if asked.name else "evolution")
-    result = purerl.evolve(
-        config,
-        "value_loss",
-        strategy=purerl.OpenES(sigma=asked.sigma, learning_rate=asked.learning_rate),
-        population=asked.population,
-        rollouts=asked.rollouts,
-        generations=asked.generations,
-        fitness=asked.fitness,
-        snapshot_every=8,
-        out=folder,
-    )
+    folder, field = asked.out / f"evolution{ending}", "value_loss"
+    result = evolve_losses.evolve(asked, config, field, folder, fitness=asked.fitness)
     evolved_at = asked.seconds()
-    held_out: dict[str, Any] = {"seeds": JUDGING_SEEDS, "seed": JUDGING_STREAM}
-    start: Any = result.config
-    snapshots: dict[int, Any] = {0: start, **result.snapshots()}
-    losses: dict[str, dict[str, Any]] = {
-        f"generation {number}": each.value_loss
-        for number, each in sorted(snapshots.items())
-    }
-    on_the_way = purerl.compare_losses(
-        start, "value_loss", losses, out=folder / "transfer", **held_out
-    )
     contestants = {
         "learned": result.loss,
-        "its generation 0": start.value_loss,
+        "its generation 0": config.value_loss,
         "none: no critic": MLPValueLoss.zeros((64, 64)),
         "squared": SquaredError(),
         "clipped(0.2)": ClippedSquaredError(0.2),
         "Huber(1)": HuberError(1.0),
         **{f"{family} tuned": changes for family, (_, changes) in tuned.items()},
     }
-    # Last: both share the folder, and the page of the evolution shows this one.
-    judged = purerl.compare_losses(
-        start,
-        "value_loss",
-        contestants,
-        [{}, *HELD_OUT],
-        out=folder / "transfer",
-        **held_out,
-    )
+    numbers, judged = evolve_losses.judge(result, field, contestants, folder)
     judge_seconds = asked.seconds() - evolved_at
-    show_table(on_the_way.table())
-    show_table(judged.table())
     print(
         f"tuned {tuned_at:.0f} s, evolved {evolved_at - tuned_at:.0f} s, "
         f"judged {judge_seconds:.0f} s"
     )
-    if asked.dry:
-        return
-    seconds = {"evolve": evolve_seconds(result)}
     if result.summary["generations_run"] == asked.generations:  # in one go
-        seconds |= {"tune": round(tuned_at), "judge": round(judge_seconds)}
-    described = purerl.serialise.to_dict(config)
-    del described["value_loss"]  # thousands of numbers that the command draws again
-    numbers = {
-        "config": described,
-        "settings": result.settings,
-        "tuned": {family: name for family, (name, _) in tuned.items()},
-        "history": history(result),
-        "generations": plain_rows(on_the_way.rows),
-        "judged": plain_rows(judged.rows),
-        "seconds": seconds,
-    }
-    keep(f"evolve-value-loss{'-' + asked.name if asked.name else ''}", asked, numbers)
-    if asked.name:
-        return
-    plots.save(result.plot(), IMAGES / "evolution-value-loss-curve.png")
-    plots.save(result.plot_loss(), IMAGES / "evolution-value-loss.png")
-    plots.save(judged.plot(), IMAGES / "evolution-value-loss-transfer.png")
+        own = {"tune": round(tuned_at), "judge": round(judge_seconds)}
+        numbers["seconds"] |= own
+    numbers["tuned"] = {family: name for family, (name, _) in tuned.items()}
+    if not asked.dry:
+        keep(f"evolve-value-loss{ending}", asked, numbers)
+        if not asked.name:
+            evolve_losses.draw("value-loss", result, judged)
 
 
 if __name__ == "__main__":

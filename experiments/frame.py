@@ -144,7 +144,9 @@ def _command(
     if script.is_relative_to(EXPERIMENTS):
         name = script.relative_to(EXPERIMENTS).as_posix()
     found: list[str] = [f"python experiments/{name}"]
-    for option, value in vars(asked).items():
+    # Words first: behind a flag with several values they would be more of these.
+    given = sorted(vars(asked).items(), key=lambda pair: pair[0] not in words)
+    for option, value in given:
         if value == parser.get_default(option) or option in ("out", "dry"):
             continue
         values = value if isinstance(value, list) else [value]

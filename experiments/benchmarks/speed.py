@@ -50,27 +50,42 @@ def note_on(runs: Mapping[str, list[bench.Run]], what: str, compiled: str = "") 
     return f"{what}: {scores}; {compiled}{bench.cpu_seconds(dict(runs))}"
 
 
+def peers_of(
+    asked: bench.Asked, stack: ExitStack, agents: int, steps: float, devices: int = 0
+) -> tuple[dict[str, bench.Measure], float]:
+    """Prepare rejax, PureJaxRL if it is there, and rejax over so many devices.
+
+    Returns:
+        What to time, and rejax's seconds of compilation.
+    """
+
+    def program(**request: Any) -> tuple[bench.Measure, float]:
+        return bench.peer_program(stack, asked.peers, agents=agents, **request)
+
+    numbers = contenders.ppo_numbers(steps)
+    rejax, compiled = program(devices=1, ppo=numbers)
+    measures = {"rejax": rejax}
+    if devices:
+        measures["rejax, jax.pmap"], _ = program(devices=devices, ppo=numbers)
+    if asked.purejaxrl:
+        total = numbers["total_timesteps"]
+        own = contenders.purejaxrl_program(asked.purejaxrl, total)
+        measures["PureJaxRL"], _ = program(devices=1, purejaxrl=own)
+    return measures, compiled
+
+
 def measure_many(asked: bench.Asked) -> list[bench.Row]:
     """Many agents: purerl.pmap against rejax by jit(vmap), and what the cores give."""
-    agents, numbers = asked.agents, contenders.ppo_numbers(asked.steps_many)
+    agents = asked.agents
     config, cores = contenders.ppo_config(asked.steps_many), bench.machine()["cores"]
     lanes, ours = contenders.fastest_lanes(
         config, agents, asked.lanes, asked.lane_rounds
     )
     vmapped, own = contenders.train_ppo(config, agents)
+    spread_out = cores if cores > 1 and agents % cores == 0 else 0
     with ExitStack() as stack:
-        peer: dict[str, Any] = {"stack": stack, "python": asked.peers, "agents": agents}
-        theirs, other = bench.peer_program(**peer, devices=1, ppo=numbers)
-        measures = {"pmap": ours, "rejax": theirs, "vmap": vmapped}
-        if cores > 1 and agents % cores == 0:
-            found = bench.peer_program(**peer, devices=cores, ppo=numbers)
-            measures["rejax, jax.pmap"] = found[0]
-        if asked.purejaxrl:
-            program = contenders.purejaxrl_program(
-                asked.purejaxrl, config.total_timesteps
-            )
-            found = bench.peer_program(**peer, devices=1, purejaxrl=program)
-            measures["PureJaxRL"] = found[0]
+        peers, other = peers_of(asked, stack, agents, asked.steps_many, spread_out)
+        measures = {"pmap": ours, "vmap": vmapped, **peers}
         runs = bench.alternate(measures, asked.rounds)
     title = f"{agents} PPO agents, {config.total_timesteps} steps each"
     names = {
@@ -94,17 +109,8 @@ def measure_one(asked: bench.Asked) -> list[bench.Row]:
     config = contenders.ppo_config(asked.steps_one)
     ours, own = contenders.train_ppo(config)
     with ExitStack() as stack:
-        peer: dict[str, Any] = {"stack": stack, "python": asked.peers, "agents": 1}
-        numbers = contenders.ppo_numbers(asked.steps_one)
-        theirs, other = bench.peer_program(**peer, devices=1, ppo=numbers)
-        measures = {"purerl": ours, "rejax": theirs}
-        if asked.purejaxrl:
-            program = contenders.purejaxrl_program(
-                asked.purejaxrl, config.total_timesteps
-            )
-            found = bench.peer_program(**peer, devices=1, purejaxrl=program)
-            measures["PureJaxRL"] = found[0]
-        runs = bench.alternate(measures, asked.rounds)
+        peers, other = peers_of(asked, stack, 1, asked.steps_one)
+        runs = bench.alternate({"purerl": ours, **peers}, asked.rounds)
     names = {
         f"one PPO agent, {config.total_timesteps} steps": ("purerl", "rejax"),
         "  beside PureJaxRL": ("purerl", "PureJaxRL"),

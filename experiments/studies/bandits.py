@@ -24,35 +24,31 @@ GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}
 
 # Figure -> curve -> static fields, and numbers that one program takes as overrides.
 Curves = dict[str, tuple[dict[str, Any], dict[str, float]]]
+FIRST, UCB_FIELDS = "first estimate", {"method": "ucb", **AVERAGE}
+TENTH = (AVERAGE, {"epsilon": 0.1})
 FIGURES: dict[str, Curves] = {
     "epsilon": {
         "epsilon 0 (greedy)": (AVERAGE, {"epsilon": 0.0}),
         "epsilon 0.01": (AVERAGE, {"epsilon": 0.01}),
-        "epsilon 0.1": (AVERAGE, {"epsilon": 0.1}),
+        "epsilon 0.1": TENTH,
     },
     "optimistic": {
-        "optimistic: first estimate 5, greedy": (
-            {},
-            {"initial_value": 5.0, "epsilon": 0.0},
-        ),
-        "realistic: first estimate 0, epsilon 0.1": (
+        f"optimistic: {FIRST} 5, greedy": ({}, {"initial_value": 5.0, "epsilon": 0.0}),
+        f"realistic: {FIRST} 0, epsilon 0.1": (
             {},
             {"initial_value": 0.0, "epsilon": 0.1},
         ),
     },
     "ucb": {
-        "upper confidence bound, c = 2": (
-            {"method": "ucb", **AVERAGE},
-            {"exploration": 2.0},
-        ),
-        "epsilon 0.1": (AVERAGE, {"epsilon": 0.1}),
+        "upper confidence bound, c = 2": (UCB_FIELDS, {"exploration": 2.0}),
+        "epsilon 0.1": TENTH,
     },
     "gradient": {
         f"step size {rate}, {words} baseline": (
-            {**GRADIENT, "baseline": baseline},
+            {**GRADIENT, "baseline": words == "with"},
             {"learning_rate": rate},
         )
-        for baseline, words in ((True, "with"), (False, "without"))
+        for words in ("with", "without")
         for rate in (0.1, 0.4)
     },
 }
@@ -61,11 +57,7 @@ FIGURES: dict[str, Curves] = {
 STUDIES: dict[str, tuple[dict[str, Any], str, range]] = {
     "epsilon-greedy: epsilon": (AVERAGE, "epsilon", range(-7, -1)),
     "gradient: step size": ({"method": "gradient"}, "learning_rate", range(-5, 3)),
-    "upper confidence bound: c": (
-        {"method": "ucb", **AVERAGE},
-        "exploration",
-        range(-4, 3),
-    ),
+    "upper confidence bound: c": (UCB_FIELDS, "exploration", range(-4, 3)),
     "optimistic greedy: first estimate": (
         {"epsilon": 0.0},
         "initial_value",
