@@ -96,8 +96,9 @@ def options(doc: str | None, is_cached: bool = False, **flags: Any) -> Asked:
             _add_flag(parser, f"--{name.replace('_', '-')}", default, rest)
     asked = parser.parse_intermixed_args(namespace=Asked())
     for name, kind in words.items():
-        found = getattr(asked, name) or []
-        unknown = sorted(set([found] if kind.is_one else found) - set(kind.known))
+        value = getattr(asked, name) or []
+        found: list[str] = [value] if kind.is_one else value
+        unknown = sorted(set(found) - set(kind.known))
         if kind.is_checked and unknown:
             kinds = kind.metavar.lower()
             known = ", ".join(kind.known)

@@ -284,12 +284,13 @@ def width_figure(found: Found, cpu: str) -> Any:
     }
     measured: dict[str, Any] = {"color": style.COLOURS[6], "marker": "s"}
     on_gpu = {n: x for n, x in found.on_gpu.items() if n in seconds}
-    for numbers, words, look in (
+    curves: list[tuple[dict[int, float], str, dict[str, Any]]] = [
         (few, f"purerl on {cpu}, measured", here),
         (many, f"purerl on {cpu}, from a part of the run", here | {"mfc": "white"}),
         (found.predicted, "purerl on an H200, predicted", predicted),
         (on_gpu, "purerl on an H200, measured", measured),
-    ):
+    ]
+    for numbers, words, look in curves:
         axes.plot(list(numbers), list(numbers.values()), label=words, **look)
     torch, label = statistics.mean(found.torch_runs()), f"one PyTorch agent on {cpu}"
     axes.axhline(torch, color=STACKS["PyTorch"], label=label)
