@@ -23,11 +23,11 @@ from off_policy_speed import DQN, actor_critic, dqn_numbers
 
 import purerl
 from purerl import presets
+from purerl.accelerator import packing
 from purerl.contrib.hardware.device import load_device
 from purerl.contrib.hardware.estimate import RESERVED, estimate
 from purerl.contrib.hardware.kernels import read
 from purerl.execution.programs import segment_length
-from purerl.learning import packing
 from purerl.networks import layers
 from purerl.train import bind
 
