@@ -96,8 +96,8 @@ def options(doc: str | None, is_cached: bool = False, **flags: Any) -> Asked:
             _add_flag(parser, f"--{name.replace('_', '-')}", default, rest)
     asked = parser.parse_intermixed_args(namespace=Asked())
     for name, kind in words.items():
-        value = getattr(asked, name) or []
-        found: list[str] = [value] if kind.is_one else value
+        value: Any = getattr(asked, name) or []
+        found: list[str] = [value] if kind.is_one else list(value)
         unknown = sorted(set(found) - set(kind.known))
         if kind.is_checked and unknown:
             kinds = kind.metavar.lower()
