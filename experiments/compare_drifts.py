@@ -36,7 +36,7 @@ def main() -> None:
         pendulum,
         "policy_loss",
         LOSSES,
-        [pendulum, swingup],
+        environments=[pendulum, swingup],
         seeds=asked.seeds,
         out=asked.out,
         measures=MEASURES,

@@ -68,9 +68,13 @@ def judge(
     place = out / "transfer"
     on_the_way = purerl.compare_losses(start, field, losses, seeds=SEEDS, out=place)
     # Last: both share the folder, and the page of the evolution shows this one.
-    tasks = [{}, *HELD_OUT]
     judged = purerl.compare_losses(
-        start, field, contestants, tasks, seeds=SEEDS, out=place
+        start,
+        field,
+        contestants,
+        environments=[{}, *HELD_OUT],
+        seeds=SEEDS,
+        out=place,
     )
     show_table(on_the_way.table())
     show_table(judged.table())

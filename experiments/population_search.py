@@ -28,7 +28,7 @@ import numpy as np
 from frame import RESULTS, interval_text, keep, options, read, show
 
 import purerl
-from purerl.population.brackets import make_plan
+from purerl.population.halving import make_plan
 from purerl.report.statistics import heading_of
 from purerl.scale.host import to_device
 from purerl.train import bind, evaluate_afresh
@@ -181,7 +181,7 @@ def _copies(result: Result) -> float | None:
     if not isinstance(result, purerl.PBTResult):
         return None
     parents = result.dataset.parent.values[:, :-1]
-    return float((parents != np.arange(result.population)).sum(-1).mean())
+    return float((parents != np.arange(result.size)).sum(-1).mean())
 
 
 def show_task(numbers: dict[str, Any]) -> None:

@@ -27,14 +27,14 @@ from purerl.sweeps import loop
 def sweep(out: str, journal: str) -> None:
     """Sweep in a folder, with a line in a journal for every chunk that is started."""
     use_cache()
-    train_chunk = loop.train_chunk
+    curves_of = loop.curves_of
 
     def counted(*arguments: Any, **settings: Any) -> Any:
         with Path(journal).open("a") as file:
             file.write("chunk\n")
-        return train_chunk(*arguments, **settings)
+        return curves_of(*arguments, **settings)
 
-    loop.train_chunk = counted
+    loop.curves_of = counted
     purerl.sweep(
         purerl.PPOConfig(total_timesteps=20_480, num_evaluations=2),
         {"learning_rate": [1e-4, 1e-3, 1e-2]},
