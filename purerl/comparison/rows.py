@@ -123,21 +123,17 @@ class _Intervals:
         self._ends: dict[str, Callable[[float, int], np.ndarray]] = {}
 
     def off_zero(self, names: Sequence[str], left: int) -> set[str]:
-        """Return those of some settings whose interval lies on one side of zero.
-
-        Args:
-            names: Names of the settings.
-            left: The number of settings that are left, which the confidence depends on.
-        """
+        """Return those of some settings whose interval lies on one side of zero."""
         if not names:
             return set()
         confidence, resamples = 1 - ERRORS / left, RESAMPLES * left
         tables = [self.gaps[name].reshape(len(self.gaps[name]), -1) for name in names]
         if tables[0].shape[1] == 1:
             # One column per setting: they all share the weights of the resamples.
-            low, high = statistics.mean_interval(
+            found = statistics.mean_interval(
                 np.concatenate(tables, 1), confidence=confidence, resamples=resamples
-            )[:2]
+            )
+            low, high = found.low, found.high
         else:
             ends = [self._ends_of(name)(confidence, resamples) for name in names]
             low, high = np.transpose(ends)

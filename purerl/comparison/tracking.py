@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from purerl.comparison import saved
-from purerl.comparison.held_out import Scores
+from purerl.comparison import result
+from purerl.comparison.training import Scores
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
 from purerl.runner.trackers.members import Ended, MemberGroup
 from purerl.runner.trackers.writer import Notify
@@ -53,7 +53,7 @@ class Tracking:
         """
         name = self._folder.resolve().name if self._folder else "comparison"
         run = TrackedRun(
-            name, self._config, {}, self._folder, is_sweep=True, kind=saved.KIND
+            name, self._config, {}, self._folder, is_sweep=True, kind=result.KIND
         )
         self.group.begin(run, len(self._numbers), notify, is_fixed=True)
 

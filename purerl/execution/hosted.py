@@ -14,10 +14,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.play import HostEnvs
 from purerl.acting.rollout import EnvCarry
 from purerl.config import ConfigError
-from purerl.envs.adapters.host import finite_rows
+from purerl.envs.adapters.host import HostEnvs, finite_rows
 from purerl.execution.cohort import Segment
 from purerl.execution.hosted_program import HostedProgram
 from purerl.execution.programs import has_few_bad

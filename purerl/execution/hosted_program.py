@@ -10,10 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.play import HostEnvs, play_episodes
+from purerl.acting.evaluate import play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.acting.rollout import EnvCarry, Episodes, Played
 from purerl.config import ConfigError
+from purerl.envs.adapters.host import HostEnvs
 from purerl.execution.memory import least_bytes, require_agent
 from purerl.keys import evaluation_key, init_keys
 from purerl.networks.recurrent import forget

@@ -5,8 +5,9 @@ import json
 import pytest
 
 from purerl import serialise
-from purerl.cli import main, options
+from purerl.cli import main
 from purerl.config import ConfigError
+from purerl.runner import options
 from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.stored import load_stored
 from tests.helpers import tiny_config
@@ -70,14 +71,14 @@ def test_mistakes_print_one_sentence(tmp_path, capsys, flags, fragment):
 
 AXIS = ("--axis", "gamma=uniform(0.9,0.99)")
 COMMANDS = {
-    "train": ("run", ()),
-    "sweep": ("sweep", ("--axis", "gamma=0.9,0.99")),
-    "pbt": ("pbt", AXIS),
-    "halving": ("halving", AXIS),
-    "tune": ("tune", AXIS),
-    "evolve": ("evolve", ("--evolve", "gamma")),
-    "compare": ("compare", ("--setting", "own:")),
-    "transfer": ("compare", ("--loss", "squared")),
+    "train": ("cli.train.run", ()),
+    "sweep": ("cli.tools.sweep", ("--axis", "gamma=0.9,0.99")),
+    "pbt": ("population.pbt.pbt", AXIS),
+    "halving": ("population.halving.halving", AXIS),
+    "tune": ("cli.tools.tune", AXIS),
+    "evolve": ("cli.evolve.evolve", ("--evolve", "gamma")),
+    "compare": ("cli.tools.compare", ("--setting", "own:")),
+    "transfer": ("cli.tools.compare", ("--loss", "squared")),
 }
 
 
@@ -98,7 +99,7 @@ def test_every_command_that_trains_takes_an_address_of_mlflow(
         told.append(trackers)
         raise ConfigError("stopped before any training")
 
-    monkeypatch.setattr(f"purerl.cli.{command}.{function}", stop)
+    monkeypatch.setattr(f"purerl.{function}", stop)
     monkeypatch.setattr(options, "make_tracker", lambda name, uri: Made(uri))
     words = [command, *words, "--out", str(tmp_path), "--tracking-uri", "sqlite:///x"]
     assert main(words) == 2

@@ -18,7 +18,7 @@ from purerl.envs.cartpole import CartPole
 from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
 from purerl.meta.genome import Genome
 from purerl.randomisation import Choice, Distribution, LogUniform, Uniform
-from purerl.space.fields import FieldAxes
+from purerl.space.points import FieldAxes
 from tests.helpers import assert_same_bits, tiny_config
 
 DRAWS = 4_000
@@ -261,7 +261,7 @@ STICKY, CLIPPED = ("StickyActions",), ("ClipReward",)
             {"reward_low": Uniform(-1, 1), "reward_high": Uniform(0, 2)},
             "reward_low must be less than reward_high, got 1.0 and 0.0",
         ),
-        (("ScaleReward",), {"reward_factor": float("inf")}, "factor must be finite"),
+        (("ScaleReward",), {"reward_factor": float("inf")}, "factor must be a finite"),
         ((*STICKY, "FrameStack(2)"), {"sticky_probability": -1}, "of CartPole-v1: St"),
     ],
 )

@@ -8,7 +8,7 @@ import purerl
 from purerl import ConfigError
 from purerl.cli import main as command_line
 from purerl.envs.doors import Doors
-from purerl.report.saved import read_result
+from purerl.report.folder import read_result
 from purerl.runner import manifest
 from purerl.runner.records import Records
 from purerl.runner.result import load_run

@@ -1,0 +1,175 @@
+"""Another package's spaces, states and numbers as ours: shared by all adapters."""
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+from jax.core import Tracer
+
+from ..base import Array, Environment, StepError
+from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+
+class Adapted(Environment[Any, Any]):
+    """An environment whose name, numbers and spaces are those of another object.
+
+    Attributes:
+        wrapped: The object.
+    """
+
+    wrapped: Any
+
+    @property
+    def name(self) -> str:
+        """The object's name, or that of its class."""
+        return str(getattr(self.wrapped, "name", type(self.wrapped).__name__))
+
+    @property
+    def default_params(self) -> Any:
+        """The default parameters of the object."""
+        return self.wrapped.default_params
+
+    def action_space(self, params: Any = None) -> Space:
+        """Return the object's space as one of this package."""
+        params = self.default_params if params is None else params
+        return as_space(self.wrapped.action_space(params), "action_space")
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return the object's space as one of this package."""
+        params = self.default_params if params is None else params
+        return as_space(self.wrapped.observation_space(params), "observation_space")
+
+    def typed(self, obs: Any, params: Any, owner: str = "") -> Any:
+        """Return an observation with the dtypes of its space; see `as_members`."""
+        return as_members(self.observation_space(params), obs, owner)
+
+
+def as_space(space: Any, field: str = "space") -> Space:
+    """Convert a space of gymnax or Gymnasium, known by its attributes, into ours.
+
+    Args:
+        space: Space of any of the known packages.
+        field: Name that error messages give to it.
+
+    Raises:
+        ValueError: it is of another kind, such as a graph or a text.
+    """
+    if isinstance(space, Space):
+        return space
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, Mapping):
+        return Dict({key: as_space(parts[key], f"{field}[{key!r}]") for key in parts})
+    if isinstance(parts, list | tuple):
+        pairs = enumerate(parts)
+        return Tuple(as_space(part, f"{field}[{place}]") for place, part in pairs)
+    if hasattr(space, "nvec"):
+        return MultiDiscrete(_from_zero(space, np.zeros_like(space.nvec)).nvec)
+    if hasattr(space, "n") and space.shape != ():  # Gymnasium's, with one n for all.
+        return MultiBinary(tuple(int(size) for size in space.shape))
+    if hasattr(space, "n"):
+        _from_zero(space, 0)
+        return Discrete(int(space.n))
+    if hasattr(space, "low") and hasattr(space, "high"):
+        shape = tuple(int(size) for size in space.shape)
+        low, high = (_fit(bound, shape) for bound in (space.low, space.high))
+        return Box(low, high, shape, space.dtype)
+    raise ValueError(
+        f"{field} is {space!r}, which is none of envs.spaces (Discrete, Box, "
+        "MultiDiscrete, MultiBinary, Dict, Tuple): wrap the environment so that it is "
+        "one of them."
+    )
+
+
+def _from_zero(space: Any, zero: Any) -> Any:
+    """The space, if its smallest members are 0, as Gymnasium's need not be."""
+    if np.any(np.asarray(getattr(space, "start", zero)) != zero):
+        raise ValueError(
+            f"{space!r} does not start at 0: number its members from 0 in a wrapper."
+        )
+    return space
+
+
+def as_arrays(tree: Any) -> Any:
+    """Turn every leaf, Python numbers included, into an array of a strong type."""
+    return jax.tree.map(_strong, tree)
+
+
+def cast_like(tree: Any, like: Any) -> Any:
+    """Give every leaf the dtype of its counterpart, so that a scan can carry it."""
+    return jax.tree.map(lambda x, y: _strong(x, jnp.result_type(y)), tree, like)
+
+
+def scalar(x: Any, dtype: Any) -> Array:
+    """Return a number or truth value as an array `[]`."""
+    return jnp.asarray(x, dtype).reshape(())
+
+
+def _strong(x: Any, dtype: Any = None) -> Array:
+    x = jnp.asarray(x)
+    if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
+        return x
+    return jax.lax.convert_element_type(x, x.dtype if dtype is None else dtype)
+
+
+def _fit(bound: Any, shape: tuple[int, ...]) -> Any:
+    """Reduce a bound of one element to a scalar; others must have the shape."""
+    if np.shape(bound) == shape or isinstance(bound, Tracer):
+        return bound
+    return np.asarray(bound).reshape(()) if np.size(bound) == 1 else bound
+
+
+def as_members(space: Any, obs: Any, owner: str = "") -> Any:
+    """Return observations with the dtypes of their space, part by part.
+
+    Args:
+        space: Space of the observations.
+        obs: Observation of another package's environment.
+        owner: Name of an environment whose fractions must not be cut to whole numbers;
+            empty for those of whose numbers it is known that they are whole.
+
+    Raises:
+        StepError: a space of whole numbers, and observations with fractions.
+    """
+    parts = getattr(space, "spaces", None)
+    if isinstance(parts, dict):
+        return {key: as_members(part, obs[key], owner) for key, part in parts.items()}
+    if parts is not None:
+        pairs = zip(parts, obs, strict=True)
+        return tuple(as_members(part, one, owner) for part, one in pairs)
+    given = jnp.asarray(obs).dtype
+    is_cut = jnp.issubdtype(given, jnp.floating) and space.dtype.kind in "iub"
+    if owner and is_cut:
+        raise StepError(
+            f"{owner}: an observation of {given}, expected {space.dtype} as its "
+            f"observation space {space} says, which would cut fractions: give the "
+            "space the dtype of the observations."
+        )
+    return jnp.asarray(obs, space.dtype)
+
+
+def with_numbers(inner: Any, wrapper: str, numbers: dict[str, Any]) -> Any:
+    """Return parameters with further numbers among them.
+
+    Their class is a subclass, so that the environment inside takes them as its own.
+
+    Args:
+        inner: Parameters of the environment inside, a dataclass.
+        wrapper: Name of the wrapper's class, which begins that of the parameters.
+        numbers: Numbers by name.
+    """
+    own = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)}
+    return _params_class(type(inner), wrapper, tuple(numbers))(**own, **numbers)
+
+
+@functools.cache
+def _params_class(inner: Any, wrapper: str, names: tuple[str, ...]) -> Any:
+    body: dict[str, Any] = {name: 0.0 for name in names}
+    body["__annotations__"] = {name: "float | Array" for name in names}
+    body["__module__"] = __name__
+    body["__doc__"] = f"The numbers of the environment inside, and of {wrapper}."
+    return struct.dataclass(type(f"{wrapper}Params", (inner,), body))
