@@ -15,7 +15,7 @@ import jax
 import numpy as np
 
 import purerl
-from purerl.algorithms.off_policy import Item
+from purerl.replay.batches import Item
 
 AGENTS = 64
 

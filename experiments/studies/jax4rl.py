@@ -203,7 +203,7 @@ def our_td3() -> Calls:
         counts = jnp.arange(TD3_STEPS, dtype=jnp.uint32)
         return jax.lax.scan(one, learner, (noise, counts))[0]
 
-    from purerl.algorithms.actor_critic import Learner
+    from purerl.algorithms.off_policy import Learner
 
     learner = Learner(state.params, state.target_params, state.opt_state)
     gradient = jax.value_and_grad(loss)

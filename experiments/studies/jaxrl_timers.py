@@ -46,7 +46,7 @@ def our_update(name: str, steps: int) -> Timer:
     hooks = module.make_hooks(parts)
     keys = jax.random.split(jax.random.key(0), 5)
     state = module.init(parts, keys[0])
-    from purerl.algorithms.actor_critic import Learner
+    from purerl.algorithms.off_policy import Learner
     from purerl.learning.branches import StepCount
     from purerl.replay.batches import Batch
 
@@ -65,7 +65,7 @@ def our_update(name: str, steps: int) -> Timer:
             noise, count = xs
             return hooks.learn(learner, batch, noise, StepCount(count))[0], None
 
-        noise = hooks.draw_learning(key, (steps,))
+        noise = hooks.draw_noise(key, (steps,))
         counts = jnp.arange(steps, dtype=jnp.uint32)
         return jax.lax.scan(one, learner, (noise, counts))[0]
 

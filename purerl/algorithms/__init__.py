@@ -14,7 +14,6 @@ from purerl.algorithms import (
     ppo,
     pqn,
     recurrent_dqn,
-    recurrent_dqn_config,
     recurrent_ppo,
     sac,
     tabular,
@@ -53,8 +52,8 @@ _OWN = {
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
     "recurrent_dqn": Entry(
-        recurrent_dqn_config.RecurrentDQNConfig,
-        recurrent_dqn_config.validate,
+        recurrent_dqn.RecurrentDQNConfig,
+        recurrent_dqn.validate,
         recurrent_dqn.make,
     ),
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),
