@@ -26,9 +26,9 @@ from purerl.comparison.training import Part
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
 from purerl.report.comparison import WORDS
-from purerl.runner.seeds import as_seed, seeds_from
+from purerl.runner.arguments import as_seed, seeds_from
 from purerl.scale.devices import make_workers
-from purerl.storage import kinds
+from purerl.storage import folders
 from purerl.sweeps.planner import worker_limit
 
 WIDTH = 130  # The width of the table where the output is no terminal.
@@ -136,7 +136,7 @@ def show(result: Comparison, folder: Path) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    report.write(folder, kind=kinds.COMPARISON)
+    report.write(folder, kind=folders.COMPARISON)
     console.print(
         f"written to {folder}/, with report.html; in Python "
         f"purerl.load_comparison({str(folder)!r})",

@@ -8,8 +8,7 @@ from rich.console import Console
 from rich.table import Table
 
 from purerl.cli import report
-from purerl.execution.commands import program
-from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.meta.estimate import Estimate
 from purerl.meta.result import EvolutionResult
 

@@ -31,8 +31,7 @@ from purerl.execution import dry_run
 from purerl.population.halving import DEFAULT_ETA, HalvingOptions, halving, make_search
 from purerl.population.halving_result import HalvingResult
 from purerl.population.halving_search import HalvingSearch
-from purerl.runner.arguments import check_seconds
-from purerl.runner.seeds import seeds_from
+from purerl.runner.arguments import check_seconds, seeds_from
 from purerl.storage import folders
 
 

@@ -14,7 +14,7 @@ import tyro
 from purerl import presets
 from purerl.algorithms import ALGORITHMS
 from purerl.config import ConfigError
-from purerl.runner.seeds import split_seed
+from purerl.runner.arguments import split_seed
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
 from purerl.runner.trackers import read_trackers as make_trackers
 

@@ -33,8 +33,7 @@ from purerl.population.pbt import PBTOptions, make_search, pbt
 from purerl.population.pbt_result import PBTResult
 from purerl.population.result import Result
 from purerl.population.schedule import Schedule
-from purerl.runner.arguments import check_seconds
-from purerl.runner.seeds import seeds_from
+from purerl.runner.arguments import check_seconds, seeds_from
 from purerl.space.labels import in_a_line
 from purerl.storage import folders
 

@@ -12,7 +12,7 @@ from purerl.cli.options import Repeated, option
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.load_folder import load
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -70,13 +70,13 @@ def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
     if metrics and kind in _PICTURES:
         if kind not in _METRICS:
             raise ConfigError(
-                f"metric: {folder} holds {kinds.words_of(kind)}, and metrics are drawn "
-                "of a run or a sweep; leave --metric out."
+                f"metric: {folder} holds {folders.words_of(kind)}, and metrics are "
+                "drawn of a run or a sweep; leave --metric out."
             )
         return _METRICS[kind](folder, metrics)
     if kind not in _PICTURES:
         raise ConfigError(
-            kinds.refusal(folder, kind, ", for which there is no picture")
+            folders.refusal(folder, kind, ", for which there is no picture")
         )
     return _PICTURES[kind](folder)
 
@@ -110,7 +110,7 @@ _PICTURES: dict[str, Callable[[Path], "Figure"]] = {
     "run": _run,
     "sweep": _sweep,
     "evolution": _own_picture,
-    kinds.COMPARISON: _own_picture,
+    folders.COMPARISON: _own_picture,
 }
 _METRICS: dict[str, Callable[[Path, Sequence[str]], "Figure"]] = {
     "run": _run_metrics,

@@ -11,7 +11,7 @@ from purerl.cli import flags
 from purerl.cli.options import option
 from purerl.config import ConfigError
 from purerl.report.load_folder import load
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -38,7 +38,7 @@ def write(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     Args:
         folder: The folder.
         path: The path of the page; `report.html` in the folder if not given.
-        kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
+        kind: The kind of result, of `purerl.storage.folders`, for a folder that holds
             two: a comparison may be written into that of an evolution.
 
     Raises:
@@ -49,7 +49,7 @@ def write(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind not in _PAGES and (folder / "records").is_dir():
         return _own_search(folder, path)
     if kind not in _PAGES:
-        raise ConfigError(kinds.refusal(folder, kind, ", for which there is no page"))
+        raise ConfigError(folders.refusal(folder, kind, ", for which there is no page"))
     return _PAGES[kind](folder, path)
 
 
@@ -162,5 +162,5 @@ _PAGES = {
     "halving": _search,
     "tune": _study,
     "evolution": _evolution,
-    kinds.COMPARISON: _comparison,
+    folders.COMPARISON: _comparison,
 }

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from purerl.storage.caches import cache_base
+from purerl.storage.files import cache_base
 
 
 def compile_cache_dir() -> Path | None:

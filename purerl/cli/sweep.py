@@ -24,7 +24,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError
-from purerl.runner.seeds import seeds_from
+from purerl.runner.arguments import seeds_from
 from purerl.scale import hosts
 from purerl.space.parse import parse
 from purerl.storage import folders

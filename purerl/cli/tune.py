@@ -23,9 +23,8 @@ from purerl.cli.sweep import search_axes
 from purerl.cli.train import base_config, default_folder
 from purerl.config import TrainConfig
 from purerl.execution import dry_run
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
-from purerl.runner.seeds import check_seeds, seeds_from
+from purerl.execution.format import program, quoted
+from purerl.runner.arguments import check_seeds, seeds_from
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders
 from purerl.train import bind

@@ -20,13 +20,18 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.precision import in_32_bits
 from purerl.report.comparison import WORDS
-from purerl.runner.arguments import as_folder, check_call
-from purerl.runner.seeds import as_seed, check_seeds, num_seeds
+from purerl.runner.arguments import (
+    as_folder,
+    as_seed,
+    check_call,
+    check_seeds,
+    num_seeds,
+)
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search.fitness import check_fitness
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 from purerl.storage.lock import locked
 from purerl.streams import say
 from purerl.sweeps.planner import worker_limit
@@ -276,4 +281,4 @@ def check_out(folder: Path | None) -> None:
         return
     folders.check_writable(folder)
     if (folder / folders.MANIFEST).exists():
-        folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))
+        folders.refuse_other(folder, (folders.COMPARISON, "evolution"))

@@ -18,14 +18,15 @@ import numpy as np
 
 from purerl import serialise
 from purerl.comparison.groups import Group
-from purerl.execution.cohort import Cohort, Segment
-from purerl.execution.curves import mean_of_known, train_until
+from purerl.execution.cohort import Cohort, train_until
+from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.members import crossed
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, ReturnCurve
 from purerl.meta.population import Stopped
 from purerl.scale.devices import Worker, run_blocks
-from purerl.storage import arrays, folders
+from purerl.storage import folders
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.train import Plan
 from purerl.types import Array
 
@@ -220,7 +221,7 @@ def save(path: Path, scores: Scores) -> None:
     of = {_IDENTITY: np.array(path.stem)}
     named = {f"measure_{name}": x for name, x in scores.measures.items()}
     made_with = {_MADE_WITH: np.array(json.dumps(folders.made_with()))}
-    arrays.save(
+    save_arrays(
         path, {"curve": scores.curve, "steps": scores.steps, **named, **made_with, **of}
     )
 
@@ -233,13 +234,13 @@ def load(path: Path) -> tuple[Scores, str | None] | None:
         another device than this process has.
     """
     try:
-        stored = arrays.load(path)
+        stored = load_arrays(path)
         curve, steps = stored.pop("curve"), stored.pop("steps")
         if str(stored.pop(_IDENTITY)) != path.stem:
             return None  # It was exchanged with another.
         made_with = json.loads(str(stored.pop(_MADE_WITH)))
         note = folders.differences_of_versions(made_with)
-    except arrays.DAMAGE:
+    except DAMAGE:
         return None
     measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
     return Scores(measures, curve, steps), note

@@ -20,7 +20,7 @@ from purerl.report import plots
 from purerl.report.comparison import Row, make_table
 from purerl.report.statistics.missing import check_choice, lowest_of
 from purerl.runner.arguments import stored_folder
-from purerl.storage import kinds
+from purerl.storage import folders
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -276,7 +276,7 @@ def find_comparison(folder: Path) -> Comparison | None:
         ConfigError: it is damaged.
     """
     for path in (folder / "transfer", folder):
-        if kinds.holds_comparison(path):
+        if folders.holds_comparison(path):
             return load_comparison(path)
     return None
 

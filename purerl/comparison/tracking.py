@@ -9,7 +9,7 @@ import numpy as np
 from purerl.comparison import saved
 from purerl.comparison.held_out import Scores
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
-from purerl.runner.trackers.members import Ended, MemberGroup
+from purerl.runner.trackers.group import Ended, MemberGroup
 from purerl.runner.trackers.writer import Notify
 
 FILES = ("comparison.json", "comparison.csv", "comparison.png")

@@ -18,15 +18,14 @@ from purerl.comparison.groups import (
     make_groups,
 )
 from purerl.comparison.settings import Setting
-from purerl.execution.cache import ProgramCache, current_cache
-from purerl.execution.fit import BlockCompiler
+from purerl.execution.cache import BlockCompiler, ProgramCache, current_cache
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import crossed
 from purerl.meta.population import Stopped
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
 from purerl.scale.devices import Worker, default_lanes
-from purerl.storage import prng
+from purerl.storage import folders
 
 TRAINED = "trained"  # the folder of scores, a file per setting and environment
 Known = dict[tuple[str, str], held_out.Scores]  # by environment and setting
@@ -137,7 +136,7 @@ def _identity(contestant: Contestant, options: Options, task: Task) -> str:
         "seed": options.seed,
         "lanes": options.lanes,
         "segment_updates": options.segment_updates,
-        **prng.unusual(),
+        **folders.unusual_random_numbers(),
     }
     if contestant.identity:
         rest["pieces"] = contestant.identity

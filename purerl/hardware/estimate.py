@@ -13,16 +13,16 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError
-from purerl.execution.fit import (
+from purerl.execution.format import format_bytes
+from purerl.execution.memory import (
+    SHARE,
     UNSEEN,
     MemoryModel,
     fit_lanes,
     lanes_by_shapes,
     model_of,
+    traced_memory,
 )
-from purerl.execution.format import format_bytes
-from purerl.execution.liveness import traced_memory
-from purerl.execution.memory import SHARE
 from purerl.hardware import compiler
 from purerl.hardware.device import Device
 from purerl.hardware.work import Work, work_of

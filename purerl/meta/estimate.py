@@ -6,10 +6,10 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl.execution.fit import BlockCompiler
+from purerl.execution.cache import BlockCompiler
+from purerl.execution.dry_run import rate
 from purerl.execution.members import crossed
 from purerl.execution.programs import segment_length
-from purerl.execution.rate import rate
 from purerl.meta.population import rollout_keys
 from purerl.meta.setup import EvolutionSetup
 from purerl.scale import hosts

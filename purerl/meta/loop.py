@@ -10,8 +10,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.execution.commands import program
-from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.population import Stopped, start_key, strategy_keys
@@ -20,14 +19,13 @@ from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
 from purerl.meta.training import Options, Training
-from purerl.runner import summary_file
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.messages import notes
+from purerl.runner.manifest import notes
 from purerl.runner.trackers import Tracker
 from purerl.scale import hosts
 from purerl.scale.devices import Worker
 from purerl.storage import folders
-from purerl.storage.pace import Pace
+from purerl.storage.checkpoint import Pace
 from purerl.streams import say
 
 SNAPSHOT_EVERY = 16
@@ -261,7 +259,7 @@ class EvolutionLoop:
         if folder is not None and hosts.index() == 0 and result.done:
             result.save(folder)
             has_trained = result.done > first
-            summary_file.write(folder, costs, call, has_trained, ["compile_seconds"])
+            folders.write_summary(folder, costs, call, has_trained, ["compile_seconds"])
         return result
 
     def _costs(self, state: State) -> dict[str, Any]:
@@ -305,5 +303,5 @@ def _restored(folder: Path | None, state: State) -> State:
     """Return the state in the folder's newest checkpoint, else the state as it is."""
     restored = store.restore(folder, state) if folder is not None else None
     if folder is not None and restored is None:
-        summary_file.refuse_lost(folder)
+        folders.refuse_lost_checkpoints(folder)
     return restored or state

@@ -20,7 +20,7 @@ from purerl.meta.genome import Genome
 from purerl.meta.names import Names
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import Strategy, read_strategy
-from purerl.runner.seeds import as_seed
+from purerl.runner.arguments import as_seed
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
 from purerl.storage import folders

@@ -16,15 +16,9 @@ import numpy as np
 from purerl import serialise
 from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import KIND, State
-from purerl.runner.jsonl import (
-    JsonlFiles,
-    check_complete,
-    read_rows,
-    rows_are_missing,
-)
+from purerl.runner.rows import JsonlFiles, check_complete, read_rows, rows_are_missing
 from purerl.runner.trackers import Member, TrackedRun, Tracker
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import lacking
+from purerl.runner.trackers.group import Group, lacking
 
 if TYPE_CHECKING:
     from purerl.meta.result import EvolutionResult

@@ -13,8 +13,8 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl.execution.curves import train_through
-from purerl.execution.fit import BlockCompiler
+from purerl.execution.cache import BlockCompiler
+from purerl.execution.cohort import train_through
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.population import Population, Stopped, baseline_keys, rollout_keys

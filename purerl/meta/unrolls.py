@@ -19,8 +19,7 @@ from collections.abc import Callable
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cohort import Cohort
-from purerl.execution.curves import train_until
+from purerl.execution.cohort import Cohort, train_until
 from purerl.execution.memory import require_together
 from purerl.execution.programs import Program, check_divides
 from purerl.meta.fitness import Accumulator

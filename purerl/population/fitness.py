@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from purerl.execution.reduce import weighted_mean
+from purerl.execution.curves import weighted_mean
 from purerl.search.fitness import EVALUATION, FINAL_RETURN
 from purerl.search.protocol import Outcome
 

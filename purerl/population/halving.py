@@ -21,8 +21,7 @@ from purerl.population.halving_search import HalvingSearch
 from purerl.population.result import write_files
 from purerl.population.space import Space
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder
-from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.runner.arguments import as_folder, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count, make_workers
 from purerl.search.drive import drive

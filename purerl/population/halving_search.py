@@ -12,7 +12,7 @@ from purerl.population.brackets import choose_lanes, make_plan
 from purerl.population.describe import names_of, rows_of, spec_of
 from purerl.population.fitness import Fitness, measure, ranking
 from purerl.population.space import Hyper, Space
-from purerl.runner.messages import notes
+from purerl.runner.manifest import notes
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step

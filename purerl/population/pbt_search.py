@@ -13,7 +13,7 @@ from purerl.population.exploit import truncation
 from purerl.population.fitness import Fitness, measure
 from purerl.population.pbt_result import round_ends
 from purerl.population.space import Hyper, Space
-from purerl.runner.messages import notes
+from purerl.runner.manifest import notes
 from purerl.scale.devices import default_lanes, make_workers
 from purerl.search.fitness import EVALUATION
 from purerl.search.protocol import Outcome, Request, Row, Search, Step

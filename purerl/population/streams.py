@@ -12,7 +12,7 @@ from purerl.types import Array
 
 _EVALUATION = 2**32 - 3
 _CHILD = 2**32 - 4
-# 2**32 - 5 and below: see `purerl.execution.rekey`.
+# 2**32 - 5 and below: see `purerl.execution.members`.
 HELD_OUT = 2**32 - 1
 """A milestone that no search reaches: its episodes evaluate what a search has found."""
 

@@ -12,7 +12,7 @@ from purerl.execution.programs import length_of_pieces
 from purerl.population.schedule import Pieces, Schedule, cut
 from purerl.population.schedules_search import SchedulesSearch
 from purerl.precision import in_32_bits
-from purerl.runner.seeds import check_seeds
+from purerl.runner.arguments import check_seeds
 from purerl.runner.trackers import Tracker
 from purerl.scale.devices import as_count
 from purerl.search.drive import drive

@@ -6,7 +6,7 @@ from typing import Any
 
 from purerl.config import ConfigError
 from purerl.runner.arguments import stored_folder
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 
 # The module and the name of what reads each kind: nothing is imported before it is
 # called.
@@ -17,7 +17,7 @@ READERS = {
     "halving": "purerl.population.saved:load_search",
     "tune": "purerl.tuning.saved:load_tune",
     "evolution": "purerl.meta.result:load_evolution",
-    kinds.COMPARISON: "purerl.comparison.result:load_comparison",
+    folders.COMPARISON: "purerl.comparison.result:load_comparison",
 }
 
 
@@ -39,6 +39,8 @@ def load(folder: str | Path) -> Any:
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
     if kind not in READERS:
-        raise ConfigError(kinds.refusal(folder, kind, ", which has no result to load"))
+        raise ConfigError(
+            folders.refusal(folder, kind, ", which has no result to load")
+        )
     module, _, name = READERS[kind].partition(":")
     return getattr(import_module(module), name)(folder)

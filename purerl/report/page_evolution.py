@@ -9,8 +9,7 @@ import numpy as np
 from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
+from purerl.execution.format import program, quoted
 from purerl.report import plots
 from purerl.report.html import (
     Section,

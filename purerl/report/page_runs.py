@@ -7,8 +7,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.commands import program
-from purerl.execution.format import format_bytes, quoted
+from purerl.execution.format import format_bytes, program, quoted
 from purerl.metrics import decimals
 from purerl.report import plots, tables
 from purerl.report.html import (
@@ -25,8 +24,8 @@ from purerl.report.html import (
 from purerl.report.rendering import can_render
 from purerl.report.saved import read_result
 from purerl.runner import manifest
-from purerl.runner.divergence import WORTHLESS
 from purerl.runner.result import RunResult, summary
+from purerl.runner.rows import WORTHLESS
 
 MAX_VIDEO = 20_000_000  # Bytes of a video that a page holds.
 

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.runner.seeds import seeds_named
+from purerl.runner.arguments import seeds_named
 from purerl.types import HostMetrics
 
 RANKS = ("best", "median", "worst")

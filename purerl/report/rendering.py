@@ -26,8 +26,8 @@ from purerl.report.drawing.registry import (
 )
 from purerl.report.ranking import chosen_seeds, last_returns
 from purerl.report.saved import read_result
+from purerl.runner.arguments import as_seed, split_seed
 from purerl.runner.result import RunResult, SavedRun, load_run
-from purerl.runner.seeds import as_seed, split_seed
 from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, HostMetrics, PyTree

@@ -6,11 +6,10 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.runner import manifest, summary_file
-from purerl.runner.divergence import read_diverged_at
-from purerl.runner.jsonl import read_members, rows_are_missing
-from purerl.runner.records import KINDS
+from purerl.runner import manifest
 from purerl.runner.result import RunResult, load_run
+from purerl.runner.rows import KINDS, read_diverged_at, read_members, rows_are_missing
+from purerl.storage import folders
 from purerl.storage.checkpoint import steps
 from purerl.streams import say
 from purerl.train import bind
@@ -89,7 +88,7 @@ def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:
     Raises:
         ConfigError: naming both files.
     """
-    wanted = summary_file.read(folder).get("evaluation_per_seed")
+    wanted = folders.read_summary(folder).get("evaluation_per_seed")
     if wanted is None:  # The run has not ended, or has none.
         return
     returns = evaluation.get("episode_return")
@@ -98,6 +97,6 @@ def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:
     if returns is None or odd:
         raise ConfigError(
             f"{folder / 'metrics' / 'evaluation'} does not end with the evaluation of "
-            f"{folder / summary_file.FILE}: rows are missing, or the summary is of "
+            f"{folder / folders.SUMMARY}: rows are missing, or the summary is of "
             "another run; put back a copy of the files, or of the whole folder."
         )

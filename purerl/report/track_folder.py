@@ -4,16 +4,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from purerl.config import ConfigError
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
+from purerl.execution.format import program, quoted
 from purerl.runner.arguments import stored_folder
-from purerl.runner.records import saved_records
-from purerl.runner.trackers import Tracker, choose, files
+from purerl.runner.loop import close_trackers
+from purerl.runner.rows import saved_records
+from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import lacking
+from purerl.runner.trackers.group import Group, lacking
 from purerl.runner.trackers.writer import Notify
-from purerl.storage import checkpoint, folders, kinds
+from purerl.storage import checkpoint, folders
 from purerl.streams import say
 
 
@@ -40,15 +39,15 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
     """
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
-    if not kinds.is_tracked(kind) and (folder / "records").is_dir():
+    if not folders.is_tracked(kind) and (folder / "records").is_dir():
         raise ConfigError(
             f"{folder} holds a search that only its own program can read again. "
             f"Repeat the call that wrote it, with out={str(folder)!r}: what trackers "
             "lack is sent then."
         )
-    if not kinds.is_tracked(kind):
+    if not folders.is_tracked(kind):
         raise ConfigError(
-            kinds.refusal(folder, kind, ", of which trackers are told nothing")
+            folders.refusal(folder, kind, ", of which trackers are told nothing")
         )
     chosen = choose(trackers, folder)
     if not chosen:
@@ -78,7 +77,7 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     with group:
         group.begin(describe(folder, stored["config"], stored["seeds"]), notify)
         records.send_missing(group)
-        files.finish(
+        close_trackers(
             group, result._replace(finished=has_finished(stored, result.metrics))
         )
     for sentence in group.where():
@@ -125,5 +124,5 @@ _KINDS = {
     "halving": _search,
     "evolution": _evolution,
     "tune": _study,
-    kinds.COMPARISON: _comparison,
+    folders.COMPARISON: _comparison,
 }

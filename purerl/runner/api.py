@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.fit import fitting_lanes
-from purerl.execution.memory import require_number
+from purerl.execution.memory import fitting_lanes, require_number
 from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.precision import in_32_bits
 from purerl.runner import manifest
@@ -14,11 +13,12 @@ from purerl.runner.arguments import (
     as_folder,
     check_call,
     check_seconds,
+    check_seeds,
     check_switch,
+    num_seeds,
 )
 from purerl.runner.loop import Options, RunLoop
 from purerl.runner.result import RunResult
-from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.start import (
     Begun,
     Start,

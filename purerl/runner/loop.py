@@ -4,6 +4,7 @@ Segments of updates run on the devices; between them the host writes metrics, sh
 progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run.
 """
 
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
@@ -16,24 +17,26 @@ import numpy as np
 from purerl import serialise
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.hosted import HostedCohort
-from purerl.execution.hosted_program import HostedProgram
+from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.execution.members import every
-from purerl.runner import summary_file
-from purerl.runner.divergence import DIVERGED, Divergence, read_diverged_at
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.jsonl import stack_rows
-from purerl.runner.messages import evaluations, how_to_go_on, notes
-from purerl.runner.records import Records
+from purerl.runner.manifest import CURVE, evaluations, how_to_go_on, notes
 from purerl.runner.result import RunResult, write_summary
+from purerl.runner.rows import (
+    DIVERGED,
+    Divergence,
+    Records,
+    read_diverged_at,
+    stack_rows,
+)
 from purerl.runner.start import Begun
-from purerl.runner.trackers import Tracker, files
+from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
-from purerl.storage.pace import Pace
+from purerl.storage.checkpoint import Pace
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
@@ -111,7 +114,7 @@ class RunLoop:
             result = self._train(restored, reporter)
         if result.finished:
             write_summary(result)
-        files.finish(self.trackers, result)
+        close_trackers(self.trackers, result)
         return result
 
     def _reporter(self, restored: Restored | None) -> Any:
@@ -327,7 +330,7 @@ class RunLoop:
         if restored:
             self.records.rewind(restored[0])
         else:
-            summary_file.refuse_lost(self._folder)
+            folders.refuse_lost_checkpoints(self._folder)
             self.records.back_up()
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.rewind_trackers()
@@ -373,3 +376,38 @@ class RunLoop:
     def _go_on(self) -> str:
         """Return the sentence on how to go on from the last checkpoint."""
         return how_to_go_on(self.bound.config, self.seeds, self._folder)
+
+
+def close_trackers(trackers: Group, result: RunResult) -> None:
+    """Hand over the run's files, if any tracker takes files, and close the trackers.
+
+    `run/` holds config.yaml, manifest.json and the last checkpoint (the parameters of
+    all seeds) as in a run's folder, so that `purerl.load_run` reads it;
+    `figures/curve.png` is the learning curve of a finished run.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if trackers.takes_files:
+            _keep_files(trackers, result, Path(folder))
+        # Inside: a tracker reads the files when it comes to them.
+        trackers.close("finished" if result.finished else "interrupted")
+
+
+def _keep_files(trackers: Group, result: RunResult, folder: Path) -> None:
+    if result.out is not None:
+        for name in ("config.yaml", "manifest.json"):
+            if (result.out / name).exists():
+                trackers.artifact(result.out / name, f"run/{name}")
+        saved = checkpoint.steps(result.out / "checkpoints")
+        if saved:
+            name = f"checkpoints/{saved[-1]}"
+            trackers.artifact(result.out / name, f"run/{name}")
+    if result.finished:
+        path = (result.out or folder) / CURVE
+        try:
+            from purerl.report import plots
+
+            plots.learning_curve(result, path)
+        except Exception as error:  # A picture is not worth a run.
+            trackers.notify(f"the learning curve could not be drawn ({error}).")
+            return
+        trackers.artifact(path, f"figures/{CURVE}")

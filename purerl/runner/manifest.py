@@ -1,10 +1,4 @@
-"""The folder of a run: what it was started with, and whether it may go on.
-
-config.yaml      every field, to be read by people, and to start other runs with
-manifest.json    seeds, lanes, segment length, versions, device, who diverged
-metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
-checkpoints/     the last few, by number of finished updates
-"""
+"""The folder of a run: what it was started with, and whether it may go on."""
 
 import dataclasses
 import json
@@ -23,22 +17,25 @@ from purerl.config import (
     UnknownFieldError,
     is_auto,
 )
-from purerl.runner import summary_file
-from purerl.runner.divergence import DIVERGED
-from purerl.runner.records import saved_records
-from purerl.storage import kinds, prng
-from purerl.storage.differences import differences, refuse
+from purerl.execution.format import has_imported, program, quoted, with_noun
+from purerl.runner.arguments import seeds_text
+from purerl.runner.rows import DIVERGED, saved_records
+from purerl.storage import folders
 from purerl.storage.folders import (
     CONFIG,
     MANIFEST,
+    differences,
     kind_of,
     load,
     made_with,
+    refuse,
     refuse_remains,
     write,
     write_config,
     written_by,
 )
+from purerl.train import Bound
+from purerl.types import Overrides
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
 
@@ -84,7 +81,7 @@ def check_new(folder: Path) -> None:
         kind = kind_of(folder)
         if kind != "run":
             raise ConfigError(
-                f"out: {folder} holds {kinds.words_of(kind)}; give another folder."
+                f"out: {folder} holds {folders.words_of(kind)}; give another folder."
             )
         raise ConfigError(
             f"out: {folder} holds a run already. Resume it (--resume, or "
@@ -111,8 +108,8 @@ def check_devices(stored: dict[str, Any]) -> None:
     Raises:
         ConfigError: naming both numbers, or both kinds of keys.
     """
-    if prng.ENTRY in stored:  # Else its checkpoint says it.
-        prng.check_keys("the run", stored)
+    if folders.PRNG_IMPL in stored:  # Else its checkpoint says it.
+        folders.check_keys("the run", stored)
     spread, here = stored["data_parallel"], len(jax.local_devices())
     if spread and spread != here:
         raise ConfigError(
@@ -131,7 +128,7 @@ def load_run(folder: Path) -> dict[str, Any]:
     stored = load(folder)
     kind = kind_of(folder)
     if kind != "run":
-        raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+        raise ConfigError(folders.not_wanted(folder, kind, "run"))
     return stored
 
 
@@ -340,7 +337,7 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
     # so that a kill leaves no longer run whose trackers count rows of the shorter one.
     saved_records(folder, stored["seeds"]).rewind_trackers()
     # They are of the shorter run, and must not outlive a kill.
-    for name in (summary_file.FILE, CURVE):
+    for name in (folders.SUMMARY, CURVE):
         (folder / name).unlink(missing_ok=True)
     write(folder, {**stored, **described})
 
@@ -356,3 +353,66 @@ def _renamed(value: Any) -> Any:
         }
     except ConfigError:
         return value
+
+
+def evaluations(bound: Bound) -> str:
+    """Say how many evaluations a run has, and how long they may be.
+
+    If there are fewer than asked for, also why.
+    """
+    config, planned = bound.config, len(bound.plan.evaluate_after)
+    if not planned:
+        return "no evaluations"
+    episodes = with_noun(config.eval_episodes, "episode")
+    most = with_noun(bound.plan.eval_max_steps, "step")
+    words = f"{with_noun(planned, 'evaluation')} of {episodes} of at most {most}"
+    if planned == config.num_evaluations:
+        return words
+    reason = (
+        "an update each"
+        if planned == bound.plan.num_updates
+        else f"{planned} affordable within eval_share={config.eval_share:g}"
+    )
+    return f"{words} ({config.num_evaluations} asked for, {reason})"
+
+
+def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
+    """Return what a person should know before a training begins, a line each.
+
+    Args:
+        bound: Config, environment and plan.
+        overrides: Overrides with which some of its members are trained.
+    """
+    automatic = [
+        auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]
+    ]
+    named = {name for values in overrides for name in values}
+    words = [
+        f"{name}={_plain(value)}"
+        for name, value in automatic[0].items()
+        # The axes say what the members differ in.
+        if name not in named and all(other.get(name) == value for other in automatic)
+    ]
+    lines = [f"auto: {', '.join(words)}"] if words else []
+    return [*lines, bound.env.note] if bound.env.note else lines
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def how_to_go_on(config: TrainConfig, seeds: tuple[int, ...], folder: Path) -> str:
+    """Say how to go on with a run that was saved.
+
+    Args:
+        config: Config of the run.
+        seeds: Seeds of its agents.
+        folder: Folder of the run.
+    """
+    if is_rebuildable(config) or has_imported():
+        return f"Go on with: {program()} train --resume {quoted(folder)}"
+    # The command line knows nothing of what this program brought along.
+    return (
+        "Go on with the same config, from Python: purerl.run(config, "
+        f"seeds={seeds_text(seeds)}, out={str(folder)!r}, resume=True)"
+    )

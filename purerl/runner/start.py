@@ -12,9 +12,9 @@ import numpy as np
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import with_noun
-from purerl.execution.rekey import rekey
+from purerl.execution.members import rekey
 from purerl.runner import manifest
-from purerl.runner.seeds import seeds_named, split_seed
+from purerl.runner.arguments import seeds_named, split_seed
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree

@@ -8,7 +8,7 @@ import numpy as np
 
 from purerl.config import ConfigError, shown
 from purerl.search.protocol import Request, Search
-from purerl.storage import kinds
+from purerl.storage import folders
 from purerl.tracing import refuse_traced
 from purerl.train import Plan
 
@@ -25,7 +25,7 @@ ADDED = (
     "prng_impl",
 )
 # What the folder of a search cannot be called: these are no searches.
-TAKEN = ("run", "sweep", "tune", "evolution", kinds.COMPARISON)
+TAKEN = ("run", "sweep", "tune", "evolution", folders.COMPARISON)
 
 
 def check_search(search: Search) -> None:

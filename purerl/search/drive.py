@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import jax
 
-from purerl.execution.fit import fitting_lanes
 from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.memory import fitting_lanes
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_extend, check_seconds
 from purerl.runner.interrupt import Interrupt
@@ -23,8 +23,8 @@ from purerl.search.executor import Executor
 from purerl.search.folder import Restored
 from purerl.search.protocol import Request, Search, Step
 from purerl.storage import checkpoint, folders
+from purerl.storage.checkpoint import Pace
 from purerl.storage.lock import locked
-from purerl.storage.pace import Pace
 from purerl.streams import say
 from purerl.types import PyTree
 

@@ -1,8 +1,8 @@
 """Trains what a search asks for: a cohort that lives from one request to the next."""
 
 from purerl.execution.cache import current_cache
-from purerl.execution.cohort import Cohort, make_cohort
-from purerl.execution.curves import Curves, OnSegment, train_until
+from purerl.execution.cohort import Cohort, OnSegment, make_cohort, train_until
+from purerl.execution.curves import Curves
 from purerl.metrics import HELD
 from purerl.search.check import check_request
 from purerl.search.protocol import Outcome, Request

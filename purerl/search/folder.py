@@ -17,11 +17,11 @@ import numpy as np
 
 from purerl import auto
 from purerl.config import ConfigError, is_auto
-from purerl.runner import summary_file
 from purerl.search import records
 from purerl.search.protocol import Outcome, Request, Search, Step
-from purerl.storage import arrays, checkpoint, folders
-from purerl.storage.differences import AUTO_FIELD, FIELD, differences
+from purerl.storage import checkpoint, folders
+from purerl.storage.files import save_arrays
+from purerl.storage.folders import AUTO_FIELD, FIELD, differences
 from purerl.train import make_algorithm
 from purerl.types import PyTree
 
@@ -144,7 +144,7 @@ def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
         step: The step.
         has_ended: Whether it was the last one of the search.
     """
-    arrays.save(records.path_of(folder, number), records.make(step, has_ended))
+    save_arrays(records.path_of(folder, number), records.make(step, has_ended))
 
 
 def save_states(folder: Path, number: int, states: PyTree) -> None:
@@ -174,7 +174,7 @@ def restore(folder: Path, search: Search) -> Restored:
     """
     checkpoints = folder / "checkpoints"
     if not checkpoint.steps(checkpoints):
-        summary_file.refuse_lost(folder)
+        folders.refuse_lost_checkpoints(folder)
         return Restored([], None)
     done, flat = checkpoint.restore(checkpoints)
     state, steps, is_longer = search.init(), [], False

@@ -12,7 +12,8 @@ from purerl.config import ConfigError
 from purerl.execution.cohort import Evaluation
 from purerl.scale.host import to_host
 from purerl.search.protocol import Outcome, Request, State, Step
-from purerl.storage import arrays, checkpoint
+from purerl.storage import checkpoint
+from purerl.storage.files import DAMAGE, load_arrays
 from purerl.types import HostMetrics, PyTree
 
 _STATE, _TRAIN, _EVALUATION, _FRESH = "state/", "train/", "evaluation/", "fresh/"
@@ -52,8 +53,8 @@ def load(path: Path) -> HostMetrics:
         ConfigError: it is missing or damaged.
     """
     try:
-        return arrays.load(path)
-    except arrays.DAMAGE as error:
+        return load_arrays(path)
+    except DAMAGE as error:
         raise ConfigError(
             f"{path} is missing or damaged ({error}). Put back a copy of it, or "
             "delete checkpoints and summary.json: the search is then computed again, "

@@ -5,10 +5,9 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from purerl.runner.trackers import stored
+from purerl.runner.trackers import group as groups
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import lacking
+from purerl.runner.trackers.group import Group, lacking
 from purerl.runner.trackers.writer import Notify
 from purerl.search.folder import restore
 from purerl.search.protocol import Search, Step
@@ -92,7 +91,7 @@ def rewind(folder: Path, search: Search, steps: Sequence[Step]) -> None:
         steps: The steps up to the last checkpoint.
     """
     rows = sum(len(search.rows(step)) for step in steps)
-    stored.rewind(folder, rows, _env_steps(search, steps) if steps else -1)
+    groups.rewind(folder, rows, _env_steps(search, steps) if steps else -1)
 
 
 def close(group: Group, folder: Path | None, is_finished: bool) -> None:

@@ -15,7 +15,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError
-from purerl.runner.seeds import as_seed
+from purerl.runner.arguments import as_seed
 from purerl.scale.devices import as_count
 from purerl.space.axes import read_axis, read_values
 from purerl.space.labels import identities, in_a_line

@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import time
 import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -19,8 +20,40 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
 from purerl.scale.host import DEFAULT_IMPL, DEFAULT_WORDS, HostKey, is_host_key
-from purerl.storage.prng import refuse_other_keys
+from purerl.storage.folders import refuse_other_keys
 from purerl.types import PyTree
+
+# Saving gets a tenth of the time in between: less than a tenth of all time.
+SHARE = 10.0
+
+
+class Pace:
+    """The time that passes between checkpoints.
+
+    Args:
+        seconds: The least time from the end of a save to the next one; ten times what
+            the last save took, where that is longer. 0: every one is due.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._least, self._took = seconds, 0.0
+        self._saved_at = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Return whether it is time for a checkpoint."""
+        wait = max(self._least, SHARE * self._took) if self._least else 0.0
+        return time.monotonic() - self._saved_at >= wait
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Measure the time that a save takes, also one that fails."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._saved_at = time.monotonic()
+            self._took = self._saved_at - began
+
 
 _DIGEST = "__sha256__"
 # Names, shapes and types of arrays without elements, which orbax does not save.

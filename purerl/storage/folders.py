@@ -1,20 +1,16 @@
-"""A folder of results: what it holds, whether it may be gone on with, who wrote it.
-
-config.yaml      every field, to be read by people, and to start others with
-manifest.json    what the folder holds and how it was made
-
-A folder is opened by the specification of what is to be in it. Where it holds something
-else already, everything that differs is said; nothing in it is changed.
-"""
+"""A folder of results: what it holds, whether it may be gone on with, who wrote it."""
 
 import contextlib
 import json
 import os
 import platform
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -22,9 +18,407 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.execution.commands import this_command
-from purerl.storage import documents, kinds, prng
-from purerl.storage.differences import REMEDY, refuse
+from purerl.execution.format import program, quoted, this_command
+from purerl.scale.host import DEFAULT_IMPL, impl_here
+from purerl.storage.files import read_json, write_json
+
+COMPARISON = "comparison"
+COMPARISON_FILE = "comparison.json"
+
+
+class Kind(NamedTuple):
+    """One kind of folder, described for people.
+
+    Attributes:
+        words: The noun with its article.
+        goes_on: The command that goes on with it; `{folder}` stands for the folder,
+            `{purerl}` for the program.
+        reads: The commands and functions that read it; `{folder}` stands for the
+            folder, `{purerl}` for the program.
+        is_tracked: Whether `purerl track` takes such a folder.
+    """
+
+    words: str
+    goes_on: str
+    reads: tuple[str, ...]
+    is_tracked: bool = True
+
+
+def _repeat(command: str) -> str:
+    return f"repeat its purerl {command} command with --out {{folder}}"
+
+
+KINDS = {
+    "run": Kind(
+        "a run",
+        "{purerl} train --resume {folder}",
+        (
+            "{purerl} evaluate {folder}",
+            "{purerl} render {folder}",
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
+        ),
+    ),
+    "sweep": Kind(
+        "a sweep",
+        _repeat("sweep"),
+        (
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
+            "purerl.load_sweep({folder!r}) in Python",
+        ),
+    ),
+    "pbt": Kind(
+        "population-based training",
+        _repeat("pbt"),
+        ("{purerl} report {folder}", "purerl.load_search({folder!r}) in Python"),
+    ),
+    "halving": Kind(
+        "a successive-halving search",
+        _repeat("halving"),
+        ("{purerl} report {folder}", "purerl.load_search({folder!r}) in Python"),
+    ),
+    "schedules": Kind(
+        "agents trained with schedules",
+        "repeat its purerl.train_schedules call with out={folder!r}",
+        ("purerl.train_schedules with the same arguments",),
+        is_tracked=False,
+    ),
+    "tune": Kind(
+        "a tuning study",
+        _repeat("tune"),
+        ("{purerl} report {folder}", "purerl.load_tune({folder!r}) in Python"),
+    ),
+    "evolution": Kind(
+        "an evolution",
+        "{purerl} evolve --resume {folder}",
+        (
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
+            "purerl.load_evolution({folder!r}) in Python",
+        ),
+    ),
+    COMPARISON: Kind(
+        "a comparison",
+        "repeat its purerl compare or purerl transfer command with --out {folder}",
+        (
+            "{purerl} plot {folder}",
+            "{purerl} report {folder}",
+            "purerl.load_comparison({folder!r}) in Python",
+        ),
+    ),
+}
+
+
+def kind_in(folder: Path, stored: dict[str, Any] | None) -> str | None:
+    """Return the kind of a folder, a key of `KINDS` where this program knows it.
+
+    Args:
+        folder: The folder.
+        stored: The folder's manifest; None where it has none.
+
+    Returns:
+        None where the folder holds nothing that purerl has written. A run's manifest
+        names no kind.
+    """
+    if stored is not None:
+        return str(stored.get("kind", "run"))
+    # Without the file its call has not ended, or somebody has deleted it.
+    is_begun = holds_comparison(folder) or (folder / "trained").is_dir()
+    return COMPARISON if is_begun else None
+
+
+def holds_comparison(folder: Path) -> bool:
+    """Return whether there is a comparison in a folder."""
+    return (folder / COMPARISON_FILE).exists()
+
+
+def is_tracked(kind: str) -> bool:
+    """Return whether `purerl track` sends what trackers lack of a kind of folder."""
+    return kind in KINDS and KINDS[kind].is_tracked
+
+
+def words_of(kind: str) -> str:
+    """Return the noun of a kind with its article."""
+    known = KINDS.get(kind)
+    return known.words if known else f"results of the kind {kind!r}"
+
+
+def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
+    """Return the sentences for a folder that holds something else than a command takes.
+
+    Args:
+        folder: The folder that was given.
+        kind: The kind of what it holds.
+        wanted: The kind or kinds that the command takes.
+    """
+    names = (wanted,) if isinstance(wanted, str) else wanted
+    return refusal(folder, kind, f", not {' or '.join(map(words_of, names))}")
+
+
+def refusal(folder: Path, kind: str, why: str) -> str:
+    """Return the sentences for a folder that a command cannot use.
+
+    Args:
+        folder: The folder that was given.
+        kind: The kind of what it holds.
+        why: The end of the first sentence, with the comma before it.
+    """
+    lead = f"{folder} holds {words_of(kind)}{why}."
+    known = KINDS.get(kind)
+    if known is None:
+        return f"{lead} This version does not know that kind; give another folder."
+    quoted = _Quoted(folder)
+    goes_on = known.goes_on.format(folder=quoted, purerl=program())
+    reads = " or ".join(known.reads).format(folder=quoted, purerl=program())
+    return f"{lead} To go on with it: {goes_on}. To read it: {reads}."
+
+
+class _Quoted:
+    """A folder as a command takes it, and with `!r` as Python does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return quoted(self.folder)
+
+    def __repr__(self) -> str:
+        return repr(str(self.folder))
+
+
+# How a field of an entry is named: `{}` stands for the name of the field.
+FIELD = "{}"
+AUTO_FIELD = "{}, which is auto,"
+CONFIG = MappingProxyType({"config": FIELD})
+REMEDY = "Give another folder, or the stored settings."
+LONGEST = 120  # The most characters of a value that are shown.
+# What a folder adds to every specification. It may differ.
+_ADDED = ("command", "kind", "format", "device", "versions", "prng_impl")
+_ASKED = "_asked"
+_MISSING = object()
+
+
+def differences(
+    stored: Mapping[str, Any],
+    new: Mapping[str, Any],
+    parts: Mapping[str, str] = CONFIG,
+    free: Collection[str] = (),
+    text: Callable[[Any], str] = repr,
+) -> list[str]:
+    """Return all in which two specifications differ, a phrase with both values each.
+
+    The fields of `parts` are compared one by one. What is missing is equal to None. Of
+    any other entry the order counts, also that of a mapping. An entry such as
+    `lanes`, beside which the new specification has `lanes_asked`, is compared only
+    where something was asked for.
+
+    Args:
+        stored: The specification that there is, of plain values.
+        new: The specification that is asked for, of plain values.
+        parts: The entries that are mappings of fields, and how a field of each is
+            named, with `{}` for the field's own name.
+        free: The entries that may differ, beside those that every folder adds.
+        text: A function that writes a value.
+    """
+    found = []
+    for part, naming in parts.items():
+        before, now = stored.get(part) or {}, new.get(part) or {}
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                pair = before.get(name, _MISSING), now.get(name, _MISSING)
+                found.append(_phrase(naming.format(name), *pair, text))
+    for name in sorted({*stored, *new} - {*parts, *free, *_ADDED}):
+        before, now = stored.get(name), new.get(name)
+        if f"{name}{_ASKED}" in new:
+            now = new[f"{name}{_ASKED}"] or before
+        if not name.endswith(_ASKED) and json.dumps(before) != json.dumps(now):
+            is_given = name in new or f"{name}{_ASKED}" in new
+            pair = stored.get(name, _MISSING), now if is_given else _MISSING
+            write = partial(_seeds, text) if name == "seeds" else text
+            found.append(_phrase(name, *pair, write))
+    return found
+
+
+def refuse(found: Sequence[str], where: str, noun: str, remedy: str = REMEDY) -> None:
+    """Refuse to go on in a place that holds something else.
+
+    Args:
+        found: What differs, of `differences`.
+        where: The place, as the sentence begins.
+        noun: The noun for what it holds.
+        remedy: The sentence that says what to do.
+
+    Raises:
+        ConfigError: anything differs.
+    """
+    if found:
+        raise ConfigError(f"{where} holds another {noun}: {'; '.join(found)}. {remedy}")
+
+
+def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str:
+    texts = ["missing" if x is _MISSING else text(x) for x in (before, now)]
+    pairs = enumerate(zip(*texts, strict=False))
+    first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    there, here = (_cut(each, first) for each in texts)
+    # A name of several words, such as that of an axis, begins with its noun.
+    is_plural = re.fullmatch(r"\w*[^s]s", name) is not None
+    is_plural = is_plural and isinstance(before, list | tuple | dict)
+    verb = "are" if is_plural else "is"
+    return f"{name} {verb} {there} there and {here} here"
+
+
+def _cut(text: str, first: int) -> str:
+    """A long text, cut around the first character that differs."""
+    if len(text) <= LONGEST:
+        return text
+    begin = max(0, min(first - LONGEST // 4, len(text) - LONGEST))
+    end = begin + LONGEST
+    return f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
+
+
+def _seeds(text: Callable[[Any], str], seeds: Any) -> str:
+    """Seeds by the first and the last one, where there is none between them missing."""
+    is_list = isinstance(seeds, list | tuple) and bool(seeds)
+    if not (is_list and all(isinstance(seed, int) for seed in seeds)):
+        return text(seeds)
+    first, end = seeds[0], seeds[0] + len(seeds)
+    is_whole = list(seeds) == list(range(first, end))
+    return f"{first}..{end - 1} ({len(seeds)})" if is_whole else repr(list(seeds))
+
+
+# Entries of a manifest.
+PRNG_IMPL = "prng_impl"
+PARTITIONABLE = "threefry_partitionable"
+
+
+def random_numbers_here() -> dict[str, Any]:
+    """Return the way in which this process makes random numbers, for a manifest."""
+    return {PRNG_IMPL: impl_here(), PARTITIONABLE: _is_partitionable()}
+
+
+def unusual_random_numbers() -> dict[str, Any]:
+    """Return what of `made_with` is not JAX's default."""
+    usual = {PRNG_IMPL: DEFAULT_IMPL, PARTITIONABLE: True}
+    return {name: x for name, x in random_numbers_here().items() if x != usual[name]}
+
+
+def _is_partitionable() -> bool:
+    return bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
+
+
+def refuse_other_keys(where: str, theirs: str, here: str) -> None:
+    """Refuse to go on with random keys of one implementation where there is another.
+
+    Args:
+        where: What has the keys, as the sentence begins.
+        theirs: The implementation of its keys.
+        here: The implementation of the keys that are made here.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random keys of {theirs}, and this process makes those of "
+            f"{here}, with which nothing goes on as it began. Set "
+            f"JAX_DEFAULT_PRNG_IMPL={theirs}, or "
+            f"jax.config.update('jax_default_prng_impl', {theirs!r}), to go on with it."
+        )
+
+
+def check_keys(where: str, stored: Mapping[str, Any]) -> None:
+    """Refuse to go on with a folder where random numbers are made in another way.
+
+    Args:
+        where: What is gone on with, as the sentence begins.
+        stored: The manifest of the folder.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    refuse_other_keys(where, stored.get(PRNG_IMPL, DEFAULT_IMPL), impl_here())
+    here = _is_partitionable()
+    theirs = stored.get(PARTITIONABLE, here)
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
+            f"this process makes those of {here}, with which nothing goes on as it "
+            f"began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go on with it."
+        )
+
+
+@contextlib.contextmanager
+def keys_of(stored: Mapping[str, Any]) -> Iterator[None]:
+    """Make random keys of a folder's implementation, in this thread.
+
+    Args:
+        stored: The manifest of the folder.
+    """
+    with jax.default_prng_impl(stored.get(PRNG_IMPL, impl_here())):
+        yield
+
+
+SUMMARY = "summary.json"
+
+
+def write_summary(
+    folder: Path,
+    facts: Mapping[str, Any],
+    call: Mapping[str, Any],
+    has_trained: bool,
+    added: Sequence[str] = (),
+) -> None:
+    """Write the file; a call that trained nothing leaves the times of an earlier one.
+
+    Args:
+        folder: Folder of the results.
+        facts: Numbers of what the folder holds, whoever trained it, by name.
+        call: Numbers about the call, such as its times, by name.
+        has_trained: Whether the call has trained something.
+        added: Names of the numbers of the call that are added to those of earlier ones.
+    """
+    try:
+        earlier = read_summary(folder)
+    except ConfigError:  # It is written anew.
+        earlier = {}
+    if has_trained:
+        sums = {name: (earlier.get(name) or 0) + call[name] for name in added}
+        earlier = {
+            name: round(total, 2) if isinstance(total, float) else total
+            for name, total in sums.items()
+        }
+    write_json(folder / SUMMARY, {**call, **earlier, **facts})
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Return the numbers of a folder's summary; none where there is no file.
+
+    Args:
+        folder: Folder of the results.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = folder / SUMMARY
+    if not path.exists():
+        return {}
+    return read_json(path, "Repeat the call that wrote it: it is written anew.")
+
+
+def refuse_lost_checkpoints(folder: Path) -> None:
+    """Refuse to begin again what has a summary and no checkpoint any more.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    if (folder / SUMMARY).exists():
+        raise ConfigError(
+            f"{folder / 'checkpoints'} has no checkpoint, and {folder / SUMMARY} is of "
+            "what had been trained. Put back a copy of the checkpoints, or give "
+            "another folder; nothing was changed."
+        )
+
 
 PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
 MANIFEST, CONFIG = "manifest.json", "config.yaml"
@@ -39,7 +433,7 @@ class Format(NamedTuple):
     """The layout of the folders of one kind of result.
 
     Attributes:
-        kind: The kind, of `purerl.storage.kinds`, that the manifest names.
+        kind: The kind, of `purerl.storage.folders`, that the manifest names.
         version: The version of the layout that this program writes and reads.
         noun: The noun for what a folder holds, for the sentence "holds another NOUN".
         subfolders: Folders to make inside the folder.
@@ -71,7 +465,7 @@ def made_with() -> dict[str, Any]:
     return {
         "device": f"{device.platform} {device.device_kind}",
         "versions": versions(),
-        **prng.made_with(),
+        **random_numbers_here(),
     }
 
 
@@ -125,7 +519,7 @@ def open_folder(
         return new
     refuse_other(folder, layout.kind)
     stored = load_kind(folder, layout.kind, layout.version)
-    prng.check_keys(f"out: {folder}", stored)
+    check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
         refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
@@ -147,8 +541,8 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
     names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     kind = kind_of(folder)
     if kind not in names:
-        here = kinds.words_of(kind)
-        wanted_words = " or ".join(map(kinds.words_of, names))
+        here = words_of(kind)
+        wanted_words = " or ".join(map(words_of, names))
         raise ConfigError(
             f"out: {folder} holds {here}, not {wanted_words}; give another folder."
         )
@@ -159,7 +553,7 @@ def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
 
     Args:
         folder: The folder that would be written, if any; it need not be there.
-        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
+        wanted: The kind or kinds, of `purerl.storage.folders`, that it may hold.
 
     Raises:
         ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
@@ -221,7 +615,7 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     make(folder, subfolders)
     spec = {"command": this_command(), **spec}
     try:
-        documents.write(folder / MANIFEST, spec)
+        write_json(folder / MANIFEST, spec)
     except OSError as error:
         raise cannot_write(folder, error) from None
     write_config(folder, spec)
@@ -251,7 +645,7 @@ def write_config(folder: Path, spec: Spec) -> None:
 
 def update(folder: Path, changes: Mapping[str, Any]) -> None:
     """Change entries of a folder's manifest."""
-    documents.write(folder / MANIFEST, {**load(folder), **changes})
+    write_json(folder / MANIFEST, {**load(folder), **changes})
 
 
 @contextlib.contextmanager
@@ -373,14 +767,14 @@ def load(folder: Path) -> Spec:
             "has written (out)."
         )
     if not path.exists():
-        kind = kinds.kind_of(folder, None)
+        kind = kind_in(folder, None)
         if kind is not None:
-            raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+            raise ConfigError(not_wanted(folder, kind, "run"))
         raise ConfigError(
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
         )
-    stored = documents.read(path, "Put back a copy of it, or start a new run.")
+    stored = read_json(path, "Put back a copy of it, or start a new run.")
     config = stored.get("config")
     if isinstance(config, dict) and _is_of_agents(stored, config):
         # So that what began before a field was there goes on with its default.
@@ -390,7 +784,7 @@ def load(folder: Path) -> Spec:
 
 def _is_of_agents(stored: Spec, config: Mapping[str, Any]) -> bool:
     """Return whether a config is that of agents; a search of one's own may have any."""
-    return stored.get("kind", "run") in kinds.KINDS or "algorithm" in config
+    return stored.get("kind", "run") in KINDS or "algorithm" in config
 
 
 def written_by(stored: Spec) -> str:
@@ -401,13 +795,13 @@ def written_by(stored: Spec) -> str:
 
 
 def kind_of(folder: Path) -> str:
-    """Return the kind of a folder, a key of `purerl.storage.kinds.KINDS` where known.
+    """Return the kind of a folder, a key of `KINDS` where known.
 
     Raises:
         ConfigError: nothing that purerl has written, or a manifest that is damaged.
     """
     has_manifest = (folder / MANIFEST).exists()
-    kind = kinds.kind_of(folder, load(folder) if has_manifest else None)
+    kind = kind_in(folder, load(folder) if has_manifest else None)
     if kind is None:
         load(folder)  # says that there is nothing
     return str(kind)
@@ -418,7 +812,7 @@ def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
 
     Args:
         folder: The folder that should hold it.
-        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may name.
+        wanted: The kind or kinds, of `purerl.storage.folders`, that it may name.
         version: The format that this program reads.
 
     Raises:
@@ -428,7 +822,7 @@ def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
     names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     kind = kind_of(folder)
     if kind not in names:
-        raise ConfigError(kinds.not_wanted(folder, kind, names))
+        raise ConfigError(not_wanted(folder, kind, names))
     if stored.get("format") != version:
         raise ConfigError(
             f"{folder} was written in format {stored.get('format')}, this version "

@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from purerl.execution import mappings
-from purerl.execution.cache import current_cache
-from purerl.execution.fit import BlockCompiler, MemoryModel, model_of
+from purerl.execution import cache
+from purerl.execution.cache import BlockCompiler, current_cache
+from purerl.execution.memory import MemoryModel, model_of
 from purerl.execution.programs import Program
 from purerl.precision import as_here
 from purerl.scale import hosts
@@ -97,7 +97,7 @@ class Compiler:
 
         def fitted(index: int) -> tuple[Program, MemoryModel, int] | None:
             # Groups are begun in their order, so that those before have been, too.
-            if index and (is_full.is_set() or mappings.is_nearly_full()):
+            if index and (is_full.is_set() or cache.is_nearly_full()):
                 is_full.set()
             if is_full.is_set() or is_stopped():
                 return None

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from purerl.execution.curves import Curves, OnSegment, train_through
+from purerl.execution.cohort import OnSegment, train_through
+from purerl.execution.curves import Curves
 from purerl.execution.members import Members
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker

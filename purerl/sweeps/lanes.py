@@ -24,7 +24,7 @@ from purerl.scale.devices import (
     make_workers,
     required,
 )
-from purerl.storage.caches import cache_base
+from purerl.storage.files import cache_base
 from purerl.storage.folders import versions
 from purerl.sweeps import planner
 from purerl.train import Bound, bind

@@ -12,10 +12,9 @@ from typing import NamedTuple, Self
 
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
-from purerl.execution.fit import MemoryModel, extrapolate, model_of
+from purerl.execution.dry_run import rate
 from purerl.execution.members import Members
-from purerl.execution.memory import device_memory
-from purerl.execution.rate import rate
+from purerl.execution.memory import MemoryModel, device_memory, extrapolate, model_of
 from purerl.scale.devices import Worker
 from purerl.train import Bound
 

@@ -8,7 +8,7 @@ from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import TASK_FIELDS, TrainConfig
 from purerl.storage import folders
-from purerl.storage.differences import AUTO_FIELD, differences
+from purerl.storage.folders import AUTO_FIELD, differences
 from purerl.sweeps.groups import Group
 from purerl.sweeps.plan import Outline
 

@@ -9,8 +9,7 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.trackers.base import TrackedRun, Tracker
-from purerl.runner.trackers.members import Ended, MemberGroup
-from purerl.runner.trackers.points import ended, files_of
+from purerl.runner.trackers.group import Ended, MemberGroup, ended, files_of
 from purerl.runner.trackers.writer import Notify
 from purerl.space.design import Design
 from purerl.space.labels import column

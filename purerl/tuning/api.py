@@ -7,8 +7,7 @@ from typing import Any
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder
-from purerl.runner.seeds import as_seed, check_seeds, num_seeds
+from purerl.runner.arguments import as_folder, as_seed, check_seeds, num_seeds
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.search.fitness import check_fitness

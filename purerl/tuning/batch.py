@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cohort import Cohort, Segment, advance
+from purerl.execution.cohort import Cohort, advance
+from purerl.execution.curves import Segment, first_bad_update, reduce_segment
 from purerl.execution.members import every
-from purerl.execution.reduce import first_bad_update, reduce_segment
 from purerl.search.fitness import FINAL_RETURN
 from purerl.sweeps.groups import Group, group_points
 from purerl.tuning.pool import Pool

@@ -17,8 +17,7 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
 from purerl.storage import folders
-from purerl.storage.differences import FIELD, differences, refuse
-from purerl.storage.prng import check_keys
+from purerl.storage.folders import FIELD, check_keys, differences, refuse
 from purerl.tuning.pool import TrialSettings
 from purerl.tuning.space import Space
 

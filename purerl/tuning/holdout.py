@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from purerl.report.statistics.missing import lowest_of
-from purerl.runner.seeds import NUM_SEEDS
+from purerl.runner.arguments import NUM_SEEDS
 from purerl.tuning.batch import Batch
 from purerl.tuning.pool import Pool
 from purerl.tuning.result import Holdout, compare

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from purerl.atomic import write_atomic
 from purerl.report.plots import tuning as plots
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.messages import evaluations, notes
+from purerl.runner.manifest import evaluations, notes
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import Tracker
 from purerl.storage.lock import locked

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution import mappings
+from purerl.execution import cache
 from purerl.execution.cache import current_cache
 from purerl.execution.format import format_bytes
 from purerl.execution.members import every
@@ -89,12 +89,12 @@ class Pool:
             memory.
         """
         started = time.perf_counter()
-        if mappings.is_nearly_full():
+        if cache.is_nearly_full():
             names = {group.name for group in groups}
             self.programs = {n: p for n, p in self.programs.items() if n in names}
             gc.collect()
         missing = [group for group in groups if group.name not in self.programs]
-        cache = current_cache()
+        shared = current_cache()
 
         def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
             del worker
@@ -102,7 +102,7 @@ class Pool:
             example = members.block(0, self.settings.lanes)
             length = segment_length(group.bound, segments=self.settings.reports)
             try:
-                return cache.get(group.bound, example, length, self.workers)
+                return shared.get(group.bound, example, length, self.workers)
             except ConfigError as error:
                 return error
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest, summary_file
+from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.space.axes import Choice, is_whole
 from purerl.space.stored import from_dict
@@ -55,7 +55,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     stored = folders.load_kind(folder, "tune", FORMAT)
     config = config or manifest.read_config(folder, stored, "load_tune")
     space = Space(config, from_dict(stored["axes"]))
-    numbers = summary_file.read(folder)
+    numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
     rows = _read_rows(folder, space)
     best = results.best_of(rows)
@@ -63,12 +63,12 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     if done < numbers.get("trials", 0):
         raise ConfigError(
             f"{folder / TABLE} has {done} trials that ended, and "
-            f"{folder / summary_file.FILE} has {numbers['trials']}: one of them is of "
+            f"{folder / folders.SUMMARY} has {numbers['trials']}: one of them is of "
             "another time. Run the study again, which writes both anew."
         )
     if done >= stored["trials"] and not numbers:
         say(
-            f"{folder / summary_file.FILE} is missing, which has the comparison on "
+            f"{folder / folders.SUMMARY} is missing, which has the comparison on "
             "fresh seeds; run the study again, which writes it anew"
         )
     result = TuneResult(
@@ -117,7 +117,7 @@ def check_study(folder: Path, space: Space, known: Callable[[], Sequence[Row]]) 
         done = [r for r in _read_rows(folder, space) if r.state not in _UNFINISHED]
     told = 0
     with contextlib.suppress(ConfigError):
-        told = int(summary_file.read(folder).get("trials", 0))
+        told = int(folders.read_summary(folder).get("trials", 0))
     if not done and not told:
         return
     try:

@@ -15,7 +15,7 @@ import sqlalchemy.event
 import sqlalchemy.exc
 
 from purerl.config import ConfigError
-from purerl.storage.differences import refuse
+from purerl.storage.folders import refuse
 from purerl.tuning import samplers
 from purerl.tuning.folder import compare
 from purerl.tuning.space import Space

@@ -6,8 +6,7 @@ from pathlib import Path
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.runner.trackers.base import Member, TrackedRun, Tracker
-from purerl.runner.trackers.members import Ended, MemberGroup
-from purerl.runner.trackers.points import files_of
+from purerl.runner.trackers.group import Ended, MemberGroup, files_of
 from purerl.runner.trackers.writer import Notify
 from purerl.tuning.result import STATES, Row
 

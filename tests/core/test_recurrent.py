@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from purerl import networks
-from purerl.execution.liveness import inner_programs
+from purerl.execution.memory import inner_programs
 from purerl.hardware.work import num_carried
 from purerl.networks import unrolling
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory, forget

@@ -7,8 +7,7 @@ import yaml
 
 from purerl import ConfigError
 from purerl.cli import main
-from purerl.execution.fit import MemoryModel
-from purerl.execution.memory import BlockMemory
+from purerl.execution.memory import BlockMemory, MemoryModel
 from purerl.hardware import compiler, estimate
 from purerl.hardware.device import NUMBERS, Device, load_device, names
 from purerl.hardware.work import Work

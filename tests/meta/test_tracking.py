@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.runner.jsonl import read_rows
+from purerl.runner.rows import read_rows
 
 from .conftest import GENERATIONS, POPULATION, ROLLOUTS, evolve
 

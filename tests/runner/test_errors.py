@@ -10,12 +10,13 @@ from purerl.cli import main as command_line
 from purerl.envs.doors import Doors
 from purerl.report.saved import read_result
 from purerl.runner import manifest
-from purerl.runner.records import Records
 from purerl.runner.result import load_run
+from purerl.runner.rows import Records
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.serialise import to_dict
-from purerl.storage import documents, folders
+from purerl.storage import folders
+from purerl.storage.files import write_json
 from purerl.storage.lock import LOCK, locked
 
 from .conftest import run_tiny
@@ -120,7 +121,7 @@ def test_evaluations_that_are_gone_are_named(tiny, copy):
     with pytest.raises(ConfigError, match=r"seed=1\.jsonl is missing, and other"):
         purerl.load(copy)
     numbers = {"evaluation_per_seed": [9.0, 9.0]}
-    documents.write(copy / "summary.json", numbers)
+    write_json(copy / "summary.json", numbers)
     for path in (copy / "metrics" / "evaluation").iterdir():
         path.write_text("")
     (copy / "metrics" / "evaluation" / "seed=1.jsonl").write_text("")
@@ -325,7 +326,7 @@ def test_a_field_of_another_version_is_named_with_who_wrote_it(copy):
     stored = folders.load(copy)
     stored["config"]["old_field"] = 3
     stored["versions"]["purerl"] = "9.8.7"
-    documents.write(copy / "manifest.json", stored)
+    write_json(copy / "manifest.json", stored)
     with pytest.raises(ConfigError) as error:
         load_run(copy)
     for fragment in (

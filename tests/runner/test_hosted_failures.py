@@ -7,9 +7,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.execution import hosted_program
-from purerl.execution.hosted import HostedCohort
-from purerl.execution.hosted_program import HostedProgram
+from purerl.execution import hosted
+from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.runner.api import HOST_SEGMENTS
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but
@@ -100,7 +99,7 @@ def test_a_failure_before_the_first_update_and_without_a_folder(tmp_path):
 def test_a_state_too_large_to_keep_goes_on_from_the_last_checkpoint(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(hosted_program, "_MOST_KEPT", 100)
+    monkeypatch.setattr(hosted, "_MOST_KEPT", 100)
     Broken.left = 3 * STEPS + 16 + 3
     with pytest.raises(RuntimeError) as caught:
         run(CONFIGS["dqn"], tmp_path, segment_updates=2, checkpoint_seconds=0.0)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.runner.jsonl import (
+from purerl.runner.result import RunResult, write_summary
+from purerl.runner.rows import (
     JsonlFiles,
     evaluation_rows,
     read_members,
@@ -12,7 +13,6 @@ from purerl.runner.jsonl import (
     segment_rows,
     stack_rows,
 )
-from purerl.runner.result import RunResult, write_summary
 
 
 def test_episode_returns_are_weighted_by_episodes():

@@ -11,7 +11,7 @@ from flax import struct
 
 import purerl
 from purerl.envs import CartPole
-from purerl.runner.jsonl import JsonlFiles, read_rows
+from purerl.runner.rows import JsonlFiles, read_rows
 from tests.helpers import StopAfter, slow_but
 
 from .conftest import (

@@ -19,7 +19,8 @@ from purerl.report import track_folder
 from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
-from purerl.storage import documents, kinds
+from purerl.storage import folders
+from purerl.storage.files import write_json
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 from .test_tracker_threads import Keeps, Watch
@@ -235,7 +236,7 @@ def test_a_run_that_has_saved_nothing_gets_a_sentence(tiny, tmp_path):
 
 def test_kinds_say_what_can_be_sent():
     assert set(track_folder._KINDS) == {
-        name for name in kinds.KINDS if kinds.is_tracked(name)
+        name for name in folders.KINDS if folders.is_tracked(name)
     }
 
 
@@ -251,7 +252,7 @@ def test_folders_that_cannot_be_sent_get_a_sentence(
     tmp_path, capsys, manifest, fragment
 ):
     if manifest is not None:
-        documents.write(tmp_path / "manifest.json", manifest)
+        write_json(tmp_path / "manifest.json", manifest)
     assert main(["track", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert fragment in error and error.count("\n") == 1

@@ -12,10 +12,9 @@ import pytest
 
 import purerl
 from purerl import serialise
-from purerl.runner.trackers.base import TrackedRun
-from purerl.runner.trackers.members import MemberGroup
+from purerl.runner.trackers.base import TrackedRun, ended, files_of
+from purerl.runner.trackers.group import MemberGroup
 from purerl.runner.trackers.mlflow import absolute
-from purerl.runner.trackers.points import ended, files_of
 from tests.helpers import eventually
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny

@@ -11,9 +11,8 @@ import purerl
 from purerl.config import ConfigError
 from purerl.runner.trackers import choose, read_trackers
 from purerl.runner.trackers.base import Member, TrackedRun, flat_params, scalars
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import load_stored
-from purerl.storage import documents
+from purerl.runner.trackers.group import Group, load_stored
+from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits
 
 from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny
@@ -259,7 +258,7 @@ def test_trackers_are_closed_when_the_run_fails(error, status):
 def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
     logs = str(tmp_path / "logs")
     stored = {"tensorboard": {"id": "x", "rows": 1, "options": {"folder": logs}}}
-    documents.write(tmp_path / "trackers.json", stored)
+    write_json(tmp_path / "trackers.json", stored)
     (remade,) = choose(None, tmp_path)
     (named,) = choose(["tensorboard"], tmp_path)
     assert remade.options == named.options == {"folder": logs}

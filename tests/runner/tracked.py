@@ -5,7 +5,7 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
-from purerl.runner.jsonl import read_rows
+from purerl.runner.rows import read_rows
 from purerl.runner.trackers.base import scalars
 
 COLUMNS = {"train": 7, "evaluation": 3}

@@ -1,10 +1,4 @@
-"""The base of all trackers: an object that is told about a run between segments.
-
-A tracker is told `begin`, then rows with `log` and `flush` after some segments, files
-with `artifact`, and `close`, all by one thread of its own. It never sees the compiled
-program, training does not wait for it, and when it fails the run goes on without it
-(`purerl.runner.trackers.group`).
-"""
+"""The base of all trackers: an object that is told about a run between segments."""
 
 import math
 import time
@@ -214,3 +208,41 @@ def missing(package: str, name: str) -> ConfigError:
         f"tracker {name!r} needs the package {package}, which is not installed; "
         "install it with: pip install 'purerl[tracking]'"
     )
+
+
+class Entry(NamedTuple):
+    """A tracker in the catalogue: the place of its class, and its needs.
+
+    Attributes:
+        module: The module of the class.
+        cls: The name of the class.
+        packages: Packages that the tracker needs.
+        options: Names of the tracker's options.
+    """
+
+    module: str
+    cls: str
+    packages: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+TRACKERS = {
+    "mlflow": Entry(
+        "purerl.runner.trackers.mlflow",
+        "MLflowTracker",
+        ("mlflow", "sqlalchemy", "alembic"),
+        ("uri", "experiment"),
+    ),
+    "tensorboard": Entry(
+        "purerl.runner.trackers.tensorboard",
+        "TensorBoardTracker",
+        ("tensorboardX",),
+        ("folder",),
+    ),
+    "wandb": Entry(
+        "purerl.runner.trackers.wandb",
+        "WandbTracker",
+        ("wandb",),
+        ("folder", "project", "mode"),
+    ),
+}

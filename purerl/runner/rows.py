@@ -1,13 +1,8 @@
-"""Metrics on disk: one JSON-lines file per seed, written between compiled segments.
-
-A row is a segment: means over its updates, episode statistics weighted by the number
-of episodes; where none ended, the last known ones stand again (`purerl.metrics`). Its
-last entry, `crc`, is the CRC-32 of its line and of all lines before it. Other places to
-write rows to are in `purerl.runner.trackers`.
-"""
+"""The rows of a run: in memory, as JSON lines, told to trackers; who diverged."""
 
 import json
 import math
+import time
 import zlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -17,9 +12,136 @@ import numpy as np
 
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.execution.reduce import reduce_segment
+from purerl.execution.curves import (
+    CHECKS,
+    Segment,
+    bad_numbers,
+    first_bad_update,
+    mean_of_known,
+    reduce_segment,
+)
+from purerl.execution.format import with_noun
+from purerl.metrics import HELD
+from purerl.runner.arguments import seeds_named
 from purerl.runner.trackers.base import Row
+from purerl.runner.trackers.group import Group, rewind
+from purerl.storage import checkpoint
+from purerl.streams import say
+from purerl.train import Plan
 from purerl.types import HostMetrics
+
+DIVERGED = "diverged"  # The entry of a run's manifest.
+MAX_NAMED = 12  # Seeds that a sentence names one by one.
+WORTHLESS = "What is learned from there on is worth nothing."
+REMEDY = (
+    "Lower learning_rate, or look for observations and rewards of the environment that "
+    "are not finite."
+)
+
+
+class Divergence:
+    """Looks for agents that have diverged, segment by segment.
+
+    Args:
+        seeds: Seeds of the agents.
+
+    Attributes:
+        diverged_at: The first update `[S]` with a number that is not finite, or -1.
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = np.asarray(seeds)
+        self.diverged_at = np.full(len(self._seeds), -1)
+
+    def sentence(self, segment: Segment) -> str:
+        """Return what there is to say of a segment; empty where no agent diverged.
+
+        Args:
+            segment: Records of the agents; those that diverged before are left out.
+        """
+        first = first_bad_update(segment.metrics)
+        new = (first >= 0) & (self.diverged_at < 0)
+        if not new.any():
+            return ""
+        self.diverged_at[new] = segment.first + first[new]
+        update = first[new].min()
+        names = [
+            CHECKS.get(name, name)
+            for name, is_bad in bad_numbers(segment.metrics).items()
+            if is_bad[new & (first == update), update].any()
+        ]
+        seeds = self._seeds[new].tolist()
+        return (
+            f"{with_noun(len(seeds), 'agent')} of {len(self._seeds)} diverged "
+            f"({seeds_named(seeds)}): {', '.join(sorted(names))} not finite in update "
+            f"{segment.first + update + 1:,}. {WORTHLESS} {REMEDY}"
+        )
+
+    @property
+    def entry(self) -> dict[str, int]:
+        """The entry of the manifest: by seed the update of those that diverged."""
+        return entry_of(self._seeds.tolist(), self.diverged_at)
+
+
+def entry_of(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
+    """Return the first bad update of the agents that diverged, by seed, for JSON.
+
+    Args:
+        seeds: Seeds of the agents.
+        diverged_at: The first bad update of each agent, `[S]`, or -1.
+    """
+    pairs = zip(seeds, diverged_at, strict=True)
+    return {str(seed): int(update) for seed, update in pairs if update >= 0}
+
+
+def read_diverged_at(
+    stored: Mapping[str, Any], seeds: Sequence[int], until: int
+) -> np.ndarray:
+    """Return the first bad update `[S]` of a stored run's agents, or -1.
+
+    Args:
+        stored: The manifest of the run.
+        seeds: Seeds of the agents.
+        until: The number of finished updates up to which is looked.
+    """
+    named = stored[DIVERGED]
+    found = np.array([named.get(str(seed), -1) for seed in seeds])
+    return np.where(found < until, found, -1)
+
+
+def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
+    """Say which agents diverged, and when: `seed 3 diverged in update 4`.
+
+    Args:
+        seeds: Seeds of the agents.
+        diverged_at: The first bad update of each agent, `[S]`, or -1.
+
+    Returns:
+        No sentence but its beginning; empty where no agent diverged.
+    """
+    is_lost = diverged_at >= 0
+    if not is_lost.any():
+        return ""
+    names = np.asarray(seeds)[is_lost].tolist()
+    words = seeds_named(names)
+    if len(names) > MAX_NAMED and "," in words:
+        words = f"{seeds_named(names[:MAX_NAMED])} and {len(names) - MAX_NAMED} others"
+    first = diverged_at[is_lost].min() + 1
+    return f"{words} diverged{',' if len(names) > 1 else ''} " + (
+        f"the first in update {first:,}" if len(names) > 1 else f"in update {first:,}"
+    )
+
+
+def warn(seeds: Sequence[int], diverged_at: np.ndarray) -> None:
+    """Say in a line, on the standard error, which agents diverged, if any did.
+
+    Args:
+        seeds: Seeds of the agents.
+        diverged_at: The first bad update of each agent, `[S]`, or -1.
+    """
+    words = diverged_words(seeds, diverged_at)
+    if words:
+        say(f"{words}. {WORTHLESS}")
 
 
 def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list[Row]:
@@ -296,3 +418,139 @@ def _no_nan(value: Any) -> Any:
     if isinstance(value, list):
         return [_no_nan(v) for v in value]
     return value
+
+
+KINDS = ("train", "evaluation")
+
+
+class Records:
+    """Rows of every member of a run, growing segment by segment.
+
+    Args:
+        seeds: Seeds of the members.
+        folder: Folder of the run; JSON lines are written under it.
+        trackers: Trackers that are told every row too.
+
+    Attributes:
+        rows: Rows of every member, by kind (`train` or `evaluation`).
+    """
+
+    def __init__(
+        self, seeds: Sequence[int], folder: Path | None, trackers: Group
+    ) -> None:
+        self.rows: dict[str, list[list[dict]]] = {
+            kind: [[] for _ in seeds] for kind in KINDS
+        }
+        self._seeds, self._trackers = seeds, trackers
+        self._jsonl = JsonlFiles(folder / "metrics") if folder else None
+
+    def add(self, plan: Plan, segment: Segment) -> float:
+        """Log a segment.
+
+        Args:
+            plan: Plan that says which slots of the evaluation were filled.
+            segment: The segment: what the members did in it.
+
+        Returns:
+            The mean of the members' last known episode returns, for the progress bar;
+            NaN where no episode has ended yet.
+        """
+        self._log("train", segment_rows(segment.metrics, segment.end, self._last()))
+        for slot, at in enumerate(segment.evaluated(plan)):
+            self._log("evaluation", evaluation_rows(segment.evaluation, slot, at))
+        self._trackers.flush()
+        return mean_of_known(self._last()["episode_return"])
+
+    def _last(self) -> dict[str, np.ndarray]:
+        """The numbers of the last row that the next one may hold."""
+        rows = [member[-1] for member in self.rows["train"] if member]
+        named = {name: [row[name] for row in rows] for name in HELD if rows}
+        return {name: np.array(values, float) for name, values in named.items()}
+
+    def _log(self, kind: str, rows: list[dict]) -> None:
+        for member, (seed, row) in enumerate(zip(self._seeds, rows, strict=True)):
+            self.rows[kind][member].append(row)
+            self._trackers.log(kind, seed, row)
+            if self._jsonl:
+                self._jsonl.log(kind, seed, row)
+        if self._jsonl:
+            self._jsonl.flush()
+
+    def rewind_trackers(self) -> None:
+        """Let trackers take what comes after these rows anew: it will be otherwise."""
+        assert self._jsonl is not None
+        members = [rows for kind in KINDS for rows in self.rows[kind]]
+        last = max((rows[-1]["env_steps"] for rows in members if rows), default=-1)
+        rewind(self._jsonl.folder.parent, self.num_rows, last)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of all members and kinds."""
+        return sum(len(rows) for members in self.rows.values() for rows in members)
+
+    def rewind(self, update: int) -> None:
+        """Go on from the JSON lines, without what was logged after an update."""
+        assert self._jsonl is not None
+        self.read(update)  # Before anything is written: damaged files stay as they are.
+        self._jsonl.rewind(KINDS, self._seeds, update)
+
+    def read(self, update: int) -> None:
+        """Take over the JSON lines up to an update.
+
+        Raises:
+            ConfigError: a file is damaged, lacks rows that another seed's file has, or
+                all are missing.
+        """
+        assert self._jsonl is not None
+        for kind in KINDS:
+            paths = [self._jsonl.path(kind, seed) for seed in self._seeds]
+            found = {path: read_rows(path) if path.exists() else [] for path in paths}
+            kept = {
+                path: [row for row in rows if row["update"] <= update]
+                for path, rows in found.items()
+            }
+            check_complete(kept, update if kind == "train" else None)
+            if kind == "train" and not any(kept.values()):
+                raise rows_are_missing(self._jsonl.folder, kind, update)
+            self.rows[kind] = list(kept.values())
+
+    def back_up(self) -> None:
+        """Start again, as there is nothing to go on from, but lose no measurement."""
+        assert self._jsonl is not None
+        metrics = self._jsonl.folder
+        if metrics.exists():
+            name = f"metrics-before-{int(time.time())}"
+            backup, number = metrics.with_name(name), 1
+            while backup.exists():  # Two within a second, or a clock that was put back.
+                number += 1
+                backup = metrics.with_name(f"{name}-{number}")
+            metrics.rename(backup)
+            say(
+                f"no checkpoint in {metrics.parent}: starting again; what was logged "
+                f"is in {backup.name}"
+            )
+
+    def send_missing(self, trackers: Group) -> None:
+        """Tell trackers all rows; they know which of them they lack."""
+        for kind in KINDS:
+            for seed, rows in zip(self._seeds, self.rows[kind], strict=True):
+                for row in rows:
+                    trackers.log(kind, seed, row)
+        trackers.flush()
+
+
+def saved_records(folder: Path, seeds: Sequence[int]) -> Records:
+    """Return the rows of a run's folder up to its last checkpoint; none without one.
+
+    Args:
+        folder: Folder of the run.
+        seeds: Seeds of its members.
+
+    Raises:
+        ConfigError: see `Records.read`.
+    """
+    records = Records(seeds, folder, Group(()))
+    saved = checkpoint.steps(folder / "checkpoints")
+    if saved:
+        records.read(saved[-1])
+    return records
