@@ -3,13 +3,10 @@
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from purerl.config import ConfigError
 from purerl.runner import manifest
 from purerl.runner.result import RunResult, load_run
-from purerl.runner.rows import KINDS, read_diverged_at, read_members, rows_are_missing
-from purerl.storage import folders
+from purerl.runner.rows import read_diverged_at, read_members
 from purerl.storage.checkpoint import steps
 from purerl.streams import say
 from purerl.train import bind
@@ -25,12 +22,9 @@ def read_result(folder: Path) -> RunResult:
     """
     stored = manifest.load_run(folder)
     seeds = tuple(stored["seeds"])
-    metrics, update = folder / "metrics", max(steps(folder / "checkpoints"), default=0)
-    records = {kind: read_members(metrics, kind, seeds, update) for kind in KINDS}
+    update = max(steps(folder / "checkpoints"), default=0)
+    records = read_members(folder / "metrics", seeds, update)
     train = records["train"]
-    if update and not train:
-        raise rows_are_missing(metrics, "train", update)
-    _check_evaluations(folder, records["evaluation"])
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
@@ -80,23 +74,3 @@ def has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
     steps = int(metrics["env_steps"][0, -1])
     each = steps // int(metrics["update"][0, -1])
     return steps + each > stored["config"]["total_timesteps"]
-
-
-def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:
-    """Refuse evaluations that do not end with those of the summary, if there is one.
-
-    Raises:
-        ConfigError: naming both files.
-    """
-    wanted = folders.read_summary(folder).get("evaluation_per_seed")
-    if wanted is None:  # The run has not ended, or has none.
-        return
-    returns = evaluation.get("episode_return")
-    found = np.full(len(wanted), np.nan) if returns is None else returns[:, -1].mean(-1)
-    odd = [x for x, y in zip(wanted, found, strict=True) if x not in (None, y)]
-    if returns is None or odd:
-        raise ConfigError(
-            f"{folder / 'metrics' / 'evaluation'} does not end with the evaluation of "
-            f"{folder / folders.SUMMARY}: rows are missing, or the summary is of "
-            "another run; put back a copy of the files, or of the whole folder."
-        )

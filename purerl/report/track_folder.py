@@ -10,7 +10,7 @@ from purerl.runner.loop import close_trackers
 from purerl.runner.rows import saved_records
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group, lacking
+from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 from purerl.storage import checkpoint, folders
 from purerl.streams import say
@@ -70,18 +70,13 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
             f"go on with it: {program()} train --resume {quoted(folder)}"
         )
     records = saved_records(folder, stored["seeds"])
-    missing = lacking(trackers, folder, records.num_rows, notify)
-    group = Group(missing, in_threads=False)
-    if not group:
-        return True
+    finished = has_finished(stored, result.metrics)
+    group = Group(trackers, in_threads=False)
     with group:
-        group.begin(describe(folder, stored["config"], stored["seeds"]), notify)
+        run = describe(folder, stored["config"], stored["seeds"])
+        group.begin(run, notify, records.num_rows)
         records.send_missing(group)
-        close_trackers(
-            group, result._replace(finished=has_finished(stored, result.metrics))
-        )
-    for sentence in group.where():
-        notify(sentence)
+        close_trackers(group, result._replace(finished=finished))
     return group.lacks_nothing
 
 

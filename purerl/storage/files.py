@@ -25,7 +25,7 @@ def save_arrays(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def load_arrays(path: Path) -> HostMetrics:
-    """Return the arrays that `save` wrote.
+    """Return the arrays that `save_arrays` wrote.
 
     Raises:
         OSError: there is no file; or another of `DAMAGE`: it is damaged, or a checksum
@@ -40,7 +40,7 @@ def check_arrays(path: Path) -> None:
     """Read a file's checksums.
 
     Raises:
-        zipfile.BadZipFile: one does not match; see `load` for the others.
+        zipfile.BadZipFile: one does not match; see `load_arrays` for the others.
     """
     with zipfile.ZipFile(path) as archive:
         if archive.testzip() is not None:
@@ -64,7 +64,7 @@ def write_json(path: Path, values: Mapping[str, Any]) -> None:
 
 
 def read_json(path: Path, remedy: str) -> dict[str, Any]:
-    """Return the values that `write` wrote.
+    """Return the values that `write_json` wrote.
 
     Args:
         path: The file.

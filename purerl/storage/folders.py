@@ -1,4 +1,19 @@
-"""A folder of results: what it holds, whether it may be gone on with, who wrote it."""
+"""A folder of results: what it holds, whether it may be gone on with, who wrote it.
+
+config.yaml      every field, to be read by people, and to start others with
+manifest.json    what the folder holds and how it was made
+summary.json     numbers of what it holds, and about the call that trained it
+
+A folder is opened by the specification of what is to be in it. Where it holds something
+else already, everything that differs is said; nothing in it is changed. Every command
+that is given a folder of another kind than its own says so with the sentences of this
+module.
+
+A manifest has the implementation of its random keys under `prng_impl`. Whether
+Threefry's numbers follow the size of an array (`JAX_THREEFRY_PARTITIONABLE=0`) is under
+`threefry_partitionable`. Results of two ways of making random numbers do not fit
+together.
+"""
 
 import contextlib
 import json
@@ -10,7 +25,6 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -22,19 +36,30 @@ from purerl.execution.format import program, quoted, this_command
 from purerl.scale.host import DEFAULT_IMPL, impl_here
 from purerl.storage.files import read_json, write_json
 
-COMPARISON = "comparison"
-COMPARISON_FILE = "comparison.json"
+MANIFEST, CONFIG, SUMMARY = "manifest.json", "config.yaml", "summary.json"
+# What trackers have been told of what is in the folder.
+TRACKERS_FILE = "trackers.json"
+# What tools write results into. Without the manifest nobody can say what they are of.
+CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
+COMPARISON, COMPARISON_FILE = "comparison", "comparison.json"
+# Entries of a manifest.
+PRNG_IMPL, PARTITIONABLE = "prng_impl", "threefry_partitionable"
+Spec = dict[str, Any]
+
+
+# Kinds of folders.
 
 
 class Kind(NamedTuple):
     """One kind of folder, described for people.
 
+    In the texts `{folder}` stands for the folder and `{purerl}` for the program.
+
     Attributes:
         words: The noun with its article.
-        goes_on: The command that goes on with it; `{folder}` stands for the folder,
-            `{purerl}` for the program.
-        reads: The commands and functions that read it; `{folder}` stands for the
-            folder, `{purerl}` for the program.
+        goes_on: The command that goes on with it.
+        reads: The commands and functions that read it.
         is_tracked: Whether `purerl track` takes such a folder.
     """
 
@@ -44,39 +69,27 @@ class Kind(NamedTuple):
     is_tracked: bool = True
 
 
-def _repeat(command: str) -> str:
-    return f"repeat its purerl {command} command with --out {{folder}}"
-
-
+_REPEAT = "repeat its purerl {} command with --out {{folder}}"
+_PLOT, _REPORT = "{purerl} plot {folder}", "{purerl} report {folder}"
+_LOAD = "purerl.load_{}({{folder!r}}) in Python"
 KINDS = {
     "run": Kind(
         "a run",
         "{purerl} train --resume {folder}",
-        (
-            "{purerl} evaluate {folder}",
-            "{purerl} render {folder}",
-            "{purerl} plot {folder}",
-            "{purerl} report {folder}",
-        ),
+        ("{purerl} evaluate {folder}", "{purerl} render {folder}", _PLOT, _REPORT),
     ),
     "sweep": Kind(
-        "a sweep",
-        _repeat("sweep"),
-        (
-            "{purerl} plot {folder}",
-            "{purerl} report {folder}",
-            "purerl.load_sweep({folder!r}) in Python",
-        ),
+        "a sweep", _REPEAT.format("sweep"), (_PLOT, _REPORT, _LOAD.format("sweep"))
     ),
     "pbt": Kind(
         "population-based training",
-        _repeat("pbt"),
-        ("{purerl} report {folder}", "purerl.load_search({folder!r}) in Python"),
+        _REPEAT.format("pbt"),
+        (_REPORT, _LOAD.format("search")),
     ),
     "halving": Kind(
         "a successive-halving search",
-        _repeat("halving"),
-        ("{purerl} report {folder}", "purerl.load_search({folder!r}) in Python"),
+        _REPEAT.format("halving"),
+        (_REPORT, _LOAD.format("search")),
     ),
     "schedules": Kind(
         "agents trained with schedules",
@@ -85,52 +98,40 @@ KINDS = {
         is_tracked=False,
     ),
     "tune": Kind(
-        "a tuning study",
-        _repeat("tune"),
-        ("{purerl} report {folder}", "purerl.load_tune({folder!r}) in Python"),
+        "a tuning study", _REPEAT.format("tune"), (_REPORT, _LOAD.format("tune"))
     ),
     "evolution": Kind(
         "an evolution",
         "{purerl} evolve --resume {folder}",
-        (
-            "{purerl} plot {folder}",
-            "{purerl} report {folder}",
-            "purerl.load_evolution({folder!r}) in Python",
-        ),
+        (_PLOT, _REPORT, _LOAD.format("evolution")),
     ),
     COMPARISON: Kind(
         "a comparison",
         "repeat its purerl compare or purerl transfer command with --out {folder}",
-        (
-            "{purerl} plot {folder}",
-            "{purerl} report {folder}",
-            "purerl.load_comparison({folder!r}) in Python",
-        ),
+        (_PLOT, _REPORT, _LOAD.format("comparison")),
     ),
 }
 
 
-def kind_in(folder: Path, stored: dict[str, Any] | None) -> str | None:
-    """Return the kind of a folder, a key of `KINDS` where this program knows it.
+def kind_of(folder: Path) -> str:
+    """Return the kind of a folder, a key of `KINDS` where it is known.
 
-    Args:
-        folder: The folder.
-        stored: The folder's manifest; None where it has none.
-
-    Returns:
-        None where the folder holds nothing that purerl has written. A run's manifest
-        names no kind.
+    Raises:
+        ConfigError: nothing that purerl has written, or a manifest that is damaged.
     """
-    if stored is not None:
-        return str(stored.get("kind", "run"))
-    # Without the file its call has not ended, or somebody has deleted it.
-    is_begun = holds_comparison(folder) or (folder / "trained").is_dir()
-    return COMPARISON if is_begun else None
+    if not (folder / MANIFEST).exists() and _is_comparison(folder):
+        return COMPARISON
+    return str(load(folder).get("kind", "run"))  # A run's manifest names no kind.
 
 
 def holds_comparison(folder: Path) -> bool:
-    """Return whether there is a comparison in a folder."""
+    """Return whether there is a comparison that has ended in a folder."""
     return (folder / COMPARISON_FILE).exists()
+
+
+def _is_comparison(folder: Path) -> bool:
+    # Without the file its call has not ended, or somebody has deleted it.
+    return holds_comparison(folder) or (folder / "trained").is_dir()
 
 
 def is_tracked(kind: str) -> bool:
@@ -152,8 +153,12 @@ def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
         kind: The kind of what it holds.
         wanted: The kind or kinds that the command takes.
     """
+    return refusal(folder, kind, f", not {_words(wanted)}")
+
+
+def _words(wanted: str | Sequence[str]) -> str:
     names = (wanted,) if isinstance(wanted, str) else wanted
-    return refusal(folder, kind, f", not {' or '.join(map(words_of, names))}")
+    return " or ".join(map(words_of, names))
 
 
 def refusal(folder: Path, kind: str, why: str) -> str:
@@ -164,14 +169,14 @@ def refusal(folder: Path, kind: str, why: str) -> str:
         kind: The kind of what it holds.
         why: The end of the first sentence, with the comma before it.
     """
-    lead = f"{folder} holds {words_of(kind)}{why}."
-    known = KINDS.get(kind)
+    lead, known = f"{folder} holds {words_of(kind)}{why}.", KINDS.get(kind)
     if known is None:
         return f"{lead} This version does not know that kind; give another folder."
-    quoted = _Quoted(folder)
-    goes_on = known.goes_on.format(folder=quoted, purerl=program())
-    reads = " or ".join(known.reads).format(folder=quoted, purerl=program())
-    return f"{lead} To go on with it: {goes_on}. To read it: {reads}."
+    goes_on, *reads = (
+        text.format(folder=_Quoted(folder), purerl=program())
+        for text in (known.goes_on, *known.reads)
+    )
+    return f"{lead} To go on with it: {goes_on}. To read it: {' or '.join(reads)}."
 
 
 class _Quoted:
@@ -187,14 +192,118 @@ class _Quoted:
         return repr(str(self.folder))
 
 
+# What wrote a folder.
+
+
+def versions() -> dict[str, str]:
+    """Return the versions of what the bits of results depend on."""
+    installed = {"python": platform.python_version()}
+    for name in PACKAGES:
+        try:
+            installed[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            installed[name] = "not installed"
+    return installed
+
+
+def made_with() -> dict[str, Any]:
+    """Return what this process computes with, as a manifest has it.
+
+    That is its device, versions, and the way in which it makes random numbers.
+    """
+    device = jax.local_devices()[0]
+    return {
+        "device": f"{device.platform} {device.device_kind}",
+        "versions": versions(),
+        PRNG_IMPL: impl_here(),
+        PARTITIONABLE: _is_partitionable(),
+    }
+
+
+def differences_of_versions(stored: Spec) -> str | None:
+    """Return a sentence where device or versions differ, so that bits may."""
+    now = made_with()
+    odd = [
+        f"{name} {version} -> {now['versions'].get(name)}"
+        for name, version in stored["versions"].items()
+        if now["versions"].get(name) != version
+    ]
+    if stored["device"] != now["device"]:
+        odd.append(f"device {stored['device']} -> {now['device']}")
+    if not odd:
+        return None
+    return f"resumed with other versions, so bits may differ: {', '.join(odd)}"
+
+
+def written_by(stored: Spec) -> str:
+    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
+    known = stored.get("versions", {})
+    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
+    return " with ".join(words)
+
+
+def unusual_random_numbers() -> dict[str, Any]:
+    """Return how this process makes random numbers, where that is not JAX's default."""
+    here = {PRNG_IMPL: impl_here(), PARTITIONABLE: _is_partitionable()}
+    usual = {PRNG_IMPL: DEFAULT_IMPL, PARTITIONABLE: True}
+    return {name: x for name, x in here.items() if x != usual[name]}
+
+
+def _is_partitionable() -> bool:
+    return bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
+
+
+def refuse_other_keys(where: str, theirs: str, here: str) -> None:
+    """Refuse to go on with random keys of one implementation where there is another.
+
+    Raises:
+        ConfigError: naming both; `where` begins the sentence.
+    """
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random keys of {theirs}, and this process makes those of "
+            f"{here}, with which nothing goes on as it began. Set "
+            f"JAX_DEFAULT_PRNG_IMPL={theirs}, or "
+            f"jax.config.update('jax_default_prng_impl', {theirs!r}), to go on with it."
+        )
+
+
+def check_keys(where: str, stored: Mapping[str, Any]) -> None:
+    """Refuse to go on with a folder where random numbers are made in another way.
+
+    Args:
+        where: What is gone on with, as the sentence begins.
+        stored: The manifest of the folder.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    refuse_other_keys(where, stored.get(PRNG_IMPL, DEFAULT_IMPL), impl_here())
+    here = _is_partitionable()
+    theirs = stored.get(PARTITIONABLE, here)
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
+            f"this process makes those of {here}, with which nothing goes on as it "
+            f"began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go on with it."
+        )
+
+
+@contextlib.contextmanager
+def keys_of(stored: Mapping[str, Any]) -> Iterator[None]:
+    """Make random keys of a manifest's implementation, in this thread."""
+    with jax.default_prng_impl(stored.get(PRNG_IMPL, impl_here())):
+        yield
+
+
+# What differs between what a folder holds and what is asked for.
+
 # How a field of an entry is named: `{}` stands for the name of the field.
-FIELD = "{}"
-AUTO_FIELD = "{}, which is auto,"
-CONFIG = MappingProxyType({"config": FIELD})
+FIELD, AUTO_FIELD = "{}", "{}, which is auto,"
 REMEDY = "Give another folder, or the stored settings."
 LONGEST = 120  # The most characters of a value that are shown.
 # What a folder adds to every specification. It may differ.
-_ADDED = ("command", "kind", "format", "device", "versions", "prng_impl")
+_ADDED = ("command", "kind", "format", "device", "versions", PRNG_IMPL)
 _ASKED = "_asked"
 _MISSING = object()
 
@@ -202,7 +311,7 @@ _MISSING = object()
 def differences(
     stored: Mapping[str, Any],
     new: Mapping[str, Any],
-    parts: Mapping[str, str] = CONFIG,
+    parts: Mapping[str, str] | None = None,
     free: Collection[str] = (),
     text: Callable[[Any], str] = repr,
 ) -> list[str]:
@@ -217,11 +326,11 @@ def differences(
         stored: The specification that there is, of plain values.
         new: The specification that is asked for, of plain values.
         parts: The entries that are mappings of fields, and how a field of each is
-            named, with `{}` for the field's own name.
+            named, with `{}` for the field's own name; `config` where not given.
         free: The entries that may differ, beside those that every folder adds.
         text: A function that writes a value.
     """
-    found = []
+    found, parts = [], {"config": FIELD} if parts is None else parts
     for part, naming in parts.items():
         before, now = stored.get(part) or {}, new.get(part) or {}
         for name in sorted({*before, *now}):
@@ -287,79 +396,306 @@ def _seeds(text: Callable[[Any], str], seeds: Any) -> str:
     return f"{first}..{end - 1} ({len(seeds)})" if is_whole else repr(list(seeds))
 
 
-# Entries of a manifest.
-PRNG_IMPL = "prng_impl"
-PARTITIONABLE = "threefry_partitionable"
+# Begin a folder, or go on with it.
 
 
-def random_numbers_here() -> dict[str, Any]:
-    """Return the way in which this process makes random numbers, for a manifest."""
-    return {PRNG_IMPL: impl_here(), PARTITIONABLE: _is_partitionable()}
+class Format(NamedTuple):
+    """The layout of the folders of one kind of result.
+
+    Attributes:
+        kind: The kind, of `KINDS`, that the manifest names.
+        version: The version of the layout that this program writes and reads.
+        noun: The noun for what a folder holds, for the sentence "holds another NOUN".
+        subfolders: Folders to make inside the folder.
+    """
+
+    kind: str
+    version: int
+    noun: str
+    subfolders: tuple[str, ...] = ()
 
 
-def unusual_random_numbers() -> dict[str, Any]:
-    """Return what of `made_with` is not JAX's default."""
-    usual = {PRNG_IMPL: DEFAULT_IMPL, PARTITIONABLE: True}
-    return {name: x for name, x in random_numbers_here().items() if x != usual[name]}
-
-
-def _is_partitionable() -> bool:
-    return bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
-
-
-def refuse_other_keys(where: str, theirs: str, here: str) -> None:
-    """Refuse to go on with random keys of one implementation where there is another.
+def open_folder(
+    folder: Path,
+    spec: Spec,
+    layout: Format,
+    *,
+    compare: Callable[[Spec, Spec], list[str]],
+    merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
+    remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
+) -> Spec:
+    """Start a folder, or go on with it; return the specification that holds.
 
     Args:
-        where: What has the keys, as the sentence begins.
-        theirs: The implementation of its keys.
-        here: The implementation of the keys that are made here.
+        folder: The folder.
+        spec: The specification of what is to be in it: plain values, with `config`.
+        layout: The kind of folder.
+        compare: A function that says what differs between a stored and a new
+            specification, in words.
+        merge: A function that makes what the folder says from now on, from both.
+        remedy: A function that says what to do where they differ, from both.
 
     Raises:
-        ConfigError: naming both.
+        ConfigError: another specification's folder, with all that differs; one of
+            another kind or format, or with other random keys; one with results and no
+            manifest; one that cannot be written.
     """
-    if theirs != here:
+    new = json.loads(json.dumps(spec))
+    if not (folder / MANIFEST).exists():
+        refuse_remains(folder)
+        write(folder, new, layout.subfolders)
+        return new
+    refuse_other(folder, layout.kind)
+    stored = load_kind(folder, layout.kind, layout.version)
+    check_keys(f"out: {folder}", stored)
+    found = compare(stored, new)
+    if found:
+        refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
+    merged = merge(stored, new)
+    if merged == stored:
+        go_on(folder, stored)
+    else:
+        write(folder, merged, layout.subfolders)
+    return merged
+
+
+def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
+    """Refuse to write into a folder that holds something else.
+
+    Raises:
+        ConfigError: saying what it holds.
+    """
+    kind = kind_of(folder)
+    if kind not in ((wanted,) if isinstance(wanted, str) else wanted):
+        here = words_of(kind)
         raise ConfigError(
-            f"{where} has random keys of {theirs}, and this process makes those of "
-            f"{here}, with which nothing goes on as it began. Set "
-            f"JAX_DEFAULT_PRNG_IMPL={theirs}, or "
-            f"jax.config.update('jax_default_prng_impl', {theirs!r}), to go on with it."
+            f"out: {folder} holds {here}, not {_words(wanted)}; give another folder."
         )
 
 
-def check_keys(where: str, stored: Mapping[str, Any]) -> None:
-    """Refuse to go on with a folder where random numbers are made in another way.
+def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
+    """Refuse a folder that could not be begun or gone on with, for a plan of it.
 
     Args:
-        where: What is gone on with, as the sentence begins.
-        stored: The manifest of the folder.
+        folder: The folder that would be written, if any; it need not be there.
+        wanted: The kind or kinds, of `KINDS`, that it may hold.
 
     Raises:
-        ConfigError: naming both.
+        ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
     """
-    refuse_other_keys(where, stored.get(PRNG_IMPL, DEFAULT_IMPL), impl_here())
-    here = _is_partitionable()
-    theirs = stored.get(PARTITIONABLE, here)
-    if theirs != here:
+    if folder is None:
+        return
+    check_writable(folder)
+    if (folder / MANIFEST).exists():
+        refuse_other(folder, wanted)
+    else:
+        refuse_remains(folder)
+
+
+def refuse_remains(folder: Path) -> None:
+    """Refuse to begin in a folder that has no manifest, and is not new either.
+
+    Old results would pass as those of what begins, and a config.yaml of the user's own
+    would be overwritten.
+
+    Raises:
+        ConfigError: naming what is in it.
+    """
+    for name in CONTENTS:
+        if _has_results(folder / name):
+            raise ConfigError(
+                f"out: {folder} has results in {name}/ and no {MANIFEST}, so that "
+                "nobody can say what they are of; give another folder, or move "
+                f"{name}/ away."
+            )
+    if (folder / CONFIG).exists():
         raise ConfigError(
-            f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
-            f"this process makes those of {here}, with which nothing goes on as it "
-            f"began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go on with it."
+            f"out: {folder} has a {CONFIG} and no {MANIFEST}, and {CONFIG} would be "
+            "overwritten; give another folder, or move it away."
         )
+
+
+def _has_results(folder: Path) -> bool:
+    # What begins with a dot was being written when its process was killed.
+    return any(p.is_file() and not p.name.startswith(".") for p in folder.rglob("*"))
+
+
+def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
+    """Write manifest.json and config.yaml, and make the folder where there is none.
+
+    The manifest says which command wrote it, where the specification does not yet.
+    It is written first: a folder with a config.yaml alone is none of ours.
+
+    Args:
+        folder: The folder.
+        spec: The specification of what is in it: plain values, with `config`.
+        subfolders: Folders to make inside the folder.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    make(folder, subfolders)
+    spec = {"command": this_command(), **spec}
+    with _refusing(folder):
+        write_json(folder / MANIFEST, spec)
+    write_config(folder, spec)
+
+
+def go_on(folder: Path, spec: Spec) -> None:
+    """See that a folder can be written; recreate config.yaml if a kill kept it off.
+
+    Args:
+        folder: The folder.
+        spec: The specification of its manifest.
+
+    Raises:
+        ConfigError: the folder cannot be written.
+    """
+    make(folder)
+    if not (folder / CONFIG).exists():
+        write_config(folder, spec)
+
+
+def write_config(folder: Path, spec: Spec) -> None:
+    """Write config.yaml of a specification, see `write`."""
+    with _refusing(folder):
+        write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
+
+
+def update(folder: Path, changes: Mapping[str, Any]) -> None:
+    """Change entries of a folder's manifest."""
+    write_json(folder / MANIFEST, {**load(folder), **changes})
+
+
+def is_begun(folder: Path | None) -> bool:
+    """Return whether something was begun in a folder: it has a manifest."""
+    return folder is not None and (folder / MANIFEST).exists()
 
 
 @contextlib.contextmanager
-def keys_of(stored: Mapping[str, Any]) -> Iterator[None]:
-    """Make random keys of a folder's implementation, in this thread.
+def undone_if_empty(folder: Path | None) -> Iterator[None]:
+    """Take back a folder that was begun in this context if an error leaves it empty.
+
+    A folder without results would otherwise refuse the same call with other settings.
 
     Args:
-        stored: The manifest of the folder.
+        folder: The folder, before it is begun or gone on with; None where there is
+            none.
     """
-    with jax.default_prng_impl(stored.get(PRNG_IMPL, impl_here())):
+    was_there = is_begun(folder)
+    had_trackers = folder is not None and (folder / TRACKERS_FILE).exists()
+    try:
         yield
+    except ConfigError:
+        # Without a manifest nothing was begun: files there are the user's own.
+        if folder is not None and not was_there and is_begun(folder):
+            if not any(_has_results(folder / name) for name in CONTENTS):
+                for name in (CONFIG, MANIFEST):
+                    (folder / name).unlink(missing_ok=True)
+                if not had_trackers:
+                    # What begins here next is not what they were told of.
+                    (folder / TRACKERS_FILE).unlink(missing_ok=True)
+        raise
 
 
-SUMMARY = "summary.json"
+def make(folder: Path, subfolders: Sequence[str] = ()) -> None:
+    """Make a folder and folders in it, and see that they can be written.
+
+    Raises:
+        ConfigError: they cannot.
+    """
+    with _refusing(folder):
+        for path in (folder, *(folder / name for name in subfolders)):
+            path.mkdir(parents=True, exist_ok=True)
+            probe = path / f".write-test-{os.getpid()}"
+            probe.write_text("")
+            probe.unlink()
+
+
+def check_writable(folder: Path) -> None:
+    """Refuse a folder that could not be made and written; nothing stays there.
+
+    Raises:
+        ConfigError: naming it and why.
+    """
+    with _refusing(folder):
+        above = folder
+        while True:
+            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+                os.lstat(above)
+                break
+            above = above.parent
+        with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
+            pass
+
+
+@contextlib.contextmanager
+def _refusing(folder: Path) -> Iterator[None]:
+    """Turn an error of the file system into the sentence about a folder."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(
+            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
+            "that you may write to."
+        ) from None
+
+
+# Read a folder.
+
+
+def load(folder: Path) -> Spec:
+    """Return the manifest of a folder, whatever it holds.
+
+    Raises:
+        ConfigError: there is no folder, or no manifest, or it cannot be read.
+    """
+    path = folder / MANIFEST
+    if not folder.exists():
+        raise ConfigError(
+            f"there is no folder {folder}; give the folder that a command or a call "
+            "has written (out)."
+        )
+    if not path.exists():
+        if _is_comparison(folder):
+            raise ConfigError(not_wanted(folder, COMPARISON, "run"))
+        raise ConfigError(
+            f"there is no run in {folder} (no manifest.json). Give the folder that a "
+            "run printed."
+        )
+    stored = read_json(path, "Put back a copy of it, or start a new run.")
+    config = stored.get("config")
+    # The config of a search of one's own may be anything.
+    is_known = stored.get("kind", "run") in KINDS
+    if isinstance(config, dict) and (is_known or "algorithm" in config):
+        # So that what began before a field was there goes on with its default.
+        stored["config"] = serialise.completed(config)
+    return stored
+
+
+def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
+    """Return the manifest of what is not a run.
+
+    Args:
+        folder: The folder that should hold it.
+        wanted: The kind or kinds, of `KINDS`, that it may name.
+        version: The format that this program reads.
+
+    Raises:
+        ConfigError: there is none, it cannot be read, or is of another kind or format.
+    """
+    stored, kind = load(folder), kind_of(folder)
+    if kind not in ((wanted,) if isinstance(wanted, str) else wanted):
+        raise ConfigError(not_wanted(folder, kind, wanted))
+    if stored.get("format") != version:
+        raise ConfigError(
+            f"{folder} was written in format {stored.get('format')}, this version "
+            f"reads {version}; read it with the version in its manifest.json."
+        )
+    return stored
+
+
+# summary.json.
 
 
 def write_summary(
@@ -394,9 +730,6 @@ def write_summary(
 def read_summary(folder: Path) -> dict[str, Any]:
     """Return the numbers of a folder's summary; none where there is no file.
 
-    Args:
-        folder: Folder of the results.
-
     Raises:
         ConfigError: the file is damaged.
     """
@@ -418,414 +751,3 @@ def refuse_lost_checkpoints(folder: Path) -> None:
             "what had been trained. Put back a copy of the checkpoints, or give "
             "another folder; nothing was changed."
         )
-
-
-PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
-MANIFEST, CONFIG = "manifest.json", "config.yaml"
-# What trackers have been told of what is in the folder.
-TRACKERS_FILE = "trackers.json"
-# What tools write results into. Without the manifest nobody can say what they are of.
-CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
-Spec = dict[str, Any]
-
-
-class Format(NamedTuple):
-    """The layout of the folders of one kind of result.
-
-    Attributes:
-        kind: The kind, of `purerl.storage.folders`, that the manifest names.
-        version: The version of the layout that this program writes and reads.
-        noun: The noun for what a folder holds, for the sentence "holds another NOUN".
-        subfolders: Folders to make inside the folder.
-    """
-
-    kind: str
-    version: int
-    noun: str
-    subfolders: tuple[str, ...] = ()
-
-
-def versions() -> dict[str, str]:
-    """Return the versions of what the bits of results depend on."""
-    installed = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            installed[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            installed[name] = "not installed"
-    return installed
-
-
-def made_with() -> dict[str, Any]:
-    """Return what this process computes with, as a manifest has it.
-
-    That is its device, versions, and the way in which it makes random numbers.
-    """
-    device = jax.local_devices()[0]
-    return {
-        "device": f"{device.platform} {device.device_kind}",
-        "versions": versions(),
-        **random_numbers_here(),
-    }
-
-
-def differences_of_versions(stored: Spec) -> str | None:
-    """Return a sentence where device or versions differ, so that bits may."""
-    now = made_with()
-    odd = [
-        f"{name} {version} -> {now['versions'].get(name)}"
-        for name, version in stored["versions"].items()
-        if now["versions"].get(name) != version
-    ]
-    if stored["device"] != now["device"]:
-        odd.append(f"device {stored['device']} -> {now['device']}")
-    if not odd:
-        return None
-    return f"resumed with other versions, so bits may differ: {', '.join(odd)}"
-
-
-def open_folder(
-    folder: Path,
-    spec: Spec,
-    layout: Format,
-    *,
-    compare: Callable[[Spec, Spec], list[str]],
-    merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
-    remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
-) -> Spec:
-    """Start a folder, or go on with it.
-
-    Args:
-        folder: The folder.
-        spec: The specification of what is to be in it: plain values, with `config`.
-        layout: The kind of folder.
-        compare: A function that says what differs between a stored and a new
-            specification, in words.
-        merge: A function that makes what the folder says from now on, from both.
-        remedy: A function that says what to do where they differ, from both.
-
-    Returns:
-        The specification that holds.
-
-    Raises:
-        ConfigError: another specification's folder, with all that differs; one of
-            another kind or format, or with other random keys; one with results and no
-            manifest; one that cannot be written.
-    """
-    new = json.loads(json.dumps(spec))
-    if not (folder / MANIFEST).exists():
-        refuse_remains(folder)
-        write(folder, new, layout.subfolders)
-        return new
-    refuse_other(folder, layout.kind)
-    stored = load_kind(folder, layout.kind, layout.version)
-    check_keys(f"out: {folder}", stored)
-    found = compare(stored, new)
-    if found:
-        refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
-    merged = merge(stored, new)
-    if merged == stored:
-        require_writable(folder)
-        finish(folder, stored)
-    else:
-        write(folder, merged, layout.subfolders)
-    return merged
-
-
-def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
-    """Refuse to write into a folder that holds something else.
-
-    Raises:
-        ConfigError: saying what it holds.
-    """
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    kind = kind_of(folder)
-    if kind not in names:
-        here = words_of(kind)
-        wanted_words = " or ".join(map(words_of, names))
-        raise ConfigError(
-            f"out: {folder} holds {here}, not {wanted_words}; give another folder."
-        )
-
-
-def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
-    """Refuse a folder that could not be begun or gone on with, for a plan of it.
-
-    Args:
-        folder: The folder that would be written, if any; it need not be there.
-        wanted: The kind or kinds, of `purerl.storage.folders`, that it may hold.
-
-    Raises:
-        ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
-    """
-    if folder is None:
-        return
-    check_writable(folder)
-    if (folder / MANIFEST).exists():
-        refuse_other(folder, wanted)
-    else:
-        refuse_remains(folder)
-
-
-def refuse_remains(folder: Path) -> None:
-    """Refuse to begin in a folder that has no manifest, and is not new either.
-
-    Old results would pass as those of what begins, and a config.yaml of the user's own
-    would be overwritten.
-
-    Args:
-        folder: The folder, which need not be there.
-
-    Raises:
-        ConfigError: naming what is in it.
-    """
-    for name in CONTENTS:
-        if any(map(_is_result, (folder / name).rglob("*"))):
-            raise ConfigError(
-                f"out: {folder} has results in {name}/ and no {MANIFEST}, so that "
-                "nobody can say what they are of; give another folder, or move "
-                f"{name}/ away."
-            )
-    if (folder / CONFIG).exists():
-        raise ConfigError(
-            f"out: {folder} has a {CONFIG} and no {MANIFEST}, and {CONFIG} would be "
-            "overwritten; give another folder, or move it away."
-        )
-
-
-def _is_result(path: Path) -> bool:
-    # What begins with a dot was being written when its process was killed.
-    return not path.name.startswith(".") and path.is_file()
-
-
-def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
-    """Write manifest.json and config.yaml, and make the folder where there is none.
-
-    The manifest says which command wrote it, where the specification does not yet.
-    The manifest is written first: a folder with a config.yaml alone is none of ours.
-
-    Args:
-        folder: The folder.
-        spec: The specification of what is in it: plain values, with `config`.
-        subfolders: Folders to make inside the folder.
-
-    Raises:
-        ConfigError: the folder cannot be written.
-    """
-    make(folder, subfolders)
-    spec = {"command": this_command(), **spec}
-    try:
-        write_json(folder / MANIFEST, spec)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-    write_config(folder, spec)
-
-
-def finish(folder: Path, spec: Spec) -> None:
-    """Do what `write` does after it has written the manifest, if a kill kept it off.
-
-    Args:
-        folder: The folder.
-        spec: The specification of its manifest.
-
-    Raises:
-        ConfigError: the folder cannot be written.
-    """
-    if not (folder / CONFIG).exists():
-        write_config(folder, spec)
-
-
-def write_config(folder: Path, spec: Spec) -> None:
-    """Write config.yaml of a specification, see `write`."""
-    try:
-        write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-
-
-def update(folder: Path, changes: Mapping[str, Any]) -> None:
-    """Change entries of a folder's manifest."""
-    write_json(folder / MANIFEST, {**load(folder), **changes})
-
-
-@contextlib.contextmanager
-def undone_if_empty(folder: Path | None) -> Iterator[None]:
-    """Take back a folder that was begun in this context if an error leaves it empty.
-
-    A folder without results would otherwise refuse the same call with other settings.
-
-    Args:
-        folder: The folder, before it is begun or gone on with; None where there is
-            none.
-    """
-    was_there = is_begun(folder)
-    had_trackers = folder is not None and (folder / TRACKERS_FILE).exists()
-    try:
-        yield
-    except ConfigError:
-        # Without a manifest nothing was begun: files there are the user's own.
-        is_new = not was_there and is_begun(folder)
-        if folder is not None and is_new and not _has_results(folder):
-            rollback(folder)
-            if not had_trackers:
-                # What begins here next is not what they were told of.
-                (folder / TRACKERS_FILE).unlink(missing_ok=True)
-        raise
-
-
-def is_begun(folder: Path | None) -> bool:
-    """Return whether something was begun in a folder: it has a manifest.
-
-    Args:
-        folder: The folder; None where there is none.
-    """
-    return folder is not None and (folder / MANIFEST).exists()
-
-
-def _has_results(folder: Path) -> bool:
-    return any(_is_result(p) for name in CONTENTS for p in (folder / name).rglob("*"))
-
-
-def rollback(folder: Path) -> None:
-    """Take back what `write` wrote, where nothing could begin in the folder.
-
-    What the user had there stays: `refuse_remains` has seen that these files are ours.
-    """
-    for name in (CONFIG, MANIFEST):
-        (folder / name).unlink(missing_ok=True)
-
-
-def make(folder: Path, subfolders: Sequence[str] = ()) -> None:
-    """Make a folder and folders in it, and see that they can be written.
-
-    Raises:
-        ConfigError: they cannot.
-    """
-    try:
-        for path in (folder, *(folder / name for name in subfolders)):
-            path.mkdir(parents=True, exist_ok=True)
-            _write_and_remove(path)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written.
-
-    Raises:
-        ConfigError: naming it and why.
-    """
-    try:
-        _write_and_remove(folder)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a folder that could not be made and written; nothing stays there.
-
-    Raises:
-        ConfigError: naming it and why.
-    """
-    try:
-        above = folder
-        while True:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.lstat(above)
-                break
-            above = above.parent
-        with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
-            pass
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-
-
-def _write_and_remove(folder: Path) -> None:
-    probe = folder / f".write-test-{os.getpid()}"
-    probe.write_text("")
-    probe.unlink()
-
-
-def cannot_write(folder: Path, error: OSError) -> ConfigError:
-    """Return the error for a folder that cannot be written."""
-    return ConfigError(
-        f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-        "that you may write to."
-    )
-
-
-def load(folder: Path) -> Spec:
-    """Return the manifest of a folder, whatever it holds.
-
-    Raises:
-        ConfigError: there is no folder, or no manifest, or it cannot be read.
-    """
-    path = folder / MANIFEST
-    if not folder.exists():
-        raise ConfigError(
-            f"there is no folder {folder}; give the folder that a command or a call "
-            "has written (out)."
-        )
-    if not path.exists():
-        kind = kind_in(folder, None)
-        if kind is not None:
-            raise ConfigError(not_wanted(folder, kind, "run"))
-        raise ConfigError(
-            f"there is no run in {folder} (no manifest.json). Give the folder that a "
-            "run printed."
-        )
-    stored = read_json(path, "Put back a copy of it, or start a new run.")
-    config = stored.get("config")
-    if isinstance(config, dict) and _is_of_agents(stored, config):
-        # So that what began before a field was there goes on with its default.
-        stored["config"] = serialise.completed(config)
-    return stored
-
-
-def _is_of_agents(stored: Spec, config: Mapping[str, Any]) -> bool:
-    """Return whether a config is that of agents; a search of one's own may have any."""
-    return stored.get("kind", "run") in KINDS or "algorithm" in config
-
-
-def written_by(stored: Spec) -> str:
-    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
-    known = stored.get("versions", {})
-    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
-    return " with ".join(words)
-
-
-def kind_of(folder: Path) -> str:
-    """Return the kind of a folder, a key of `KINDS` where known.
-
-    Raises:
-        ConfigError: nothing that purerl has written, or a manifest that is damaged.
-    """
-    has_manifest = (folder / MANIFEST).exists()
-    kind = kind_in(folder, load(folder) if has_manifest else None)
-    if kind is None:
-        load(folder)  # says that there is nothing
-    return str(kind)
-
-
-def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
-    """Return the manifest of what is not a run.
-
-    Args:
-        folder: The folder that should hold it.
-        wanted: The kind or kinds, of `purerl.storage.folders`, that it may name.
-        version: The format that this program reads.
-
-    Raises:
-        ConfigError: there is none, it cannot be read, or is of another kind or format.
-    """
-    stored = load(folder)
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    kind = kind_of(folder)
-    if kind not in names:
-        raise ConfigError(not_wanted(folder, kind, names))
-    if stored.get("format") != version:
-        raise ConfigError(
-            f"{folder} was written in format {stored.get('format')}, this version "
-            f"reads {version}; read it with the version in its manifest.json."
-        )
-    return stored

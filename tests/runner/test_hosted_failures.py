@@ -1,7 +1,5 @@
 """An environment on the host that fails: what was learned is saved, and it is said."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -10,6 +8,7 @@ import purerl
 from purerl.execution import hosted
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.runner.api import HOST_SEGMENTS
+from purerl.runner.rows import read_rows
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but
 from tests.runner import hosted_tasks
@@ -76,8 +75,8 @@ def test_the_last_update_is_saved_and_the_way_on_is_told(name, tmp_path):
     saved = purerl.load_run(tmp_path)
     assert saved.update == 2
     assert_same_bits(saved.state, states_after(config, 2))
-    rows = (tmp_path / "metrics/train/seed=7.jsonl").read_text().splitlines()
-    assert [json.loads(row)["update"] for row in rows] == [1, 2]
+    rows = read_rows(tmp_path / "metrics")["train"]
+    assert [row["update"] for row in rows if row["seed"] == 7] == [1, 2]
 
     Broken.left = np.inf
     result = run(config, tmp_path, resume=True)

@@ -9,6 +9,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
+from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import choose, read_trackers
 from purerl.runner.trackers.base import Member, TrackedRun, flat_params, scalars
 from purerl.runner.trackers.group import Group, load_stored
@@ -174,7 +175,7 @@ def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
     assert tracked.finished
     assert_same_bits(outcome(tracked), outcome(whole))
     assert capsys.readouterr().err.count("left out from here on") == 1
-    rows = (tmp_path / "run/metrics/train/seed=1.jsonl").read_text().splitlines()
+    (rows,) = by_member(read_rows(tmp_path / "run/metrics")["train"], [1])
     assert len(rows) == -(-NUM_UPDATES // SEGMENT)
 
 
