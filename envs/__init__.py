@@ -5,6 +5,9 @@
 numbers that can be vmapped. See `base` for the contract, `registry` for the names.
 """
 
+from importlib import import_module
+from typing import Any
+
 from . import spaces as spaces
 from . import wrappers as wrappers
 from .adapters.adapt import adapt as adapt
@@ -12,13 +15,10 @@ from .adapters.five_values import FiveValueEnvironment as FiveValueEnvironment
 from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
 from .adapters.gymnasium import to_gymnasium as to_gymnasium
 from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector
-from .bandit import KArmedBandit as KArmedBandit
 from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
 from .cartpole import CartPole as CartPole
-from .cheap_talk import Channel as Channel
-from .cheap_talk import CheapTalk as CheapTalk
 from .checker import check as check
 from .checker_play import EnvCheckError as EnvCheckError
 from .doors import Doors as Doors
@@ -40,8 +40,6 @@ from .wrappers import wrap as wrap
 __all__ = (
     "ActionMask",
     "CartPole",
-    "Channel",
-    "CheapTalk",
     "CliffWalking",
     "Doors",
     "EnvCheckError",
@@ -51,7 +49,6 @@ __all__ = (
     "Environment",
     "FiveValueEnvironment",
     "GridWorld",
-    "KArmedBandit",
     "Maze",
     "ObjectGrid",
     "Wrapper",
@@ -70,3 +67,16 @@ __all__ = (
     "wrap",
     "wrappers",
 )
+
+_CONTRIB = {
+    "Channel": "purerl.contrib.cheap_talk",
+    "CheapTalk": "purerl.contrib.cheap_talk",
+    "KArmedBandit": "purerl.contrib.k_armed_bandit",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name in _CONTRIB:
+        return getattr(import_module(_CONTRIB[name]), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

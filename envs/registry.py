@@ -12,6 +12,7 @@ import difflib
 import inspect
 from collections.abc import Callable
 from functools import partial
+from importlib import import_module
 from typing import Any
 
 import jax
@@ -19,14 +20,11 @@ import jax
 from . import probe
 from .adapters.brax_own import own_names
 from .adapters.require import require_package, with_opengl_as_asked
-from .bandit import KArmedBandit
 from .base import Environment, EnvParams
 from .cartpole import CartPole
 from .chain import ChainMDP
-from .cheap_talk import CheapTalk
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
-from .matrix_games import ChickenGame, IteratedPrisonersDilemma, MatchingPennies
 from .maze import Maze
 from .object_grid import ObjectGrid
 from .spaces import Space
@@ -149,7 +147,7 @@ class EnvDescription:
 
 @dataclasses.dataclass(frozen=True)
 class _Entry:
-    factory: Factory
+    factory: Any  # A function, or the name of its place in `purerl.contrib`.
     source: str
 
 
@@ -280,7 +278,13 @@ def _entry(id: str) -> _Entry:
         return _Entry(partial(_make_brax, name), "registered")
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
-    return _ENTRIES[id]
+    entry = _ENTRIES[id]
+    if isinstance(entry.factory, str):
+        module, _, name = entry.factory.partition(":")
+        with jax.ensure_compile_time_eval():  # As in `make`.
+            found = getattr(import_module(f"purerl.contrib.{module}"), name)
+        entry = _ENTRIES[id] = _Entry(found, entry.source)
+    return entry
 
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
@@ -385,12 +389,6 @@ def _make_playground(playground_name: str, /, **options: Any) -> Environment:
     return PlaygroundEnvironment(playground_name, **options)
 
 
-def _make_cheap_talk(
-    inner_id: str, /, size: int = 2, hidden_size: int = 16
-) -> CheapTalk:
-    return CheapTalk(make(inner_id), size, hidden_size)
-
-
 # The packages whose environments are stepped on the host.
 _HOST_MAKERS: dict[str, Factory] = {
     "gymnasium": _make_gymnasium,
@@ -414,11 +412,6 @@ _OWN: dict[str, Factory] = {
     "CliffWalking-v0": CliffWalking,
     "ObjectGrid-v0": ObjectGrid,
     "Maze-v0": Maze,
-    "KArmedBandit-v0": KArmedBandit,
-    "cheap-talk/CartPole-v1": partial(_make_cheap_talk, "CartPole-v1"),
-    "IteratedPrisonersDilemma-v0": IteratedPrisonersDilemma,
-    "MatchingPennies-v0": MatchingPennies,
-    "Chicken-v0": ChickenGame,
     "probe/constant-reward": probe.ConstantRewardProbe,
     "probe/observation-reward": probe.ObservationRewardProbe,
     "probe/delayed-reward": probe.DelayedRewardProbe,
@@ -428,8 +421,18 @@ _OWN: dict[str, Factory] = {
     "probe/continuous": probe.ContinuousProbe,
     "probe/chain": ChainMDP,
 }
+# Imported when an environment of that name is first made.
+_CONTRIB = {
+    "KArmedBandit-v0": "k_armed_bandit:KArmedBandit",
+    "cheap-talk/CartPole-v1": "cheap_talk:make_with_cartpole",
+    "IteratedPrisonersDilemma-v0": "matrix_games:IteratedPrisonersDilemma",
+    "MatchingPennies-v0": "matrix_games:MatchingPennies",
+    "Chicken-v0": "matrix_games:ChickenGame",
+}
 for _id, _factory in _OWN.items():
     _add(_id, _factory, "purerl")
+for _id, _place in _CONTRIB.items():
+    _ENTRIES[_id] = _Entry(_place, "purerl")
 for _id in GYMNAX_IDS:
     _add(_id, partial(_make_gymnax, _id), "gymnax")
 for _name in BRAX_NAMES:

@@ -45,7 +45,7 @@ import purerl
 from purerl.atomic import write_atomic
 from purerl.cli.settings import enable_compile_cache
 from purerl.comparison.result import Comparison
-from purerl.report.statistics import aggregates
+from purerl.report.statistics import aggregate
 from purerl.serialise import to_dict
 
 ROOT = Path(__file__).parents[1]
@@ -242,10 +242,7 @@ def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
         return (drawn - low) / (high - low)
 
     pooled = np.array(
-        [
-            [float(aggregates.iqm(x.T)) for x in units(d).transpose(1, 0, 2)]
-            for d in draws
-        ]
+        [[aggregate(x.T, "iqm") for x in units(d).transpose(1, 0, 2)] for d in draws]
     )
     low, high = np.quantile(pooled[1:], [0.025, 0.975], axis=0)
     apart, ends = _apart(pooled, one)

@@ -29,7 +29,7 @@ import numpy as np
 from scipy import stats
 
 from purerl.report.statistics import mean_interval
-from purerl.report.statistics.host import REACH
+from purerl.report.statistics.intervals import REACH
 
 RUNS = (2, 3, 4, 5, 8, 10, 12, 16, 32)
 RESAMPLES = 1_000

@@ -33,13 +33,13 @@ from rich.table import Table
 import purerl
 from purerl import envs
 from purerl.atomic import write_atomic
-from purerl.envs.matrix_games import (
+from purerl.contrib.matrix_games import (
+    ALWAYS_SECOND,
     Lifetime,
     constant_lifetime,
     naive_lifetime,
     shaped_lifetime,
 )
-from purerl.envs.matrix_games.play import ALWAYS_SECOND
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.statistics import heading_of, mean_interval

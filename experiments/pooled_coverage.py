@@ -11,12 +11,11 @@ task. *Percentile* is the stratified percentile bootstrap; *printed* is what
 
 import argparse
 
-import jax
 import numpy as np
 from interval_coverage import DISTRIBUTIONS
 
 from purerl.report import statistics
-from purerl.report.statistics import aggregates, resampling
+from purerl.report.statistics.intervals import resampled
 
 NAMES = ("normal", "exponential", "lognormal 1", "halves", "stuck 1 in 5")
 SHAPES = (  # Statistic, runs of each task, tasks.
@@ -36,7 +35,7 @@ def truth(name: str, statistic: str) -> float:
     if statistic == "mean":
         return mean
     runs = draw(np.random.default_rng(1), (POPULATION, 1))
-    return float(aggregates.aggregate(runs, statistic))
+    return statistics.aggregate(runs, statistic)
 
 
 def coverage(
@@ -47,10 +46,8 @@ def coverage(
     inside = np.zeros(2)
     for number in range(repeats):
         scores = DISTRIBUTIONS[name][0](rng, (runs, tasks))
-        draws = resampling.aggregate_resamples(
-            jax.random.key(number), np.float32(scores), (statistic,), 0.0, RESAMPLES
-        )
-        plain = np.quantile(np.asarray(draws)[:, 0], (0.025, 0.975))
+        draws = resampled(scores, (statistic,), RESAMPLES, seed=number)
+        plain = np.quantile(draws[:, 0], (0.025, 0.975))
         printed = statistics.estimate(
             scores, statistic, resamples=RESAMPLES, seed=number
         )

@@ -68,7 +68,7 @@ def learned_values(env: envs.Environment, length: int) -> np.ndarray:
         num_evaluations=0,
     )
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    critic = purerl.algorithms.ppo.build(config, env).critic
+    critic = purerl.algorithms.policy_gradient.make_agent(config, env).critic
     return np.asarray(critic.apply(result.state.params["critic"], jnp.eye(length)))
 
 

@@ -9,21 +9,17 @@ from purerl import randomisation as randomisation
 from purerl import rules as rules
 from purerl import schedules as schedules
 from purerl import serialise as serialise
-from purerl.algorithms.bandit import BanditConfig as BanditConfig
-from purerl.algorithms.disco_config import DiscoConfig as DiscoConfig
 from purerl.algorithms.dqn import DQNConfig as DQNConfig
 from purerl.algorithms.lpg import LPGConfig as LPGConfig
 from purerl.algorithms.mpo import MPOConfig as MPOConfig
 from purerl.algorithms.plr import PLRConfig as PLRConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
+from purerl.algorithms.pqn import RecurrentPQNConfig as RecurrentPQNConfig
 from purerl.algorithms.recurrent_dqn_config import (
     RecurrentDQNConfig as RecurrentDQNConfig,
 )
 from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig
-from purerl.algorithms.recurrent_pqn_config import (
-    RecurrentPQNConfig as RecurrentPQNConfig,
-)
 from purerl.algorithms.sac import SACConfig as SACConfig
 from purerl.algorithms.tabular import TabularConfig as TabularConfig
 from purerl.algorithms.td3 import TD3Config as TD3Config
@@ -35,11 +31,13 @@ from purerl.comparison.result import Comparison as Comparison
 from purerl.comparison.result import load_comparison as load_comparison
 from purerl.config import ConfigError as ConfigError
 from purerl.config import TrainConfig as TrainConfig
+from purerl.contrib.bandit import BanditConfig as BanditConfig
+from purerl.contrib.disco import DiscoConfig as DiscoConfig
+from purerl.contrib.distil import Distilled as Distilled
+from purerl.contrib.distil import distil as distil
 from purerl.execution.cache import share_programs as share_programs
 from purerl.execution.members import Members as Members
 from purerl.export import export_policy as export_policy
-from purerl.meta.distil import Distilled as Distilled
-from purerl.meta.distil import distil as distil
 from purerl.meta.evolve import evolve as evolve
 from purerl.meta.result import EvolutionResult as EvolutionResult
 from purerl.meta.result import load_evolution as load_evolution

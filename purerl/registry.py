@@ -6,13 +6,63 @@ the package of the kind makes and fills. The functions at the end look in all of
 
 import dataclasses
 import difflib
-from typing import Any
+import sys
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any, TypeVar
 
 from purerl.config import ConfigError
 
 ON_COMMAND_LINE = "On a command line, --import MODULE imports the module that does so."
 
 _REGISTRIES: list["Registry"] = []
+T = TypeVar("T")
+
+
+class Table(dict[str, T]):
+    """Values by name, some of which are imported when they are first read.
+
+    Args:
+        known: Values by name.
+        lazily: Texts `module:attribute` by name, of what `purerl.contrib` holds.
+    """
+
+    def __init__(
+        self, known: Mapping[str, T], lazily: Mapping[str, str] | None = None
+    ) -> None:
+        super().__init__({**known, **(lazily or {})})  # type: ignore[dict-item]
+
+    def __getitem__(self, name: str) -> T:
+        """Return the value of a name."""
+        value: Any = super().__getitem__(name)
+        if isinstance(value, str):
+            module, _, attribute = value.partition(":")
+            value = self[name] = getattr(import_module(module), attribute)
+        return value
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """Return the value of a name, or a default where there is none."""
+        return self[name] if name in self else default
+
+    def values(self) -> list[T]:
+        """Return all values."""
+        return [self[name] for name in self]
+
+    def items(self) -> list[tuple[str, T]]:
+        """Return all names with their values."""
+        return [(name, self[name]) for name in self]
+
+
+def loaded(values: dict[str, T]) -> dict[str, T]:
+    """Return those values of a table whose modules have been imported, by whomever."""
+    found = {}
+    for name, value in dict.items(values):
+        if isinstance(value, str):
+            module, _, attribute = value.partition(":")
+            value = getattr(sys.modules.get(module), attribute, None)
+        if value is not None:
+            found[name] = value
+    return found
 
 
 class Registry:
@@ -69,7 +119,9 @@ class Registry:
                 f"got {name!r}; for example {cls.__name__!r}."
             )
         for registry in _REGISTRIES:
-            for known, other in registry.classes.items():
+            classes = registry.classes
+            named = {name: classes[name]} if name in classes else {}
+            for known, other in {**loaded(classes), **named}.items():
                 is_rerun = qualified(cls) == qualified(other)
                 if (name == known and not is_rerun) or (name != known and cls is other):
                     raise ConfigError(
@@ -107,8 +159,10 @@ class Registry:
 
         Capitals do not matter where no other name has the same letters.
         """
-        for known, cls in self.classes.items():
-            if name in (known, f"<{qualified(cls)}>"):
+        if isinstance(name, str) and name in self.classes:
+            return self.classes[name]
+        for cls in loaded(self.classes).values():
+            if name == f"<{qualified(cls)}>":
                 return cls
         alike = [k for k in self.classes if k.lower() == str(name).lower()]
         return self.classes[alike[0]] if len(alike) == 1 else None
@@ -117,7 +171,7 @@ class Registry:
 def name_of(cls: type) -> str:
     """Return what files call a class of parts: its name, or else `<module.Class>`."""
     for registry in _REGISTRIES:
-        for name, known in registry.classes.items():
+        for name, known in loaded(registry.classes).items():
             if cls is known:
                 return name
     return f"<{qualified(cls)}>"
@@ -125,7 +179,7 @@ def name_of(cls: type) -> str:
 
 def kind_of(cls: type) -> str:
     """Return the noun of a registered class's kind, such as `loss`; else nothing."""
-    kinds = (r.kind for r in _REGISTRIES if cls in r.classes.values())
+    kinds = (r.kind for r in _REGISTRIES if cls in loaded(r.classes).values())
     return next(kinds, "")
 
 

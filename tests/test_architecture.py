@@ -38,6 +38,8 @@ LAYERS = (
         "purerl.schedules",
         "purerl.randomisation",
     ),
+    # The same mathematics in forms with few kernels.
+    ("purerl.accelerator",),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.
@@ -72,8 +74,6 @@ LAYERS = (
     ),
     # Compiled programs, the members that they train, what is kept of them.
     ("purerl.execution",),
-    # Devices that are not here: what programs need and take on them.
-    ("purerl.hardware",),
     # Folders of results, arrays in files, checkpoints.
     ("purerl.storage",),
     # A run on the host: its folder, progress, trackers.
@@ -92,6 +92,8 @@ LAYERS = (
     ("purerl.comparison",),
     # Pages and tables of results, and trackers told afterwards.
     ("purerl.report",),
+    # What one study each has used; registries load it by name.
+    ("purerl.contrib",),
     # The public names.
     ("purerl",),
     # The command line.

@@ -16,7 +16,7 @@ from typing import Any
 from contenders import ppo_config
 from gpu_table import timed
 
-from purerl.hardware import device, estimate
+from purerl.contrib.hardware import device, estimate
 from purerl.report.plots import style
 from purerl.train import bind
 

@@ -1,7 +1,7 @@
 """The kernels of a GPU program, counted on a machine that has no GPU.
 
 XLA's CUDA plugin compiles ahead of time for a device that is described by a file
-(`h200.txtpb` of `purerl.hardware`); nothing runs. What comes out is the program that
+(`h200.txtpb` of `purerl.contrib.hardware`); nothing runs. It shows the program that
 such a device would execute. With small networks its time is that of kernels which wait
 for one another, so their number is the figure to bring down, and it has no noise. The
 autotuner needs a device and is off, so times of compilation lack it.
@@ -33,11 +33,12 @@ import numpy as np
 from jax.experimental import topologies
 from jax.sharding import Mesh, NamedSharding, PartitionSpec, SingleDeviceSharding
 
-from purerl.hardware.kernels import Loop, read
-from purerl.hardware.kernels import lines as lines
+from purerl.contrib.hardware.kernels import Loop, read
+from purerl.contrib.hardware.kernels import lines as lines
 
 HERE = Path(__file__).resolve().parent
-TARGET = HERE.parent.parent / "purerl" / "hardware" / "devices" / "h200.txtpb"
+HARDWARE = HERE.parent.parent / "purerl" / "contrib" / "hardware"
+TARGET = HARDWARE / "devices" / "h200.txtpb"
 
 
 class Program(NamedTuple):

@@ -30,10 +30,10 @@ from report import Measure, Run
 import purerl
 from purerl import presets
 from purerl.atomic import write_atomic
+from purerl.contrib.hardware.device import load_device
+from purerl.contrib.hardware.estimate import RESERVED, estimate
+from purerl.contrib.hardware.kernels import read
 from purerl.execution.programs import segment_length
-from purerl.hardware.device import load_device
-from purerl.hardware.estimate import RESERVED, estimate
-from purerl.hardware.kernels import read
 from purerl.train import bind
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.

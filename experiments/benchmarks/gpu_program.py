@@ -25,8 +25,8 @@ import jax
 import purerl
 from purerl import presets
 from purerl.atomic import write_atomic
+from purerl.contrib.hardware.work import work_of
 from purerl.execution.format import with_noun
-from purerl.hardware.work import work_of
 from purerl.tracing import traced_for
 
 HERE = Path(__file__).parent

@@ -39,8 +39,11 @@ def main() -> None:
     """Count the rows of the command line, and print each with its loops."""
     checkout, *rows = sys.argv[1:]
     sys.path.insert(0, str(Path(checkout).resolve()))
-    sys.modules["purerl.hardware"] = ModuleType("purerl.hardware")
-    load("purerl.hardware.kernels", HERE.parents[1] / "purerl/hardware/kernels.py")
+    sys.modules["purerl.contrib.hardware"] = ModuleType("purerl.contrib.hardware")
+    load(
+        "purerl.contrib.hardware.kernels",
+        HERE.parents[1] / "purerl/contrib/hardware/kernels.py",
+    )
     gpu_kernels: Any = load("gpu_kernels", HERE / "gpu_kernels.py")
 
     import jax

@@ -23,9 +23,9 @@ from study import Budget, Findings, Row, Study, Table, main
 
 import purerl
 from purerl import presets, serialise
+from purerl.contrib.hardware.device import load_device
+from purerl.contrib.hardware.estimate import estimate
 from purerl.execution.programs import segment_length
-from purerl.hardware.device import load_device
-from purerl.hardware.estimate import estimate
 from purerl.report.plots import style
 from purerl.train import bind
 

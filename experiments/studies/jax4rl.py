@@ -22,8 +22,8 @@ from study import Budget, Findings, Picture, Row, Study, Table, main
 import purerl
 from purerl import envs, presets
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import td3, vpg
-from purerl.algorithms.on_policy import Batch as Rollout
+from purerl.algorithms import policy_gradient, td3, vpg
+from purerl.algorithms.policy_gradient import Batch as Rollout
 from purerl.learning.branches import StepCount
 from purerl.replay.batches import Batch
 from purerl.report.plots import style
@@ -111,7 +111,7 @@ def vpg_config(env: Any) -> purerl.VPGConfig:
 def vpg_example(config: purerl.VPGConfig) -> tuple[Any, Any, Rollout]:
     """Return our VPG's parts and first state, and a batch of noise to learn from."""
     env = resolve_env(config)
-    parts = vpg.build(config, env)
+    parts = policy_gradient.make_agent(config, env)
     keys = jax.random.split(jax.random.key(0), 5)
     (obs,) = env.observation_space(env.default_params).shape
     (actions,) = env.action_space(env.default_params).shape
@@ -124,7 +124,7 @@ def vpg_example(config: purerl.VPGConfig) -> tuple[Any, Any, Rollout]:
         advantage=number,
         target=number,
     )
-    return parts, vpg.init(parts, keys[0]), batch
+    return parts, purerl.make_algorithm(config).init(keys[0]), batch
 
 
 def vpg_update(parts: Any, state: Any, batch: Rollout) -> tuple[Any, Any]:

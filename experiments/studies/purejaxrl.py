@@ -27,7 +27,7 @@ from study import Budget, Findings, Picture, Row, Study, Table, main
 import purerl
 from purerl import presets
 from purerl.config import TrainConfig
-from purerl.hardware import device, estimate
+from purerl.contrib.hardware import device, estimate
 from purerl.train import bind
 
 STUDY = Study(

@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 from purerl.acting.environment import Environment
 from purerl.algorithms import (
-    bandit,
-    disco,
     dqn,
     lpg,
     mpo,
@@ -18,8 +16,6 @@ from purerl.algorithms import (
     recurrent_dqn,
     recurrent_dqn_config,
     recurrent_ppo,
-    recurrent_pqn,
-    recurrent_pqn_config,
     sac,
     tabular,
     td3,
@@ -27,7 +23,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
-from purerl.registry import ON_COMMAND_LINE
+from purerl.registry import ON_COMMAND_LINE, Table, loaded
 from purerl.types import Algorithm
 
 
@@ -49,13 +45,10 @@ class Entry(NamedTuple):
     outer: Outer | None = None
 
 
-ALGORITHMS: dict[str, Entry] = {
+_OWN = {
     "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make, outer.PPO),
     "recurrent_ppo": Entry(
-        recurrent_ppo.RecurrentPPOConfig,
-        recurrent_ppo.validate,
-        recurrent_ppo.make,
-        outer.RECURRENT_PPO,
+        recurrent_ppo.RecurrentPPOConfig, ppo.validate, ppo.make, outer.PPO
     ),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
@@ -65,20 +58,17 @@ ALGORITHMS: dict[str, Entry] = {
         recurrent_dqn.make,
     ),
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),
-    "recurrent_pqn": Entry(
-        recurrent_pqn_config.RecurrentPQNConfig,
-        recurrent_pqn_config.validate,
-        recurrent_pqn.make,
-    ),
+    "recurrent_pqn": Entry(pqn.RecurrentPQNConfig, pqn.validate, pqn.make),
     "td3": Entry(td3.TD3Config, td3.validate, td3.make),
     "sac": Entry(sac.SACConfig, sac.validate, sac.make),
     "mpo": Entry(mpo.MPOConfig, mpo.validate, mpo.make),
     "tabular": Entry(tabular.TabularConfig, tabular.validate, tabular.make),
     "lpg": Entry(lpg.LPGConfig, lpg.validate, lpg.make, outer.LPG),
-    "disco": Entry(disco.DiscoConfig, disco.validate, disco.make),
-    "bandit": Entry(bandit.BanditConfig, bandit.validate, bandit.make),
     "plr": Entry(plr.PLRConfig, plr.validate, plr.make),
 }
+ALGORITHMS: Table[Entry] = Table(
+    _OWN, {name: f"purerl.contrib.{name}:ENTRY" for name in ("disco", "bandit")}
+)
 
 
 def register(name: str, entry: Entry) -> None:
@@ -94,7 +84,8 @@ def register(name: str, entry: Entry) -> None:
     Raises:
         ConfigError: the name or the config class is registered already.
     """
-    for known, other in ALGORITHMS.items():
+    named = {name: ALGORITHMS[name]} if name in ALGORITHMS else {}
+    for known, other in {**loaded(ALGORITHMS), **named}.items():
         is_rerun = _qualified(entry.config) == _qualified(other.config)
         is_taken = name == known and not is_rerun
         if is_taken or (name != known and entry.config is other.config):
@@ -117,7 +108,7 @@ def entry_of(config: TrainConfig) -> Entry:
 
 def name_of(config: TrainConfig) -> str:
     """Return the algorithm's name."""
-    for name, entry in ALGORITHMS.items():
+    for name, entry in loaded(ALGORITHMS).items():
         if type(config) is entry.config:
             return name
     classes = [entry.config for entry in ALGORITHMS.values()]

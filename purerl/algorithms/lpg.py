@@ -28,18 +28,22 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
-import optax
 
 from purerl import auto, networks
-from purerl.acting import observe, rollout
+from purerl.acting import observe
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
+from purerl.acting.rollout import Played
 from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.checks import check_hidden_sizes
 from purerl.algorithms.network_config import NetworkConfig
-from purerl.algorithms.on_policy import OnPolicyState
-from purerl.algorithms.on_policy_config import check_shared
-from purerl.algorithms.on_policy_networks import make_actor, on_features
+from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
+from purerl.algorithms.policy_gradient import (
+    behaviour_of,
+    check_shared,
+    make_actor,
+    of_features,
+)
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
@@ -50,10 +54,7 @@ from purerl.config import (
     dynamic,
     static,
 )
-from purerl.keys import update_keys
-from purerl.learning import diagnostics, optimiser
-from purerl.learning.collectives import after, pmean
-from purerl.learning.parts import frozen_in
+from purerl.learning import diagnostics
 from purerl.networks.distributions import is_discrete, make_head
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
@@ -63,8 +64,6 @@ from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
 
 # The paper's size of the prediction, for rules that do not set one.
 PREDICTION_SIZE = 30
-# The networks and the environments are those of `on_policy`.
-Parts = on_policy.Parts[Any]
 
 
 @config_dataclass
@@ -149,9 +148,7 @@ def validate(config: LPGConfig, env: Environment) -> None:
             "LPGConfig needs discrete actions, whose probabilities the rule sees, got "
             f"{space} of {env.name}; use PPOConfig or VPGConfig."
         )
-    # It has every field of `OnPolicyConfig` that is read there.
-    fields: Any = config
-    check_shared(fields)
+    check_shared(config)
     network_config.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
     num, size = make_head(space, "auto").num_outputs, config.prediction_size
@@ -164,201 +161,118 @@ def validate(config: LPGConfig, env: Environment) -> None:
 def make(
     config: LPGConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build LPG for a config and an environment; see `build`.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
-    """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(on_policy.act, parts),
-        hosted=partial(on_policy.hosted, parts, learn),
-    )
+    """Bind LPG to a config and an environment; arguments as of `ppo.make`."""
+    agent = make_agent(config, env, axis_name)
+    return on_policy.algorithm(agent, learn)
 
 
-def build(config: LPGConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Build networks and environment of a config: what the functions below work with.
+def make_agent(
+    config: LPGConfig, env: Environment, axis_name: str | None = None
+) -> Agent:
+    """Bind policy, prediction and environments of a config.
 
     The prediction stands where other algorithms have their critic.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    obs_space = env.observation_space(stepper.params)
+    stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
     head = make_head(env.action_space(stepper.params), "auto")
     shape = obs_shape(obs_space)
-    # It has every field of `OnPolicyConfig` that is read there.
-    fields: Any = config
-    actor = on_inputs = make_actor(fields, head, shape)
+    actor = make_actor(config, head, shape)
     prediction = network_config.whole(config, "critic", shape)
     if prediction is None:
         torso = network_config.torso_of(config, shape, "critic")
         prediction = networks.CategoricalActor(
             torso, config.prediction_size, config.critic_gain
         )
+    on_features = None
     if config.shared_torso:
-        on_inputs = on_features(actor, shape)
-        prediction = on_features(prediction, shape)
-    return Parts(
+        on_features = of_features(actor, shape)
+        prediction = of_features(prediction, shape)
+    return Agent(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
-        head=head,
-        actor=actor,
-        critic=prediction,
-        on_inputs=on_inputs,
-        num_updates=max(1, config.total_timesteps // config.steps_per_update),
+        networks={"actor": actor, "critic": prediction},
+        behaviour=behaviour_of(head),
+        memory=None,
+        num_updates=num_updates,
         axis_name=axis_name,
+        on_features=on_features,
+        head=head,
     )
 
 
-def init(parts: Parts, key: Array) -> OnPolicyState:
-    """Make fresh networks and environments; the key is kept in the state."""
-
-    def init_optimiser(params: PyTree) -> PyTree:
-        optim = _optimiser(parts.config, parts.config.learning_rate, params)
-        return optim.init(optimiser.flatten(params)[0])
-
-    return on_policy.init(parts, key, init_optimiser)
-
-
-def step(parts: Parts, state: OnPolicyState) -> tuple[OnPolicyState, Metrics]:
-    """Make one update: collect, ask the rule, take one gradient step."""
-    keys = update_keys(state, 3)
-    return learn(parts, state, on_policy.collect(parts, state, keys), keys)
-
-
-def learn(
-    parts: Parts, state: OnPolicyState, collected: rollout.Rollout, keys: Array
-) -> tuple[OnPolicyState, Metrics]:
-    """Take the step that the rule asks for; return state and metrics.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        collected: The rollout, from `on_policy.collect`.
-        keys: Keys of the update, the first three of which the rollout has used.
-    """
-    del keys  # Nothing more is random.
-    config, axis = parts.config, parts.axis_name
-    envs, transitions, episodes = collected
-    targets = config.rule(rule_inputs(parts, state, transitions))
-    obs = observe.prepare(parts, state.obs_moments, transitions.obs)
-    batch = Batch(obs, transitions.action, targets)
-    params, opt_state, losses = improve(parts, state, batch)
-
-    # Averages over devices must come one after another: see `collectives`.
-    episodes = after(episodes, losses["policy_loss"], axis)
-    metrics = rollout.episode_metrics(episodes, axis) | losses
-    env_steps = (state.update + 1).astype(jnp.uint32)
-    metrics["env_steps"] = env_steps * jnp.uint32(config.steps_per_update)
-    new = state._replace(
-        params=params,
-        opt_state=opt_state,
-        obs_moments=on_policy.observe(
-            parts, state.obs_moments, transitions.obs, metrics["episode_return"]
-        ),
-        envs=envs,
-        update=state.update + 1,
-    )
-    return new, metrics
+def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
+    """Take the gradient step that the rule asks for."""
+    del key  # Nothing is random.
+    targets = agent.config.rule(rule_inputs(agent, state, played.transitions))
+    obs = observe.prepare(agent, state.obs_moments, played.transitions.obs)
+    batch = Batch(obs, played.transitions.action, targets)
+    # The gradient is that of the agent's parameters alone, taken of a function in which
+    # the targets stand as they are. So nothing stops a gradient of the result with
+    # respect to the rule.
+    found = on_policy.gradient_step(agent, state, partial(loss, agent), batch)
+    return Learned(*found)
 
 
 def rule_inputs(
-    parts: Parts, state: OnPolicyState, transitions: Transition
+    agent: Agent, state: OnPolicyState, transitions: Transition
 ) -> RuleInputs:
     """Return a rollout as the rule sees it, `[T, B, ...]`.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments and config.
         state: State with which the rollout was collected.
         transitions: `[T, B, ...]` transitions of the rollout.
     """
 
     def see(obs: Any) -> Any:
-        prepared = observe.prepare(parts, state.obs_moments, obs)
-        return on_policy.inputs(parts, state.params, prepared)
+        prepared = observe.prepare(agent, state.obs_moments, obs)
+        return on_policy.inputs(agent, state.params, prepared)
 
     inputs, next_inputs = see(transitions.obs), see(transitions.next_obs)
-    outputs = parts.on_inputs.apply(state.params["actor"], inputs)
+    outputs = _actor(agent).apply(state.params["actor"], inputs)
     return RuleInputs(
         reward=transitions.reward,
         terminated=transitions.terminated,
         truncated=transitions.truncated,
-        gamma=parts.config.gamma,
+        gamma=agent.config.gamma,
         # The log-probabilities stored in the rollout are data, so they would be
         # constants to a meta-gradient. The rule must see those of an agent that it has
         # made itself.
-        log_prob=parts.head.log_prob(outputs, transitions.action),
-        log_prediction=log_prediction(parts, state.params, inputs),
+        log_prob=agent.head.log_prob(outputs, transitions.action),
+        log_prediction=log_prediction(agent, state.params, inputs),
         # This is the prediction for the observation before any reset.
-        next_log_prediction=log_prediction(parts, state.params, next_inputs),
-        share=state.update.astype(jnp.float32) / parts.num_updates,
-        num_updates=jnp.float32(parts.num_updates),
+        next_log_prediction=log_prediction(agent, state.params, next_inputs),
+        share=state.update.astype(jnp.float32) / agent.num_updates,
+        num_updates=jnp.float32(agent.num_updates),
     )
 
 
-def log_prediction(parts: Parts, params: PyTree, inputs: Any) -> Array:
+def log_prediction(agent: Agent, params: PyTree, inputs: Any) -> Array:
     """Return the log of the prediction, `[..., M]`.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments and config.
         params: Parameters of `actor` and `critic`.
         inputs: Inputs that `on_policy.inputs` makes of prepared observations.
     """
-    logits: Any = parts.critic.apply(params["critic"], inputs)
+    logits: Any = agent.critic.apply(params["critic"], inputs)
     return jax.nn.log_softmax(logits)
 
 
-def improve(
-    parts: Parts, state: OnPolicyState, batch: Batch
-) -> tuple[PyTree, PyTree, Metrics]:
-    """Take one gradient step towards the targets; return averages over the rollout.
-
-    The gradient is that of the agent's parameters alone, taken of a function in which
-    the targets stand as they are. So nothing stops a gradient of the result with
-    respect to the rule.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State before the update.
-        batch: `[T, B, ...]` samples of the rollout with their targets.
-    """
-    flat, restore = optimiser.flatten(state.params)
-
-    def flat_loss(flat: Array) -> tuple[Array, Metrics]:
-        return loss(parts, restore(flat), batch)
-
-    grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
-    grads, metrics = pmean((grads, metrics), parts.axis_name)
-    rate = on_policy.annealed(parts, parts.config.learning_rate, state.update)
-    optim = _optimiser(parts.config, rate, state.params)
-    updates, opt_state = optim.update(grads, state.opt_state, flat)
-    metrics["grad_norm"] = optimiser.grad_norm(opt_state)
-    params = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
-    return params, opt_state, metrics
-
-
-def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+def loss(agent: Agent, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     """Return the scalar whose gradient is that of the module, negated, and metrics.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments and config.
         params: Parameters of `actor` and `critic`.
         batch: `[T, B, ...]` samples of the rollout with their targets.
     """
-    config, head, targets = parts.config, parts.head, batch.targets
-    inputs = on_policy.inputs(parts, params, batch.obs)
-    outputs = parts.on_inputs.apply(params["actor"], inputs)
-    prediction = log_prediction(parts, params, inputs)
+    config, head, targets = agent.config, agent.head, batch.targets
+    inputs = on_policy.inputs(agent, params, batch.obs)
+    outputs = _actor(agent).apply(params["actor"], inputs)
+    prediction = log_prediction(agent, params, inputs)
     samples = {
         "policy_loss": -targets.policy * head.log_prob(outputs, batch.action),
         "prediction_loss": divergence(prediction, targets.log_prediction),
@@ -381,10 +295,6 @@ def divergence(log_prediction: Array, log_target: Array) -> Array:
     return (jnp.exp(log_prediction) * (log_prediction - log_target)).sum(-1)
 
 
-def _optimiser(
-    config: LPGConfig, rate: Array | float, params: PyTree
-) -> optax.GradientTransformation:
-    """The optimiser of a flat vector of parameters."""
-    layers = optimiser.layers_of(params)
-    frozen = frozen_in(config.frozen)
-    return optimiser.make(config.optimiser, rate, config.max_grad_norm, layers, frozen)
+def _actor(agent: Agent) -> Any:
+    """The policy from what `on_policy.inputs` returns."""
+    return agent.on_features or agent.actor

@@ -9,23 +9,32 @@ from purerl.acting import observe
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config
+from purerl.algorithms.checks import check_idle, check_minibatches
+from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
     POSITIVE,
+    SIZES,
     WIDTH,
     Check,
     ConfigError,
+    config_dataclass,
     is_auto,
     nearest_divisors,
+    number_of,
     static,
 )
 from purerl.networks import memories
 from purerl.networks.memories.checks import check_module
 
+NONE = "none"
 MEMORY = Check(
-    lambda x: isinstance(x, nn.Module) or (isinstance(x, str) and x in memories.NAMES),
-    f"must be one of {', '.join(memories.NAMES)}, a memory module such as "
+    lambda x: (
+        isinstance(x, nn.Module)
+        or (isinstance(x, str) and x in (NONE, *memories.NAMES))
+    ),
+    f"must be none, one of {', '.join(memories.NAMES)}, a memory module such as "
     "purerl.networks.memories.LRU(64), or its import path such as "
     "purerl.networks.memories:LRU(features=64)",
 )
@@ -35,10 +44,16 @@ def memory_field(default: str) -> Any:
     """Declare the field `memory` of an algorithm with a memory."""
     return static(
         default,
-        f"Memory after the torso: {', '.join(memories.NAMES)}; or a module of "
-        "sequences, or its import path.",
+        f"Memory after the torso: {', '.join(memories.NAMES)}; none for none; or a "
+        "module of sequences, or its import path.",
         MEMORY,
     )
+
+
+def has_memory(config: Any) -> bool:
+    """Return whether an algorithm with a config remembers the episode."""
+    memory = getattr(config, "memory", NONE)
+    return isinstance(memory, nn.Module) or memory != NONE
 
 
 def size_field(default: int = 128) -> Any:
@@ -46,45 +61,67 @@ def size_field(default: int = 128) -> Any:
     return static(default, "Units of a memory by name.", WIDTH)
 
 
-def length_field() -> Any:
-    """Declare the field `sequence_length` of an algorithm with a memory."""
+def head_sizes_field(default: tuple[int, ...] = ()) -> Any:
+    """Declare the field `head_sizes` of an algorithm with a memory."""
     return static(
+        default, "Units of each hidden layer between the memory and its heads.", SIZES
+    )
+
+
+@config_dataclass
+class MemoryConfig(NetworkConfig):
+    """Fields of an algorithm that learns from rollouts and may have a memory."""
+
+    memory: Any = memory_field(NONE)
+    memory_size: int = size_field()
+    head_sizes: tuple[int, ...] = head_sizes_field()
+    sequence_length: int = static(
         AUTO,
         "Steps of a sequence that gradients go through, a divisor of num_steps; auto "
         "takes num_steps.",
         POSITIVE,
     )
-
-
-def burn_in_field() -> Any:
-    """Declare the field `burn_in` of an algorithm with a memory."""
-    return static(
+    burn_in: int = static(
         0,
         "Steps before a sequence that only bring its stored memory up to date.",
         NON_NEGATIVE,
     )
 
+    @property
+    def samples_per_update(self) -> int:
+        """The number of steps, or of sequences, from which minibatches are drawn."""
+        if not has_memory(self):
+            return self.steps_per_update
+        return num_sequences(self)
+
+    @property
+    def steps_of_gradient(self) -> int:
+        """Steps in time, one after the other, of a gradient step."""
+        if not has_memory(self):
+            return 1
+        if is_auto(self.sequence_length):
+            return number_of(self, "num_steps")
+        return self.sequence_length + self.burn_in
+
 
 def num_sequences(config: Any) -> int:
-    """Return the number of sequences of an update.
-
-    Args:
-        config: Config with `num_envs`, `num_steps` and `sequence_length`.
-    """
+    """Return the number of sequences of an update."""
     if is_auto(config.sequence_length):
         return config.num_envs
     return config.num_envs * (config.num_steps // config.sequence_length)
 
 
-def steps_of_gradient(config: Any) -> int:
-    """Return the steps in time, one after the other, of a gradient step.
+def check_rows(config: Any) -> None:
+    """Refuse rollouts that do not fall into minibatches of one size.
 
-    Args:
-        config: Config with `num_steps`, `sequence_length` and `burn_in`.
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    if is_auto(config.sequence_length):
-        return config.num_steps
-    return config.sequence_length + config.burn_in
+    if has_memory(config):
+        check_sequences(config)
+    else:
+        check_minibatches(config)
+        check_idle(config, ("head_sizes", "burn_in"), "memory", "memory='gru'")
 
 
 def check_sequences(config: Any) -> None:

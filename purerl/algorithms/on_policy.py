@@ -1,8 +1,9 @@
-"""The common part of on-policy actor-critics: everything but the objective.
+"""The learner of every algorithm that learns from the rollout it has just collected.
 
 An update collects `T` steps in `B` environments with the current policy (`collect`),
-looks at them with the critic (`estimate`), learns, and reports (`report`, `observe`).
-What happens between `estimate` and `report` is the algorithm.
+learns from them, and reports. What is learned is the algorithm: its `learn` gets the
+rollout and returns parameters and losses (`Learned`). Everything else is here: the
+state, acting, environments on the host, and a memory, which may be none at all.
 
 Statistics of observations and rewards are frozen while a rollout is collected and
 learned from, and move on afterwards: see `normalise`.
@@ -10,70 +11,102 @@ learned from, and move on afterwards: see `normalise`.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Generic, NamedTuple
+from typing import Any, NamedTuple
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import optax
 
-from purerl import auto, networks
-from purerl.acting import observe as observing
-from purerl.acting import rollout
+from purerl import networks
+from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
+from purerl.acting.observe import to_features
+from purerl.acting.policy import reject_stateless_act
+from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
-from purerl.algorithms.on_policy_config import ConfigT
-from purerl.algorithms.on_policy_networks import make_actor, make_critic, on_features
-from purerl.keys import init_keys
-from purerl.learning import diagnostics, normalise, optimiser
-from purerl.learning.collectives import after
-from purerl.networks import composite, paired
-from purerl.networks.distributions import CategoricalHead, Head
-from purerl.networks.mixed import make_policy_head
-from purerl.tracing import traced_for_cpu
-from purerl.types import Array, Hosted, Metrics, PyTree, Transition
-
-# Numbers of the observations whose values an accelerator computes in one batch with the
-# values of those that follow: half the kernels, and twice the memory while it lasts.
-MOST_AT_ONCE = 2**18
+from purerl.algorithms.memory import CRITIC_CORE, Memory
+from purerl.keys import init_keys, update_keys
+from purerl.learning import diagnostics, normalise, optimiser, sequences
+from purerl.learning.collectives import after, pmean
+from purerl.learning.minibatches import Passes
+from purerl.learning.sequences import Sequences
+from purerl.networks import composite
+from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 
-class Parts(NamedTuple, Generic[ConfigT]):
-    """The parts of an agent, bound once in Python: structure, and the config's numbers.
+class Behaviour(NamedTuple):
+    """How an agent turns the outputs of its network into actions.
 
     Attributes:
-        config: The numbers.
-        stepper: The environments.
-        obs_space: Observation space of the environment.
-        head: Distribution of the actions.
-        actor: Network from prepared observations to what the head takes.
-        critic: Network from what `inputs` returns to values.
-        on_inputs: The actor, from what `inputs` returns.
-        num_updates: Updates of the whole run.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
+        network: Name of the network that acts, among the parameters.
+        noise: `(key, (T, B)) -> noise` of the actions of a rollout.
+        explore: `(update) -> ((outputs, obs, noise) -> (action as it is stored, what is
+            kept of the outputs, action of the environment))`, while the agent learns.
+        decide: `(outputs, obs, key) -> action of the environment`, afterwards;
+            deterministic where the key is None.
+        log_prob: `(outputs, action) -> [...]`; None where nothing reads it.
     """
 
-    config: ConfigT
+    network: str
+    noise: rollout.Draw
+    explore: Callable[[Array], Callable[[Any, Any, Any], tuple[Any, Any, Any]]]
+    decide: Callable[[Any, Any, Array | None], Array]
+    log_prob: Callable[[Any, Array], Array] | None = None
+
+
+class Agent(NamedTuple):
+    """An agent, bound once in Python: structure, and the config's numbers.
+
+    Attributes:
+        config: Config, whose leaves may be traced.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        networks: Networks by name, that which acts among them. They see prepared
+            observations, or the memory; a critic that shares the actor's torso sees its
+            features, see `inputs`.
+        behaviour: How actions are chosen.
+        memory: Networks of the memory; None for an agent that remembers nothing.
+        num_updates: Updates of the whole run.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+        on_features: The actor from the torso's features; None without a shared torso.
+        head: Distribution of the actions; None for action values.
+    """
+
+    config: Any
     stepper: rollout.Stepper
     obs_space: Any
-    head: Head
-    actor: nn.Module
-    critic: nn.Module
-    on_inputs: nn.Module
+    networks: dict[str, nn.Module]
+    behaviour: Behaviour
+    memory: Memory | None
     num_updates: int
     axis_name: str | None
+    on_features: nn.Module | None = None
+    head: Any = None
+
+    @property
+    def actor(self) -> Any:
+        """The network from what it sees to what the head takes."""
+        return self.networks["actor"]
+
+    @property
+    def critic(self) -> Any:
+        """The network of values."""
+        return self.networks["critic"]
 
 
 class OnPolicyState(NamedTuple):
     """Everything that training carries, arrays only.
 
     Attributes:
-        params: Parameters of `actor` and `critic`; a torso that both share is among
-            those of the actor.
+        params: Parameters by network. A torso that actor and critic share is among
+            those of the actor; a memory has `core`, and the critic's own `critic_core`.
         opt_state: State of the optimiser, or of several.
         obs_moments: Statistics of observations, see `observe.init_moments`.
         reward_scale: Statistics of returns.
         envs: The environments between two steps.
+        memory: Memory `[B, ...]` of the running episodes before `envs.obs`, zero where
+            that is an episode's first; () without one.
         key: Random key of the agent, which never changes; every update's key is folded
             from it.
         update: `[]` int32, number of updates done.
@@ -84,126 +117,329 @@ class OnPolicyState(NamedTuple):
     obs_moments: PyTree
     reward_scale: normalise.RewardScale
     envs: rollout.EnvCarry
+    memory: PyTree
     key: Array
     update: Array
 
 
-class Estimates(NamedTuple):
-    """The critic's estimates on a rollout, `[T, B, ...]`.
+class Learned(NamedTuple):
+    """What an algorithm makes of a rollout.
 
     Attributes:
-        obs: Prepared observations.
-        reward: Reward, scaled if the config says so.
-        value: Values `V(s_t)`.
-        next_value: Values `V(s'_t)` of the observations before any reset.
+        params: Parameters after the update.
+        opt_state: State of the optimiser.
+        losses: Metrics of learning, `[]` each, averages over devices.
+        reward_scale: Statistics of returns with this rollout in; None if not used.
+        fit: Values and their targets, `[N]` each, whose explained variance is reported;
+            None without a critic.
     """
 
-    obs: Array
-    reward: Array
-    value: Array
-    next_value: Array
+    params: dict[str, PyTree]
+    opt_state: PyTree
+    losses: Metrics
+    reward_scale: normalise.RewardScale | None = None
+    fit: tuple[Array, Array] | None = None
 
 
-class Batch(NamedTuple):
-    """The samples of a gradient step, `[N, ...]`; observations are prepared already."""
-
-    obs: Array
-    action: Array
-    log_prob: Array
-    value: Array
-    advantage: Array
-    target: Array
+Learn = Callable[[Agent, OnPolicyState, rollout.Played, Array], Learned]
+"""`(agent, state, rollout, key) -> Learned`, the algorithm."""
 
 
-def build(
-    config: ConfigT, env: Environment, axis_name: str | None = None
-) -> Parts[ConfigT]:
-    """Build networks and environment of a config: what the functions below work with.
+def bind(
+    config: Any, env: Environment, axis_name: str | None
+) -> tuple[rollout.Stepper, Any, int]:
+    """Return stepper, observation space and number of updates of a resolved config."""
+    stepper = rollout.make_stepper(config, env, axis_name)
+    num_updates = max(1, config.total_timesteps // config.steps_per_update)
+    return stepper, env.observation_space(stepper.params), num_updates
+
+
+def algorithm(
+    agent: Agent,
+    learn: Learn,
+    init_optimiser: Callable[[PyTree], PyTree] | None = None,
+) -> Algorithm:
+    """Return the algorithm that learns by `learn`.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
+        agent: Networks, environments and config.
+        learn: What an update makes of its rollout.
+        init_optimiser: Function from the parameters by network to `opt_state`; the one
+            optimiser of `gradient_step` where not given.
     """
-    config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    obs_space = env.observation_space(stepper.params)
-    head = make_policy_head(env.action_space(stepper.params), config.policy)
-    shape = obs_shape(obs_space)
-    actor = make_actor(config, head, shape)
-    on_inputs = actor
-    critic = make_critic(config, shape)
-    if config.shared_torso:
-        on_inputs, critic = on_features(actor, shape), on_features(critic, shape)
-    return Parts(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        head=head,
-        actor=actor,
-        critic=critic,
-        on_inputs=on_inputs,
-        num_updates=max(1, config.total_timesteps // config.steps_per_update),
-        axis_name=axis_name,
+    if init_optimiser is None:
+        init_optimiser = partial(_init_optimiser, agent.config)
+    recurrence = None
+    if agent.memory is not None:
+        blank = agent.memory.kind.blank
+        recurrence = Recurrence(blank, partial(act_and_remember, agent))
+    return Algorithm(
+        init=partial(init, agent, init_optimiser),
+        step=partial(step, agent, learn),
+        act=partial(act, agent) if recurrence is None else reject_stateless_act,
+        recurrence=recurrence,
+        hosted=partial(hosted, agent, learn),
     )
 
 
-def inputs(parts: Parts, params: dict[str, PyTree], obs: Any) -> Any:
-    """Return what `critic` and `on_inputs` take: observations, or a torso's features.
+def _init_optimiser(config: Any, params: PyTree) -> PyTree:
+    optim = optimiser.of_config(config, params)
+    return optim.init(optimiser.flatten(params)[0])
+
+
+def init(
+    agent: Agent, init_optimiser: Callable[[PyTree], PyTree], key: Array
+) -> OnPolicyState:
+    """Make fresh networks, environments and memories; the key is kept in the state."""
+    keys = init_keys(key, 3)
+    num_envs = rollout.per_device(agent.config.num_envs, agent.axis_name)
+    obs = observe.example(agent.obs_space)
+    modules: dict[str, tuple[nn.Module, list[Any]]] = {}
+    memory, seen = (), obs
+    if agent.memory is not None:
+        memory = memories.blank(agent.memory, num_envs)
+        before = jax.tree.map(lambda x: x[:1], memory)
+        seen = memories.seen(agent.memory, before, obs)
+        modules["core"] = agent.memory.core, [obs, memories.of_actor(before)]
+    for name, module in agent.networks.items():
+        modules[name] = module, [seen]
+    if agent.on_features is not None:
+        modules["critic"] = agent.critic, [_features_of(agent, obs)]
+    if agent.memory is not None and agent.memory.critic_core is not None:
+        modules[CRITIC_CORE] = agent.memory.critic_core, [obs, before.critic]
+    params = networks.init_params(keys[:2], modules)
+    return OnPolicyState(
+        params=params,
+        opt_state=init_optimiser(params),
+        obs_moments=observe.init_moments(agent.obs_space),
+        reward_scale=normalise.RewardScale(
+            normalise.init_moments(), jnp.zeros(num_envs)
+        ),
+        envs=rollout.init_envs(agent.stepper, keys[2], num_envs),
+        memory=memory,
+        key=key,
+        update=jnp.int32(0),
+    )
+
+
+def step(
+    agent: Agent, learn: Learn, state: OnPolicyState
+) -> tuple[OnPolicyState, Metrics]:
+    """Make one update: collect a rollout, and learn from it."""
+    keys = update_keys(state, pieces.NUM_KEYS)
+    return advance(agent, learn, state, collect(agent, state, keys[:3]), keys[3])
+
+
+def advance(
+    agent: Agent, learn: Learn, state: OnPolicyState, played: rollout.Played, key: Array
+) -> tuple[OnPolicyState, Metrics]:
+    """Learn from a rollout; return the state after the update and its metrics."""
+    learned = learn(agent, state, played, key)
+    metrics, last = report(agent, state.update, played.episodes, learned)
+    scale = state.reward_scale if learned.reward_scale is None else learned.reward_scale
+    new = OnPolicyState(
+        params=learned.params,
+        opt_state=learned.opt_state,
+        obs_moments=_observe(agent, state.obs_moments, played.transitions.obs, last),
+        reward_scale=scale,
+        envs=played.envs,
+        memory=played.memory,
+        key=state.key,
+        update=state.update + 1,
+    )
+    return new, metrics
+
+
+def collect(agent: Agent, state: OnPolicyState, key: Array) -> rollout.Played:
+    """Run the policy for `num_steps` steps in every environment.
 
     Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters of `actor` and `critic`.
-        obs: `[..., *obs_shape]` prepared observations.
-    """
-    if not parts.config.shared_torso:
-        return obs
-    features: Any = parts.actor.apply(params["actor"], obs, method=_features)
-    return features
-
-
-def outputs(
-    parts: Parts, params: dict[str, PyTree] | paired.Pair, inputs: Any
-) -> tuple[Any, Array, PyTree]:
-    """Return what the head takes, the values `[N]`, and how active the units were.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters of `actor` and `critic`, or both as one.
-        inputs: Inputs that `inputs` returns, `[N, ...]`; for both networks as one, what
-            `paired.with_ones` makes of them.
+        agent: Networks, environments and config.
+        state: State of one agent, whose networks do not change meanwhile.
+        key: Random key, or three of them; see `rollout.draw_randomness`. Consumed.
 
     Returns:
-        Outputs, values, and the mean absolute output of every unit by the names of the
-        networks; None where the optimiser does not see it.
+        Transitions `[T, B, ...]` with observations as the environment gave them, none
+        of them bad, and the memories on which actions were chosen.
     """
-    if isinstance(params, paired.Pair):
-        found, value = params(inputs)
-        if isinstance(found, list) and not isinstance(parts.head, CategoricalHead):
-            found = jnp.stack(found, -1)
-        return found, value, None
-    if not sees_activity(parts.config):
-        found = parts.on_inputs.apply(params["actor"], inputs)
-        return found, parts.critic.apply(params["critic"], inputs), None  # type: ignore[return-value]
-    found, actor = _noted(parts.on_inputs, params["actor"], inputs)
-    value, critic = _noted(parts.critic, params["critic"], inputs)
-    return found, value, {"actor": actor, "critic": critic}
+    played = rollout.collect_recurrent(
+        agent.stepper,
+        state.envs,
+        memories.of_actor(state.memory),
+        policy(agent, state),
+        key,
+        agent.config.num_steps,
+    )
+    return _completed(agent, state, played)
 
 
-def sees_activity(config: Any) -> bool:
-    """Return whether an optimiser of a config sees how active units are.
+def policy(agent: Agent, state: OnPolicyState) -> rollout.Policy:
+    """Return how the networks of a state choose actions while they are trained."""
+    name = agent.behaviour.network
+    network, params = agent.networks[name], state.params
+    explore = agent.behaviour.explore(state.update)
+
+    def choose(obs: Any, memory: PyTree, noise: Any) -> tuple[Any, PyTree]:
+        memory, seen = _remember(agent, params, obs, memory)
+        return explore(network.apply(params[name], seen), obs, noise), memory
+
+    return rollout.Policy(
+        choose,
+        partial(observe.prepare, agent, state.obs_moments),
+        agent.behaviour.noise,
+    )
+
+
+def _remember(
+    agent: Agent, params: PyTree, obs: Any, memory: PyTree
+) -> tuple[PyTree, Any]:
+    """The memory with an observation in it, and what the acting network sees."""
+    if agent.memory is None:
+        return memory, obs
+    memory = agent.memory.core.apply(params["core"], obs, memory)
+    return memory, memories.seen_by_actor(agent.memory, memory, obs)
+
+
+def _completed(
+    agent: Agent, state: OnPolicyState, played: rollout.Played
+) -> rollout.Played:
+    """A rollout with what its steps did not wait for, computed for all of them at once.
+
+    The steps of a rollout follow one another. So they keep the policy's outputs, of
+    which the log-probabilities are made here, and the critic's own memory runs here.
+    """
+    log_prob, transitions = agent.behaviour.log_prob, played.transitions
+    if log_prob is not None:
+        found = log_prob(transitions.log_prob, transitions.action)
+        played = played._replace(transitions=transitions._replace(log_prob=found))
+    if agent.memory is None or agent.memory.critic_core is None:
+        return played
+    obs = observe.prepare(agent, state.obs_moments, transitions.obs)
+    return memories.recall(agent.memory, state.params, state.memory, obs, played)
+
+
+def act(
+    agent: Agent, state: OnPolicyState, obs: Array, key: Array | None = None
+) -> Array:
+    """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        config: Config of an algorithm.
+        agent: Networks, environments and config.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one.
     """
-    names = ("optimiser", "critic_optimiser")
-    return any(optimiser.sees_activity(getattr(config, name, None)) for name in names)
+    return act_and_remember(agent, state, obs, (), key)[0]
 
 
-def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:
-    """Return the outputs of a network, and what it notes of its units."""
-    found, noted = network.apply(params, inputs, mutable=networks.COLLECTION)
-    return found, noted.get(networks.COLLECTION, {})
+def act_and_remember(
+    agent: Agent,
+    state: OnPolicyState,
+    obs: Array,
+    memory: PyTree,
+    key: Array | None = None,
+) -> tuple[Array, PyTree]:
+    """Return the action, and the memory `[..., H]` of the episode with `obs` in it."""
+    name = agent.behaviour.network
+    prepared = observe.prepare(agent, state.obs_moments, obs)
+    memory, seen = _remember(agent, state.params, prepared, memory)
+    outputs = agent.networks[name].apply(state.params[name], seen)
+    return agent.behaviour.decide(outputs, prepared, key), memory
+
+
+def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host; see `types.Hosted`."""
+    del update  # Nothing here depends on the number of updates done.
+
+    def then(
+        state: OnPolicyState, played: rollout.Played, keys: Array
+    ) -> tuple[OnPolicyState, Metrics]:
+        return advance(agent, learn, state, _completed(agent, state, played), keys[3])
+
+    return pieces.of_recurrent_rollout(
+        agent.config,
+        partial(policy, agent),
+        then,
+        restart,
+        lambda state: memories.of_actor(state.memory),
+    )
+
+
+def restart(state: OnPolicyState, obs: Any) -> OnPolicyState:
+    """Return the state with all episodes begun anew by observations `[B, ...]`."""
+    blank = jnp.zeros_like(state.reward_scale.running)
+    return state._replace(
+        envs=pieces.first_step(state.envs, obs),
+        memory=jax.tree.map(jnp.zeros_like, state.memory),
+        reward_scale=state.reward_scale._replace(running=blank),
+    )
+
+
+def rows_of(
+    agent: Agent, state: OnPolicyState, played: rollout.Played, batch: Any
+) -> Any:
+    """Return the samples `[T, B, ...]` of a rollout as the rows of minibatches.
+
+    Without a memory these are steps, `[N, ...]`. With one they are `Sequences`, whole
+    rollouts or pieces of `sequence_length` steps, each from the memory before it.
+
+    Args:
+        agent: Networks, environments and config.
+        state: State with which the rollout was collected.
+        played: The rollout.
+        batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
+    """
+    if agent.memory is None:
+        return flatten(batch)
+    config, transitions = agent.config, played.transitions
+    first = sequences.first_of(transitions.terminated | transitions.truncated)
+    if config.sequence_length == config.num_steps:
+        return sequences.whole(state.memory, first, batch)
+    lengths = config.sequence_length, config.burn_in
+    return sequences.cut(state.memory, played.memories, first, batch, *lengths)
+
+
+def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
+    """Return samples `[N, ...]` of rows, whose `obs` is what the networks see.
+
+    With a memory that is what the memory makes of the sequences.
+
+    Args:
+        agent: Networks, environments and config.
+        params: Parameters by network.
+        rows: Rows of a minibatch, from `rows_of`.
+    """
+    if agent.memory is None:
+        return rows
+    seen = memories.unroll(agent.memory, params, rows)
+    seen = jax.tree.map(sequences.swap, seen)
+    return flatten(rows.batch._replace(obs=seen))
+
+
+def begun(agent: Agent, params: PyTree, rows: Sequences) -> Sequences:
+    """Return sequences as they are after their burn-in, and without it."""
+    memory: Any = agent.memory
+    return rows._replace(memory=memories.start(memory, params, rows), burn_in=None)
+
+
+def flatten(batch: Any) -> Any:
+    """Flatten the samples of a rollout `[T, B, ...]` into one row `[N, ...]`."""
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+
+
+def inputs(agent: Agent, params: PyTree, seen: Any) -> Any:
+    """Return what the critic and the actor's head take: `seen`, or a torso's features.
+
+    Args:
+        agent: Networks, environments and config.
+        params: Parameters by network.
+        seen: `[..., *obs_shape]` prepared observations, or what a memory shows.
+    """
+    if agent.on_features is None:
+        return seen
+    actor = agent.actor
+    features: Any = actor.apply(params["actor"], seen, method=_features)
+    return features
 
 
 def _features(actor: Any, obs: Any) -> Any:
@@ -211,263 +447,95 @@ def _features(actor: Any, obs: Any) -> Any:
     return composite.beside_mask(network.torso(obs), obs)
 
 
-def _example_inputs(parts: Parts, obs: Any) -> Any:
-    """Zeros of the shape that `inputs` returns, before there are parameters."""
-    if not parts.config.shared_torso:
-        return obs
-    draw = partial(parts.actor.init_with_output, method=_features)
+def _features_of(agent: Agent, obs: Any) -> Any:
+    """Zeros of the shape of a torso's features, before there are parameters."""
+    draw = partial(agent.actor.init_with_output, method=_features)
     features, _ = jax.eval_shape(draw, jax.random.key(0), obs)
     return jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), features)
 
 
-def init(
-    parts: Parts, key: Array, init_optimiser: Callable[[dict[str, PyTree]], PyTree]
-) -> OnPolicyState:
-    """Make fresh networks and environments; the key is kept in the state.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        key: Random key, which is kept in the state.
-        init_optimiser: Function from the parameters of `actor` and `critic` to
-            `opt_state`.
-    """
-    keys = init_keys(key, 3)
-    num_envs = rollout.per_device(parts.config.num_envs, parts.axis_name)
-    envs = rollout.init_envs(parts.stepper, keys[2], num_envs)
-    example = observing.example(parts.obs_space)
-    params = networks.init_params(
-        keys[:2],
-        {
-            "actor": (parts.actor, [example]),
-            "critic": (parts.critic, [_example_inputs(parts, example)]),
-        },
-    )
-    return OnPolicyState(
-        params=params,
-        opt_state=init_optimiser(params),
-        obs_moments=observing.init_moments(parts.obs_space),
-        reward_scale=normalise.RewardScale(
-            normalise.init_moments(), jnp.zeros(num_envs)
-        ),
-        envs=envs,
-        key=key,
-        update=jnp.int32(0),
-    )
-
-
-def act(
-    parts: Parts, state: OnPolicyState, obs: Array, key: Array | None = None
-) -> Array:
-    """Return the policy's action on observations `[..., *obs_shape]`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent.
-        obs: Observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic one.
-    """
-    prepared = observing.prepare(parts, state.obs_moments, obs)
-    outputs = parts.actor.apply(state.params["actor"], prepared)
-    head = parts.head
-    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
-    return head.to_env(raw)
-
-
-def collect(
-    parts: Parts, state: OnPolicyState, key: Array
-) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
-    """Run the policy for `num_steps` steps in every environment.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent.
-        key: Random key, or three of them; see `rollout.collect`.
-
-    Returns:
-        Environments after the rollout, transitions `[T, B, ...]` with observations as
-        the environment gave them, and where episodes ended.
-    """
-    act, prepared, draw = policy(parts, state)
-    envs, transitions, episodes = rollout.collect(
-        parts.stepper, state.envs, act, prepared, key, parts.config.num_steps, draw
-    )
-    return envs, with_log_prob(parts.head, transitions), episodes
-
-
-def policy(parts: Parts, state: OnPolicyState) -> rollout.Policy:
-    """Return how the networks of a state choose actions while they are trained."""
-    return rollout.Policy(
-        partial(_choose, parts, state.params["actor"]),
-        partial(observing.prepare, parts, state.obs_moments),
-        parts.head.noise,
-    )
-
-
-def hosted(
-    parts: Parts, learn: Callable[..., tuple[OnPolicyState, Metrics]], update: Array
-) -> Hosted:
-    """Return an update in pieces, for environments on the host.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        learn: `(parts, state, (envs, transitions, episodes), keys) -> (state,
-            metrics)`, with four keys of the update.
-        update: `[]` int32, number of updates done; nothing here depends on it.
-    """
-    del update
-
-    def then(
-        state: OnPolicyState, collected: rollout.Rollout, keys: Array
-    ) -> tuple[OnPolicyState, Metrics]:
-        envs, transitions, episodes = collected
-        transitions = with_log_prob(parts.head, transitions)
-        return learn(parts, state, (envs, transitions, episodes), keys)
-
-    return pieces.of_rollout(parts.config, partial(policy, parts), then, restart)
-
-
-def restart(state: Any, obs: Any) -> Any:
-    """Return the state with all episodes begun anew.
-
-    Args:
-        state: State of one agent, with `envs` and `reward_scale`.
-        obs: First observations `[B, ...]`.
-    """
-    envs = pieces.first_step(state.envs, obs)
-    blank = jnp.zeros_like(state.reward_scale.running)
-    scale = state.reward_scale._replace(running=blank)
-    return state._replace(envs=envs, reward_scale=scale)
-
-
-def _choose(
-    parts: Parts, params: PyTree, obs: Array, noise: Array
-) -> tuple[Array, Any, Array]:
-    """Sample with one noise per environment: raw action, outputs, env action."""
-    outputs = parts.actor.apply(params, obs)
-    raw = parts.head.choose(outputs, noise)
-    return raw, outputs, parts.head.to_env(raw)
-
-
-def with_log_prob(head: Head, transitions: Transition) -> Transition:
-    """Compute the log-probabilities of a rollout's actions, after it.
-
-    The steps of a rollout follow one another, and each waits for what it computes. So
-    they keep the policy's outputs, and the rest is done for all steps at once.
-
-    Args:
-        head: The policy's distribution.
-        transitions: `[T, B, ...]`, with the policy's outputs in place of `log_prob`.
-    """
-    outputs = transitions.log_prob
-    return transitions._replace(log_prob=head.log_prob(outputs, transitions.action))
-
-
-def estimate(
-    parts: Parts, state: OnPolicyState, transitions: Transition
-) -> tuple[Estimates, normalise.RewardScale]:
-    """Compute the values and rewards of a rollout, from which advantages are made.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        transitions: `[T, B, ...]` transitions of the rollout.
-
-    Returns:
-        Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
-    """
-    config = parts.config
-    obs, value, next_value = _values(parts, state, transitions)
-    reward, scale = transitions.reward, state.reward_scale
-    if config.normalize_rewards:
-        done = transitions.terminated | transitions.truncated
-        scale, reward = normalise.scale_rewards(
-            scale,
-            reward,
-            done,
-            gamma=config.gamma,
-            clip=config.clip_rewards,
-            axis_name=parts.axis_name,
-        )
-    return Estimates(obs, reward, value, next_value), scale
-
-
-def _values(
-    parts: Parts, state: OnPolicyState, transitions: Transition
-) -> tuple[Any, Array, Array]:
-    """Prepared observations `[T, B, ...]`, their values, and those after the steps."""
-    critic = state.params["critic"]
-
-    def value_of(obs: Any) -> Any:
-        return parts.critic.apply(critic, inputs(parts, state.params, obs))
-
-    obs = observing.prepare(parts, state.obs_moments, transitions.obs)
-    is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
-    value = None if is_small and not traced_for_cpu() else value_of(obs)
-    # A time limit bootstraps on the value of the observation before any reset.
-    next_obs = observing.prepare(parts, state.obs_moments, transitions.next_obs)
-    if value is None:
-        value, next_value = value_of(jnp.stack([obs, next_obs]))
-        return obs, value, next_value
-    return obs, value, value_of(next_obs)
-
-
-def flatten(batch: Batch) -> Batch:
-    """Flatten the samples of a rollout `[T, B, ...]` into one row `[N, ...]`."""
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
-
-
-def annealed(parts: Parts, rate: Array | float, update: Array) -> Array | float:
-    """Return a step size as it is, or decayed linearly over the run.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        rate: Step size at the beginning of the run.
-        update: `[]` int, number of updates done.
-    """
-    if not parts.config.anneal_learning_rate:
+def learning_rate(agent: Agent, rate: Array | float, update: Array) -> Array | float:
+    """Return a step size as it is, or decayed linearly over the run."""
+    if not agent.config.anneal_learning_rate:
         return rate
-    return optimiser.annealed(rate, update, parts.num_updates)
+    return optimiser.annealed(rate, update, agent.num_updates)
+
+
+def passes_of(agent: Agent, state: OnPolicyState) -> Passes:
+    """Return the epochs of minibatch steps of a config with `num_minibatches`."""
+    config = agent.config
+    anneal = partial(learning_rate, agent, update=state.update)
+    return Passes(
+        optim=optimiser.of_config(config, state.params, anneal),
+        num_epochs=config.num_epochs,
+        num_minibatches=config.num_minibatches,
+        axis_name=agent.axis_name,
+    )
+
+
+def gradient_step(
+    agent: Agent,
+    state: OnPolicyState,
+    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    batch: Any,
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Take one gradient step of all networks; for many of them see `minibatches`.
+
+    Args:
+        agent: Networks, environments and config.
+        state: State before the update.
+        loss: `(params, batch) -> (scalar, metrics)`.
+        batch: Samples of the rollout.
+
+    Returns:
+        Parameters, the optimiser's state, and metrics with `grad_norm`.
+    """
+    flat, restore = optimiser.flatten(state.params)
+
+    def flat_loss(flat: Array) -> tuple[Array, Metrics]:
+        return loss(restore(flat), batch)
+
+    grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
+    grads, metrics = pmean((grads, metrics), agent.axis_name)
+    anneal = partial(learning_rate, agent, update=state.update)
+    optim = optimiser.of_config(agent.config, state.params, anneal)
+    updates, opt_state = optim.update(grads, state.opt_state, flat)
+    metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+    params = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
+    return params, opt_state, metrics
 
 
 def report(
-    parts: Parts,
-    update: Array,
-    episodes: rollout.Episodes,
-    batch: Batch,
-    losses: Metrics,
-) -> Metrics:
-    """Report episodes, losses, explained variance and `env_steps` of an update.
+    agent: Agent, update: Array, episodes: rollout.Episodes, learned: Learned
+) -> tuple[Metrics, Array]:
+    """Return the metrics of an update, and the last average over devices among them.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments and config.
         update: `[]` int32, number of updates done before this one.
         episodes: Ends of the episodes of the rollout.
-        batch: Batch of values and targets to which the rollout led.
-        losses: Averages over devices already, `value_loss` after the others.
+        learned: What came of the rollout.
     """
+    axis, config = agent.axis_name, agent.config
     # Averages over devices must come one after another: see `collectives`.
-    episodes = after(episodes, losses["value_loss"], parts.axis_name)
-    metrics = rollout.episode_metrics(episodes, parts.axis_name) | losses
-    batch = after(batch, metrics["episode_return"], parts.axis_name)
-    metrics["explained_variance"] = diagnostics.explained_variance(
-        batch.value, batch.target, parts.axis_name
-    )
+    episodes = after(episodes, list(learned.losses.values())[-1], axis)
+    metrics = rollout.episode_metrics(episodes, axis) | learned.losses
+    last = metrics["episode_return"]
+    if learned.fit is not None:
+        value, target = after(learned.fit, last, axis)
+        last = diagnostics.explained_variance(value, target, axis)
+        metrics["explained_variance"] = last
     steps = (update + 1).astype(jnp.uint32)
-    metrics["env_steps"] = steps * jnp.uint32(parts.config.steps_per_update)
-    return metrics
+    metrics["env_steps"] = steps * jnp.uint32(config.steps_per_update)
+    return metrics, last
 
 
-def observe(parts: Parts, moments: PyTree, obs: Any, before: Array) -> PyTree:
-    """Add a rollout to the statistics of observations, if the config normalises.
+def _observe(agent: Agent, moments: PyTree, obs: Any, before: Array) -> PyTree:
+    """Statistics of observations with a rollout `[T, B, ...]` in, if they are used.
 
-    Args:
-        parts: Networks, environments and config; see `build`.
-        moments: Statistics before the rollout.
-        obs: `[T, B, ...]` observations as the environment gave them.
-        before: An average over devices that comes first, the last one of `report`.
+    `before` is an average over devices that must come first.
     """
-    if not parts.config.normalize_observations:
+    if not agent.config.normalize_observations:
         return moments
-    features = to_features(parts.obs_space, obs)
-    features = after(features, before, parts.axis_name)
-    return observing.merge_moments(parts.obs_space, moments, features, parts.axis_name)
+    features = after(to_features(agent.obs_space, obs), before, agent.axis_name)
+    return observe.merge_moments(agent.obs_space, moments, features, agent.axis_name)

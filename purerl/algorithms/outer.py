@@ -19,25 +19,25 @@ from purerl import schedules
 from purerl.acting import observe
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.acting.rollout import Rollout
+from purerl.acting.rollout import Played
 from purerl.algorithms import (
     lpg,
+    memory_config,
     on_policy,
+    policy_gradient,
     ppo,
     pqn,
-    recurrent_critic,
-    recurrent_ppo,
     vpg,
 )
-from purerl.algorithms.on_policy import Batch
-from purerl.algorithms.on_policy_config import OnPolicyConfig
+from purerl.algorithms import memory as memories
+from purerl.algorithms.on_policy import Agent, OnPolicyState
+from purerl.algorithms.policy_gradient import Batch
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import rewards_to_go
-from purerl.learning.sequences import Sequences
 from purerl.optimisers.first_order import is_known
 from purerl.rules.check import moves_policy
-from purerl.types import Array, PyTree, Transition
+from purerl.types import Array, PyTree
 
 OuterLoss = Callable[[Any, Any, Any], Array]
 """`(parts, state, rollout) -> []`, a number that is to become small."""
@@ -66,11 +66,10 @@ def _none_alone(config: Any, env: Environment, field: str) -> bool:
 
 
 class Outer(NamedTuple):
-    """The functions and the outer losses by which an algorithm's updates are judged.
+    """The outer losses by which an algorithm's updates are judged.
 
     Attributes:
-        build: `(config, env) -> parts`, what the functions below work with.
-        collect: `(parts, state) -> rollout`, the one that the next update will collect.
+        make_agent: `(config, env) -> Agent`, with which the losses look at a rollout.
         losses: Outer losses by name; the first is the default.
         constant: Function from a config to why the gradient of some fields is zero, by
             name of the field.
@@ -79,11 +78,15 @@ class Outer(NamedTuple):
             the next update on only.
     """
 
-    build: Callable[..., Any]
-    collect: Callable[[Any, Any], Any]
+    make_agent: Callable[..., Agent]
     losses: Mapping[str, OuterLoss]
     constant: Callable[[Any], Mapping[str, Constant]] = _nothing
     alone: Callable[[Any, Environment, str], bool] = _none_alone
+
+
+def collect_next(agent: Agent, state: OnPolicyState) -> Played:
+    """Return the rollout that the next update will collect."""
+    return on_policy.collect(agent, state, update_keys(state, 3))
 
 
 class Seen(NamedTuple):
@@ -101,104 +104,52 @@ class Seen(NamedTuple):
     batch: Batch
 
 
-def see_ppo(parts: on_policy.Parts, state: Any, rollout: Rollout) -> Seen:
-    """Look at a rollout with the networks of PPO; see `Seen`.
+Targets = Callable[[Agent, OnPolicyState, Played], tuple[Batch, Any]]
+"""`(agent, state, rollout) -> (samples, ...)`, as of `ppo.targets`."""
+
+
+def see(targets: Targets, agent: Agent, state: OnPolicyState, played: Played) -> Seen:
+    """Look at a rollout with the actor and the critic of a state.
 
     Args:
-        parts: Networks, environments and the reference config.
+        targets: What the algorithm makes of a rollout.
+        agent: Networks, environments and the reference config.
         state: State after the updates.
-        rollout: The rollout that was collected with it.
+        played: The rollout that was collected with it.
     """
-    return _see(parts, state, ppo.make_batch, rollout[1])
+    rows = begun(targets, agent, state, played)
+    return see_rows(agent, state.params, rows)
 
 
-def see_vpg(parts: on_policy.Parts, state: Any, rollout: Rollout) -> Seen:
-    """Look at a rollout with the networks of VPG; see `see_ppo`.
+def begun(targets: Targets, agent: Agent, state: OnPolicyState, played: Played) -> Any:
+    """Return the rows of a rollout, which are constants; see `on_policy.rows_of`.
 
-    Args:
-        parts: Networks, environments and the reference config.
-        state: State after the updates.
-        rollout: The rollout that was collected with it.
+    The memories with which sequences begin are constants, after a burn-in too, as in
+    each gradient step.
     """
-    return _see(parts, state, vpg.make_batch, rollout[1])
+    state = jax.lax.stop_gradient(state)
+    samples, _ = targets(agent, state, played)
+    rows = on_policy.rows_of(agent, state, played, samples)
+    if agent.memory is None:
+        return rows
+    return jax.lax.stop_gradient(on_policy.begun(agent, state.params, rows))
 
 
-def _see(
-    parts: on_policy.Parts,
-    state: Any,
-    make_batch: Callable[..., tuple[Batch, Any]],
-    transitions: Transition,
-) -> Seen:
-    batch, _ = make_batch(parts, _constant(state), transitions)
-    seen = on_policy.inputs(parts, state.params, batch.obs)
-    return _by_heads(parts, state.params, seen, batch)
+def see_rows(agent: Agent, params: PyTree, rows: Any) -> Seen:
+    """Look at rows that have begun; see `see`."""
+    batch = on_policy.samples_of(agent, params, rows)
+    outputs, value, _ = policy_gradient.outputs(agent, params, batch.obs)
+    return Seen(agent.head.log_prob(outputs, batch.action), value, batch)
 
 
-def see_recurrent(parts: recurrent_ppo.Parts, state: Any, rollout: Any) -> Seen:
-    """Look at a rollout with the networks of recurrent PPO; see `see_ppo`.
-
-    The memories with which its sequences begin are constants, after a burn-in too, as
-    in each of its gradient steps.
-
-    Args:
-        parts: Networks, environments and the reference config.
-        state: State after the updates.
-        rollout: The rollout that was collected with it, and the memories.
-    """
-    return see_sequences(parts, state.params, begun(parts, state, rollout))
-
-
-def begun(parts: recurrent_ppo.Parts, state: Any, rollout: Any) -> Sequences:
-    """Return the sequences of a rollout from where they begin, which are constants.
-
-    Args:
-        parts: Networks, environments and the reference config.
-        state: State after the updates.
-        rollout: The rollout that was collected with it, and the memories.
-    """
-    rows, _ = recurrent_ppo.make_sequences(
-        parts, state, rollout.transitions, rollout.memories
-    )
-    return jax.lax.stop_gradient(recurrent_ppo.begun(parts, state.params, rows))
-
-
-def see_sequences(
-    parts: recurrent_ppo.Parts, params: dict[str, PyTree], rows: Sequences
-) -> Seen:
-    """Look at sequences that have begun with the networks of recurrent PPO.
-
-    Args:
-        parts: Networks, environments and the reference config.
-        params: Parameters after the updates.
-        rows: The sequences, from `begun`.
-    """
-    batch = recurrent_ppo.samples(parts, params, rows)
-    return _by_heads(parts.heads, params, batch.obs, batch)
-
-
-def _constant(state: Any) -> Any:
-    """The state as what makes advantages and targets, which are no variables."""
-    return jax.lax.stop_gradient(state)
-
-
-def _by_heads(
-    parts: on_policy.Parts, params: dict[str, PyTree], seen: Any, batch: Batch
-) -> Seen:
-    outputs = parts.on_inputs.apply(params["actor"], seen)
-    value: Any = parts.critic.apply(params["critic"], seen)
-    return Seen(parts.head.log_prob(outputs, batch.action), value, batch)
-
-
-def _actor_critic(
-    see: Callable[..., Seen], config_of: Callable[[Any], Any]
-) -> dict[str, OuterLoss]:
+def _actor_critic(targets: Targets) -> dict[str, OuterLoss]:
     """The outer losses of an algorithm with actor and critic."""
 
-    def policy_gradient(parts: Any, state: Any, rollout: Any) -> Array:
-        return policy_loss(config_of(parts), see(parts, state, rollout))
+    def policy_gradient(agent: Agent, state: Any, played: Played) -> Array:
+        return policy_loss(agent.config, see(targets, agent, state, played))
 
-    def actor_critic(parts: Any, state: Any, rollout: Any) -> Array:
-        config, seen = config_of(parts), see(parts, state, rollout)
+    def actor_critic(agent: Agent, state: Any, played: Played) -> Array:
+        config, seen = agent.config, see(targets, agent, state, played)
         errors = config.value_loss(seen.value, seen.batch.target, seen.batch.value)
         coefficient = getattr(config, "value_coef", 0.5)
         return policy_loss(config, seen) + coefficient * errors.mean()
@@ -206,7 +157,7 @@ def _actor_critic(
     return {"policy_gradient": policy_gradient, "actor_critic": actor_critic}
 
 
-def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
+def policy_loss(config: Any, seen: Seen) -> Array:
     """Return `-E[ratio * A]`, whose derivative is the policy gradient, negated.
 
     The ratio is 1, for the rollout is the policy's own. The advantages are the
@@ -225,44 +176,28 @@ def policy_loss(config: OnPolicyConfig, seen: Seen) -> Array:
     return -(ratio * advantage).mean()
 
 
-def td_error(parts: pqn.Parts, state: pqn.PQNState, rollout: Rollout) -> Array:
-    """Return the loss of the action values against the reference's lambda-returns.
-
-    Args:
-        parts: Network, environments and the reference config.
-        state: State after the updates.
-        rollout: The rollout that was collected with it.
-    """
-    batch = pqn.make_batch(parts, _constant(state), rollout[1])
-    return pqn.loss(parts, state.params, batch)[0]
+def td_error(agent: Agent, state: OnPolicyState, played: Played) -> Array:
+    """Return the loss of the action values against the reference's lambda-returns."""
+    constant = jax.lax.stop_gradient(state)
+    samples = pqn.targets(agent, constant, played)
+    rows = on_policy.rows_of(agent, constant, played, samples)
+    return pqn.loss(agent, state.params, rows)[0]
 
 
-def returns_of_lpg(parts: lpg.Parts, state: Any, rollout: Rollout) -> Array:
+def returns_of_lpg(agent: Agent, state: OnPolicyState, played: Played) -> Array:
     """Return `-E[R log pi(a|s)]` with standardised rewards-to-go of the rollout.
 
     No value is learned beside a rule, so that nothing says what lies beyond a cut.
-
-    Args:
-        parts: Networks, environments and the reference config.
-        state: State after the updates.
-        rollout: The rollout that was collected with it.
     """
-    seen = rollout[1]
+    seen = played.transitions
     ends = seen.terminated, seen.truncated
     nothing = jnp.zeros_like(seen.reward)
-    to_go = rewards_to_go(seen.reward, nothing, *ends, gamma=parts.config.gamma)
-    obs = observe.prepare(parts, _constant(state.obs_moments), seen.obs)
-    inputs = on_policy.inputs(parts, state.params, obs)
-    outputs = parts.on_inputs.apply(state.params["actor"], inputs)
+    to_go = rewards_to_go(seen.reward, nothing, *ends, gamma=agent.config.gamma)
+    moments = jax.lax.stop_gradient(state.obs_moments)
+    obs = observe.prepare(agent, moments, seen.obs)
+    outputs, _, _ = policy_gradient.outputs(agent, state.params, obs)
     weight = normalise.standardise(to_go)
-    return -(weight * parts.head.log_prob(outputs, seen.action)).mean()
-
-
-def _next_rollout(collect: Callable[..., Any]) -> Callable[[Any, Any], Any]:
-    def collect_next(parts: Any, state: Any) -> Any:
-        return collect(parts, state, update_keys(state, 3))
-
-    return collect_next
+    return -(weight * agent.head.log_prob(outputs, seen.action)).mean()
 
 
 # Fields that move the critic: by how much, and where to.
@@ -295,13 +230,10 @@ def _alone_in_vpg(config: Any, env: Environment, field: str) -> bool:
 
 
 def _alone_in_ppo(config: Any, env: Environment, field: str) -> bool:
-    del env
-    return _beside_policy(config, field, is_apart=not config.shared_torso)
-
-
-def _alone_in_recurrent_ppo(config: Any, env: Environment, field: str) -> bool:
-    shape = obs_shape(env.observation_space(env.default_params))
-    is_apart = recurrent_critic.has_own(config, shape)
+    is_apart = not config.shared_torso
+    if memory_config.has_memory(config):
+        shape = obs_shape(env.observation_space(env.default_params))
+        is_apart = memories.critic_has_own(config, shape)
     return _beside_policy(config, field, is_apart)
 
 
@@ -334,34 +266,11 @@ def _alone_in_lpg(config: lpg.LPGConfig, env: Environment, field: str) -> bool:
 
 
 PPO = Outer(
-    ppo.build,
-    _next_rollout(on_policy.collect),
-    _actor_critic(see_ppo, lambda parts: parts.config),
+    policy_gradient.make_agent,
+    _actor_critic(ppo.targets),
     _constant_of_ppo,
     _alone_in_ppo,
 )
-VPG = Outer(
-    vpg.build,
-    _next_rollout(on_policy.collect),
-    _actor_critic(see_vpg, lambda parts: parts.config),
-    alone=_alone_in_vpg,
-)
-RECURRENT_PPO = Outer(
-    recurrent_ppo.build,
-    _next_rollout(recurrent_ppo.collect),
-    _actor_critic(see_recurrent, lambda parts: parts.heads.config),
-    _constant_of_ppo,
-    _alone_in_recurrent_ppo,
-)
-LPG = Outer(
-    lpg.build,
-    _next_rollout(on_policy.collect),
-    {"policy_gradient": returns_of_lpg},
-    alone=_alone_in_lpg,
-)
-PQN = Outer(
-    pqn.build,
-    _next_rollout(pqn.collect),
-    {"td_error": td_error},
-    _constant_of_pqn,
-)
+VPG = Outer(policy_gradient.make_agent, _actor_critic(vpg.targets), alone=_alone_in_vpg)
+LPG = Outer(lpg.make_agent, {"policy_gradient": returns_of_lpg}, alone=_alone_in_lpg)
+PQN = Outer(pqn.make_agent, {"td_error": td_error}, _constant_of_pqn)

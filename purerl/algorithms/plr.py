@@ -28,10 +28,11 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl.acting import rollout
 from purerl.acting.environment import Environment
-from purerl.acting.rollout import EnvCarry, Rollout, carry_of, start_of
-from purerl.algorithms import on_policy, ppo
-from purerl.algorithms.on_policy import OnPolicyState
+from purerl.acting.rollout import EnvCarry, carry_of, start_of
+from purerl.algorithms import on_policy, policy_gradient, ppo
+from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import (
     FRACTION,
@@ -45,12 +46,9 @@ from purerl.config import (
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys
 from purerl.learning import normalise
-from purerl.learning.returns import gae
 from purerl.replay import levels
 from purerl.types import Algorithm, Array, Metrics, PyTree, Schedule
 
-# The parts are PPO's, with a `RepeatedLevels` as the environment.
-Parts = on_policy.Parts[Any]
 # The numbers of an update's keys; the first four are those of PPO.
 _DECIDE, _NEW, _DRAW, _BEGIN, _NUM_KEYS = 4, 5, 6, 7, 8
 
@@ -152,6 +150,7 @@ class PLRState(NamedTuple):
         reward_scale: Statistics of the returns, which scale rewards.
         envs: The environments between two updates; `envs.state.level` is what is
             played.
+        memory: Memory of the running episodes.
         key: The agent's key, which never changes.
         update: Number of updates done, int32 `[]`; it is the time of the buffer.
         level_buffer: Levels that can be replayed.
@@ -162,13 +161,14 @@ class PLRState(NamedTuple):
     obs_moments: PyTree
     reward_scale: normalise.RewardScale
     envs: EnvCarry
+    memory: PyTree
     key: Array
     update: Array
     # It is not called `buffer`: checkpoints let a field of that name grow with the run.
     level_buffer: levels.LevelBuffer
 
 
-class Played(NamedTuple):
+class Chosen(NamedTuple):
     """The levels of an update.
 
     Attributes:
@@ -232,148 +232,140 @@ def make(
             "PLRConfig trains an agent on one device, whose levels share a buffer; use "
             "purerl.pmap, which spreads agents."
         )
-    parts = on_policy.build(config, RepeatedLevels(env.env))
-    return Algorithm(
-        partial(init, parts), partial(step, parts), partial(on_policy.act, parts)
+    agent = policy_gradient.make_agent(config, RepeatedLevels(env.env))
+    inner = ppo.algorithm(agent)
+    return inner._replace(
+        init=partial(init, agent), step=partial(step, agent), hosted=None
     )
 
 
-def init(parts: Parts, key: Array) -> PLRState:
+def init(agent: Agent, key: Array) -> PLRState:
     """Make fresh networks, environments in new levels, and an empty buffer."""
-    agent = ppo.init(parts, key)
-    level = jax.tree.map(lambda x: x[0], agent.envs.state.level)
-    return PLRState(*agent, levels.empty(level, parts.config.buffer_size))
+    state = ppo.algorithm(agent).init(key)
+    level = jax.tree.map(lambda x: x[0], state.envs.state.level)
+    return PLRState(*state, levels.empty(level, agent.config.buffer_size))
 
 
-def step(parts: Parts, state: PLRState) -> tuple[PLRState, Metrics]:
+def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
     """Make one update: choose levels, play them, learn, and score them."""
-    config = parts.config
+    config = agent.config
     keys = update_keys(state, _NUM_KEYS)
-    played = choose(parts, state, keys)
-    before = begin(parts, agent_of(state), played.levels, keys[_BEGIN])
-    collected = on_policy.collect(parts, before, keys[:3])
-    agent, metrics = ppo.learn(parts, before, collected, keys)
+    chosen = choose(agent, state, keys)
+    before = begin(agent, ppo_state(state), chosen.levels, keys[_BEGIN])
+    played = on_policy.collect(agent, before, keys[:3])
+    after, metrics = on_policy.advance(agent, ppo.learn, before, played, keys[3])
     if not config.learn_on_new:
-        learned = (agent.params, agent.opt_state)
+        learned = (after.params, after.opt_state)
         params, opt_state = levels.select(
-            played.is_replay, learned, (before.params, before.opt_state)
+            chosen.is_replay, learned, (before.params, before.opt_state)
         )
-        agent = agent._replace(params=params, opt_state=opt_state)
-    results = score(parts, before, collected, best_before(state.level_buffer, played))
-    buffer = remember(config, state, played, results)
+        after = after._replace(params=params, opt_state=opt_state)
+    results = score(agent, before, played, best_before(state.level_buffer, chosen))
+    buffer = remember(config, state, chosen, results)
     metrics |= {
-        "replayed": played.is_replay.astype(jnp.float32),
+        "replayed": chosen.is_replay.astype(jnp.float32),
         "level_score": results.score.mean(),
         "levels_kept": buffer.size.astype(jnp.float32),
     }
-    return PLRState(*agent, buffer), metrics
+    return PLRState(*after, buffer), metrics
 
 
-def choose(parts: Parts, state: PLRState, keys: Array) -> Played:
+def choose(agent: Agent, state: PLRState, keys: Array) -> Chosen:
     """Choose the levels of an update, all of them new or all from the buffer.
 
     Args:
-        parts: Networks, environments and config.
+        agent: Networks, environments and config.
         state: State before the update.
         keys: `[8]` keys of the update.
     """
-    config, buffer = parts.config, state.level_buffer
-    env = levels_of(parts)
+    config, buffer = agent.config, state.level_buffer
+    env = levels_of(agent)
     is_ready = buffer.size >= config.min_fill * config.buffer_size
     is_asked = jax.random.uniform(keys[_DECIDE]) < config.replay_probability
     is_replay = (buffer.size > 0) & is_ready & is_asked
     chances = levels.replay_probabilities(buffer, state.update, priorities_of(config))
     places = levels.draw(keys[_DRAW], chances, config.num_envs)
     each = jax.random.split(keys[_NEW], config.num_envs)
-    new = jax.vmap(env.draw_level, (0, None))(each, parts.stepper.params)
+    new = jax.vmap(env.draw_level, (0, None))(each, agent.stepper.params)
     # Numbers that belong to no level, such as a time limit, are those of this run.
-    drawn = env.drawn(parts.stepper.params)
+    drawn = env.drawn(agent.stepper.params)
     old = jax.tree.map(
         lambda is_drawn, kept, present: kept if is_drawn else present,
         drawn,
         levels.take(buffer, places),
         new,
     )
-    chosen = levels.select(is_replay, old, new)
-    return Played(is_replay, places, chosen)
+    return Chosen(is_replay, places, levels.select(is_replay, old, new))
 
 
 def begin(
-    parts: Parts, agent: OnPolicyState, chosen: PyTree, key: Array
+    agent: Agent, state: OnPolicyState, chosen: PyTree, key: Array
 ) -> OnPolicyState:
     """Return the agent with an episode begun in each of `[B, ...]` levels.
 
     Args:
-        parts: Networks, environments and config.
-        agent: State before the update.
+        agent: Networks, environments and config.
+        state: State before the update.
         chosen: Levels, leaves `[B, ...]`.
         key: Random key, consumed.
     """
-    num_envs = parts.config.num_envs
+    num_envs = agent.config.num_envs
     keys = jax.random.split(key, num_envs)
-    obs, state = jax.vmap(levels_of(parts).reset_in)(keys, chosen)
-    start = jax.vmap(start_of)(obs, state)
-    envs = carry_of(start, agent.envs.bad)
-    return on_policy.restart(agent, obs)._replace(envs=envs)
+    obs, env_state = jax.vmap(levels_of(agent).reset_in)(keys, chosen)
+    start = jax.vmap(start_of)(obs, env_state)
+    envs = carry_of(start, state.envs.bad)
+    return on_policy.restart(state, obs)._replace(envs=envs)
 
 
-def best_before(buffer: levels.LevelBuffer, played: Played) -> Array:
+def best_before(buffer: levels.LevelBuffer, chosen: Chosen) -> Array:
     """Return the highest return `[B]` in each level before this update."""
-    return jnp.where(played.is_replay, buffer.best_return[played.places], -jnp.inf)
+    return jnp.where(chosen.is_replay, buffer.best_return[chosen.places], -jnp.inf)
 
 
 def score(
-    parts: Parts,
+    agent: Agent,
     before: OnPolicyState,
-    collected: Rollout,
+    played: rollout.Played,
     best: Array,
 ) -> levels.Result:
     """Score the levels of a rollout by the critic that played them, `[B]` each.
 
     Args:
-        parts: Networks, environments and config.
+        agent: Networks, environments and config.
         before: State with which the rollout was collected.
-        collected: The rollout.
+        played: The rollout.
         best: `[B]` the highest return in each level before.
     """
-    config = parts.config
-    _, transitions, episodes = collected
-    seen, _ = on_policy.estimate(parts, before, transitions)
+    config = agent.config
+    transitions, episodes = played.transitions, played.episodes
+    seen, _ = policy_gradient.estimate(agent, before, played)
     best = jnp.maximum(best, levels.best_returns(episodes.done, episodes.returns))
     if config.score == "max_monte_carlo":
         return levels.Result(levels.max_monte_carlo(seen.value, best), best)
-    advantage = gae(
-        seen.reward,
-        seen.value,
-        seen.next_value,
-        transitions.terminated,
-        transitions.truncated,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-    )
+    advantage = policy_gradient.advantages(agent, seen, transitions)
     return levels.Result(levels.positive_value_loss(advantage), best)
 
 
 def remember(
-    config: PLRConfig, state: PLRState, played: Played, results: levels.Result
+    config: PLRConfig, state: PLRState, chosen: Chosen, results: levels.Result
 ) -> levels.LevelBuffer:
     """Return the buffer with what came of the levels of an update.
 
     Args:
         config: Config of the agent.
         state: State before the update.
-        played: The levels.
+        chosen: The levels.
         results: Results of playing the levels, `[B]` each.
     """
     buffer, now = state.level_buffer, state.update
-    again = levels.update(buffer, played.places, results, now)
-    offered = levels.insert(buffer, played.levels, results, now, priorities_of(config))
-    return levels.select(played.is_replay, again, offered)
+    again = levels.update(buffer, chosen.places, results, now)
+    offered = levels.insert(buffer, chosen.levels, results, now, priorities_of(config))
+    return levels.select(chosen.is_replay, again, offered)
 
 
-def levels_of(parts: Parts) -> RepeatedLevels:
-    """Return the environment, which `make` has put among the parts."""
-    env: Any = parts.stepper.env
+def levels_of(agent: Agent) -> RepeatedLevels:
+    """Return the environment, which `make` has put among the agent."""
+    env: Any = agent.stepper.env
     return env
 
 
@@ -382,7 +374,6 @@ def priorities_of(config: PLRConfig) -> levels.Priorities:
     return levels.Priorities(config.temperature, config.staleness_coef)
 
 
-def agent_of(state: PLRState) -> OnPolicyState:
+def ppo_state(state: PLRState) -> OnPolicyState:
     """Return PPO's part of the state."""
-    parts: dict[str, Any] = {n: getattr(state, n) for n in OnPolicyState._fields}
-    return OnPolicyState(**parts)
+    return OnPolicyState(*state[: len(OnPolicyState._fields)])

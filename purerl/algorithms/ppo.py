@@ -24,83 +24,59 @@ from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
-import optax
 
+from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting.environment import Environment
-from purerl.acting.rollout import Rollout
-from purerl.algorithms import on_policy, on_policy_config
-from purerl.algorithms.checks import check_minibatches, check_standardised
-from purerl.algorithms.on_policy import (
-    Batch,
-    OnPolicyState,
-    Parts,
-    build,
+from purerl.acting.rollout import Played
+from purerl.algorithms import on_policy, policy_gradient
+from purerl.algorithms.checks import check_standardised
+from purerl.algorithms.memory_config import (
+    MemoryConfig,
+    check_rows,
+    has_memory,
 )
-from purerl.algorithms.on_policy_config import OnPolicyConfig
-from purerl.algorithms.on_policy_networks import CRITICS
+from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
+from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
-    AUTO,
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
-    ConfigError,
+    by_actions,
     config_dataclass,
     dynamic,
     is_auto,
     number_of,
     static,
+    values_by_actions,
 )
-from purerl.keys import update_keys
-from purerl.learning import diagnostics, normalise, optimiser
-from purerl.learning.minibatches import (
-    PLAIN_STEPS_OF_TURN,
-    Passes,
-    is_one_loop,
-    minimise,
-    pass_means,
-    step_means,
-)
-from purerl.learning.parts import frozen_in
-from purerl.learning.returns import gae
+from purerl.learning import diagnostics
+from purerl.learning.minibatches import minimise, pass_means
+from purerl.learning.normalise import RewardScale, standardise
 from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
 from purerl.losses.check import check_loss
-from purerl.networks import paired
 from purerl.networks.distributions import is_discrete
 from purerl.optimisers import Adam
-from purerl.optimisers.first_order import is_known
 from purerl.tracing import traced_for_cpu
-from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
+from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
-class PPOConfig(OnPolicyConfig):
+class PPOConfig(PolicyGradientConfig, MemoryConfig):
     """Proximal policy optimisation."""
 
-    num_steps: int = static(
-        AUTO,
-        "Steps per environment and update; auto takes 128 for discrete actions, 512 "
-        "for continuous ones.",
-        POSITIVE,
+    num_steps: int = by_actions(
+        static, 128, 512, "Steps per environment and update;", POSITIVE
     )
-    num_epochs: int = static(
-        AUTO,
-        "Passes over the rollout per update; auto takes 4 for discrete actions, 10 for "
-        "continuous ones.",
-        POSITIVE,
+    num_epochs: int = by_actions(
+        static, 4, 10, "Passes over the rollout per update;", POSITIVE
     )
-    num_minibatches: int = static(
-        AUTO,
-        "Gradient steps per pass; auto takes 4 for discrete actions, and for "
-        "continuous ones up to 32, of 64 samples at least.",
-        POSITIVE,
+    num_minibatches: int = by_actions(
+        static, 4, "up to 32, of 64 samples", "Gradient steps per pass;", POSITIVE
     )
     policy_loss: Any = dynamic(ClipDrift(0.2), "Drift of the policy loss.")
     value_loss: Any = dynamic(ClippedSquaredError(0.2), "Loss of the critic.")
-    entropy_coef: float = dynamic(
-        AUTO,
-        "Weight of the entropy bonus; auto takes 0.01 for discrete actions, 0 for "
-        "continuous ones.",
-        NON_NEGATIVE,
+    entropy_coef: float = by_actions(
+        dynamic, 0.01, 0.0, "Weight of the entropy bonus;", NON_NEGATIVE
     )
     value_coef: float = dynamic(0.5, "Weight of the value loss.", NON_NEGATIVE)
     max_grad_norm: float | None = dynamic(
@@ -127,44 +103,32 @@ class PPOConfig(OnPolicyConfig):
     normalize_whole_batch: bool = static(
         False, "Standardise advantages over the whole rollout, once per update."
     )
-    normalize_observations: bool = static(
-        AUTO,
-        "Standardise observations by running moments; auto does where actions are "
-        "continuous.",
+    normalize_observations: bool = by_actions(
+        static, False, True, "Standardise observations by running moments;"
     )
-    normalize_rewards: bool = static(
-        AUTO,
-        "Divide rewards by the std of running returns; auto does where actions "
-        "are continuous.",
+    normalize_rewards: bool = by_actions(
+        static, False, True, "Divide rewards by the std of running returns;"
     )
 
     @property
     def sequential_steps(self) -> int:
-        """Dependent operations of one update: environment and gradient steps."""
+        """Dependent operations of one update; a gradient step runs through time too."""
         num_epochs = number_of(self, "num_epochs")
-        num_minibatches = number_of(self, "num_minibatches")
-        return number_of(self, "num_steps") + num_epochs * num_minibatches
+        gradient_steps = num_epochs * number_of(self, "num_minibatches")
+        return number_of(self, "num_steps") + gradient_steps * self.steps_of_gradient
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return CleanRL's numbers for the kind of actions; see the module."""
-        if is_discrete(env.action_space(env.default_params)):
-            return {
-                "num_steps": 128,
-                "num_epochs": 4,
-                "num_minibatches": 4,
-                "entropy_coef": 0.01,
-                "normalize_observations": False,
-                "normalize_rewards": False,
-            }
-        num_steps = 512 if is_auto(self.num_steps) else self.num_steps
-        return {
-            "num_steps": num_steps,
-            "num_epochs": 10,
-            "num_minibatches": _minibatches(self.num_envs * num_steps),
-            "entropy_coef": 0.0,
-            "normalize_observations": True,
-            "normalize_rewards": True,
-        }
+        is_continuous = not is_discrete(env.action_space(env.default_params))
+        # With a memory a gradient step goes through all steps of a rollout.
+        is_long = is_continuous and not has_memory(self)
+        values = values_by_actions(self, "continuous" if is_continuous else "discrete")
+        if is_continuous and has_memory(self):
+            values |= {"num_steps": 128, "num_epochs": 4}
+        num_steps = values["num_steps"] if is_auto(self.num_steps) else self.num_steps
+        samples = self.num_envs * num_steps
+        values["num_minibatches"] = _minibatches(samples) if is_long else 4
+        return {**values, "sequence_length": num_steps}
 
 
 def _minibatches(samples: int) -> int:
@@ -173,242 +137,112 @@ def _minibatches(samples: int) -> int:
     return max(parts for parts in range(1, most + 1) if samples % parts == 0)
 
 
-def validate(
-    config: PPOConfig, env: Environment, memory_shape: tuple[int, ...] | None = None
-) -> None:
+def validate(config: PPOConfig, env: Environment) -> None:
     """Check what fields have to do with one another and with the environment.
-
-    Args:
-        config: Config of the agent.
-        env: Environment, from `resolve_env`.
-        memory_shape: Shape of what actor and critic see in place of an observation.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_minibatches(config)
+    check_rows(config)
     if config.normalize_advantages:
         samples, sizes = config.num_envs * config.num_steps, "num_envs * num_steps"
         if not config.normalize_whole_batch:
             samples //= config.num_minibatches
             sizes += " / num_minibatches"
         check_standardised(samples, sizes)
-    if config.normalize_whole_batch and not config.normalize_advantages:
-        raise ConfigError(
-            "normalize_whole_batch=True has no effect with normalize_advantages=False; "
-            "set that to True, or leave this out."
-        )
-    on_policy_config.validate(config, env, memory_shape)
+    policy_gradient.validate(config, env)
     check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
 
 
 def make(
     config: PPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build PPO for a config and an environment; see `on_policy.build`.
+    """Bind PPO to a config and an environment from `resolve_env`.
 
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    Leaves of the config may be traced; `axis_name` is the mapped axis over which this
+    agent's environments are spread, if any.
     """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(on_policy.act, parts),
-        hosted=partial(on_policy.hosted, parts, learn),
-    )
+    return algorithm(policy_gradient.make_agent(config, env, axis_name))
 
 
-def init(parts: Parts[PPOConfig], key: Array) -> OnPolicyState:
-    """Make fresh networks and environments; the key is kept in the state."""
-
-    def init_optimiser(params: PyTree) -> PyTree:
-        optim = optimiser_of(parts.config, params)
-        return optim.init(optimiser.flatten(params)[0])
-
-    return on_policy.init(parts, key, init_optimiser)
+def algorithm(agent: Agent) -> Algorithm:
+    """Return PPO of an agent."""
+    return on_policy.algorithm(agent, learn)
 
 
-def step(
-    parts: Parts[PPOConfig], state: OnPolicyState
-) -> tuple[OnPolicyState, Metrics]:
-    """Make one update: collect, estimate advantages, minimise."""
-    keys = update_keys(state, 4)
-    return learn(parts, state, on_policy.collect(parts, state, keys[:3]), keys)
+def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
+    """Estimate the advantages of a rollout, and take epochs of minibatch steps."""
+    samples, reward_scale = targets(agent, state, played)
+    rows = on_policy.rows_of(agent, state, played, samples)
+    params, opt_state, losses = fit(agent, state, rows, key)
+    values = samples.value.ravel(), samples.target.ravel()
+    return Learned(params, opt_state, losses, reward_scale, values)
 
 
-def learn(
-    parts: Parts[PPOConfig],
-    state: OnPolicyState,
-    collected: Rollout,
-    keys: Array,
-) -> tuple[OnPolicyState, Metrics]:
-    """Estimate the advantages of a rollout, and minimise; return state and metrics.
+def targets(
+    agent: Agent, state: OnPolicyState, played: Played
+) -> tuple[Batch, RewardScale]:
+    """Return samples `[T, B, ...]` with advantages and targets (equations 11 and 12).
 
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        collected: The rollout, from `on_policy.collect`.
-        keys: Keys of the update, the first three of which the rollout has used.
+    And the statistics of returns with this rollout in.
     """
-    envs, transitions, episodes = collected
-    batch, reward_scale = make_batch(parts, state, transitions)
-    params, opt_state, losses = fit(parts, state, batch, keys[3])
-    metrics = on_policy.report(parts, state.update, episodes, batch, losses)
-    new = OnPolicyState(
-        params=params,
-        opt_state=opt_state,
-        obs_moments=on_policy.observe(
-            parts, state.obs_moments, transitions.obs, metrics["explained_variance"]
-        ),
-        reward_scale=reward_scale,
-        envs=envs,
-        key=state.key,
-        update=state.update + 1,
-    )
-    return new, metrics
-
-
-def make_batch(
-    parts: Parts[PPOConfig], state: OnPolicyState, transitions: Transition
-) -> tuple[Batch, normalise.RewardScale]:
-    """Compute values, advantages and targets of a rollout, flattened to `[N, ...]`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        transitions: `[T, B, ...]` transitions of the rollout.
-    """
-    config = parts.config
-    seen, scale = on_policy.estimate(parts, state, transitions)
-    advantage = gae(
-        seen.reward,
-        seen.value,
-        seen.next_value,
-        transitions.terminated,
-        transitions.truncated,
-        gamma=config.gamma,
-        gae_lambda=config.gae_lambda,
-    )
-    batch = Batch(
-        obs=seen.obs,
-        action=transitions.action,
-        log_prob=transitions.log_prob,
-        value=seen.value,
-        advantage=standardised(parts, advantage),
-        target=advantage + seen.value,
-    )
-    return on_policy.flatten(batch), scale
-
-
-def standardised(parts: Parts[PPOConfig], advantage: Array) -> Array:
-    """Return the advantages of a rollout, standardised where that is done at once.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        advantage: `[T, B]` advantages.
-    """
-    config = parts.config
-    if not (config.normalize_advantages and config.normalize_whole_batch):
-        return advantage
-    return normalise.standardise(advantage, parts.axis_name)
+    config, transitions = agent.config, played.transitions
+    seen, reward_scale = policy_gradient.estimate(agent, state, played)
+    advantage = policy_gradient.advantages(agent, seen, transitions)
+    target = advantage + seen.value
+    if config.normalize_advantages and config.normalize_whole_batch:
+        advantage = standardise(advantage, agent.axis_name)
+    action, log_prob = transitions.action, transitions.log_prob
+    batch = Batch(seen.obs, action, log_prob, seen.value, advantage, target)
+    return batch, reward_scale
 
 
 def fit(
-    parts: Parts[PPOConfig], state: OnPolicyState, batch: Batch, key: Array
+    agent: Agent, state: OnPolicyState, rows: Any, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments and config.
         state: State before the update.
-        batch: `[N, ...]` samples of the rollout.
+        rows: Rows of the rollout, see `on_policy.rows_of`.
         key: Random key, consumed.
     """
-    passes, by_sample = make_passes(parts, state.params, state.update), False
-    if not traced_for_cpu():
-        parts, batch, passes = with_few_kernels(parts, state.params, batch, passes)
-        by_sample = parts.axis_name is None and is_one_loop(batch, passes)
-    minimised = partial(loss, parts, by_sample=by_sample)
-    params, opt_state, metrics = minimise(
-        minimised, state.params, state.opt_state, batch, key, passes
+    passes = on_policy.passes_of(agent, state)._replace(
+        is_last=_is_too_far(agent.config),
+        tells=policy_gradient.sees_activity(agent.config),
+        begin=partial(on_policy.begun, agent) if agent.memory else None,
     )
-    if by_sample:
-        metrics = step_means(metrics)
+    start = state.params, state.opt_state
+    if traced_for_cpu() or agent.memory:
+        found = minimise(partial(loss, agent), *start, rows, key, passes)
+    else:
+        found = minimise_in_few_kernels(agent, loss, *start, rows, key, passes)
+    params, opt_state, metrics = found
     return params, opt_state, pass_means(metrics)
 
 
-def with_few_kernels(
-    parts: Parts[PPOConfig], params: PyTree, batch: Batch, passes: Passes
-) -> tuple[Parts[PPOConfig], Batch, Passes]:
-    """Return what `fit` minimises with, for an accelerator; the result is the same.
-
-    Advantages are standardised for all minibatches of a pass at once, and an actor and
-    a critic of one shape are one network (`networks.paired`).
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters of `actor` and `critic`.
-        batch: `[N, ...]` samples of the rollout.
-        passes: Passes of gradient steps through the batch.
-    """
-    config = parts.config
-    passes = passes._replace(steps_of_turn=PLAIN_STEPS_OF_TURN)
-    if config.normalize_advantages and not config.normalize_whole_batch:
-        # The loss gets advantages that are standardised already.
-        parts = parts._replace(config=config.replace(normalize_whole_batch=True))
-        passes = passes._replace(prepare=partial(_standardise, parts.axis_name))
-    if not _is_paired(parts):
-        return parts, batch, passes
-    form = optimiser.Form(
-        partial(paired.join, parts.actor), lambda pair: paired.split(pair, params)
-    )
-    obs = paired.with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
-    return parts, batch._replace(obs=obs), passes._replace(form=form)
-
-
-def _standardise(axis_name: str | None, batch: Batch) -> Batch:
-    advantage = normalise.standardise(batch.advantage, axis_name)
-    return batch._replace(advantage=advantage)
-
-
-def _is_paired(parts: Parts[PPOConfig]) -> bool:
-    """Return whether actor and critic learn as one network."""
-    config = parts.config
-    is_plain = not (config.shared_torso or config.frozen)
-    return (
-        is_plain
-        and config.critic_learning_rate is None
-        and config.critic_optimiser is None
-        and is_known(config.optimiser)
-        and paired.can_be_paired(parts.actor, parts.critic)
-    )
-
-
 def loss(
-    parts: Parts[PPOConfig], params: PyTree, batch: Batch, by_sample: bool = False
+    agent: Agent, params: PyTree, rows: Any, by_sample: bool = False
 ) -> tuple[Array, Metrics]:
     """Return the scalar loss of a minibatch and its metrics.
 
     Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters of `actor` and `critic`.
-        batch: `[N, ...]` samples of the minibatch.
-        by_sample: Whether to return the metrics of each sample, `[N]`, in place of
-            their means: on an accelerator these take a kernel in every gradient step.
+        agent: Networks, environments and config.
+        params: Parameters by network.
+        rows: Rows of the minibatch, see `on_policy.rows_of`.
+        by_sample: Return the metrics of each sample, `[N]`, in place of their means: on
+            an accelerator these take a kernel in every gradient step.
     """
-    config, head = parts.config, parts.head
-    inputs = on_policy.inputs(parts, params, batch.obs)
-    outputs, value, activity = on_policy.outputs(parts, params, inputs)
+    config, head = agent.config, agent.head
+    batch = on_policy.samples_of(agent, params, rows)
+    outputs, value, activity = policy_gradient.outputs(agent, params, batch.obs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     advantage = batch.advantage
     if config.normalize_advantages and not config.normalize_whole_batch:
-        advantage = normalise.standardise(advantage, parts.axis_name)
+        advantage = standardise(advantage, agent.axis_name)
 
-    # Ratios are counted outside the drift's own interval, or the usual one if it has
-    # none.
+    # Ratios are counted outside the drift's own interval, or the usual one.
     low, high = getattr(config.policy_loss, "trust", (0.2, 0.2))
     # One comparison: with two of them an accelerator has a kernel more.
     off_centre = jnp.expm1(log_ratio) - (high - low) / 2
@@ -427,89 +261,8 @@ def loss(
     return total, samples if by_sample else metrics
 
 
-def make_passes(parts: Parts[PPOConfig], params: PyTree, update: Array) -> Passes:
-    """Return how the gradient steps of an update are taken, and when they end.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters as layers.
-        update: `[]` int32, number of updates done.
-    """
-    config = parts.config
-    target_kl = config.target_kl
-
-    def is_last(last: Metrics) -> Array:
-        # The test comes after each pass, on its last minibatch, as in CleanRL's code.
-        return last["approx_kl"] > target_kl  # type: ignore[operator]
-
-    return Passes(
-        optim=optimiser_of(
-            config, params, lambda rate: on_policy.annealed(parts, rate, update)
-        ),
-        num_epochs=config.num_epochs,
-        num_minibatches=config.num_minibatches,
-        axis_name=parts.axis_name,
-        is_last=None if target_kl is None else is_last,
-        tells=on_policy.sees_activity(config),
-    )
-
-
-def optimiser_of(
-    config: PPOConfig,
-    params: PyTree,
-    anneal: Callable[[Array | float], Array | float] = lambda rate: rate,
-) -> optax.GradientTransformation:
-    """Return the optimiser of a flat vector of parameters, which clips their gradient.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        params: Parameters as layers, by network.
-        anneal: Function from a step size of the config to that of the update.
-    """
-    layers = optimiser.layers_of(params)
-    rate, critic_rate = config.learning_rate, config.critic_learning_rate
-    max_norm, frozen = config.max_grad_norm, frozen_in(config.frozen)
-    if config.critic_optimiser is not None:
-        return _two_optimisers(config, params, anneal)
-    if critic_rate is None:
-        return optimiser.make(config.optimiser, anneal(rate), max_norm, layers, frozen)
-    # A step of every optimiser here is proportional to its step size.
-    rates = {name: critic_rate if name in CRITICS else rate for name in params}
-    optim = optax.chain(
-        optimiser.clip_by_global_norm(max_norm),
-        optimiser.transformation(config.optimiser, 1.0, layers),
-        optimiser.scaled(params, {name: anneal(x) for name, x in rates.items()}),
-    )
-    tells = optimiser.sees_frozen(config.optimiser)
-    return optimiser.keep_frozen(optim, layers, frozen, tells)
-
-
-def _two_optimisers(
-    config: PPOConfig,
-    params: PyTree,
-    anneal: Callable[[Array | float], Array | float],
-) -> optax.GradientTransformation:
-    """The optimiser of the critic beside that of all other networks.
-
-    The gradient of all of them is clipped at once before, as with one optimiser.
-    """
-    rate, critic_rate = config.learning_rate, config.critic_learning_rate
-    frozen = frozen_in(config.frozen)
-
-    def moving(names: tuple[str, ...], chosen: Any, rate: Any) -> Any:
-        layers = optimiser.layers_of({name: params[name] for name in names})
-        return optimiser.transformation(chosen, anneal(rate), layers, frozen)
-
-    critic = tuple(name for name in params if name in CRITICS)
-    others = tuple(name for name in params if name not in CRITICS)
-    own = optimiser.without_noise(config.critic_optimiser)
-    optims = {
-        others: moving(others, config.optimiser, rate),
-        critic: moving(critic, own, rate if critic_rate is None else critic_rate),
-    }
-    optim = optax.chain(
-        optimiser.clip_by_global_norm(config.max_grad_norm),
-        optimiser.separate(params, optims),
-    )
-    # The norm that is clipped must not see what is frozen either.
-    return optimiser.keep_frozen(optim, optimiser.layers_of(params), frozen)
+def _is_too_far(config: PPOConfig) -> Callable[[Metrics], Array] | None:
+    """Whether the policy has moved beyond `target_kl`, by a pass's last minibatch."""
+    if config.target_kl is None:
+        return None
+    return lambda last: last["approx_kl"] > config.target_kl

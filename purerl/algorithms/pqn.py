@@ -18,23 +18,32 @@ environments, 64 steps, 4 epochs of 16 minibatches, RAdam with linear decay, glo
 rewards by 0.1, with a step size of 1e-4 and layers of 256 units. Here rewards are as
 they are, so that the values to be learned are ten times as large, and the step size is
 1e-3; 128 units were enough.
+
+With a memory (`memory="gru"`; see `memory`) the action values are a head on it, and the
+rest is the same: PQN-RNN of the paper. The authors' script learns from the last steps
+of the rollout before too (`MEMORY_WINDOW`), and computes the returns anew in every
+gradient step. Here a rollout begins with the memory that was stored before it, and
+`burn_in` gives the sequences after the first such steps.
 """
 
 from functools import partial
 from typing import Any, NamedTuple
 
-import flax.linen as nn
-import jax
-import jax.numpy as jnp
-import optax
-
 from purerl import auto, networks
-from purerl.acting import exploration, observe, rollout
+from purerl.acting import exploration, observe
 from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import exploration_config, network_config, pieces
-from purerl.algorithms.checks import check_action_values, check_minibatches
-from purerl.algorithms.network_config import NetworkConfig
+from purerl.acting.observe import obs_shape
+from purerl.acting.rollout import Played
+from purerl.algorithms import (
+    exploration_config,
+    memory_config,
+    network_config,
+    on_policy,
+)
+from purerl.algorithms import memory as memories
+from purerl.algorithms.checks import check_action_values, check_discrete
+from purerl.algorithms.memory_config import MemoryConfig
+from purerl.algorithms.on_policy import Agent, Behaviour, Learned, OnPolicyState
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -45,22 +54,19 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.keys import init_keys, update_keys
-from purerl.learning import diagnostics, optimiser
-from purerl.learning.collectives import after
-from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, Passes, minimise
-from purerl.learning.parts import frozen_in
+from purerl.learning import diagnostics
+from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, minimise
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
 from purerl.losses.check import check_value_loss
 from purerl.networks import columns, composite
 from purerl.optimisers import RAdam
 from purerl.optimisers.check import check_optimisers
-from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
+from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
-class PQNConfig(NetworkConfig):
+class PQNConfig(MemoryConfig):
     """The config of parallel Q-learning."""
 
     num_envs: int = static(
@@ -111,46 +117,24 @@ class PQNConfig(NetworkConfig):
 
     @property
     def sequential_steps(self) -> int:
-        """Dependent operations of one update: environment and gradient steps."""
-        return self.num_steps + self.num_epochs * self.num_minibatches
+        """Dependent operations of one update; a gradient step runs through time too."""
+        gradient_steps = self.num_epochs * self.num_minibatches
+        return self.num_steps + gradient_steps * self.steps_of_gradient
 
     def automatic(self, env: Environment) -> dict[str, Any]:
-        """Return the decay's length in environment steps."""
+        """Return the decay's length in environment steps; sequences are rollouts."""
         del env
-        return exploration.automatic(self)
+        return {**exploration.automatic(self), "sequence_length": self.num_steps}
 
 
-class Parts(NamedTuple):
-    """The parts of PQN, bound once in Python: structure, and the config's numbers."""
+@config_dataclass
+class RecurrentPQNConfig(PQNConfig):
+    """PQN with a GRU in the place of the second hidden layer."""
 
-    config: PQNConfig
-    stepper: rollout.Stepper
-    obs_space: Any
-    num_actions: int
-    network: nn.Module
-    num_updates: int
-    axis_name: str | None
-
-
-class PQNState(NamedTuple):
-    """Everything that training carries, arrays only.
-
-    Attributes:
-        params: Parameters of the network.
-        opt_state: State of the optimiser.
-        obs_moments: Statistics of observations, see `observe.init_moments`.
-        envs: The environments between two steps.
-        key: Random key of the agent, which never changes; every update's key is folded
-            from it.
-        update: `[]` int32, number of updates done.
-    """
-
-    params: PyTree
-    opt_state: PyTree
-    obs_moments: PyTree
-    envs: rollout.EnvCarry
-    key: Array
-    update: Array
+    hidden_sizes: tuple[int, ...] = static(
+        (128,), "Units of each hidden layer before the memory.", SIZES
+    )
+    memory: Any = memory_config.memory_field("gru")
 
 
 class Batch(NamedTuple):
@@ -167,9 +151,13 @@ def validate(config: PQNConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_minibatches(config)
+    memory_config.check_rows(config)
     exploration.check_share(config)
-    check_action_values(config, env)
+    if memory_config.has_memory(config):
+        num_actions = check_discrete(config, env)
+        memory_config.check_values(config, env, num_actions)
+    else:
+        check_action_values(config, env)
     check_value_loss(config.value_loss)
     check_optimisers(config)
 
@@ -177,212 +165,85 @@ def validate(config: PQNConfig, env: Environment) -> None:
 def make(
     config: PQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build PQN for a config and an environment; see `build`.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
-    """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(act, parts),
-        hosted=partial(hosted, parts),
-    )
+    """Bind PQN to a config and an environment; arguments as of `ppo.make`."""
+    return on_policy.algorithm(make_agent(config, env, axis_name), learn)
 
 
-def build(config: PQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Build network and environment of a config: what the functions below work with.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
-    """
+def make_agent(
+    config: PQNConfig, env: Environment, axis_name: str | None = None
+) -> Agent:
+    """Bind the action values and the environments of a config."""
     config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    obs_space = env.observation_space(stepper.params)
+    stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
     actions: Any = env.action_space(stepper.params)
     shape, num_actions = obs_shape(obs_space), int(actions.n)
-    network = network_config.whole(config, "critic", shape)
-    if network is None:
-        torso = network_config.torso_of(config, shape, "critic")
-        network = networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
-    if composite.has_mask(shape):
-        network = networks.Masked(network)
-    return Parts(
+    memory = memories.build(config, shape)
+    return Agent(
         config=config,
         stepper=stepper,
         obs_space=obs_space,
-        num_actions=num_actions,
-        network=network,
-        num_updates=max(1, config.total_timesteps // config.steps_per_update),
+        networks={"q": _make_network(config, shape, num_actions, memory)},
+        behaviour=_epsilon_greedy(config, shape, num_actions),
+        memory=memory,
+        num_updates=num_updates,
         axis_name=axis_name,
     )
 
 
-def init(parts: Parts, key: Array) -> PQNState:
-    """Make a fresh network and environments; the key is kept in the state."""
-    config = parts.config
-    keys = init_keys(key, 3)
-    num_envs = rollout.per_device(config.num_envs, parts.axis_name)
-    example = observe.example(parts.obs_space)
-    params = networks.init_params(keys[:2], {"q": (parts.network, [example])})["q"]
-    optim = optimiser_of(config, config.learning_rate, params)
-    return PQNState(
-        params=params,
-        opt_state=optim.init(optimiser.flatten(params)[0]),
-        obs_moments=observe.init_moments(parts.obs_space),
-        envs=rollout.init_envs(parts.stepper, keys[2], num_envs),
-        key=key,
-        update=jnp.int32(0),
-    )
+def _make_network(
+    config: PQNConfig, shape: Any, num_actions: int, memory: memories.Memory | None
+) -> Any:
+    """The action values of observations, or of what a memory shows of them."""
+    seen = shape if memory is None else memories.head_shape(memory, shape)
+    network = network_config.whole(config, "critic", seen)
+    if network is None:
+        if memory is None:
+            torso = network_config.torso_of(config, shape, "critic")
+        else:
+            layers = network_config.dense_layers(config, config.head_sizes)
+            torso = composite.viewed(layers, seen)
+        network = networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
+    return networks.Masked(network) if composite.has_mask(seen) else network
 
 
-def step(parts: Parts, state: PQNState) -> tuple[PQNState, Metrics]:
-    """Make one update: collect, compute lambda-returns, regress on them."""
-    keys = update_keys(state, 4)
-    return learn(parts, state, collect(parts, state, keys[:3]), keys)
+def _epsilon_greedy(config: PQNConfig, shape: Any, num_actions: int) -> Behaviour:
+    """Explore by the schedule of epsilon; afterwards with a key at `epsilon_end`."""
+
+    def explore(update: Array) -> Any:
+        epsilon = exploration.epsilon_of_update(config, update)
+
+        def choose(q: Any, obs: Any, coin: Any) -> tuple[Array, Any, Array]:
+            action = exploration.epsilon_greedy(q, coin, epsilon, obs)
+            return action, (), action
+
+        return choose
+
+    def decide(q: Any, obs: Any, key: Array | None) -> Array:
+        return exploration.act(q, obs, config.epsilon_end, key)
+
+    choices = exploration.choices_of(shape, num_actions)
+    draw = partial(exploration.draw_coin, num_actions=choices)
+    return Behaviour("q", draw, explore, decide)
 
 
-def learn(
-    parts: Parts, state: PQNState, collected: rollout.Rollout, keys: Array
-) -> tuple[PQNState, Metrics]:
-    """Regress on the lambda-returns of a rollout; return state and metrics.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        collected: The rollout, from `collect`.
-        keys: Keys of the update, the first three of which the rollout has used.
-    """
-    envs, transitions, episodes = collected
-    batch = make_batch(parts, state, transitions)
-    params, opt_state, losses = fit(parts, state, batch, keys[3])
-    obs_moments, metrics = report(parts, state, transitions, episodes, losses)
-    update = state.update + 1
-    return PQNState(params, opt_state, obs_moments, envs, state.key, update), metrics
+def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
+    """Regress on the lambda-returns of a rollout, by epochs of minibatch steps."""
+    samples = targets(agent, state, played)
+    rows = on_policy.rows_of(agent, state, played, samples)
+    return Learned(*fit(agent, state, rows, key))
 
 
-def report(
-    parts: Parts,
-    state: Any,
-    transitions: Transition,
-    episodes: rollout.Episodes,
-    losses: Metrics,
-) -> tuple[PyTree, Metrics]:
-    """Return the statistics of observations with a rollout in, and an update's metrics.
-
-    Args:
-        parts: Network, environments and config; see `build`.
-        state: State before the update.
-        transitions: `[T, B, ...]` transitions of the rollout.
-        episodes: The ends of the rollout's episodes.
-        losses: Means over the gradient steps.
-    """
-    config, axis = parts.config, parts.axis_name
-    # Averages over devices must come one after another: see `collectives`.
-    episodes = after(episodes, losses["value_loss"], axis)
-    metrics = rollout.episode_metrics(episodes, axis) | losses
-    obs_moments = state.obs_moments
-    if config.normalize_observations:
-        features = to_features(parts.obs_space, transitions.obs)
-        features = after(features, metrics["episode_return"], axis)
-        obs_moments = observe.merge_moments(
-            parts.obs_space, obs_moments, features, axis
-        )
-    update = state.update + 1
-    env_steps = update.astype(jnp.uint32) * jnp.uint32(config.steps_per_update)
-    return obs_moments, metrics | {"env_steps": env_steps}
-
-
-def act(parts: Parts, state: PQNState, obs: Array, key: Array | None = None) -> Array:
-    """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent.
-        obs: `[..., *obs_shape]` observations as the environment gives them.
-        key: Random key, consumed; without one the action is the deterministic one.
-    """
-    prepared = observe.prepare(parts, state.obs_moments, obs)
-    q: Any = parts.network.apply(state.params, prepared)
-    return exploration.act(q, prepared, parts.config.epsilon_end, key)
-
-
-def collect(
-    parts: Parts, state: PQNState, key: Array
-) -> tuple[rollout.EnvCarry, Transition, rollout.Episodes]:
-    """Act epsilon-greedily for `num_steps` steps in every environment.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent; its network does not change meanwhile.
-        key: Random key, consumed.
-
-    Returns:
-        Environments after the rollout, transitions `[T, B, ...]` with observations as
-        the environment gave them, and where episodes ended.
-    """
-    explore, see, draw = policy(parts, state)
-    return rollout.collect(
-        parts.stepper, state.envs, explore, see, key, parts.config.num_steps, draw
-    )
-
-
-def policy(parts: Parts, state: PQNState) -> rollout.Policy:
-    """Return how the network of a state chooses actions while it is trained."""
-    epsilon = exploration.epsilon_of_update(parts.config, state.update)
-
-    def explore(obs: Any, coin: Any) -> tuple[Array, Any, Array]:
-        q: Any = parts.network.apply(state.params, obs)
-        action = exploration.epsilon_greedy(q, coin, epsilon, obs)
-        return action, (), action  # The action as stored, no log-prob, as taken.
-
-    return rollout.Policy(
-        explore,
-        partial(observe.prepare, parts, state.obs_moments),
-        # One coin is drawn for every step and environment.
-        partial(exploration.draw_coin, num_actions=choices(parts)),
-    )
-
-
-def hosted(parts: Parts, update: Array) -> Hosted:
-    """Return an update in pieces, for environments on the host.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        update: `[]` int32, number of updates done; nothing here depends on it.
-    """
-    del update
-
-    def restart(state: PQNState, obs: Any) -> PQNState:
-        return state._replace(envs=pieces.first_step(state.envs, obs))
-
-    return pieces.of_rollout(
-        parts.config, partial(policy, parts), partial(learn, parts), restart
-    )
-
-
-def choices(parts: Parts) -> int:
-    """Return of how many a coin's uniform number is."""
-    return exploration.choices_of(obs_shape(parts.obs_space), parts.num_actions)
-
-
-def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
-    """Compute observations, actions and lambda-returns of a rollout, flat `[N, ...]`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        transitions: `[T, B, ...]` transitions of the rollout.
-    """
-    config = parts.config
-    seen = partial(observe.prepare, parts, state.obs_moments)
+def targets(agent: Agent, state: OnPolicyState, played: Played) -> Batch:
+    """Return observations, actions and lambda-returns of a rollout, `[T, B, ...]`."""
+    config, transitions = agent.config, played.transitions
+    prepare = partial(observe.prepare, agent, state.obs_moments)
     # A time limit bootstraps on the values of the observation before any reset.
-    q_next: Any = parts.network.apply(state.params, seen(transitions.next_obs))
+    seen = next_obs = prepare(transitions.next_obs)
+    if agent.memory is not None:
+        # These are the memories of the episode that `next_obs` ends or goes on with.
+        before = played.memories
+        seen = memories.judged(agent.memory, state.params, before, next_obs)
+    q_next: Any = agent.networks["q"].apply(state.params["q"], seen)
     target = q_lambda(
         transitions.reward,
         q_next.max(-1),
@@ -391,73 +252,33 @@ def make_batch(parts: Parts, state: PQNState, transitions: Transition) -> Batch:
         gamma=config.gamma,
         trace_decay=config.trace_decay,
     )
-    batch = Batch(seen(transitions.obs), transitions.action, target)
-    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), batch)
+    return Batch(prepare(transitions.obs), transitions.action, target)
 
 
 def fit(
-    parts: Parts, state: Any, batch: Any, key: Array, loss_of: Any = None
+    agent: Agent, state: OnPolicyState, rows: Any, key: Array
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Regress on the targets; return means over the update's gradient steps.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State before the update.
-        batch: `[N, ...]` samples of the rollout.
-        key: Random key, consumed.
-        loss_of: `(params, minibatch) -> (loss, metrics)`; `loss` where not given.
-    """
-    config = parts.config
-    rate = config.learning_rate
-    if config.anneal_learning_rate:
-        rate = optimiser.annealed(rate, state.update, parts.num_updates)
+    """Take epochs of minibatch gradient steps; return their means; see `ppo.fit`."""
+    passes = on_policy.passes_of(agent, state)
+    if not agent.memory:
+        passes = passes._replace(steps_of_turn=PLAIN_STEPS_OF_TURN)
     params, opt_state, metrics = minimise(
-        partial(loss, parts) if loss_of is None else loss_of,
-        state.params,
-        state.opt_state,
-        batch,
-        key,
-        Passes(
-            optim=optimiser_of(config, rate, state.params),
-            num_epochs=config.num_epochs,
-            num_minibatches=config.num_minibatches,
-            axis_name=parts.axis_name,
-            steps_of_turn=PLAIN_STEPS_OF_TURN if loss_of is None else 1,
-        ),
+        partial(loss, agent), state.params, state.opt_state, rows, key, passes
     )
     return params, opt_state, {name: x.mean() for name, x in metrics.items()}
 
 
-def loss(parts: Parts, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+def loss(agent: Agent, params: PyTree, rows: Any) -> tuple[Array, Metrics]:
     """Return the scalar loss of a minibatch and its metrics.
 
     Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters of the network.
-        batch: `[N, ...]` samples of the minibatch.
+        agent: Network, environments and config.
+        params: Parameters by network.
+        rows: Rows of the minibatch, see `on_policy.rows_of`.
     """
-    q: Any = parts.network.apply(params, batch.obs)
+    batch = on_policy.samples_of(agent, params, rows)
+    q: Any = agent.networks["q"].apply(params["q"], batch.obs)
     value = columns.pick(q, batch.action)
-    errors = value_error(parts.config.value_loss, value, batch.target)
+    errors = value_error(agent.config.value_loss, value, batch.target)
     metrics = diagnostics.means({"value_loss": errors, "q_value": value})
     return metrics["value_loss"], metrics
-
-
-def optimiser_of(
-    config: PQNConfig, learning_rate: Array | float, params: PyTree
-) -> optax.GradientTransformation:
-    """Return the optimiser of a flat vector of parameters, which clips their gradient.
-
-    Args:
-        config: Config of the agent.
-        learning_rate: Step size of the update.
-        params: Parameters of the network.
-    """
-    layers = optimiser.layers_of(params)
-    return optimiser.make(
-        config.optimiser,
-        learning_rate,
-        config.max_grad_norm,
-        layers,
-        frozen_in(config.frozen),
-    )

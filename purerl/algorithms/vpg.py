@@ -30,16 +30,11 @@ import jax
 import optax
 
 from purerl.acting.environment import Environment
-from purerl.acting.rollout import Rollout
-from purerl.algorithms import on_policy, on_policy_config
+from purerl.acting.rollout import Played
+from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.checks import check_standardised
-from purerl.algorithms.on_policy import (
-    Batch,
-    OnPolicyState,
-    Parts,
-    build,
-)
-from purerl.algorithms.on_policy_config import OnPolicyConfig
+from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
+from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -49,16 +44,16 @@ from purerl.config import (
     one_of,
     static,
 )
-from purerl.keys import update_keys
-from purerl.learning import diagnostics, normalise, optimiser
+from purerl.learning import diagnostics, optimiser
 from purerl.learning.collectives import after, pmean
+from purerl.learning.normalise import RewardScale, standardise
 from purerl.learning.parts import frozen_in
-from purerl.learning.returns import gae, rewards_to_go
-from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
+from purerl.learning.returns import rewards_to_go
+from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
-class VPGConfig(OnPolicyConfig):
+class VPGConfig(PolicyGradientConfig):
     """Vanilla policy gradient."""
 
     num_envs: int = static(
@@ -95,7 +90,7 @@ def validate(config: VPGConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    on_policy_config.validate(config, env)
+    policy_gradient.validate(config, env)
     if config.normalize_advantages:
         check_standardised(config.num_envs * config.num_steps, "num_envs * num_steps")
     if config.advantage == "gae" and not config.baseline:
@@ -108,214 +103,126 @@ def validate(config: VPGConfig, env: Environment) -> None:
 def make(
     config: VPGConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build VPG for a config and an environment; see `on_policy.build`.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
-    """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(on_policy.act, parts),
-        hosted=partial(on_policy.hosted, parts, learn),
-    )
+    """Bind VPG to a config and an environment; arguments as of `ppo.make`."""
+    agent = policy_gradient.make_agent(config, env, axis_name)
+    return on_policy.algorithm(agent, learn, partial(init_optimisers, agent.config))
 
 
-def init(parts: Parts[VPGConfig], key: Array) -> OnPolicyState:
-    """Make networks and environments; `actor` and `critic` have their own optimiser."""
-    config = parts.config
-    rates = {"actor": config.learning_rate, "critic": config.critic_learning_rate}
-
-    def init_optimisers(params: dict[str, PyTree]) -> PyTree:
-        return {
-            name: _optimiser(config, name, rate, params[name]).init(
-                optimiser.flatten(params[name])[0]
-            )
-            for name, rate in rates.items()
-        }
-
-    return on_policy.init(parts, key, init_optimisers)
+def init_optimisers(config: VPGConfig, params: dict[str, PyTree]) -> PyTree:
+    """Return the states of the optimisers; `actor` and `critic` have one each."""
+    return {
+        name: optimiser_of(config, name, params[name]).init(
+            optimiser.flatten(params[name])[0]
+        )
+        for name in ("actor", "critic")
+    }
 
 
-def step(
-    parts: Parts[VPGConfig], state: OnPolicyState
-) -> tuple[OnPolicyState, Metrics]:
-    """Make one update: collect, one step of the policy, many of the value function."""
-    keys = update_keys(state, 3)
-    return learn(parts, state, on_policy.collect(parts, state, keys), keys)
-
-
-def learn(
-    parts: Parts[VPGConfig],
-    state: OnPolicyState,
-    collected: Rollout,
-    keys: Array,
-) -> tuple[OnPolicyState, Metrics]:
-    """Improve the policy by a rollout, then the values; return state and metrics.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        collected: The rollout, from `on_policy.collect`.
-        keys: Keys of the update, the first three of which the rollout has used.
-    """
-    del keys  # Nothing more is random.
-    envs, transitions, episodes = collected
-    batch, reward_scale = make_batch(parts, state, transitions)
-    actor, actor_opt, losses = improve_policy(parts, state, batch)
+def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
+    """Take one gradient step on the policy, then many on the value function."""
+    del key  # Nothing is random.
+    samples, reward_scale = targets(agent, state, played)
+    batch = on_policy.flatten(samples)
+    actor, actor_opt, losses = improve_policy(agent, state, batch)
     # Averages over devices must come one after another: see `collectives`.
-    last = after(batch, losses["approx_kl"], parts.axis_name)
+    last = after(batch, losses["approx_kl"], agent.axis_name)
     moved = state._replace(params={**state.params, "actor": actor})
-    critic, critic_opt, value_losses = fit_value(parts, moved, last)
-    losses |= value_losses
-    metrics = on_policy.report(parts, state.update, episodes, batch, losses)
-    new = OnPolicyState(
+    critic, critic_opt, value_losses = fit_value(agent, moved, last)
+    return Learned(
         params={"actor": actor, "critic": critic},
         opt_state={"actor": actor_opt, "critic": critic_opt},
-        obs_moments=on_policy.observe(
-            parts, state.obs_moments, transitions.obs, metrics["explained_variance"]
-        ),
+        losses=losses | value_losses,
         reward_scale=reward_scale,
-        envs=envs,
-        key=state.key,
-        update=state.update + 1,
+        fit=(batch.value, batch.target),
     )
-    return new, metrics
 
 
-def make_batch(
-    parts: Parts[VPGConfig], state: OnPolicyState, transitions: Transition
-) -> tuple[Batch, normalise.RewardScale]:
-    """Compute weights of actions and targets of values, flattened to `[N, ...]`.
+def targets(
+    agent: Agent, state: OnPolicyState, played: Played
+) -> tuple[Batch, RewardScale]:
+    """Return samples `[T, B, ...]` with weights of actions and targets of values.
 
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        transitions: `[T, B, ...]` transitions of the rollout.
+    And the statistics of returns with this rollout in.
     """
-    config = parts.config
-    seen, scale = on_policy.estimate(parts, state, transitions)
+    config, transitions = agent.config, played.transitions
+    seen, scale = policy_gradient.estimate(agent, state, played)
     ends = transitions.terminated, transitions.truncated
     to_go = rewards_to_go(seen.reward, seen.next_value, *ends, gamma=config.gamma)
     if config.advantage == "gae":
-        advantage = gae(
-            seen.reward,
-            seen.value,
-            seen.next_value,
-            *ends,
-            gamma=config.gamma,
-            gae_lambda=config.gae_lambda,
-        )
+        advantage = policy_gradient.advantages(agent, seen, transitions)
     else:
         advantage = to_go - seen.value if config.baseline else to_go
-    batch = on_policy.flatten(
-        Batch(
-            obs=seen.obs,
-            action=transitions.action,
-            log_prob=transitions.log_prob,
-            value=seen.value,
-            advantage=advantage,
-            target=to_go,
-        )
-    )
     if config.normalize_advantages:
-        advantage = normalise.standardise(batch.advantage, parts.axis_name)
-        batch = batch._replace(advantage=advantage)
+        flat = standardise(advantage.ravel(), agent.axis_name)
+        advantage = flat.reshape(advantage.shape)
+    action, log_prob = transitions.action, transitions.log_prob
+    batch = Batch(seen.obs, action, log_prob, seen.value, advantage, to_go)
     return batch, scale
 
 
 def improve_policy(
-    parts: Parts[VPGConfig], state: OnPolicyState, batch: Batch
+    agent: Agent, state: OnPolicyState, batch: Batch
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Take one gradient step; return the actor, its optimiser's state, diagnostics.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State before the update.
-        batch: `[N, ...]` samples of the rollout.
-    """
-    config = parts.config
-    rate = on_policy.annealed(parts, config.learning_rate, state.update)
+    """Take one gradient step; return the actor, its optimiser's state, diagnostics."""
+    config, network, head = agent.config, agent.actor, agent.head
     flat, restore = optimiser.flatten(state.params["actor"])
 
-    def flat_loss(flat: Array) -> tuple[Array, Metrics]:
-        return policy_loss(parts, restore(flat), batch)
+    def loss(flat: Array) -> tuple[Array, Metrics]:
+        return policy_loss(agent, restore(flat), batch)
 
-    grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
-    grads, metrics = pmean((grads, metrics), parts.axis_name)
-    optim = _optimiser(config, "actor", rate, state.params["actor"])
+    grads, metrics = jax.grad(loss, has_aux=True)(flat)
+    grads, metrics = pmean((grads, metrics), agent.axis_name)
+    optim = optimiser_of(config, "actor", state.params["actor"], agent, state.update)
     updates, opt_state = optim.update(grads, state.opt_state["actor"], flat)
     actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
 
-    outputs = parts.actor.apply(actor, batch.obs)
-    log_ratio = parts.head.log_prob(outputs, batch.action) - batch.log_prob
+    outputs = network.apply(actor, batch.obs)
+    log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
     divergence = diagnostics.approx_kl(log_ratio).mean()
     metrics["grad_norm"] = optax.tree.norm(_moving(config, state.params, grads))
-    metrics["approx_kl"] = pmean(divergence, parts.axis_name)
+    metrics["approx_kl"] = pmean(divergence, agent.axis_name)
     return actor, opt_state, metrics
 
 
-def policy_loss(
-    parts: Parts[VPGConfig], actor: PyTree, batch: Batch
-) -> tuple[Array, Metrics]:
-    """Return the scalar whose gradient is the policy gradient, negated.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        actor: Parameters of the policy.
-        batch: `[N, ...]` samples of the rollout.
-    """
-    head = parts.head
-    outputs = parts.actor.apply(actor, batch.obs)
-    loss = -(batch.advantage * head.log_prob(outputs, batch.action)).mean()
-    entropy = head.entropy(outputs).mean()
-    total = loss - parts.config.entropy_coef * entropy
+def policy_loss(agent: Agent, actor: PyTree, batch: Batch) -> tuple[Array, Metrics]:
+    """Return the scalar whose gradient is the policy gradient, negated."""
+    outputs = agent.actor.apply(actor, batch.obs)
+    loss = -(batch.advantage * agent.head.log_prob(outputs, batch.action)).mean()
+    entropy = agent.head.entropy(outputs).mean()
+    total = loss - agent.config.entropy_coef * entropy
     return total, {"policy_loss": loss, "entropy": entropy}
 
 
 def fit_value(
-    parts: Parts[VPGConfig], state: OnPolicyState, batch: Batch
+    agent: Agent, state: OnPolicyState, batch: Batch
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Regress on the targets; return the critic, its optimiser's state, losses.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
     of the last gradient step. A shared torso is the actor's: it stays as the policy's
     step left it, and the critic's head alone is fitted to its features.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        state: State before the update, with the actor after it.
-        batch: `[N, ...]` samples of the rollout.
     """
-    config = parts.config
-    rate = on_policy.annealed(parts, config.critic_learning_rate, state.update)
-    optim = _optimiser(config, "critic", rate, state.params["critic"])
-    flat, restore = optimiser.flatten(state.params["critic"])
-    inputs = on_policy.inputs(parts, state.params, batch.obs)
+    config, critic = agent.config, state.params["critic"]
+    optim = optimiser_of(config, "critic", critic, agent, state.update)
+    flat, restore = optimiser.flatten(critic)
+    inputs = on_policy.inputs(agent, state.params, batch.obs)
 
     def loss(flat: Array) -> Array:
-        value: Any = parts.critic.apply(restore(flat), inputs)
+        value: Any = agent.critic.apply(restore(flat), inputs)
         return config.value_loss(value, batch.target, batch.value).mean()
 
     def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
         flat, opt_state = carry
-        error, grads = pmean(jax.value_and_grad(loss)(flat), parts.axis_name)
+        error, grads = pmean(jax.value_and_grad(loss)(flat), agent.axis_name)
         updates, opt_state = optim.update(grads, opt_state, flat)
         return (flat + updates, opt_state), error
 
+    start = flat, state.opt_state["critic"]
     (flat, opt_state), errors = jax.lax.scan(
-        minimise,
-        (flat, state.opt_state["critic"]),
-        length=config.critic_iterations,
+        minimise, start, length=config.critic_iterations
     )
-    return (
-        restore(flat),
-        opt_state,
-        {"value_loss": errors[0], "value_loss_last": errors[-1]},
-    )
+    losses = {"value_loss": errors[0], "value_loss_last": errors[-1]}
+    return restore(flat), opt_state, losses
 
 
 def _moving(config: VPGConfig, params: PyTree, grads: Array) -> Array:
@@ -326,14 +233,28 @@ def _moving(config: VPGConfig, params: PyTree, grads: Array) -> Array:
     return optim.update(grads, optim.init(grads), grads)[0]  # type: ignore[return-value]
 
 
-def _optimiser(
-    config: VPGConfig, name: str, rate: Array | float, params: PyTree
+def optimiser_of(
+    config: VPGConfig,
+    name: str,
+    params: PyTree,
+    agent: Agent | None = None,
+    update: Any = 0,
 ) -> optax.GradientTransformation:
-    """The optimiser of `actor` or `critic`, on a flat vector of their parameters."""
-    chosen = config.optimiser
+    """Return the optimiser of `actor` or `critic`, on a flat vector of its parameters.
+
+    Args:
+        config: Config of the agent.
+        name: `actor` or `critic`.
+        params: Parameters of that network.
+        agent: The agent, whose run the step size may follow.
+        update: Number of updates done.
+    """
+    chosen, rate = config.optimiser, config.learning_rate
     if name == "critic":
-        own = config.critic_optimiser
+        own, rate = config.critic_optimiser, config.critic_learning_rate
         chosen = optimiser.without_noise(chosen if own is None else own)
+    if agent is not None:
+        rate = on_policy.learning_rate(agent, rate, update)
     layers = optimiser.layers_of(params)
     return optimiser.transformation(
         chosen, rate, layers, frozen_in(config.frozen, name)

@@ -8,16 +8,17 @@ from rich.console import Console
 
 from purerl.cli.options import option
 from purerl.config import ConfigError
-from purerl.execution.format import (
-    format_bytes,
-    format_count,
-    format_duration,
-    with_noun,
+from purerl.contrib.hardware.device import Device, load_device, names
+from purerl.contrib.hardware.estimate import (
+    Estimate,
+    allow_without_gpu,
+    estimate,
+    how,
+    is_installed,
+    lines,
 )
+from purerl.execution.format import format_duration, with_noun
 from purerl.execution.programs import segment_length
-from purerl.hardware import compiler
-from purerl.hardware.device import NUMBERS, Device, load_device, names
-from purerl.hardware.estimate import PEAK_SHARE, RESERVED, Estimate, estimate
 from purerl.scale.devices import as_count
 from purerl.train import Bound
 
@@ -56,8 +57,8 @@ def device_of(parsed: Any) -> Device | None:
             "to train on the devices that are here."
         )
     device = load_device(parsed.device)
-    if parsed.compile and compiler.is_installed():
-        compiler.allow_without_gpu()
+    if parsed.compile and is_installed():
+        allow_without_gpu()
     return device
 
 
@@ -105,68 +106,3 @@ def show(
             f"{format_duration(seconds)}"
         )
     console.print("\n".join(how(costs[-1])), markup=False)
-
-
-def lines(env: str, cost: Estimate) -> list[str]:
-    """Return an estimate as lines of text.
-
-    Args:
-        env: The name of the environment.
-        cost: The estimate.
-    """
-    device, blocks = cost.device, with_noun(cost.blocks, "block")
-    rate = cost.env_steps / cost.seconds
-    return [
-        f"{with_noun(cost.agents, 'agent')}, {env}, on {device.name}: an estimate, "
-        "nothing ran",
-        f"  blocks      {blocks} of {with_noun(cost.lanes, 'lane')}",
-        *_memory(cost),
-        f"  kernels     {format_count(cost.blocks * cost.kernels)} that follow one "
-        f"another, {device.microseconds_per_kernel:g} µs each: "
-        f"{cost.kernel_seconds:,.1f} s",
-        f"  arithmetic  {format_count(cost.flops)}FLOP at "
-        f"{PEAK_SHARE:.0%} of {format_count(device.flops)}FLOP/s: "
-        f"{cost.flop_seconds:,.1f} s",
-        f"  bytes       {format_bytes(cost.bytes)} at "
-        f"{PEAK_SHARE:.0%} of {format_bytes(device.bandwidth)}/s: "
-        f"{cost.byte_seconds:,.1f} s",
-        f"about {format_duration(cost.seconds)} of training there: "
-        f"{format_count(cost.env_steps)} environment steps at "
-        f"{format_count(rate)} steps/s, compilation and evaluations apart",
-    ]
-
-
-def _memory(cost: Estimate) -> list[str]:
-    together = cost.needs_together
-    fits = "fit too" if together <= cost.limit else "do not fit: use purerl sweep"
-    together_text = f"; all states at once ({format_bytes(together)}) {fits}"
-    return [
-        f"  memory      {format_bytes(cost.needs)} for a block, of "
-        f"{format_bytes(cost.limit)} that training may take"
-        f"{together_text if cost.blocks > 1 else ''}"
-    ]
-
-
-def how(cost: Estimate) -> list[str]:
-    """Return how an estimate was made, as lines of text.
-
-    Args:
-        cost: The estimate.
-    """
-    device = cost.device
-    if cost.is_compiled:
-        target = "" if device.is_own_target else ", as it would be for an H200"
-        how = f"kernels and memory: counted in the compiled GPU program{target}"
-    else:
-        why = cost.remark or "no GPU compiler is installed or asked for"
-        how = (
-            f"kernels and memory: from shapes ({why}); kernels were 0.95 to 4.6 times "
-            "the counted ones of ten presets"
-        )
-    return [
-        how,
-        "arithmetic and bytes: counted in the traced program; the share of the peak is "
-        "fitted to what PPO took on an H200",
-        f"memory that training may take: 0.8 of the {RESERVED:.0%} that JAX reserves",
-        *(f"{name.replace('_', ' ')}: {device.sources[name]}" for name in NUMBERS),
-    ]

@@ -26,7 +26,7 @@ from purerl.cli.options import (
 )
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
-from purerl.hardware.device import Device
+from purerl.contrib.hardware.device import Device
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store

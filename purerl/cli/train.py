@@ -27,10 +27,10 @@ from purerl.cli.options import (
     read_trackers,
 )
 from purerl.config import ConfigError, TrainConfig
+from purerl.contrib.hardware.device import Device
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import require_number
-from purerl.hardware.device import Device
 from purerl.runner import manifest
 from purerl.runner.api import run
 from purerl.runner.arguments import check_seconds, check_seeds, seeds_from

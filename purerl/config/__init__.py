@@ -29,6 +29,7 @@ from purerl.config.fields import Auto as Auto
 from purerl.config.fields import Check as Check
 from purerl.config.fields import as_float32 as as_float32
 from purerl.config.fields import as_tuples as as_tuples
+from purerl.config.fields import by_actions as by_actions
 from purerl.config.fields import config_dataclass as config_dataclass
 from purerl.config.fields import dynamic as dynamic
 from purerl.config.fields import field_names as field_names
@@ -41,6 +42,7 @@ from purerl.config.fields import part_kind as part_kind
 from purerl.config.fields import static as static
 from purerl.config.fields import static_fields as static_fields
 from purerl.config.fields import thaw as thaw
+from purerl.config.fields import values_by_actions as values_by_actions
 from purerl.config.overrides import apply_overrides as apply_overrides
 from purerl.config.validation import MAX_ENV_STEPS as MAX_ENV_STEPS
 from purerl.config.validation import validate_field as validate_field

@@ -102,6 +102,43 @@ def dynamic(
     return _field(default, help, check, pytree_node=True, **more)
 
 
+def by_actions(
+    field: Callable[..., Any],
+    discrete: Any,
+    continuous: Any,
+    help: str,
+    check: Check | None = None,
+) -> Any:
+    """Declare a field that is `auto`, and then takes a value by the kind of actions.
+
+    Args:
+        field: `static` or `dynamic`.
+        discrete: Value where actions are discrete.
+        continuous: Value where they are continuous.
+        help: Sentence for command lines and documentation, to which both are added.
+        check: Constraint on the value, if there is one.
+    """
+    words = f"{help} auto takes {discrete} (discrete actions) or {continuous}."
+    declared = field(AUTO, words, check)
+    values = {"discrete": discrete, "continuous": continuous}
+    declared.metadata = {**declared.metadata, "by_actions": values}
+    return declared
+
+
+def values_by_actions(config: Any, kind: str) -> dict[str, Any]:
+    """Return what the fields made with `by_actions` take, by name.
+
+    Args:
+        config: Config with such fields.
+        kind: `discrete` or `continuous`.
+    """
+    return {
+        field.name: field.metadata["by_actions"][kind]
+        for field in dataclasses.fields(config)
+        if "by_actions" in field.metadata
+    }
+
+
 def _field(default: Any, help: str, check: Check | None, **more: bool) -> Any:
     metadata = {"help": help, "check": check, **more}
     if type(default).__hash__ is None or dataclasses.is_dataclass(default):

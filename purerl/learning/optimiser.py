@@ -12,6 +12,7 @@ import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
 
+from purerl.learning.parts import frozen_in
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 
@@ -19,6 +20,9 @@ from purerl.types import Array, PyTree
 # norm is twice as large as this, because its square would be infinite; and the product
 # of a number and a power of two is not rounded.
 _LARGEST = 2.0**63
+
+CRITICS = ("critic", "critic_core")
+"""The names of the networks that are the critic's own."""
 
 
 class ClipState(NamedTuple):
@@ -59,6 +63,57 @@ def make(
         transformation(optimiser, learning_rate, layers),
     )
     return keep_frozen(optim, layers, frozen, tells=sees_frozen(optimiser))
+
+
+def of_config(
+    config: Any,
+    params: dict[str, PyTree],
+    anneal: Callable[[Array | float], Array | float] = lambda rate: rate,
+) -> optax.GradientTransformation:
+    """Return the optimiser of all networks of a config, on one flat vector.
+
+    It clips the gradient of all of them at once, and leaves what is frozen as it is.
+    `critic_learning_rate` and `critic_optimiser` of the config, if any, are those of
+    the networks `CRITICS`.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        params: Parameters as layers, by network.
+        anneal: Function from a step size of the config to that of the update.
+    """
+    layers = layers_of(params)
+    rate, max_norm = config.learning_rate, config.max_grad_norm
+    frozen = frozen_in(config.frozen)
+    critic_rate = getattr(config, "critic_learning_rate", None)
+    own = getattr(config, "critic_optimiser", None)
+    if critic_rate is None and own is None:
+        return make(config.optimiser, anneal(rate), max_norm, layers, frozen)
+    rates = {
+        name: critic_rate if name in CRITICS and critic_rate is not None else rate
+        for name in params
+    }
+    if own is None:
+        # A step of every optimiser here is proportional to its step size.
+        optim = optax.chain(
+            clip_by_global_norm(max_norm),
+            transformation(config.optimiser, 1.0, layers),
+            scaled(params, {name: anneal(x) for name, x in rates.items()}),
+        )
+        return keep_frozen(optim, layers, frozen, sees_frozen(config.optimiser))
+
+    def moving(names: tuple[str, ...], chosen: Any) -> optax.GradientTransformation:
+        own_layers = layers_of({name: params[name] for name in names})
+        return transformation(chosen, anneal(rates[names[0]]), own_layers, frozen)
+
+    critic = tuple(name for name in params if name in CRITICS)
+    others = tuple(name for name in params if name not in CRITICS)
+    optims = {
+        others: moving(others, config.optimiser),
+        critic: moving(critic, without_noise(own)),
+    }
+    optim = optax.chain(clip_by_global_norm(max_norm), separate(params, optims))
+    # The norm that is clipped must not see what is frozen either.
+    return keep_frozen(optim, layers, frozen)
 
 
 def transformation(

@@ -1,6 +1,7 @@
 """Losses: callable pytrees, so that a loss can be vmapped, evolved and configured."""
 
-from purerl.losses.formula import FormulaDrift as FormulaDrift
+from typing import Any
+
 from purerl.losses.learned import MLPDrift as MLPDrift
 from purerl.losses.learned import MLPValueLoss as MLPValueLoss
 from purerl.losses.learned import TemporalDrift as TemporalDrift
@@ -17,3 +18,10 @@ from purerl.losses.value import HuberError as HuberError
 from purerl.losses.value import RobustError as RobustError
 from purerl.losses.value import SquaredError as SquaredError
 from purerl.losses.value import value_error as value_error
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name == "FormulaDrift":
+        return LOSSES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,6 +1,5 @@
 """Losses by name, so that a config can be written as text and read back."""
 
-from purerl.losses.formula import FormulaDrift
 from purerl.losses.learned import MLPDrift, MLPValueLoss, TemporalDrift
 from purerl.losses.policy import AsymmetricClipDrift, ClipDrift, DPODrift
 from purerl.losses.value import (
@@ -9,30 +8,14 @@ from purerl.losses.value import (
     RobustError,
     SquaredError,
 )
-from purerl.registry import Registry
+from purerl.registry import Registry, Table
 
-POLICY_LOSSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        ClipDrift,
-        AsymmetricClipDrift,
-        DPODrift,
-        FormulaDrift,
-        MLPDrift,
-        TemporalDrift,
-    )
-}
-VALUE_LOSSES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        SquaredError,
-        ClippedSquaredError,
-        HuberError,
-        RobustError,
-        MLPValueLoss,
-    )
-}
-LOSSES: dict[str, type] = POLICY_LOSSES | VALUE_LOSSES
+_POLICY = (ClipDrift, AsymmetricClipDrift, DPODrift, MLPDrift, TemporalDrift)
+_VALUE = (SquaredError, ClippedSquaredError, HuberError, RobustError, MLPValueLoss)
+_LAZILY = {"FormulaDrift": "purerl.contrib.formula:FormulaDrift"}
+POLICY_LOSSES: Table[type] = Table({cls.__name__: cls for cls in _POLICY}, _LAZILY)
+VALUE_LOSSES: Table[type] = Table({cls.__name__: cls for cls in _VALUE})
+LOSSES: Table[type] = Table({cls.__name__: cls for cls in (*_POLICY, *_VALUE)}, _LAZILY)
 
 _registry = Registry("loss", "losses", "purerl.losses.register", LOSSES)
 

@@ -21,7 +21,7 @@ import numpy as np
 from purerl import schedules
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
-from purerl.algorithms.outer import Outer, OuterLoss
+from purerl.algorithms.outer import Outer, OuterLoss, collect_next
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta.names import Names
 from purerl.metagradient.coordinates import Coordinates, Values
@@ -71,11 +71,11 @@ class _OuterObjective(NamedTuple):
         if schedules.is_moving(config):
             share = state.update / self.bound.plan.num_updates
             config = schedules.at(schedules.without_flags(config), share)
-        return self.outer.build(config, self.bound.env)
+        return self.outer.make_agent(config, self.bound.env)
 
     def collect(self, parts: Any, state: PyTree) -> Any:
         """Return the rollout that the agent would collect next, a constant."""
-        return jax.lax.stop_gradient(self.outer.collect(parts, state))
+        return jax.lax.stop_gradient(collect_next(parts, state))
 
     def __call__(self, state: PyTree, overrides: Overrides) -> Array:
         parts = self.build(state, overrides)

@@ -11,8 +11,9 @@ from jax.flatten_util import ravel_pytree
 
 from purerl.config import ConfigError, how_to_read, is_part, part_kind
 from purerl.optimisers.registry import OPTIMISERS
+from purerl.registry import loaded
 
-_OWN = tuple(OPTIMISERS.values())
+_OWN = tuple(loaded(OPTIMISERS).values())
 # Parts of small networks with names of PPO's, by which a mask may go.
 _LAYER = {"bias": (3,), "kernel": (2, 3)}
 _LAYERS = {

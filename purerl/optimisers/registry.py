@@ -3,16 +3,13 @@
 from purerl.optimisers.first_order import SGD, Adam, AdamW, Lion, RAdam, RMSProp
 from purerl.optimisers.learned import LearnedOptimiser
 from purerl.optimisers.muon import Muon
-from purerl.optimisers.open import OpenOptimiser
-from purerl.registry import Registry
+from purerl.registry import Registry, Table
 
-OPTIMISERS: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        *(Adam, AdamW, SGD, RMSProp, RAdam, Lion, Muon),
-        *(LearnedOptimiser, OpenOptimiser),
-    )
-}
+_OWN = (Adam, AdamW, SGD, RMSProp, RAdam, Lion, Muon, LearnedOptimiser)
+OPTIMISERS: Table[type] = Table(
+    {cls.__name__: cls for cls in _OWN},
+    {"OpenOptimiser": "purerl.contrib.open:OpenOptimiser"},
+)
 _registry = Registry(
     "optimiser", "optimisers", "purerl.optimisers.register", OPTIMISERS
 )

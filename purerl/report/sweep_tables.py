@@ -8,7 +8,6 @@ from rich.table import Table
 from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.report import statistics
-from purerl.report.statistics import aggregates
 from purerl.report.sweep_data import (
     SCORE,
     Scores,
@@ -62,7 +61,7 @@ def best_rows(
         numbers = (
             f"{filled[place].mean():,.{places}f}",
             interval.text(places, heading),
-            f"{aggregates.iqm(filled[place]):,.{places}f}",
+            f"{statistics.aggregate(filled[place], 'iqm'):,.{places}f}",
         )
         values = tuple(scores.points[place][name] for name in scores.names)
         lost = int((~np.isfinite(scores.scores[place])).sum())

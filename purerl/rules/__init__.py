@@ -3,8 +3,8 @@
 A rule is a callable pytree, as a loss is: it can be vmapped, evolved and configured.
 """
 
-from purerl.rules.disco import CMPORule as CMPORule
-from purerl.rules.disco import DiscoRule as DiscoRule
+from typing import Any
+
 from purerl.rules.inputs import RuleInputs as RuleInputs
 from purerl.rules.inputs import Targets as Targets
 from purerl.rules.known import ActorCriticRule as ActorCriticRule
@@ -12,3 +12,10 @@ from purerl.rules.known import ReturnRule as ReturnRule
 from purerl.rules.learned import LPGRule as LPGRule
 from purerl.rules.registry import RULES as RULES
 from purerl.rules.registry import register as register
+
+
+def __getattr__(name: str) -> Any:
+    """Load what `purerl.contrib` has, when it is first used."""
+    if name in ("CMPORule", "DiscoRule"):
+        return RULES[name]
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,14 +1,13 @@
 """Rules by name, so that a config can be written as text and read back."""
 
-from purerl.registry import Registry
-from purerl.rules.disco import CMPORule, DiscoRule
+from purerl.registry import Registry, Table
 from purerl.rules.known import ActorCriticRule, ReturnRule
 from purerl.rules.learned import LPGRule
 
-RULES: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (ActorCriticRule, ReturnRule, LPGRule, CMPORule, DiscoRule)
-}
+RULES: Table[type] = Table(
+    {cls.__name__: cls for cls in (ActorCriticRule, ReturnRule, LPGRule)},
+    {name: f"purerl.contrib.disco:{name}" for name in ("CMPORule", "DiscoRule")},
+)
 
 _registry = Registry("rule", "rules", "purerl.rules.register", RULES)
 

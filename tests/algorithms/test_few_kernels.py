@@ -9,10 +9,10 @@ import pytest
 
 import purerl
 from purerl import networks, optimisers
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import on_policy, ppo
+from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.networks import columns, paired
 from purerl.tracing import traced_for
+from tests.algorithms.agents import agent_of
 from tests.helpers import assert_same_bits
 
 SAMPLES = 216  # 72 a minibatch: products of at most 64 rows are written as sums.
@@ -34,22 +34,24 @@ def small(**fields):
 
 def case(config):
     """What `ppo.fit` takes, and parameters and moments away from their start."""
-    parts = ppo.build(config, resolve_env(config))
+    parts = agent_of(config)
     keys = jax.random.split(jax.random.key(0), 7)
-    state = ppo.init(parts, keys[0])
+    state = ppo.algorithm(parts).init(keys[0])
     moved = jax.tree.map(
         lambda x: x + 0.1 * jnp.arange(x.size).reshape(x.shape) / x.size,
         (state.params, state.opt_state),
     )
     moved = jax.tree.map(lambda x, y: x.astype(y.dtype), moved, state[:2])
     state = state._replace(params=moved[0], opt_state=moved[1])
-    sample = jax.eval_shape(lambda: on_policy.collect(parts, state, keys[:3]))
+    sample = jax.eval_shape(
+        lambda: on_policy.collect(parts, state, keys[:3]).transitions
+    )
     obs, action = (
         jax.random.normal(key, (SAMPLES, *like.shape[2:]))
-        for key, like in zip(keys[1:3], (sample[1].obs, sample[1].action), strict=True)
+        for key, like in zip(keys[1:3], (sample.obs, sample.action), strict=True)
     )
     numbers = [jax.random.normal(key, (SAMPLES,)) for key in keys[3:7]]
-    batch = on_policy.Batch(
+    batch = policy_gradient.Batch(
         obs=obs,
         action=(action > 0).astype(jnp.int32) if parts.head.is_discrete else action,
         log_prob=-0.7 + 0.1 * numbers[0],
@@ -162,7 +164,9 @@ def test_a_head_that_knows_no_columns_gets_the_whole():
     value = parts.critic.apply(state.params["critic"], batch.obs)
     several = networks.distributions.BernoulliHead((2,))
     for head, is_list in ((parts.head, True), (several, False)):
-        found, values, _ = on_policy.outputs(parts._replace(head=head), pair, inputs)
+        found, values, _ = policy_gradient.outputs(
+            parts._replace(head=head), pair, inputs
+        )
         assert isinstance(found, list) == is_list
         whole = jnp.stack(found, -1) if is_list else found
         np.testing.assert_allclose(whole, known, rtol=1e-5, atol=1e-6)

@@ -1,5 +1,7 @@
 """The learned policy gradient: its update in closed forms, rules and meta-gradient."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -9,12 +11,12 @@ from flax import struct
 import purerl
 from purerl import optimisers, serialise
 from purerl.acting import observe
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import lpg, on_policy, vpg
+from purerl.algorithms import lpg, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.rules import ActorCriticRule, LPGRule, ReturnRule, RuleInputs, Targets
+from tests.algorithms.agents import agent_of, samples_of
 from tests.helpers import assert_same_bits
 
 NETWORKS = {"num_envs": 2, "num_steps": 32, "hidden_sizes": (5,), "num_evaluations": 0}
@@ -35,19 +37,18 @@ def small(**fields):
     return purerl.LPGConfig(**{**defaults, **fields})
 
 
-def bound(config, build=lpg.build):
-    config = purerl.resolve(config)
-    return build(config, resolve_env(config))
+def bound(config, make_agent=lpg.make_agent):
+    return agent_of(purerl.resolve(config), make_agent)
 
 
 @pytest.fixture(scope="module")
 def played():
     """Parts, a state, and the rollout of its first update, in which episodes end."""
-    parts = bound(small())
-    state = lpg.init(parts, jax.random.key(0))
+    config = small()
+    parts, state = bound(config), purerl.make_algorithm(config).init(jax.random.key(0))
     collect = jax.jit(lambda state: on_policy.collect(parts, state, keys_of(state)))
     collected = collect(state)
-    assert collected[1].terminated.any()
+    assert collected.transitions.terminated.any()
     return parts, state, collected
 
 
@@ -60,10 +61,10 @@ def learned(parts, state, collected):
 
     @jax.jit
     def learn(state, collected):
-        return lpg.learn(parts, state, collected, keys_of(state))
+        return lpg.learn(parts, state, collected, keys_of(state)[0])
 
-    new, metrics = learn(state, collected)
-    return new.params, metrics
+    new = learn(state, collected)
+    return new.params, new.losses
 
 
 def with_config(parts, **changes):
@@ -87,8 +88,9 @@ def test_with_returns_as_targets_a_step_is_that_of_vpg(played):
         normalize_advantages=False,
         total_timesteps=UPDATES * 2 * 32,
     )
-    theirs = bound(config, on_policy.build)
-    shapes = jax.eval_shape(lambda: vpg.init(theirs, jax.random.key(0)))
+    theirs = bound(config, policy_gradient.make_agent)
+    init = purerl.make_algorithm(config).init
+    shapes = jax.eval_shape(init, jax.random.key(0))
     # REINFORCE knows nothing of what lies beyond a cut; VPG's critic says 0 there.
     critic = jax.tree.map(lambda x: np.zeros(x.shape), shapes.params["critic"])
     params = {"actor": state.params["actor"], "critic": critic}
@@ -96,11 +98,11 @@ def test_with_returns_as_targets_a_step_is_that_of_vpg(played):
     @jax.jit
     def gradient(transitions):
         start = state._replace(params=params)
-        batch, _ = vpg.make_batch(theirs, start, transitions)
+        batch = samples_of(vpg, theirs, start, transitions)
         slope = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)
         return slope(theirs, params["actor"], batch)[0]
 
-    expected = gradient(collected[1])
+    expected = gradient(collected.transitions)
 
     reinforce = with_config(parts, rule=ReturnRule())
     step = moved(state, learned(reinforce, state, collected)[0])
@@ -119,7 +121,7 @@ def test_the_prediction_moves_along_the_divergence_in_closed_form(played):
     parts, state, collected = played
     rule = LPGRule.make(4, SIZE, 5, seed=2)
     there = with_config(parts, rule=rule, prediction_coef=0.7)
-    inputs = lpg.rule_inputs(there, state, collected[1])
+    inputs = lpg.rule_inputs(there, state, collected.transitions)
     log_y = np.asarray(inputs.log_prediction, float)
     log_q = np.asarray(rule(inputs).log_prediction, float)
     y = np.exp(log_y)
@@ -138,7 +140,7 @@ def test_the_policy_moves_along_the_weighted_score_in_closed_form(played):
     # The gradient of the last biases is that of the logits, onehot(a) - pi.
     parts, state, collected = played
     there = with_config(parts, prediction_coef=0.0)
-    transitions = collected[1]
+    transitions = collected.transitions
     weight = np.asarray(RULE(lpg.rule_inputs(there, state, transitions)).policy)
     logits = parts.actor.apply(state.params["actor"], transitions.obs)
     score = np.eye(2)[transitions.action] - np.asarray(jax.nn.softmax(logits))
@@ -154,7 +156,7 @@ def test_the_entropy_bonus_flattens_the_policy(played):
     # dH / d logits = -pi (log pi + H).
     parts, state, collected = played
     there = with_config(parts, rule=Share(), prediction_coef=0.0, entropy_coef=0.5)
-    logits = parts.actor.apply(state.params["actor"], collected[1].obs)
+    logits = parts.actor.apply(state.params["actor"], collected.transitions.obs)
     log_pi = np.asarray(jax.nn.log_softmax(logits), float)
     pi = np.exp(log_pi)
     slope = -pi * (log_pi - (pi * log_pi).sum(-1, keepdims=True))
@@ -323,8 +325,8 @@ def test_a_temporally_aware_rule_sees_the_share_and_the_length_of_the_run():
 
 def test_an_update_can_be_differentiated_with_respect_to_the_rule():
     """Two updates; the second one's rule sees the policy that the first has made."""
-    parts = bound(small(learning_rate=0.1, num_steps=16))
-    start = lpg.init(parts, jax.random.key(0))
+    config = small(learning_rate=0.1, num_steps=16)
+    parts, start = bound(config), purerl.make_algorithm(config).init(jax.random.key(0))
     key = jax.random.key(1)
     leaves, rebuild = jax.tree.flatten(RULE)
     keys = jax.random.split(key, len(leaves))
@@ -337,7 +339,7 @@ def test_an_update_can_be_differentiated_with_respect_to_the_rule():
         rule = rebuild.unflatten([x + size * d for x, d in moves])
         state = start
         for _ in range(2):
-            state, _ = lpg.step(with_config(parts, rule=rule), state)
+            state, _ = on_policy.step(with_config(parts, rule=rule), lpg.learn, state)
         weights = jax.random.normal(key, (64,))
         flat = jnp.concatenate([x.ravel() for x in jax.tree.leaves(state.params)])
         return (flat * jnp.resize(weights, flat.shape)).sum()
@@ -468,16 +470,18 @@ def test_the_step_size_of_lpg_decays(share):
         learning_rate=0.1,
         max_grad_norm=1e9,
     )
-    parts = lpg.build(config, resolve_env(config))
-    state = lpg.init(parts, jax.random.key(0))
+    parts = bound(config)
+    state = purerl.make_algorithm(config).init(jax.random.key(0))
     moves = []
     for update in (0, int(10 * share)):  # learns from the same rollout
         now = state._replace(update=jnp.int32(update))
         keys = jax.random.split(jax.random.key(1), 3)
-        _, steps, _ = on_policy.collect(parts, state, keys)
+        steps = on_policy.collect(parts, state, keys).transitions
         targets = config.rule(lpg.rule_inputs(parts, state, steps))
         obs = observe.prepare(parts, state.obs_moments, steps.obs)
-        params, *_ = lpg.improve(parts, now, lpg.Batch(obs, steps.action, targets))
+        batch = lpg.Batch(obs, steps.action, targets)
+        loss = partial(lpg.loss, parts)
+        params, *_ = on_policy.gradient_step(parts, now, loss, batch)
         flat = [optimiser.flatten(x)[0] for x in (params, state.params)]
         moves.append(flat[0] - flat[1])
     assert np.abs(moves[0]).max() > 1e-5

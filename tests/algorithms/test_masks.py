@@ -16,6 +16,7 @@ from purerl.config import ConfigError
 from purerl.learning import optimiser
 from purerl.types import Transition
 from tests import boxes
+from tests.algorithms.agents import agent_of, samples_of
 from tests.helpers import slow_but
 
 ECHO = {"env": boxes.MASKED, "critic": boxes.Echo()}
@@ -88,15 +89,15 @@ def test_a_dqn_target_takes_the_best_of_the_valid_actions(double, expected):
 def test_a_pqn_target_takes_the_best_of_the_valid_actions():
     config = purerl.PQNConfig(num_envs=1, num_steps=1, gamma=0.5, **ECHO)
     config = config.replace(num_minibatches=1)
-    parts = pqn.build(config, resolve_env(config))
-    state = jax.eval_shape(lambda: pqn.init(parts, jax.random.key(0)))
-    params = parts.network.init(jax.random.key(0), SEEN)
+    parts = agent_of(purerl.resolve(config), pqn.make_agent)
+    state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
+    params = {"q": parts.networks["q"].init(jax.random.key(0), SEEN)}
     moments = state.obs_moments
     state = state._replace(params=scaled(params, 1.0), obs_moments=moments)
     obs = jax.tree.map(lambda x: x[None], SEEN)
     flag = jnp.zeros((1, 1), bool)
     steps = Transition(obs, jnp.zeros((1, 1), int), (), flag + 10.0, obs, flag, flag)
-    batch = pqn.make_batch(parts, state, steps)
+    batch = samples_of(pqn, parts, state, steps)
     np.testing.assert_allclose(batch.target, [10.0 + 0.5 * 4.0])
 
 

@@ -15,7 +15,7 @@ from purerl import networks
 from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.acting.observe import to_features
-from purerl.algorithms import entry_of, mpo, on_policy, sac, td3
+from purerl.algorithms import entry_of, mpo, policy_gradient, sac, td3
 from purerl.config import ConfigError
 from tests import boxes
 from tests.helpers import assert_same_bits, slow_but, tiny_config
@@ -99,7 +99,7 @@ def test_an_on_policy_actor_does_not_depend_on_what_the_critic_alone_sees(name):
     config = ON_POLICY[name]
     env = resolve_env(config)
     algorithm = entry_of(config).make(config, env)
-    parts = on_policy.build(config, env)
+    parts = policy_gradient.make_agent(config, env)
     state = algorithm.init(jax.random.key(0))
 
     def outputs(network, obs):

@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl import networks, serialise
-from purerl.algorithms import on_policy, ppo
+from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.config import ConfigError
 from purerl.storage.files import read_json, write_json
 from purerl.train import bind
@@ -59,18 +59,18 @@ def joined(params):
 
 def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
     shared, separate = (
-        on_policy.build(bound.config, bound.env)
+        policy_gradient.make_agent(bound.config, bound.env)
         for bound in (
             bind(tiny_config(shared_torso=flag, layer_norm=True))
             for flag in (True, False)
         )
     )
-    params = ppo.init(shared, key).params
+    params = ppo.algorithm(shared).init(key).params
     assert set(params["critic"]["params"]) == {"Dense_0"}
     rng = np.random.default_rng(0)
     numbers = [jnp.asarray(rng.normal(size=6), jnp.float32) for _ in range(4)]
     obs = jnp.asarray(rng.normal(size=(6, 4)), jnp.float32)
-    batch = on_policy.Batch(obs, jnp.array([0, 1] * 3), *numbers)
+    batch = policy_gradient.Batch(obs, jnp.array([0, 1] * 3), *numbers)
 
     def gradient(parts, params):
         grads, metrics = jax.grad(lambda p: ppo.loss(parts, p, batch), has_aux=True)(
@@ -103,12 +103,12 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
 
 def test_a_shared_torso_acts_and_judges_as_two_networks_with_its_numbers(key):
     bound = bind(small("vpg", shared_torso=True))
-    shared = on_policy.build(bound.config, bound.env)
-    params = on_policy.init(shared, key, lambda params: ()).params
+    shared = policy_gradient.make_agent(bound.config, bound.env)
+    params = on_policy.init(shared, lambda params: (), key).params
     obs = jax.random.normal(key, (5, 2, 4))
     inputs = on_policy.inputs(shared, params, obs)
     value = shared.critic.apply(params["critic"], inputs)
-    logits = shared.on_inputs.apply(params["actor"], inputs)
+    logits = shared.on_features.apply(params["actor"], inputs)
     torso = networks.make_torso("mlp", (4,), (4,), "tanh")
     expected = networks.Critic(torso).apply(joined(params)["critic"], obs)
     np.testing.assert_allclose(value, expected, rtol=1e-5, atol=1e-6)

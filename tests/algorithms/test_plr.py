@@ -9,7 +9,7 @@ import pytest
 import purerl
 from purerl import envs, schedules
 from purerl.acting.rollout import carry_of, start_of
-from purerl.algorithms import on_policy, plr
+from purerl.algorithms import on_policy, plr, policy_gradient
 from purerl.algorithms.plr import PLRConfig
 from purerl.config import ConfigError
 from purerl.envs.wrappers import RepeatedLevels
@@ -153,12 +153,15 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     after, metrics = jax.jit(algorithm.step)(state)
 
     env = RepeatedLevels(envs.Maze(**OPTIONS))
-    parts = on_policy.build(purerl.resolve(purerl.PPOConfig(env=env, **FIELDS)), env)
+    parts = policy_gradient.make_agent(
+        purerl.resolve(purerl.PPOConfig(env=env, **FIELDS)), env
+    )
     keys = update_keys(state, 8)
     level = jax.tree.map(lambda x: x[:ENVS], after.level_buffer.levels)
     obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
     begun = state._replace(envs=carry_of(jax.vmap(start_of)(obs, inside)))
-    _, steps, episodes = jax.jit(lambda s: on_policy.collect(parts, s, keys[:3]))(begun)
+    played = jax.jit(lambda s: on_policy.collect(parts, s, keys[:3]))(begun)
+    steps, episodes = played.transitions, played.episodes
     critic = lambda x: parts.critic.apply(state.params["critic"], x)  # noqa: E731
     value, next_value = critic(steps.obs), critic(steps.next_obs)
     best = levels.best_returns(episodes.done, episodes.returns)
@@ -338,9 +341,9 @@ def test_a_replayed_level_has_its_new_score_and_time(robust):
 
 def test_the_new_score_of_a_level_is_by_its_highest_return_so_far():
     env = RepeatedLevels(envs.Maze(**OPTIONS))
-    parts = on_policy.build(purerl.resolve(CONFIG), env)
+    parts = policy_gradient.make_agent(purerl.resolve(CONFIG), env)
     state = plr.init(parts, jax.random.key(1))
-    agent = plr.agent_of(state)
+    agent = plr.ppo_state(state)
     collected = on_policy.collect(parts, agent, update_keys(state, 8)[:3])
     low, high = (
         plr.score(parts, agent, collected, jnp.full(ENVS, best))
@@ -369,7 +372,7 @@ def test_levels_are_drawn_by_the_configs_temperature_and_staleness(robust):
         config = CONFIG.replace(
             replay_probability=1.0, staleness_coef=staleness, temperature=temperature
         )
-        parts = on_policy.build(purerl.resolve(config), env)
+        parts = policy_gradient.make_agent(purerl.resolve(config), env)
         played = plr.choose(parts, state, update_keys(state, 8))
         assert played.is_replay
         np.testing.assert_array_equal(played.places, place)

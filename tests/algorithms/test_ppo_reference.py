@@ -8,17 +8,18 @@ from scipy import stats
 
 import purerl
 from purerl import losses
-from purerl.acting.environment import resolve_env
 from purerl.algorithms import ppo
 from purerl.learning import diagnostics, normalise, optimiser
 from purerl.optimisers import Adam
+from purerl.types import Transition
+from tests.algorithms.agents import agent_of, samples_of
 
 SAMPLES = 24
 
 
 def bound(config):
     """The structure that PPO binds once."""
-    return ppo.build(config, resolve_env(config))
+    return agent_of(config)
 
 
 def small(**fields):
@@ -318,7 +319,7 @@ def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
     state = algorithm.init(jax.random.key(0))
     rng = np.random.default_rng(0)
     obs, next_obs = jnp.asarray(rng.normal(size=(2, 2, 1, 4)), jnp.float32)
-    transitions = ppo.Transition(
+    transitions = Transition(
         obs=obs,
         action=jnp.zeros((2, 1), jnp.int32),
         log_prob=jnp.zeros((2, 1)),
@@ -327,7 +328,7 @@ def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
         terminated=jnp.array([[False], [True]]),
         truncated=jnp.array([[True], [False]]),
     )
-    batch, _ = ppo.make_batch(parts, state, transitions)
+    batch = samples_of(ppo, parts, state, transitions)
     value, next_value = (
         parts.critic.apply(state.params["critic"], x)[:, 0] for x in (obs, next_obs)
     )

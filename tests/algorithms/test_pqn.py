@@ -8,14 +8,14 @@ import pytest
 import purerl
 from purerl import ConfigError
 from purerl.acting import exploration
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import pqn
+from purerl.algorithms import on_policy, pqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser
 from purerl.losses import HuberError
 from purerl.optimisers import Adam, RAdam
 from purerl.tracing import traced_for
 from purerl.types import Transition
+from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 from tests.algorithms.q_probes import Q_PROBES
 from tests.algorithms.short_runs import assert_close, lane
 
@@ -39,12 +39,12 @@ CONFIG = purerl.PQNConfig(
 def make(**changes):
     """The parts of a config and a fresh state."""
     config = CONFIG.replace(**changes)
-    parts = pqn.build(config, resolve_env(config))
-    return parts, pqn.init(parts, jax.random.key(0))
+    parts = agent_of(config, pqn.make_agent)
+    return parts, algorithm_of(config).init(jax.random.key(0))
 
 
 def q_values(parts, params, obs):
-    return np.asarray(parts.network.apply(params, jnp.asarray(obs)))
+    return np.asarray(parts.networks["q"].apply(params["q"], jnp.asarray(obs)))
 
 
 def rollout_of(obs, next_obs, reward, terminated, truncated):
@@ -71,7 +71,7 @@ def test_a_time_limit_is_not_stored_as_terminal():
     middle = np.zeros((2, 3, 2), bool)
     middle[1, 1, 0] = middle[0, 1, 1] = True
     transitions = rollout_of(obs, next_obs, reward, *middle)
-    batch = pqn.make_batch(parts, state, transitions)
+    batch = samples_of(pqn, parts, state, transitions)
     m = q_values(parts, state.params, next_obs).max(-1)
     r = np.asarray(reward)
     last = r[2] + m[2] / 2
@@ -141,13 +141,17 @@ def one_step(optim, **changes):
     """A parts, its state, and the state after one gradient step on a whole rollout."""
     whole = {"num_epochs": 1, "num_minibatches": 1, "anneal_learning_rate": False}
     parts, state = make(optimiser=optim, **whole, **changes)
-    return parts, state, jax.jit(lambda s: pqn.step(parts, s)[0])(state)
+    return (
+        parts,
+        state,
+        jax.jit(lambda s: on_policy.step(parts, pqn.learn, s)[0])(state),
+    )
 
 
 def gradient_of(parts, state):
     """That of an update with one gradient step, by the phases by hand."""
-    _, transitions, _ = pqn.collect(parts, state, update_keys(state, 3))
-    batch = pqn.make_batch(parts, state, transitions)
+    transitions = on_policy.collect(parts, state, update_keys(state, 3)).transitions
+    batch = samples_of(pqn, parts, state, transitions)
     grads, _ = jax.grad(lambda p: pqn.loss(parts, p, batch), has_aux=True)(state.params)
     return optimiser.flatten(grads)[0]
 
@@ -171,9 +175,9 @@ def test_the_targets_are_those_of_the_network_before_the_update():
     # With epochs that hardly move the network, every pass sees the same loss; with a
     # target that followed the network, large steps would see others than this one.
     parts, state = make(num_epochs=2, num_minibatches=1, learning_rate=1e-12)
-    _, metrics = jax.jit(lambda s: pqn.step(parts, s))(state)
-    _, transitions, _ = pqn.collect(parts, state, update_keys(state, 3))
-    batch = pqn.make_batch(parts, state, transitions)
+    _, metrics = jax.jit(lambda s: on_policy.step(parts, pqn.learn, s))(state)
+    transitions = on_policy.collect(parts, state, update_keys(state, 3)).transitions
+    batch = samples_of(pqn, parts, state, transitions)
     expected, _ = pqn.loss(parts, state.params, batch)
     np.testing.assert_allclose(metrics["value_loss"], expected, rtol=1e-5)
 
@@ -190,9 +194,8 @@ def test_not_one_epsilon_coin_for_the_batch():
         epsilon_schedule="constant",
         epsilon_end=0.5,
     )
-    _, transitions, _ = jax.jit(lambda k: pqn.collect(parts, state, k))(
-        jax.random.key(3)
-    )
+    collect = jax.jit(lambda k: on_policy.collect(parts, state, k))
+    transitions = collect(jax.random.key(3)).transitions
     greedy = q_values(parts, state.params, transitions.obs.astype(jnp.float32))
     explored = np.asarray(transitions.action) != greedy.argmax(-1)
     per_step = explored.sum(1)
@@ -214,7 +217,7 @@ def test_epsilon_of_an_update_is_that_of_its_first_step():
 
 def test_a_greedy_rollout_takes_the_best_actions():
     parts, state = make(epsilon_start=0.0, epsilon_end=0.0)
-    _, transitions, _ = pqn.collect(parts, state, jax.random.key(3))
+    transitions = on_policy.collect(parts, state, jax.random.key(3)).transitions
     greedy = q_values(parts, state.params, transitions.obs).argmax(-1)
     np.testing.assert_array_equal(transitions.action, greedy)
 
@@ -224,8 +227,8 @@ def test_acting_is_greedy_and_with_keys_explores_at_the_last_epsilon():
     parts, state = make(epsilon_end=0.5)
     obs = jax.random.normal(jax.random.key(4), (2000, 4))
     greedy = q_values(parts, state.params, obs).argmax(-1)
-    np.testing.assert_array_equal(pqn.act(parts, state, obs), greedy)
-    explored = pqn.act(parts, state, obs, jax.random.key(5))
+    np.testing.assert_array_equal(on_policy.act(parts, state, obs), greedy)
+    explored = on_policy.act(parts, state, obs, jax.random.key(5))
     # Half the actions are uniform, and half of those the greedy one.
     np.testing.assert_allclose((explored != greedy).mean(), 0.25, atol=0.04)
 
@@ -260,8 +263,8 @@ def test_the_steps_size_decays_linearly_over_the_run(single):
     # gradient itself, so a fresh optimiser moves a quarter as far.
     parts, state = make(num_epochs=1, num_minibatches=1)
     step = jax.jit(lambda s: pqn.fit(parts, s, batch, jax.random.key(0))[0])
-    _, transitions, _ = pqn.collect(parts, state, jax.random.key(3))
-    batch = pqn.make_batch(parts, state, transitions)
+    transitions = on_policy.collect(parts, state, jax.random.key(3)).transitions
+    batch = samples_of(pqn, parts, state, transitions)
 
     def moved(update):
         params = step(state._replace(update=jnp.int32(update)))
@@ -369,7 +372,7 @@ PROBE = CONFIG.replace(
 def test_action_values_of_the_probes(env, observations, expected):
     config = PROBE.replace(env=env)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    parts = pqn.build(config, resolve_env(config))
+    parts = agent_of(config, pqn.make_agent)
     obs = jnp.asarray(observations, jnp.float32)[:, None]
     q = q_values(parts, result.state.params, obs)
     np.testing.assert_allclose(q, expected, atol=0.03)

@@ -14,10 +14,10 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import recurrent_ppo
-from purerl.algorithms.recurrent_critic import Memories
+from purerl.algorithms import on_policy, ppo
+from purerl.algorithms.memory import Memories
 from tests import boxes, nets
+from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import assert_same_bits, slow_but
 
 CONFIG = purerl.RecurrentPPOConfig(
@@ -57,14 +57,15 @@ class Rolled:
     """A rollout as it was, and with other numbers for the critic alone."""
 
     def __init__(self, config):
-        self.parts = recurrent_ppo.build(config, resolve_env(config))
-        self.state = jax.jit(partial(recurrent_ppo.init, self.parts))(jax.random.key(4))
-        step = jax.jit(partial(recurrent_ppo.step, self.parts))
+        self.parts = agent_of(config)
+        algorithm = ppo.algorithm(self.parts)
+        self.state = jax.jit(algorithm.init)(jax.random.key(4))
+        step = jax.jit(algorithm.step)
         for _ in range(2):
             self.state, _ = step(self.state)
-        collect = jax.jit(partial(recurrent_ppo.collect, self.parts))
+        collect = jax.jit(partial(on_policy.collect, self.parts))
         self.played = collect(self.state, jax.random.key(5))
-        self.rows = self.sequences(self.played.transitions)
+        self.rows = jax.jit(partial(rows_of, ppo, self.parts))(self.state, self.played)
         moved = self.rows._replace(
             batch=self.rows.batch._replace(obs=shifted(self.rows.batch.obs))
         )
@@ -73,26 +74,18 @@ class Rolled:
             moved = moved._replace(burn_in=burned)
         self.moved = moved
 
-    def sequences(self, transitions):
-        found = jax.jit(partial(recurrent_ppo.make_sequences, self.parts))(
-            self.state, transitions, self.played.memories
-        )
-        return found[0]
-
     def outputs(self, network, rows):
         """What a network says of the steps, `[N, ...]`."""
-        samples = recurrent_ppo.samples(self.parts, self.state.params, rows)
-        head = getattr(self.parts.heads, network)
+        samples = on_policy.samples_of(self.parts, self.state.params, rows)
+        head = self.parts.networks[network]
         found = head.apply(self.state.params[network], samples.obs)
         if network == "critic":
             return found
-        return self.parts.heads.head.log_prob(found, samples.action)
+        return self.parts.head.log_prob(found, samples.action)
 
     def gradient(self, rows, **changes):
-        config = self.parts.heads.config.replace(**changes)
-        heads = self.parts.heads._replace(config=config)
-        parts = self.parts._replace(heads=heads)
-        loss = jax.jit(jax.grad(lambda p, rows: recurrent_ppo.loss(parts, p, rows)[0]))
+        parts = self.parts._replace(config=self.parts.config.replace(**changes))
+        loss = jax.jit(jax.grad(lambda p, rows: ppo.loss(parts, p, rows)[0]))
         return loss(self.state.params, rows)
 
 
@@ -105,8 +98,8 @@ def test_the_policy_does_not_depend_on_what_the_critic_alone_sees(rolled):
     """Actions, memories and log-probabilities are the same bits; values are not."""
     parts, state = rolled.parts, rolled.state
     obs = jax.tree.map(lambda x: x[:3], rolled.played.transitions.obs)
-    act = jax.jit(partial(recurrent_ppo.act, parts))
-    memory = recurrent_ppo.init_memory(parts, (4,))
+    act = jax.jit(partial(on_policy.act_and_remember, parts))
+    memory = parts.memory.kind.blank((4,))
     assert not isinstance(memory, Memories)
     for key in (None, jax.random.key(2)):
         one = two = memory
@@ -260,9 +253,9 @@ def test_what_does_not_fit_what_the_critic_sees_is_refused(changes, words):
 def test_the_step_size_of_the_critic_is_that_of_its_memory_too():
     config = CONFIG.replace(critic_learning_rate=1e-9, total_timesteps=4 * 12)
     before = jax.jit(purerl.make_algorithm(config).init)(jax.random.key(0)).params
-    parts = recurrent_ppo.build(config, resolve_env(config))
-    state = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(0))
-    after = jax.jit(partial(recurrent_ppo.step, parts))(state)[0].params
+    algorithm = purerl.make_algorithm(config)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    after = jax.jit(algorithm.step)(state)[0].params
     moved = {
         name: largest(jax.tree.map(jnp.subtract, after[name], before[name]))
         for name in before

@@ -14,12 +14,12 @@ import pytest
 import purerl
 from purerl import ConfigError, envs
 from purerl.acting import observe, rollout
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import recurrent_ppo
+from purerl.algorithms import on_policy, ppo
 from purerl.envs import probe
 from purerl.envs.chain import ChainMDP
 from purerl.networks import unrolling
 from tests import boxes
+from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import slow_but
 
 CONFIG = purerl.RecurrentPPOConfig(
@@ -92,12 +92,12 @@ def test_its_values_are_those_of_the_remembered_task(remembers):
     # V = gamma^(3 - t) on the way to a sure reward of 1, for either sign.
     parts = bound(CONFIG)
     observations = jnp.zeros((4, 2, 1)).at[0, :, 0].set(jnp.array([1.0, -1.0]))
-    seen = recurrent_ppo.init_memory(parts, (2,))
+    seen = parts.memory.kind.blank((2,))
     values = []
     for obs in observations:
-        seen = recurrent_ppo.remember(parts, remembers.state.params, obs, seen)
+        seen = remember(parts, remembers.state.params, obs, seen)
         critic = remembers.state.params["critic"]
-        values.append(parts.heads.critic.apply(critic, seen))
+        values.append(parts.critic.apply(critic, seen))
     expected = np.array([[0.9**3] * 2, [0.9**2] * 2, [0.9] * 2, [1.0] * 2])
     np.testing.assert_allclose(values, expected, atol=0.08)
 
@@ -123,9 +123,9 @@ def test_time_limits_bootstrap():
     parts = bound(config)
 
     def values_of(params):
-        fresh = recurrent_ppo.init_memory(parts, (5,))
-        seen = recurrent_ppo.remember(parts, params, jnp.eye(5), fresh)
-        return parts.heads.critic.apply(params["critic"], seen)
+        fresh = parts.memory.kind.blank((5,))
+        seen = remember(parts, params, jnp.eye(5), fresh)
+        return parts.critic.apply(params["critic"], seen)
 
     values = jax.vmap(values_of)(result.state.params).mean(0)
     # 0.9^4, ..., 1; with the flags merged 0.29, 0.32, 0.36, 0.6, 1 (test_time_limits).
@@ -185,7 +185,12 @@ def test_and_if_anything_did_that_would_show(monkeypatch):
 
 
 def bound(config):
-    return recurrent_ppo.build(config, resolve_env(config))
+    return agent_of(config)
+
+
+def remember(parts, params, obs, memory):
+    """The actor's memory with an observation in it."""
+    return parts.memory.core.apply(params["core"], obs, memory)
 
 
 CHAIN = CONFIG.replace(
@@ -218,17 +223,15 @@ def of(network, memory):
 def rolled(request):
     """A state in the midst of training, and what its next update begins with."""
     parts = bound(CHAINS[request.param])
-    start = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(4))
-    step = jax.jit(partial(recurrent_ppo.step, parts))
+    algorithm = ppo.algorithm(parts)
+    start, step = jax.jit(algorithm.init)(jax.random.key(4)), jax.jit(algorithm.step)
     for _ in range(3):
         start, _ = step(start)
 
     @jax.jit
     def program(state):
-        out = recurrent_ppo.collect(parts, state, jax.random.key(5))
-        _, _, transitions, memories, _ = out
-        sequences, _ = recurrent_ppo.make_sequences(parts, state, transitions, memories)
-        return out, sequences
+        out = on_policy.collect(parts, state, jax.random.key(5))
+        return out, rows_of(ppo, parts, state, out)
 
     return parts, start, *program(start)
 
@@ -317,9 +320,9 @@ def test_a_rollout_and_its_advantages_equal_a_plain_loop(rolled):
 def test_learning_runs_the_very_network_that_acted(rolled):
     parts, start, (_, _, transitions, memories, _), sequences = rolled
     obs = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), sequences.batch.obs)
-    cores = {"actor": ("core", parts.core)}
-    if parts.critic_core is not None:
-        cores["critic"] = ("critic_core", parts.critic_core)
+    cores = {"actor": ("core", parts.memory.core)}
+    if parts.memory.critic_core is not None:
+        cores["critic"] = ("critic_core", parts.memory.critic_core)
     for network, (name, core) in cores.items():
         again = core.apply(
             start.params[name],
@@ -330,11 +333,11 @@ def test_learning_runs_the_very_network_that_acted(rolled):
         )
         expected = of(network, memories)
         np.testing.assert_allclose(again, expected, rtol=1e-5, atol=1e-6)
-    samples = recurrent_ppo.samples(parts, start.params, sequences)
-    outputs = parts.heads.actor.apply(start.params["actor"], samples.obs)
-    log_prob = parts.heads.head.log_prob(outputs, samples.action)
+    samples = on_policy.samples_of(parts, start.params, sequences)
+    outputs = parts.actor.apply(start.params["actor"], samples.obs)
+    log_prob = parts.head.log_prob(outputs, samples.action)
     np.testing.assert_allclose(log_prob, samples.log_prob, rtol=1e-5, atol=1e-6)
-    value = parts.heads.critic.apply(start.params["critic"], samples.obs)
+    value = parts.critic.apply(start.params["critic"], samples.obs)
     np.testing.assert_allclose(value, samples.value, rtol=1e-5, atol=1e-6)
     # The flag precedes the observation: never at 0, where the memory is cleared
     # already, else where the step before ended an episode.
@@ -347,16 +350,16 @@ def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
     parts, start, (carry, after, transitions, _, _), _ = rolled
     ended = np.asarray(transitions.terminated | transitions.truncated)[-1]
     assert ended.any() and not ended.all()
-    fresh = np.asarray(recurrent_ppo.init_memory(parts, (6,)))
+    fresh = np.asarray(parts.memory.kind.blank((6,)))
     for network in KEYS:
         kept = of(network, after)
         np.testing.assert_array_equal(kept[ended], fresh[ended])
         assert (np.abs(kept[~ended]).max(-1) > 1e-3).all()
     # So the first thought of the next episode is that of a policy just begun.
-    obs = observe.prepare(parts.heads, start.obs_moments, carry.obs)
-    remember = jax.jit(partial(recurrent_ppo.remember, parts))
-    one = remember(start.params, obs, of("actor", after))
-    other = remember(start.params, obs, fresh)
+    obs = observe.prepare(parts, start.obs_moments, carry.obs)
+    follow = jax.jit(partial(remember, parts))
+    one = follow(start.params, obs, of("actor", after))
+    other = follow(start.params, obs, fresh)
     np.testing.assert_array_equal(one[ended], other[ended])
     assert (one[~ended] != other[~ended]).any(-1).all()
 
@@ -377,14 +380,14 @@ def test_before_the_first_gradient_step_of_an_update_nothing_has_changed():
 
 @pytest.mark.slow
 def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypatch):
-    right = recurrent_ppo.make_sequences
+    right = on_policy.rows_of
 
-    def wrong(parts, state, transitions, memories):
-        sequences, scale = right(parts, state, transitions, memories)
-        done = transitions.terminated | transitions.truncated
-        return sequences._replace(first=done.T), scale
+    def wrong(agent, state, played, batch):
+        sequences = right(agent, state, played, batch)
+        done = played.transitions.terminated | played.transitions.truncated
+        return sequences._replace(first=done.T)
 
-    monkeypatch.setattr(recurrent_ppo, "make_sequences", wrong)
+    monkeypatch.setattr(on_policy, "rows_of", wrong)
     # The policy has hardly begun to depend on its memory: it is little, and far more
     # than the 1e-10 above.
     assert first_divergence(ONE_PASS)[10:].mean() > 1e-8
@@ -416,9 +419,9 @@ def test_a_minibatch_is_whole_environments(rolled):
         assert leaf.shape[0] == 6  # what is shuffled and split
     # Without standardised advantages the loss is a mean over samples: that of some
     # environments is that of their rows, whoever else is in the minibatch.
-    config = parts.heads.config.replace(normalize_advantages=False)
-    parts = parts._replace(heads=parts.heads._replace(config=config))
-    loss = jax.jit(lambda part: recurrent_ppo.loss(parts, start.params, part)[0])
+    config = parts.config.replace(normalize_advantages=False)
+    parts = parts._replace(config=config)
+    loss = jax.jit(lambda part: ppo.loss(parts, start.params, part)[0])
     total = loss(sequences)
     pieces = [
         jax.tree.map(lambda x, rows=rows: x[jnp.array(rows)], sequences)

@@ -9,9 +9,9 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import pqn, recurrent_pqn
+from purerl.algorithms import on_policy, pqn
 from tests import nets
+from tests.algorithms.agents import agent_of, algorithm_of, rows_of, samples_of
 
 FIELDS = {
     "env": "probe/chain",  # terminations and truncations
@@ -32,10 +32,10 @@ CONFIG = purerl.RecurrentPQNConfig(
 
 def rolled(config):
     """Parts, a state that has learned, and the rollout that comes next."""
-    parts = recurrent_pqn.build(config, resolve_env(config))
-    state = jax.jit(partial(recurrent_pqn.init, parts))(jax.random.key(0))
-    state, _ = jax.jit(partial(recurrent_pqn.step, parts))(state)
-    collect = jax.jit(partial(recurrent_pqn.collect, parts))
+    parts, algorithm = agent_of(config, pqn.make_agent), algorithm_of(config)
+    state = jax.jit(algorithm.init)(jax.random.key(0))
+    state, _ = jax.jit(algorithm.step)(state)
+    collect = jax.jit(partial(on_policy.collect, parts))
     return parts, state, collect(state, jax.random.key(1))
 
 
@@ -44,19 +44,20 @@ def test_without_anything_remembered_it_is_pqn():
     config = CONFIG.replace(memory=nets.Nothing(8))
     parts, state, played = rolled(config)
     transitions = played.transitions
-    rows = recurrent_pqn.make_sequences(parts, state, transitions, played.memories)
-    found, _ = recurrent_pqn.loss(parts, state.params, rows)
+    rows = rows_of(pqn, parts, state, played)
+    found, _ = pqn.loss(parts, state.params, rows)
 
     plain = purerl.PQNConfig(**FIELDS)
-    other = pqn.build(plain, resolve_env(plain))
+    other = agent_of(plain, pqn.make_agent)
     layers = {
         "torso": state.params["core"]["params"]["torso"],
         "Dense_0": state.params["q"]["params"]["Dense_0"],
     }
-    params = {"params": layers}
-    expected_params = other.network.init(jax.random.key(0), transitions.obs[0])
+    params = {"q": {"params": layers}}
+    q = other.networks["q"]
+    expected_params = {"q": q.init(jax.random.key(0), transitions.obs[0])}
     assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected_params)
-    batch = pqn.make_batch(other, state._replace(params=params), transitions)
+    batch = samples_of(pqn, other, state._replace(params=params), transitions)
     target = rows.batch.target.T.reshape(-1)
     np.testing.assert_allclose(target, batch.target, rtol=1e-5)
     expected, metrics = pqn.loss(other, params, batch)
@@ -65,9 +66,10 @@ def test_without_anything_remembered_it_is_pqn():
 
 
 def test_values_targets_and_loss_are_those_of_a_plain_loop():
-    parts, state, (_, _, transitions, memories, _) = rolled(CONFIG)
-    rows = recurrent_pqn.make_sequences(parts, state, transitions, memories)
-    apply = parts.core.apply
+    parts, state, played = rolled(CONFIG)
+    _, _, transitions, memories, _ = played
+    rows = rows_of(pqn, parts, state, played)
+    apply = parts.memory.core.apply
     features = partial(apply, state.params["core"], method=lambda m, obs: m.torso(obs))
     kernel = np.asarray(state.params["core"]["params"]["memory"]["Dense_0"]["kernel"])
     head = jax.tree.map(np.asarray, state.params["q"]["params"]["Dense_0"])
@@ -101,7 +103,7 @@ def test_values_targets_and_loss_are_those_of_a_plain_loop():
             squared.append(np.square(q[t] - target))
             cut += bool(ends[1][t, b])
     assert cut > 2
-    found, _ = recurrent_pqn.loss(parts, state.params, rows)
+    found, _ = pqn.loss(parts, state.params, rows)
     np.testing.assert_allclose(found, np.mean(squared) / 2, rtol=1e-4)
 
 
@@ -135,7 +137,10 @@ def test_it_learns_what_only_a_memory_can():
         ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 6"),
         ({"critic": nets.Policy(3)}, "values of 2 actions"),
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentPQNConfig needs discrete"),
-        ({"memory": "rnn"}, "memory must be one of gru, lstm, lru, s5, transformer"),
+        (
+            {"memory": "rnn"},
+            "memory must be none, one of gru, lstm, lru, s5",
+        ),
     ],
 )
 def test_what_cannot_work_is_refused_before_tracing(changes, fragment):

@@ -11,9 +11,10 @@ import pytest
 import purerl
 from purerl import ConfigError
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import recurrent_ppo
+from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.learning import sequences
 from tests import boxes, nets
+from tests.algorithms.agents import rows_of
 from tests.helpers import slow_but
 
 STEPS, ENVS = 12, 4
@@ -72,13 +73,16 @@ class Rolled:
         self.side = side
         self.config = CONFIG.replace(**side.changes)
         self.env = resolve_env(self.config)
-        parts = recurrent_ppo.build(self.config, self.env)
-        state = jax.jit(partial(recurrent_ppo.init, parts))(jax.random.key(4))
-        step = jax.jit(partial(recurrent_ppo.step, parts))
+        parts = policy_gradient.make_agent(self.config, self.env)
+        algorithm = ppo.algorithm(parts)
+        state, step = (
+            jax.jit(algorithm.init)(jax.random.key(4)),
+            jax.jit(algorithm.step),
+        )
         for _ in range(2):
             state, _ = step(state)
         self.state = state
-        self.played = jax.jit(partial(recurrent_ppo.collect, parts))(
+        self.played = jax.jit(partial(on_policy.collect, parts))(
             state, jax.random.key(5)
         )
         rng = np.random.default_rng(0)
@@ -88,26 +92,23 @@ class Rolled:
         )
 
     def rows(self, **changes):
-        parts = recurrent_ppo.build(self.config.replace(**changes), self.env)
-        found = recurrent_ppo.make_sequences(
-            parts, self.state, self.played.transitions, self.played.memories
-        )
-        return parts, found[0]
+        parts = policy_gradient.make_agent(self.config.replace(**changes), self.env)
+        return parts, rows_of(ppo, parts, self.state, self.played)
 
     def seen(self, params, **changes):
         """What heads see of a memory, `[B, T, H]`, in the order of the steps."""
         parts, rows = self.rows(**changes)
-        samples = recurrent_ppo.samples(parts, params, rows)
+        samples = on_policy.samples_of(parts, params, rows)
         return self.side.seen(samples.obs).reshape(ENVS, STEPS, -1)
 
     def gradient(self, params, **changes):
         parts, rows = self.rows(**changes)
-        loss = partial(recurrent_ppo.loss, parts)
+        loss = partial(ppo.loss, parts)
         return jax.grad(lambda params: loss(params, rows)[0])(params)
 
     def begun(self, parts, rows):
         """The rows without burn-in, from the memories after it, as constants."""
-        return recurrent_ppo.begun(parts, self.moved, rows)
+        return on_policy.begun(parts, self.moved, rows)
 
 
 @pytest.fixture(scope="module", params=slow_but(SIDES, "one memory"))
@@ -145,7 +146,7 @@ def test_with_other_parameters_a_sequence_begins_where_its_cut_says(rolled):
     first[1:] = ended[:-1]
     side = rolled.side
     stored = side.of(rolled.played.memories).carry
-    features = getattr(parts, side.core).apply(
+    features = getattr(parts.memory, side.core).apply(
         moved[side.core],
         rolled.played.transitions.obs,
         method=lambda module, obs: module.torso(obs),
@@ -190,7 +191,7 @@ def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
     # the same; and of a cut without burn-in it is another.
     parts, rows = rolled.rows(sequence_length=4, burn_in=3)
     constant = rolled.begun(parts, rows)
-    loss = partial(recurrent_ppo.loss, parts)
+    loss = partial(ppo.loss, parts)
     expected = jax.grad(lambda p: loss(p, constant)[0])(rolled.moved)
     found = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
     other = rolled.gradient(rolled.moved, sequence_length=4)

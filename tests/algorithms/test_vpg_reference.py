@@ -7,11 +7,11 @@ import pytest
 from scipy import stats
 
 import purerl
-from purerl.acting.environment import resolve_env
-from purerl.algorithms import on_policy, vpg
+from purerl.algorithms import vpg
 from purerl.config import ConfigError
 from purerl.optimisers import SGD
 from purerl.types import Transition
+from tests.algorithms.agents import agent_of, samples_of
 
 
 def small(**fields):
@@ -27,7 +27,7 @@ def small(**fields):
 
 
 def bound(config):
-    return on_policy.build(config, resolve_env(config))
+    return agent_of(config)
 
 
 def batch_of(obs, action, advantage, target=None):
@@ -225,7 +225,7 @@ def judged(rollout, **fields):
     config = small(num_envs=1, gamma=0.5, normalize_advantages=False, **fields)
     parts = bound(config)
     state = purerl.make_algorithm(config).init(jax.random.key(0))
-    batch, _ = vpg.make_batch(parts, state, rollout)
+    batch = samples_of(vpg, parts, state, rollout)
     values = (
         np.asarray(parts.critic.apply(state.params["critic"], x)[:, 0])
         for x in (rollout.obs, rollout.next_obs)
@@ -269,7 +269,7 @@ def test_advantages_are_standardised_over_the_whole_batch(rollout):
     config = small(num_envs=1, advantage="rewards_to_go", baseline=False)
     parts = bound(config)
     state = purerl.make_algorithm(config).init(jax.random.key(0))
-    batch, _ = vpg.make_batch(parts, state, rollout)
+    batch = samples_of(vpg, parts, state, rollout)
     target = np.asarray(batch.target)  # not standardised
     np.testing.assert_allclose(
         batch.advantage, (target - target.mean()) / target.std(), rtol=1e-4
@@ -314,7 +314,7 @@ def test_the_step_size_of_vpgs_policy_decays(share):
         learning_rate=0.1,
         optimiser=SGD(),
     )
-    state = vpg.init(parts, jax.random.key(0))
+    state = purerl.make_algorithm(parts.config).init(jax.random.key(0))
     state = state._replace(
         params={**state.params, "actor": actor},
         update=jnp.int32(share * parts.num_updates),

@@ -81,7 +81,7 @@ CASES = {
         optax.adam(RATE, 0.8, 0.95, 1e-3),
         "b1",
     ),
-    # Nothing of optax's: tests/core/test_open.py has a reference.
+    # Nothing of optax's: tests/contrib/test_open.py has a reference.
     "OpenOptimiser": Case(optimisers.OpenOptimiser.make(4, 3), None, "max_norm"),
 }
 NETWORKS = ("LearnedOptimiser", "OpenOptimiser")

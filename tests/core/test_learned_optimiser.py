@@ -18,7 +18,7 @@ from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
 from purerl.report import plots
-from purerl.report.plots import optimisers as drawing
+from purerl.report.plots import learned as drawing
 from purerl.schedules import Schedule
 from tests.helpers import assert_same_bits, tiny_config
 
@@ -375,10 +375,9 @@ def test_only_a_policy_moves_at_random(policy):
     moves = [
         _moved(actor_critic.optimiser_of(sac, pair[not policy]), params),
         _moved(
-            vpg._optimiser(
+            vpg.optimiser_of(
                 purerl.VPGConfig(optimiser=noisy),
                 "actor" if policy else "critic",
-                0.1,
                 params,
             ),
             flat,

@@ -9,7 +9,7 @@ import purerl
 from purerl import ConfigError, envs
 from purerl.acting import observe
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import on_policy, ppo
+from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.learning import normalise
 from purerl.learning.normalise import RewardScale, init_moments, merge
 from tests.helpers import assert_same_bits, slow_but
@@ -241,14 +241,14 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
         hidden_sizes=(4,),
     )
     env = resolve_env(config)
-    parts = on_policy.build(config, env)
+    parts = policy_gradient.make_agent(config, env)
     moments = normalise.init_moments((1,))
     seen = observe.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
     np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
 
-    state = ppo.init(parts, jax.random.key(0))
-    _, transitions, _ = on_policy.collect(parts, state, jax.random.key(1))
-    estimates, _ = on_policy.estimate(parts, state, transitions)
+    state = ppo.algorithm(parts).init(jax.random.key(0))
+    played = on_policy.collect(parts, state, jax.random.key(1))
+    estimates, _ = policy_gradient.estimate(parts, state, played)
     scaled = np.abs(np.asarray(estimates.reward))
     assert scaled.max() == 0.25 and (scaled == 0.25).mean() > 0.2
     for name in ("clip_observations", "clip_rewards"):

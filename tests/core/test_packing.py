@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.hardware.work import num_carried
+from purerl.contrib.hardware.work import num_carried
 from purerl.learning import branches, packing
 from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, tiny_config

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from purerl.replay import rows
+import purerl
+from purerl.replay import batches, rows
 from purerl.replay import uniform as replay
 from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, slow_but
@@ -218,6 +219,39 @@ def test_windows_equal_a_plain_loop_over_everything_that_happened(
         np.testing.assert_allclose(window.discount[i], discount, rtol=1e-6)
         np.testing.assert_array_equal(window.next_obs[i], next_obs)
         assert window.terminated[i] == terminated
+
+
+@pytest.mark.parametrize("prioritised", [False, True])
+@pytest.mark.parametrize("added", [12, 34])
+def test_batches_are_windows_of_what_has_happened_up_to_the_newest(prioritised, added):
+    # An incomplete window would go on in what was overwritten a whole buffer ago.
+    n, num_envs, capacity = 3, 2, 16
+    config = purerl.DQNConfig(
+        n_step=n,
+        num_envs=num_envs,
+        buffer_size=capacity,
+        batch_size=1_000,
+        gamma=0.5,
+        total_timesteps=400,
+        prioritised=prioritised,
+    )
+    drawn = batches.replay_of(config, None)
+    steps = random_steps(0, added)
+    buffer, priorities = filled(steps, capacity, num_envs), drawn.grow(drawn.init())
+    for before in range(0, added, num_envs):
+        priorities = drawn.add(priorities, jnp.uint32(before), num_envs)
+    noise = drawn.draw(jax.random.key(0), ())
+    numbers, _ = drawn.sample(priorities, noise, jnp.uint32(added))
+    complete = range(max(0, added - capacity), added - (n - 1) * num_envs)
+    assert sorted(set(np.asarray(numbers).tolist())) == list(complete)
+    _, rewards, next_obs, discounts = drawn.gather(buffer, numbers)
+    for place, number in enumerate(np.asarray(numbers)[::50]):
+        reward, discount, last, terminated = slow_window(
+            steps, number, n, num_envs, 0.5
+        )
+        np.testing.assert_allclose(rewards[50 * place], reward, rtol=1e-5, atol=1e-6)
+        np.testing.assert_array_equal(next_obs[50 * place], last)
+        assert discounts[50 * place] == (0 if terminated else discount)
 
 
 @pytest.mark.parametrize("n", [1, 3])

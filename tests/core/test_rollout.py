@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from purerl import envs
-from purerl.acting import rollout
+from purerl.acting import environment, rollout
 from purerl.acting.rollout import Stepper
 from purerl.learning import collectives
 from tests.helpers import slow_but
@@ -15,9 +15,16 @@ from tests.helpers import slow_but
 STEPS, ENVS = 30, 3
 
 
-def cartpole(reset_scheme="fresh", pool=4, axis_name=None):
+class ResetsItself(envs.CartPole):
+    """CartPole as a foreign environment: only its own `step` may begin episodes."""
+
+    def step(self, key, state, action, params=None):
+        return super().step(key, state, action, params)
+
+
+def cartpole(reset_scheme="fresh", pool=4, axis_name=None, kind=envs.CartPole):
     """A CartPole whose episodes last some eight steps, or ten by the limit."""
-    env = envs.make("CartPole-v1")
+    env = kind()
     params = env.default_params.replace(
         theta_threshold_radians=0.1, max_steps_in_episode=10
     )
@@ -78,9 +85,11 @@ def python_loop(stepper, key, steps=STEPS, num_envs=ENVS):
     return rows, episodes
 
 
-@pytest.fixture(scope="module")
-def fresh():
-    stepper, key = cartpole(), jax.random.key(0)
+@pytest.fixture(scope="module", params=[envs.CartPole, ResetsItself])
+def fresh(request):
+    stepper, key = cartpole(kind=request.param), jax.random.key(0)
+    is_own = request.param is ResetsItself
+    assert environment.steps_without_reset(stepper.env) == (not is_own)
     return collect(stepper, key), python_loop(stepper, key)
 
 

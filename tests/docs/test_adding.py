@@ -246,10 +246,11 @@ def test_one_agent_spread_over_two_devices_is_the_agent_on_one(algorithm):
         np.testing.assert_allclose(one[name][:5], two[name][:5], rtol=1e-3, atol=1e-5)
 
 
-def test_continuous_actions_are_refused_before_tracing(algorithm):
-    config = algorithm["config"].replace(env="probe/continuous")
-    with pytest.raises(ConfigError, match=r"A2CConfig needs discrete .* PPOConfig"):
-        purerl.make_train(config)
+def test_it_learns_continuous_actions_as_they_are(algorithm):
+    config = algorithm["config"].replace(env="probe/continuous", log_std_init=-0.5)
+    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
+    returns = result.metrics["episode_return"]
+    assert returns[-10:].mean() > returns[:3].mean() + 0.1
 
 
 def test_its_config_is_written_and_read_by_its_name(algorithm):
@@ -258,10 +259,10 @@ def test_its_config_is_written_and_read_by_its_name(algorithm):
     assert serialise.from_dict(plain) == algorithm["config"]
 
 
-def test_the_algorithm_is_short():
-    (body,) = pages.blocks(PAGE, "The algorithm")
-    statements = [s for s in ast.walk(ast.parse(body.code)) if isinstance(s, ast.stmt)]
-    assert len(statements) < 100
+def test_the_algorithm_has_at_most_80_lines():
+    block = next(iter(pages.blocks(PAGE, "An algorithm")))
+    assert 'register("a2c"' in block.code
+    assert len([line for line in block.code.splitlines() if line.strip()]) <= 80
 
 
 # Registering

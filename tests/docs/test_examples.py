@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "examples"
 NAMES = (
     *("train", "sweep", "own_environment", "own_loss", "own_search", "evolve"),
-    *("self_tuning", "level_replay"),
+    *("self_tuning", "level_replay", "single_file_ppo"),
 )
 
 
@@ -40,6 +40,7 @@ def test_they_are_short():
     lengths = {p.stem: len(p.read_text().splitlines()) for p in FOLDER.glob("*.py")}
     assert set(lengths) == set(NAMES)
     assert lengths.pop("own_search") <= 150
+    assert lengths.pop("single_file_ppo") <= 250
     assert max(lengths.values()) < 60
 
 

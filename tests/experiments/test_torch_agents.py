@@ -23,6 +23,7 @@ from purerl.losses.mpo import Improvement
 from purerl.networks.distributions import Gaussian
 from purerl.replay.batches import Batch
 from purerl.types import Transition
+from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 
 torch = pytest.importorskip("torch")
 sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
@@ -254,8 +255,8 @@ def test_vpgs_update_is_purerls():
         num_steps=steps,
         total_timesteps=steps * copies,
     )
-    parts = vpg.build(config, resolve_env(config))
-    state = vpg.init(parts, jax.random.key(0))
+    parts = agent_of(config)
+    state = algorithm_of(config).init(jax.random.key(0))
     rollout = {
         "obs": numbers(steps, copies, OBS),
         "action": numbers(steps, copies, 1),
@@ -272,7 +273,7 @@ def test_vpgs_update_is_purerls():
         **{key: jnp.asarray(value) for key, value in rollout.items()},
         log_prob=numbers(steps, copies),
     )
-    batch, _ = vpg.make_batch(parts, state, transitions)
+    batch = samples_of(vpg, parts, state, transitions)
     actor, *_ = vpg.improve_policy(parts, state, batch)
     critic, *_ = vpg.fit_value(parts, state, batch)
 

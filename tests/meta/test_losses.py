@@ -13,7 +13,7 @@ import purerl
 from purerl import losses, serialise
 from purerl.config import ConfigError
 from purerl.report import plots
-from purerl.report.plots import losses as loss_plots
+from purerl.report.plots import learned as loss_plots
 from tests.helpers import assert_same_bits
 
 BASES = (None, 0.2)

@@ -13,15 +13,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import algorithms
-from purerl.algorithms import on_policy, outer, pqn
+from purerl.algorithms import lpg, on_policy, outer, ppo, pqn, vpg
 from purerl.keys import update_keys
 from purerl.metagradient.api import MetaGradientFunction
 from purerl.train import bind
+from tests.algorithms.agents import rows_of
 
-SEE = {
-    "ppo": outer.see_ppo,
-    "vpg": outer.see_vpg,
-    "recurrent_ppo": outer.see_recurrent,
+MODULES = {
+    "ppo": ppo,
+    "recurrent_ppo": ppo,
+    "vpg": vpg,
+    "lpg": lpg,
+    "pqn": pqn,
+    "recurrent_pqn": pqn,
 }
 
 
@@ -56,28 +60,29 @@ def record(
     bound = bind(config)
     name = algorithms.name_of(config)
     judge = algorithms.entry_of(config).outer
-    module = getattr(algorithms, name)
+    module = MODULES[name]
     values = values or doubled(meta.start())
 
     def parts_of(values):
-        return judge.build(bound.at(meta.overrides(values)), bound.env)
+        return judge.make_agent(bound.at(meta.overrides(values)), bound.env)
 
-    reference = judge.build(bound.config, bound.env)
+    reference = judge.make_agent(bound.config, bound.env)
 
     def begin(key):
-        state = module.init(reference, key)
+        state = bound.algorithm(bound.config).init(key)
         return doubled(state)._replace(envs=state.envs)
 
     def play(state):
         parts, rollouts = parts_of(values), []
         for _ in range(meta.unroll):
-            rollouts.append(judge.collect(parts, state))
+            rollouts.append(outer.collect_next(parts, state))
             state = learn(parts, state, rollouts[-1])
-        rollouts.append(judge.collect(reference, state))
+        rollouts.append(outer.collect_next(reference, state))
         return state, rollouts
 
     def learn(parts, state, rollout):
-        return module.learn(parts, state, rollout, update_keys(state, 4))[0]
+        key = update_keys(state, 4)[3]
+        return on_policy.advance(parts, module.learn, state, rollout, key)[0]
 
     start = jax.jit(begin)(key)
     end, rollouts = jax.jit(play)(start)
@@ -96,32 +101,25 @@ def record(
 def frozen(name, parts, end, rollout, objective):
     """The outer loss of other parameters, with all that is data as it is now."""
     if name == "pqn":
-        batch = jax.jit(lambda: pqn.make_batch(parts, end, rollout[1]))()
-        return lambda state: pqn.loss(parts, state.params, batch)[0]
+        rows = jax.jit(lambda: rows_of(pqn, parts, end, rollout))()
+        return lambda state: pqn.loss(parts, state.params, rows)[0]
     if name == "lpg":
         return lambda state: outer.returns_of_lpg(parts, state, rollout)
-    now = jax.jit(lambda: SEE[name](parts, end, rollout))()
-    see = SEE[name]
-    if name == "recurrent_ppo":
-        rows = jax.jit(lambda: outer.begun(parts, end, rollout))()
-
-        def see(parts, state, _):
-            return outer.see_sequences(parts, state.params, rows)
-
-    heads: on_policy.Parts = getattr(parts, "heads", parts)
+    targets = MODULES[name].targets
+    rows = jax.jit(lambda: outer.begun(targets, parts, end, rollout))()
+    now = jax.jit(lambda: outer.see_rows(parts, end.params, rows))()
+    config = parts.config
     advantage = np.asarray(now.batch.advantage)
-    if heads.config.normalize_advantages:
+    if config.normalize_advantages:
         advantage = (advantage - advantage.mean()) / (advantage.std() + 1e-8)
 
     def judged(state):
-        seen = see(parts, state, rollout)
+        seen = outer.see_rows(parts, state.params, rows)
         ratio = jnp.exp(seen.log_prob - now.log_prob)
         loss = -(ratio * advantage).mean()
         if objective == "actor_critic":
-            errors = heads.config.value_loss(
-                seen.value, now.batch.target, now.batch.value
-            )
-            loss += heads.config.value_coef * errors.mean()
+            errors = config.value_loss(seen.value, now.batch.target, now.batch.value)
+            loss += config.value_coef * errors.mean()
         return loss
 
     return judged

@@ -10,7 +10,7 @@ import pytest
 import purerl
 from purerl import losses, schedules
 from purerl.acting import rollout
-from purerl.algorithms import ALGORITHMS, vpg
+from purerl.algorithms import ALGORITHMS, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.optimisers import SGD, Adam, AdamW, Lion, Muon, RAdam, RMSProp
@@ -19,6 +19,7 @@ from purerl.rules import ActorCriticRule, LPGRule
 from purerl.tracing import traced_for
 from purerl.train import bind
 from tests import boxes
+from tests.algorithms.agents import samples_of
 from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits
 from tests.metagradient.configs import EACH, PPO, VPG
@@ -87,9 +88,9 @@ def test_two_updates_are_the_last_one_and_what_the_first_did_to_it(key):
     last = one(middle)
     assert_close(two.state.params, last.state.params)
 
-    parts = vpg.build(config, bind(config).env)
-    played = vpg.on_policy.collect(parts, middle, update_keys(middle, 3))
-    batch = vpg.make_batch(parts, middle, played[1])[0]
+    parts = policy_gradient.make_agent(config, bind(config).env)
+    played = on_policy.collect(parts, middle, update_keys(middle, 3))
+    batch = samples_of(vpg, parts, middle, played.transitions)
 
     def descent(actor):
         grads = jax.grad(lambda a: vpg.policy_loss(parts, a, batch)[0])(actor)
@@ -280,7 +281,7 @@ def test_an_objective_of_ones_own(agents):
     """The outer loss is any function of parts, state and rollout."""
 
     def entropy(parts, state, rollout):
-        obs = rollout[1].obs
+        obs = rollout.transitions.obs
         outputs = parts.actor.apply(state.params["actor"], obs)
         return -parts.head.entropy(outputs).mean()
 

@@ -9,8 +9,8 @@ from rich.console import Console
 from purerl.config import ConfigError
 from purerl.metrics import decimals
 from purerl.report import comparison, statistics
-from purerl.report.plots.run import run_curve
-from purerl.report.statistics.host import FEWEST
+from purerl.report.plots.runs import run_curve
+from purerl.report.statistics.intervals import FEWEST
 from purerl.report.sweep_tables import best_table
 from purerl.report.tables import episodes_table, run_table
 from purerl.tuning import result

@@ -10,9 +10,9 @@ from matplotlib.text import Text
 
 from purerl.config import ConfigError
 from purerl.report import comparison, page, page_sweep, plots, statistics, sweep_tables
-from purerl.report.plots import axes as axes_plots
-from purerl.report.plots import curves, style
-from purerl.report.plots.comparison import comparison_figure
+from purerl.report.plots import style
+from purerl.report.plots import sweeps as sweep_plots
+from purerl.report.plots.runs import comparison_figure, is_followed
 from purerl.report.sweep_data import by_environment, read_scores
 from tests.report import synthetic
 
@@ -68,7 +68,7 @@ def test_diverged_members_pull_a_curve_down(grid):
     dead["diverged_at"][best] = 300.0
     ends = []
     for data in (alive, dead):
-        rows, steps = curves.rows(data)
+        rows, steps = sweep_plots.rows(data)
         place = read_scores(alive).ranking()[0]
         del rows, steps
         figure = plots.sweep_curves(data, "learning_rate")
@@ -80,20 +80,20 @@ def test_diverged_members_pull_a_curve_down(grid):
 def test_lines_with_other_steps_are_put_on_one_grid():
     values = np.array([[[0.0, 10.0]], [[0.0, 10.0]]])  # [P, S, T]
     steps = np.array([[[0.0, 100.0]], [[0.0, 50.0]]])
-    grid, table = curves._on_one_grid(values, steps, (0, 1))
+    grid, table = sweep_plots._on_one_grid(values, steps, (0, 1))
     assert (grid[0], grid[-1]) == (0.0, 100.0)
     np.testing.assert_allclose(table[0, 0], grid / 10)
     known = grid <= 50
     np.testing.assert_allclose(table[0, 1][known], grid[known] / 5)
     assert np.isnan(table[0, 1][~known]).all()
-    alone, _ = curves._on_one_grid(values, steps, (1,))
+    alone, _ = sweep_plots._on_one_grid(values, steps, (1,))
     assert alone.tolist() == [0.0, 50.0]
 
 
 def test_a_line_begins_where_its_run_was_first_measured():
     values = np.array([[[0.0, 10.0]], [[5.0, 10.0]]])  # [P, S, T]
     steps = np.array([[[0.0, 100.0]], [[50.0, 100.0]]])
-    grid, table = curves._on_one_grid(values, steps, (0, 1))
+    grid, table = sweep_plots._on_one_grid(values, steps, (0, 1))
     assert np.isnan(table[0, 1][grid < 50]).all()
     late = grid >= 50
     np.testing.assert_allclose(table[0, 1][late], 5 + (grid[late] - 50) / 10)
@@ -103,7 +103,7 @@ def test_only_the_points_after_the_end_of_a_run_are_missing_for_good():
     nan = np.nan
     values = np.array([[nan, 1.0, nan, 2.0, nan], [nan] * 5])
     followed = [[True, True, True, True, False], [False] * 5]
-    np.testing.assert_array_equal(curves.is_followed(values), followed)
+    np.testing.assert_array_equal(is_followed(values), followed)
 
 
 def test_a_run_that_failed_is_in_the_curve_of_a_comparison():
@@ -131,13 +131,13 @@ def test_a_run_that_failed_is_in_the_curve_of_a_comparison():
 
 
 def test_few_lines_are_chosen_evenly_with_the_best():
-    assert curves.evenly(5, 8, 0) == [0, 1, 2, 3, 4]
-    assert curves.evenly(100, 5, 60) == [0, 25, 60, 74, 99]
-    assert curves.evenly(3, 1, 2) == [0]
+    assert sweep_plots.evenly(5, 8, 0) == [0, 1, 2, 3, 4]
+    assert sweep_plots.evenly(100, 5, 60) == [0, 25, 60, 74, 99]
+    assert sweep_plots.evenly(3, 1, 2) == [0]
 
 
 def test_best_configurations_are_named_by_what_differs(grid):
-    chosen = curves.choose_lines(read_scores(grid), None, most=2)
+    chosen = sweep_plots.choose_lines(read_scores(grid), None, most=2)
     assert chosen.heading == "entropy_coef"
     assert chosen.common == "learning_rate=1e-3, hidden_sizes=256-256"
     assert [line.name for line in chosen.lines] == ["0.01", "0"]
@@ -145,11 +145,11 @@ def test_best_configurations_are_named_by_what_differs(grid):
 
 def test_heat_map_cells(grid):
     scores = read_scores(grid)
-    found = axes_plots.cells(scores, "entropy_coef", "learning_rate")
+    found = sweep_plots.cells(scores, "entropy_coef", "learning_rate")
     block = scores.means.reshape(5, 4, 2)
     np.testing.assert_allclose(found.table, block.mean(2).T)
     assert found.best == (1, 2)
-    best = axes_plots.cells(scores, "entropy_coef", "learning_rate", "best")
+    best = sweep_plots.cells(scores, "entropy_coef", "learning_rate", "best")
     np.testing.assert_allclose(best.table, block.max(2).T)
     figure = plots.heat_map(grid)
     np.testing.assert_allclose(figure.axes[0].images[0].get_array(), found.table)
@@ -303,7 +303,7 @@ def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
     data = unfinished(grid)
     drawn = read_scores(data)
     assert not set(drawn.ranking()) & set(range(16, 24))
-    found = axes_plots.cells(drawn, "entropy_coef", "learning_rate")
+    found = sweep_plots.cells(drawn, "entropy_coef", "learning_rate")
     np.testing.assert_array_equal(np.isnan(found.table).all(0), np.arange(5) == 2)
     assert len(plots.slices(data).axes[0].lines[0].get_xdata()) == 4
     table = sweep_tables.best_table(data, 3)
@@ -334,7 +334,7 @@ def overlaps(labels):
 
 def test_labels_of_ticks_do_not_overlap():
     values = [0.0, 0.001, 0.01, 0.03, 0.1]
-    figure, panels = axes_plots.make_panels(3)
+    figure, panels = style.panel_grid(3, sharey=True)
     style.scale_axis(panels[0], values, log=False)
     panels[0].plot(values, values)
     style.scale_axis(panels[1], [1e-4, 1e-3, 1e-2], log=True)
@@ -464,7 +464,7 @@ def test_a_heat_map_has_one_environment_in_each_cell():
     assert plots.heat_map(data).axes[0].images[0].get_array().shape == (5, 2)
     scores = read_scores(data)._replace(names=("env", "learning_rate", "gamma"))
     with pytest.raises(ConfigError, match="2 environments"):
-        axes_plots.cells(scores, "gamma", "learning_rate")
+        sweep_plots.cells(scores, "gamma", "learning_rate")
 
 
 @pytest.mark.parametrize("design", ["grid", "zip"])

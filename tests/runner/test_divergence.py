@@ -126,15 +126,15 @@ def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
         num_envs=2, num_steps=8, num_minibatches=1, num_epochs=1, num_evaluations=0,
         hidden_sizes=(4,), total_timesteps=48,
     )  # fmt: skip
-    step = ppo.step
+    learn = ppo.learn
 
-    def breaks(parts, state):
-        new, metrics = step(parts, state)
+    def breaks(agent, state, played, key):
+        new = learn(agent, state, played, key)
         is_last = state.update == 2
         broken = jax.tree.map(lambda x: jnp.where(is_last, jnp.nan, x), new.params)
-        return new._replace(params=broken), metrics
+        return new._replace(params=broken)
 
-    monkeypatch.setattr(ppo, "step", breaks)
+    monkeypatch.setattr(ppo, "learn", breaks)
     result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
     assert result["diverged_at"].values.tolist() == [[2.0]]
 

@@ -1,7 +1,7 @@
 """Pictures of searches over hyperparameters: scores and values as training goes on."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -53,18 +53,18 @@ def population_values(
     """
     figure, panels = _panels(len(names), share=False)
     ends = dataset["updates"].values
-    starts = np.concatenate([[0], ends[:-1]])
+    # A value is kept from a round's start to its end.
+    x = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).ravel()
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "round", "member").values
         numbers = _as_numbers(axes, values)
         for place, seed in enumerate(dataset["seed"].values.tolist()):
-            mine = numbers[place]
-            _steps(axes, starts, ends, mine, style.COLOURS[0], style.FAINT, 1.0)
+            mine = np.repeat(numbers[place], 2, axis=0)
+            axes.plot(x, mine, color=style.COLOURS[0], alpha=style.FAINT, lw=1.0)
             if seed in lineages:
-                line = lineages[seed][: len(ends)]
-                best = mine[np.arange(len(line)), line][:, None]
+                line = np.repeat(lineages[seed][: len(ends)], 2)
                 colour = style.COLOURS[1 + place % (len(style.COLOURS) - 1)]
-                _steps(axes, starts, ends, best, colour, 1.0, 1.8)
+                axes.plot(x, mine[np.arange(len(line)), line], color=colour, lw=1.8)
         style.finish(axes, name, "updates")
     return figure
 
@@ -81,16 +81,13 @@ def halving_scores(dataset: "xr.Dataset") -> "Figure":
     for seed, axes in zip(seeds, panels, strict=True):
         scores = dataset["score"].sel(seed=seed).values
         for bracket in np.unique(brackets):
-            colour = style.COLOURS[int(bracket) % len(style.COLOURS)]
+            look = {"color": style.colour_of(int(bracket)), "alpha": 0.6, "lw": 1}
             mine = scores[brackets == bracket]
-            lines = axes.plot(updates, mine.T, color=colour, alpha=0.6, lw=1)
-            for line in lines:
-                line.set(marker="o", markersize=3.5)
+            lines = axes.plot(updates, mine.T, marker="o", markersize=3.5, **look)
             lines[0].set_label(f"bracket {bracket}")
+        if axes is panels[0]:
+            axes.legend(frameon=False, fontsize=9)
         style.finish(axes, f"seed {seed}", "updates", "score")
-    legend = panels[0].legend(frameon=False, fontsize=9)
-    for text in legend.get_texts():
-        text.set_color(style.INK)
     return figure
 
 
@@ -136,13 +133,7 @@ def request_scores(scores: Sequence[np.ndarray]) -> "Figure":
 
 def _panels(count: int, share: bool = True) -> tuple["Figure", list["Axes"]]:
     """Up to three panels in a row."""
-    columns = min(count, 3)
-    rows = -(-count // columns)
-    figure = style.new_figure(max(5.2, 3.4 * columns), 0.5 + 2.9 * rows)
-    panels = figure.subplots(rows, columns, sharey=share, squeeze=False).ravel()
-    for spare in panels[count:]:
-        spare.set_visible(False)
-    return figure, list(panels[:count])
+    return style.panel_grid(count, height=2.9, head=0.5, least=5.2, sharey=share)
 
 
 def _as_numbers(axes: "Axes", values: np.ndarray, along: str = "y") -> np.ndarray:
@@ -157,17 +148,3 @@ def _as_numbers(axes: "Axes", values: np.ndarray, along: str = "y") -> np.ndarra
     if numbers.min() > 0 and numbers.max() > LOG_FACTOR * numbers.min():
         style.log_axis(axes, along)
     return numbers
-
-
-def _steps(
-    axes: "Axes",
-    starts: np.ndarray,
-    ends: np.ndarray,
-    values: np.ndarray,
-    colour: Any,
-    alpha: float,
-    width: float,
-) -> None:
-    """Lines that keep a value `[R, N]` from a round's start to its end."""
-    x = np.stack([starts, ends], 1).ravel()
-    axes.plot(x, np.repeat(values, 2, axis=0), color=colour, alpha=alpha, lw=width)

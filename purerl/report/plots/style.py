@@ -1,4 +1,4 @@
-"""The style of every picture: colours, axes, labels, and how it reaches a file.
+"""The style of every picture: colours, axes, panels, and how it reaches a file.
 
 Colours are close to those of Okabe and Ito, which most people can tell apart whatever
 colours they see; lines differ by marker as well. No global state of matplotlib is used.
@@ -11,12 +11,13 @@ import math
 import os
 import re
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from purerl.atomic import write_atomic
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -39,8 +40,6 @@ LETTER = 0.083  # Inches of a letter of a tick's label.
 TURNED, LINE = 35, 0.22  # Degrees of labels that would touch; inches that they need.
 COLOUR_MAP = "viridis"
 DPI = 150
-
-
 PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's text.
 
 
@@ -80,6 +79,107 @@ def _figure_class() -> "type[Figure]":
             super().draw(renderer)
 
     return PlainFigure
+
+
+def panel_grid(
+    count: int,
+    *,
+    columns: int = 3,
+    width: float = 3.4,
+    height: float = 3.0,
+    head: float = 0.7,
+    least: float = 5.0,
+    **shared: Any,
+) -> tuple["Figure", list["Axes"]]:
+    """Make a figure with panels in rows.
+
+    Args:
+        count: Number of panels.
+        columns: Number of panels in a row, at most.
+        width: Width of a panel, in inches.
+        height: Height of a panel.
+        head: Height of what stands over or under the panels.
+        least: Least width of the figure.
+        **shared: Axes that the panels share, such as `sharey=True`.
+    """
+    columns = min(count, columns)
+    rows = -(-count // columns)
+    figure = new_figure(max(least, width * columns), head + height * rows)
+    panels = figure.subplots(rows, columns, squeeze=False, **shared).ravel()
+    for spare in panels[count:]:
+        spare.set_visible(False)
+    return figure, list(panels[:count])
+
+
+def colour_of(number: int) -> str:
+    """Return the colour of the line with a number."""
+    return COLOURS[number % len(COLOURS)]
+
+
+def draw_band(
+    axes: "Axes",
+    x: np.ndarray,
+    found: tuple[Any, Any, Any],
+    colour: str,
+    mark: str = "-",
+    *,
+    opacity: float = FAINT,
+    marks: int = 0,
+    **line: Any,
+) -> None:
+    """Draw a line through the points that are known, over a band between two ends.
+
+    Args:
+        axes: The panel.
+        x: Places of the points, `[T]`.
+        found: Values and their lower and upper ends, `[T]` each; the ends may also be
+            one number, or NaN.
+        colour: Colour of the line and the band.
+        mark: Format of the line, as matplotlib has it.
+        opacity: Opacity of the band.
+        marks: Number of markers along the line, about; 0 for one at each point.
+        **line: Options of the line.
+    """
+    x = np.asarray(x)
+    value, low, high = (np.broadcast_to(part, x.shape) for part in found)
+    known = np.isfinite(value)
+    x, value, low, high = x[known], value[known], low[known], high[known]
+    axes.fill_between(x, low, high, color=colour, alpha=opacity, linewidth=0)
+    if marks:
+        line["markevery"] = (line.pop("first", 0), max(1, len(x) // marks))
+    axes.plot(x, value, mark, color=colour, **{"linewidth": 1.8, **line})
+
+
+def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
+    """Mark the best of many dots."""
+    look = {"color": COLOURS[1], "ms": 15, "mec": "#ffffff", "mew": 0.8}
+    axes.plot(x, y, "*", **{**look, **options})
+
+
+def legend_below(figure: "Figure", axes: "Axes", columns: int, **options: Any) -> Any:
+    """Write one legend for all panels under them, from the lines of one of them."""
+    handles, labels = axes.get_legend_handles_labels()
+    legend = figure.legend(
+        handles,
+        labels,
+        loc="outside lower center",
+        ncols=min(columns, max(1, len(labels))),
+        frameon=False,
+        **{"fontsize": 9, **options},
+    )
+    for text in (*legend.get_texts(), legend.get_title()):
+        text.set_color(INK)
+    return legend
+
+
+def colour_bar(
+    figure: "Figure", scale: Any, panels: Any, label: str, **options: Any
+) -> None:
+    """Draw the scale of colours beside some panels."""
+    bar = figure.colorbar(scale, ax=panels, **options)
+    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
+    bar.set_label(label)
+    ink(bar.ax)
 
 
 def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
@@ -348,21 +448,9 @@ def save(figure: "Figure", path: str | Path) -> Path:
     kind = path.suffix.lstrip(".").lower()
     if kind not in figure.canvas.get_supported_filetypes():
         raise ValueError(f"unknown kind of picture {path.suffix!r}; use .png or .svg")
-    try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    except OSError as error:
-        error.filename = str(path)  # What the user has named, and will look for.
-        raise
-    try:
-        with os.fdopen(handle, "wb") as file:
-            figure.savefig(file, format=kind)
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(name, 0o666 & ~umask)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format=kind)
+    write_atomic(path, buffer.getvalue())
     return path
 
 

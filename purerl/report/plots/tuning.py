@@ -1,7 +1,7 @@
 """Pictures of a study: history, importance, contour, slices."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -21,38 +21,7 @@ CELLS = 160  # A contour has so many cells along each side.
 BANDWIDTH = 0.15
 
 
-class Trial(Protocol):
-    """The part of a `purerl.tuning.result.Row` that a picture reads."""
-
-    @property
-    def number(self) -> int:
-        """Number of the trial in its study."""
-        ...
-
-    @property
-    def state(self) -> str:
-        """The end of the trial: `complete`, `pruned`, `diverged`, `refused`, ..."""
-        ...
-
-    @property
-    def score(self) -> float | None:
-        """The score of the trial, if it is complete."""
-        ...
-
-    @property
-    def params(self) -> Mapping[str, Any]:
-        """The trial's values of the axes, by name."""
-        ...
-
-    @property
-    def curve(self) -> Mapping[int, float]:
-        """The trial's scores by the environment steps that it had taken."""
-        ...
-
-    @property
-    def is_default(self) -> bool:
-        """True if the trial's values are the config's own."""
-        ...
+Trial = Any  # A `purerl.tuning.result.Row`, or what has the same attributes.
 
 
 class Axis(NamedTuple):
@@ -110,8 +79,6 @@ def figures(
 
 def history(rows: Sequence[Trial]) -> "Figure":
     """Draw scores in the order of the trials, and the best so far."""
-    from matplotlib.ticker import MaxNLocator
-
     figure = style.new_figure()
     axes = figure.subplots()
     complete = [row for row in rows if row.state == "complete"]
@@ -150,8 +117,8 @@ def history(rows: Sequence[Trial]) -> "Figure":
             default[0].score, color=style.INK, lw=1, ls=(0, (5, 4)), label="default"
         )
     style.finish(axes, f"{len(rows)} trials", "trial", "score, mean over seeds")
-    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
-    _legend(figure, axes)
+    axes.locator_params(axis="x", integer=True)
+    style.legend_below(figure, axes, 4)
     return figure
 
 
@@ -190,12 +157,9 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     order = np.array([row.number for row in complete], float)
     best = int(scores.argmax())
     names = list(drawn)
-    columns = min(3, len(names))
-    height = -(-len(names) // columns)
-    figure = style.new_figure(style.PAGE_WIDTH, 0.6 + 3.0 * height)
-    panels = figure.subplots(height, columns, sharey=True, squeeze=False).ravel()
-    for spare in panels[len(names) :]:
-        spare.set_visible(False)
+    figure, panels = style.panel_grid(
+        len(names), head=0.6, least=style.PAGE_WIDTH, sharey=True
+    )
     dots = None
     for number, name in enumerate(names):
         axes, axis = panels[number], drawn[name]
@@ -208,15 +172,11 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
         dots = axes.scatter(
             positions, scores, c=order, cmap=shades, edgecolors=BLUE, lw=0.7, s=28
         )
-        axes.plot(
-            positions[best], scores[best], "*", color=RED, ms=14, mec="#ffffff", mew=0.8
-        )
+        style.draw_star(axes, positions[best], scores[best], ms=14)
         style.finish(axes, x=short(name))
-        if number % columns == 0:
+        if number % 3 == 0:
             axes.set_ylabel("score", color=style.INK)
-    if dots is not None:
-        shown = list(panels[: len(names)])
-        _colour_bar(figure, dots, shown, "trial", pad=0.015, aspect=30)
+    style.colour_bar(figure, dots, panels, "trial", pad=0.015, aspect=30)
     return figure
 
 
@@ -241,103 +201,28 @@ def contour(
     limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
     if limits[0] >= limits[1]:
         limits = (limits[0] - 0.5, limits[0] + 0.5)
+    look = {"cmap": style.COLOUR_MAP, "vmin": limits[0], "vmax": limits[1]}
+    best = int(scores.argmax())
+    dots = None
     for axes, (x, y) in zip(panels, pairs, strict=True):
-        surface = _interpolate(drawn[x], drawn[y], complete, scores)
-        _draw_surface(axes, surface, limits)
-        _draw_trials(axes, drawn[x], drawn[y], complete, scores, limits)
+        first, second = drawn[x].coordinates(complete), drawn[y].coordinates(complete)
+        across, up = _line(drawn[x], first), _line(drawn[y], second)
+        sides = [_scaled(drawn[x], first, across), _scaled(drawn[y], second, up)]
+        surface, near = _smooth(sides, scores)
+        opacity: Any = 0.25 + 0.75 * near
+        mesh = {"alpha": opacity, "shading": "nearest", "rasterized": True}
+        axes.pcolormesh(across, up, surface, **mesh, **look)
+        edge = {"edgecolors": "#ffffff", "lw": 0.8}
+        dots = axes.scatter(first, second, c=scores, s=30, zorder=3, **edge, **look)
+        style.draw_star(axes, first[best], second[best], mew=0.9, zorder=4)
         drawn[x].set_up(axes, "x")
         drawn[y].set_up(axes, "y")
         style.finish(axes, x=short(x), y=short(y))
         axes.grid(visible=False)
-        axes.set_xlim(surface.across[0], surface.across[-1])
-        axes.set_ylim(surface.up[0], surface.up[-1])
-    _colour_bar(figure, colours(limits), list(panels), "score", pad=0.015, extend="min")
+        axes.set_xlim(across[0], across[-1])
+        axes.set_ylim(up[0], up[-1])
+    style.colour_bar(figure, dots, list(panels), "score", pad=0.015, extend="min")
     return figure
-
-
-class _Surface(NamedTuple):
-    """Smoothed scores over two axes.
-
-    Attributes:
-        across: Values of the axis of the columns, `[X]`.
-        up: Values of the axis of the rows, `[Y]`.
-        scores: Smoothed scores, `[Y, X]`.
-        near: Nearness of trials, in 0 .. 1, `[Y, X]`.
-    """
-
-    across: np.ndarray
-    up: np.ndarray
-    scores: np.ndarray
-    near: np.ndarray
-
-
-def _interpolate(
-    first: Axis, second: Axis, trials: Sequence[Trial], scores: np.ndarray
-) -> _Surface:
-    """Smooth the scores of trials over the whole picture of two axes."""
-    x, y = first.coordinates(trials), second.coordinates(trials)
-    across, up = _line(first, x), _line(second, y)
-    sides = [_scaled(first, x, across), _scaled(second, y, up)]
-    return _Surface(across, up, *_smooth(sides, scores))
-
-
-def _draw_surface(axes: "Axes", surface: _Surface, limits: tuple[float, float]) -> None:
-    """Draw smoothed scores, faint where no trial is near."""
-    opacity: Any = 0.25 + 0.75 * surface.near
-    axes.pcolormesh(
-        surface.across,
-        surface.up,
-        surface.scores,
-        cmap=style.COLOUR_MAP,
-        vmin=limits[0],
-        vmax=limits[1],
-        alpha=opacity,
-        shading="nearest",
-        rasterized=True,
-    )
-
-
-def _draw_trials(
-    axes: "Axes",
-    first: Axis,
-    second: Axis,
-    trials: Sequence[Trial],
-    scores: np.ndarray,
-    limits: tuple[float, float],
-) -> None:
-    """Draw a dot per trial, and a star for the best one."""
-    x, y = first.coordinates(trials), second.coordinates(trials)
-    best = int(scores.argmax())
-    axes.scatter(
-        x,
-        y,
-        c=scores,
-        cmap=style.COLOUR_MAP,
-        vmin=limits[0],
-        vmax=limits[1],
-        edgecolors="#ffffff",
-        lw=0.8,
-        s=30,
-        zorder=3,
-    )
-    axes.plot(x[best], y[best], "*", color=RED, ms=15, mec="#ffffff", mew=0.9, zorder=4)
-
-
-def colours(limits: tuple[float, float]) -> Any:
-    """Return the scale of colours between two scores."""
-    from matplotlib.cm import ScalarMappable
-    from matplotlib.colors import Normalize
-
-    return ScalarMappable(Normalize(*limits), style.COLOUR_MAP)
-
-
-def _colour_bar(
-    figure: "Figure", scale: Any, panels: list["Axes"], label: str, **options: Any
-) -> None:
-    bar = figure.colorbar(scale, ax=panels, **options)
-    bar.outline.set_visible(False)  # pyright: ignore[reportCallIssue]
-    bar.set_label(label, color=style.INK)
-    style.ink(bar.ax)
 
 
 def _line(axis: Axis, positions: np.ndarray) -> np.ndarray:
@@ -387,12 +272,3 @@ def _choices(names: Sequence[Any]) -> list[str]:
 def _text(value: Any) -> str:
     text = f"{value:.4g}" if isinstance(value, float) else str(value)
     return text if len(text) <= 18 else text[:17] + "…"
-
-
-def _legend(figure: "Figure", axes: "Axes") -> None:
-    handles, labels = axes.get_legend_handles_labels()
-    legend = figure.legend(
-        handles, labels, loc="outside lower center", ncols=4, frameon=False, fontsize=9
-    )
-    for text in legend.get_texts():
-        text.set_color(style.INK)

@@ -1,46 +1,91 @@
-"""Estimates with intervals over thousands of runs: the statistics people call.
+"""Means, other statistics of runs, and their intervals.
 
-Scores are `[S, M]`: S runs (seeds) on each of M tasks, or `[S]` for one task. Intervals
-are percentile intervals of the stratified bootstrap (runs are drawn with replacement,
-each task by itself), as recommended by Agarwal et al. 2021, whose percentiles lie
-further out where runs are few (Hesterberg 2015): resamples of n runs spread less than
-samples do. That of the mean of one task is `mean_interval`'s.
+Scores are `[S, M]`: S runs (seeds) on each of M tasks, or `[S]` for one task.
 
-There are intervals from ten runs of each task, or from five where there are at least
-forty of all tasks together. Of fewer runs of one task the ends are their range; of
-fewer runs of several tasks, or of two groups that are compared, there are no ends
-(NaN). `Estimate.kind` says which.
+The interval of a mean of n runs of one task is `mean_interval`'s, in every table,
+picture and page: from ten runs a 95% interval by the studentised bootstrap; below ten,
+the range of the runs; of one run, nothing. Scores of reinforcement learning are often
+skewed, or those of two kinds of runs, some that solved the task and some that got
+stuck. Ten is the fewest runs from which an interval of such a mean can hold its level:
+if one run in five gets stuck, five runs of three samples out of ten show none that did,
+and no method can know of what it has not seen. `experiments/interval_coverage.py`
+prints the coverage of this and of other methods, which docs/sweeps.md quotes.
 
-What a run without a score is worth is said by `nan`, see `missing`.
+Intervals of other statistics, and over several tasks, are percentile intervals of the
+stratified bootstrap (runs are drawn with replacement, each task by itself), as
+recommended by Agarwal et al. 2021, "Deep Reinforcement Learning at the Edge of the
+Statistical Precipice". The percentiles lie further out where runs are few (Hesterberg
+2015), because resamples of n runs spread less than samples do. There are intervals from
+ten runs of each task, or from five where there are at least forty of all tasks
+together. Of fewer runs of one task the ends are their range; of fewer runs of several
+tasks, or of two groups that are compared, there are no ends (NaN).
+
+A resample is how often each run is drawn (its counts): runs are sorted once, and the
+interquartile mean of every resample follows from running sums of the counts.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.config import ConfigError
-from purerl.report.statistics import aggregates
-from purerl.report.statistics.host import (
-    FEWEST,
-    INTERVAL,
-    kind_of,
-    mean_interval,
-    name_of,
-    text_of,
-)
+from purerl.config import ConfigError, shown
 from purerl.report.statistics.missing import (
     Missing,
+    as_numbers,
     as_table,
     check_choice,
     check_numbers,
     resolve,
 )
 
+INTERVAL = "95% interval"
+STATISTICS = ("iqm", "mean", "median", "optimality_gap")
+CURVES = ("iqm", "mean")
+CUT = 4  # An interquartile mean leaves out one n-th at either end.
+FEWEST = 10  # With fewer runs than this the range is given.
 # With so many runs of each of several tasks, and so many of all of them together, the
 # interval of a pooled statistic holds its level (`experiments/pooled_coverage.py`).
 FEWEST_OF_MANY, POOLED = 5, 40
+RESAMPLES = 2_000
+# A resample of equal runs has no standard error, and its t is infinite: no end of an
+# interval lies further from the mean than so many standard errors, or beyond all runs.
+# Neither costs coverage.
+REACH = 4.5
+MANY = 1_000  # With so many runs the mean is as good as normal, and needs no resamples.
+WORDS = 4_000_000  # Numbers of a block of resamples, at most.
+
+Counts = np.ndarray  # How often each run is drawn, `[R, N]` for R resamples of N runs.
+
+
+class Interval(NamedTuple):
+    """The interval or range that stands beside a mean over runs.
+
+    Attributes:
+        low: Lower ends, shaped like the mean; NaN where there is none.
+        high: Upper ends.
+        kind: The kind of the ends: `"interval"`, `"range"` (fewer than ten runs, or
+            runs that are all equal) or `"none"` (one run, or none).
+        runs: Number of runs that the mean is of; for a curve, of its best known point.
+        confidence: Confidence level of the interval.
+    """
+
+    low: Any
+    high: Any
+    kind: str
+    runs: int
+    confidence: float = 0.95
+
+    @property
+    def words(self) -> str:
+        """The name of the two ends, for a heading, a legend or a caption."""
+        return name_of(self.kind, self.runs, self.confidence)
+
+    def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
+        """Return the two ends of a single mean in words; see `text_of`."""
+        return text_of(self.low, self.high, self.words, digits, heading)
 
 
 class Estimate(NamedTuple):
@@ -75,6 +120,166 @@ class Estimate(NamedTuple):
         return text_of(self.low, self.high, self.words, digits, heading)
 
 
+def name_of(kind: str, runs: int, confidence: float = 0.95) -> str:
+    """Return what the two ends beside a mean are, in words.
+
+    Args:
+        kind: The kind of the ends: `"interval"`, `"range"` or `"none"`.
+        runs: Number of runs that the mean is of.
+        confidence: Confidence level of an interval.
+    """
+    if kind == "interval":
+        return f"{100 * confidence:g}% interval"
+    if kind == "range":
+        return f"range of {runs}"
+    return "one run" if runs == 1 else "no interval"
+
+
+def heading_of(runs: int) -> str:
+    """Return the heading of a column or legend for means of so many runs each."""
+    return name_of(_kind_of(runs), runs)
+
+
+def text_of(
+    low: float,
+    high: float,
+    words: str,
+    digits: int = 1,
+    heading: str = INTERVAL,
+    sign: str = "",
+) -> str:
+    """Write two ends: `1.0 to 2.0`; `no spread` if equal; `-` without ends.
+
+    Args:
+        low: Lower end.
+        high: Upper end.
+        words: What the ends are, in words: `name_of`, or `heading_of` for a mean.
+        digits: Number of decimal places.
+        heading: The words with which the reader has been told what the ends are; where
+            they are something else, it is said behind them.
+        sign: Sign before positive numbers: `"+"`, or nothing.
+    """
+    if not (math.isfinite(low) and math.isfinite(high)):
+        return "-"
+    if low == high:
+        return "no spread"
+    ends = f"{low:{sign},.{digits}f} to {high:{sign},.{digits}f}"
+    return ends if words == heading else f"{ends}, {words}"
+
+
+def nanmean(values: np.ndarray, axis: int = 0) -> np.ndarray:
+    """Return the mean of what is known; NaN, without a warning, where nothing is."""
+    known = np.isfinite(values)
+    count = known.sum(axis)
+    total = np.where(known, values, 0.0).sum(axis)
+    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
+
+
+def mean_interval(
+    values: np.ndarray,
+    *,
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Interval:
+    """Return the interval of the mean over the first axis (runs), or their range.
+
+    Args:
+        values: Values of S runs, `[S, ...]`; a value that is not finite counts as
+            missing.
+        confidence: Share of samples of whose intervals the mean is to be in.
+        resamples: Number of resamples of the bootstrap.
+        seed: Number that the resamples are drawn from.
+
+    Returns:
+        Ends `[...]`. Of a curve with ten known runs somewhere, points at which fewer
+        are known have no ends.
+
+    Raises:
+        ConfigError: values that are no numbers of runs, a confidence that is no share,
+            or that resamples cannot reach.
+
+    Source: the studentised bootstrap (bootstrap-t) of Efron and Tibshirani 1993, "An
+    Introduction to the Bootstrap", chapter 12.
+    """
+    check_numbers(confidence, resamples, seed)
+    array = as_numbers("values", values)
+    if not array.ndim or not len(array):
+        raise ConfigError(
+            f"values must have a row for each run, got {shown(values)}; give at least "
+            "one run, such as [1.0]."
+        )
+    table = array.reshape(len(array), -1)
+    known = np.isfinite(table)
+    counts = known.sum(0)
+    runs = int(counts.max(initial=0))
+    kind = _kind_of(runs)
+    ordered = np.sort(np.where(known, table, np.nan), axis=0)  # NaN sorts last
+    low, high = np.full((2, table.shape[1]), np.nan)
+    for count in np.unique(counts):
+        at = np.flatnonzero(counts == count)
+        if kind == "range" and count > 1:
+            low[at], high[at] = ordered[0, at], ordered[count - 1, at]
+        elif count >= FEWEST:
+            low[at], high[at] = _studentised(
+                ordered[:count, at], confidence, resamples, seed
+            )
+    if kind == "interval" and not (high > low).any():
+        kind = "range"
+    shape = array.shape[1:]
+    ends = low.reshape(shape)[()], high.reshape(shape)[()]
+    return Interval(*ends, kind, runs, confidence)
+
+
+def _studentised(
+    values: np.ndarray, confidence: float, resamples: int, seed: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Ends `[K]` of the intervals of means of `values` `[n, K]`, all of them known."""
+    runs = len(values)
+    tail = (1 - confidence) / 2
+    mean = values.mean(0)
+    centred = values - mean
+    error = np.sqrt((centred**2).sum(0) / (runs - 1) / runs)
+    if runs >= MANY:
+        half = NormalDist().inv_cdf(1 - tail) * error
+        return mean - half, mean + half
+    if tail * (resamples + 1) < 1:
+        most = math.floor((1 - 2 / (resamples + 1)) * 1_000) / 1_000
+        raise ConfigError(
+            f"confidence must be at most {most:g}, got {confidence!r}: an interval of "
+            f"fewer than {MANY:,} runs is of {resamples:,} resamples, of which none "
+            "lies further out. Give a smaller confidence, more resamples, or more runs."
+        )
+    weights = np.concatenate([*_drawn([runs], resamples, seed)]) / runs
+    width = max(1, WORDS // resamples)
+    parts = range(0, values.shape[1], width)
+    ends = [_quantiles(weights, centred[:, at : at + width], tail) for at in parts]
+    below, above = np.concatenate(ends, axis=1) if ends else np.zeros((2, 0))
+    # A high t of a resample stands for a mean that lies low, and the other way.
+    low = mean - np.clip(above, 0, REACH) * error
+    high = mean + np.clip(-below, 0, REACH) * error
+    return np.maximum(low, values.min(0)), np.minimum(high, values.max(0))
+
+
+def _quantiles(weights: np.ndarray, centred: np.ndarray, tail: float) -> np.ndarray:
+    """Lower and upper quantile `[2, K]` of Student's t of every resample."""
+    runs = len(centred)
+    means = weights @ centred
+    squares = weights @ centred**2
+    spread = np.maximum(squares - means**2, 0.0)
+    # If all runs are equal, only rounding is left.
+    equal = spread <= 1e-12 * (centred**2).sum(0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t = np.where(
+            equal,
+            np.where(means == 0, 0.0, np.sign(means) * np.inf),
+            means / np.sqrt(spread / (runs - 1)),
+        )
+    tail_rank = round(tail * (len(t) + 1)) - 1
+    ranks = (tail_rank, len(t) - 1 - tail_rank)
+    return np.partition(t, ranks, axis=0)[list(ranks)]
+
+
 def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
     """Estimate one statistic of scores, with its interval.
 
@@ -88,12 +293,12 @@ def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
 
 def estimates(
     scores: Any,
-    statistics: Sequence[str] = aggregates.STATISTICS,
+    statistics: Sequence[str] = STATISTICS,
     *,
     nan: Missing = "raise",
     target: float = 1.0,
     confidence: float = 0.95,
-    resamples: int = 2_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> dict[str, Estimate]:
     """Estimate statistics with bootstrap intervals, all from the same resamples.
@@ -115,75 +320,45 @@ def estimates(
         ConfigError: an unknown statistic or policy, scores of another shape or kind,
             or NaN with `nan="raise"`.
     """
-    from purerl.report.statistics import resampling
-
     for name in statistics:
-        check_choice("statistics", name, aggregates.STATISTICS)
+        check_choice("statistics", name, STATISTICS)
     check_numbers(confidence, resamples, seed)
     (known,), missing = resolve(scores, nan=nan)
-    kind, runs = kind_of_table(known)
-    values = [float(aggregates.aggregate(known, name, target)) for name in statistics]
-    if kind != "interval":
-        pairs = [_range(known, name, target, kind) for name in statistics]
-    else:
-        centred, centre, scale = standardise(known)
-        draws = resampling.aggregate_resamples(
-            key(seed), centred, tuple(statistics), (target - centre) / scale, resamples
-        )
-        # A gap is a difference of scores: it has a scale and no centre.
-        shifts = [0.0 if name == "optimality_gap" else centre for name in statistics]
-        ends = percentiles(draws, confidence, runs, known.shape[1])
-        pairs = (shifts + scale * ends).T
+    kind, runs = _kind_of_table(known)
+    ends = np.full((2, len(statistics)), np.nan)
+    if kind == "interval":
+        draws = resampled(known, statistics, resamples, seed=seed, target=target)
+        ends = _percentiles(draws, confidence, runs, known.shape[1])
     found = {}
-    for name, value, (low, high) in zip(statistics, values, pairs, strict=True):
-        ends, its_kind = (low, high), kind
+    for name, (low, high) in zip(statistics, ends.T, strict=True):
+        value, its_kind = aggregate(known, name, target), kind
         if name == "mean" and known.shape[1] == 1:
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
             of_mean = mean_interval(known[:, 0], **options)
-            ends, its_kind = of_mean[:2], of_mean.kind
-        low, high = map(float, ends)
-        found[name] = Estimate(value, low, high, missing, its_kind, runs, confidence)
+            low, high, its_kind = of_mean.low, of_mean.high, of_mean.kind
+        elif kind == "range":
+            is_gap = name == "optimality_gap"
+            shown = np.maximum(target - known, 0.0) if is_gap else known
+            low, high = np.nanmin(shown), np.nanmax(shown)
+        ends_of = float(low), float(high)
+        found[name] = Estimate(value, *ends_of, missing, its_kind, runs, confidence)
     return found
 
 
-def ends_of_mean(
-    scores: np.ndarray, most: int, seed: int = 0
-) -> Callable[[float, int], np.ndarray]:
-    """Resample the mean over several tasks once, for intervals of several confidences.
-
-    Args:
-        scores: Scores of S runs of M tasks, `[S, M]`, all of them known.
-        most: The highest number of resamples that an interval is to be of.
-        seed: Seed of the resampling.
-
-    Returns:
-        A function of a confidence and of a number of resamples, up to `most`, that
-        returns the two ends that `estimate` finds with these two.
-    """
-    from purerl.report.statistics import resampling
-
-    runs, tasks = scores.shape
-    centred, centre, scale = standardise(scores)
-    draws = np.asarray(
-        resampling.aggregate_resamples(key(seed), centred, ("mean",), 0.0, most)
-    )[:, 0]
-
-    def ends(confidence: float, resamples: int) -> np.ndarray:
-        # A resample has a key of its own: the first ones are those of a shorter draw.
-        return centre + scale * percentiles(draws[:resamples], confidence, runs, tasks)
-
-    return ends
-
-
-def _range(
-    known: np.ndarray, statistic: str, target: float, kind: str
-) -> tuple[float, float]:
-    """The range of the runs of one task, in the units of a statistic; NaN of others."""
-    if kind == "none":
-        return float("nan"), float("nan")
-    if statistic == "optimality_gap":
-        known = np.maximum(target - known, 0.0)
-    return float(np.nanmin(known)), float(np.nanmax(known))
+def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
+    """Estimate the IQM of groups by name, with one worst score for all (`nan`)."""
+    if not scores:
+        raise ConfigError(
+            "scores must have a group by name at least, got none; give for example "
+            '{"own": returns}.'
+        )
+    options = {"nan": "worst", **options}
+    groups, _ = resolve(*scores.values(), nan=options.pop("nan"))
+    found = {}
+    for (name, raw), group in zip(scores.items(), groups, strict=True):
+        missing = int((~np.isfinite(as_table("scores", raw))).sum())
+        found[name] = estimate(group, nan="drop", **options)._replace(missing=missing)
+    return found
 
 
 def probability_of_improvement(
@@ -192,10 +367,12 @@ def probability_of_improvement(
     *,
     nan: Missing = "raise",
     confidence: float = 0.95,
-    resamples: int = 2_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Estimate:
     """Estimate the probability that a run of X scores higher than one of Y, ties half.
+
+    It is the Mann-Whitney statistic U over the number of pairs, averaged over tasks.
 
     Args:
         x: Scores of X, `[S, M]` or `[S]`.
@@ -208,25 +385,33 @@ def probability_of_improvement(
     Raises:
         ConfigError: see `estimates`; different numbers of tasks.
     """
-    from purerl.report.statistics import resampling
-
     check_numbers(confidence, resamples, seed)
-    (x, y), missing = resolve(x, y, nan=nan)
-    value = aggregates.improvement(x, y)
-    kinds = [kind_of_table(group) for group in (x, y)]
-    runs = min(number for _, number in kinds)
-    if any(kind != "interval" for kind, _ in kinds):
-        return Estimate(float(value), np.nan, np.nan, missing, "none", runs)
-    # Ranks are exact in single precision; scores that differ little are not.
-    ranks = _ranks(np.concatenate([x, y]))
-    draws = resampling.improvement_resamples(
-        key(seed), ranks[: len(x)], ranks[len(x) :], resamples
-    )
-    ends = percentiles(draws, confidence, runs, 2 * x.shape[1])
-    # A share in 32 bits may be beside 1, where every run of the one is better.
-    low, high = np.clip(np.round(ends, 6), 0.0, 1.0)
-    ends = float(low), float(high)
-    return Estimate(float(value), *ends, missing, "interval", runs, confidence)
+    tables, missing = resolve(x, y, nan=nan)
+    first, second = map(_columns, tables)
+    # Runs of Y below each run of X, and those below or equal.
+    places = [
+        (np.searchsorted(theirs, mine), np.searchsorted(theirs, mine, side="right"))
+        for mine, theirs in zip(first, second, strict=True)
+    ]
+
+    def shares(counts: Counts) -> np.ndarray:
+        parts = np.split(counts, np.cumsum([*map(len, first + second)])[:-1], axis=1)
+        found = []
+        for number, (below, upto) in enumerate(places):
+            mine, theirs = parts[number], parts[len(first) + number]
+            beaten = _running_sums(theirs)
+            twice = (mine * (beaten[:, below] + beaten[:, upto])).sum(1)
+            found.append(twice / (2 * mine.sum(1) * theirs.sum(1)))
+        return np.mean(found, axis=0)
+
+    value = float(shares(_once(first + second))[0])
+    kinds, numbers = zip(*map(_kind_of_table, tables), strict=True)
+    runs = min(numbers)
+    if set(kinds) != {"interval"}:
+        return Estimate(value, np.nan, np.nan, missing, "none", runs)
+    draws = _bootstrap(shares, first + second, resamples, seed)
+    low, high = map(float, _percentiles(draws, confidence, runs, len(first + second)))
+    return Estimate(value, low, high, missing, "interval", runs, confidence)
 
 
 def performance_profile(
@@ -235,7 +420,7 @@ def performance_profile(
     *,
     nan: Missing = "raise",
     confidence: float = 0.95,
-    resamples: int = 2_000,
+    resamples: int = RESAMPLES,
     seed: int = 0,
 ) -> Estimate:
     """Estimate the share of runs above each threshold (the run-score distribution).
@@ -254,8 +439,6 @@ def performance_profile(
     Raises:
         ConfigError: see `estimates`; no thresholds.
     """
-    from purerl.report.statistics import resampling
-
     check_numbers(confidence, resamples, seed)
     levels = np.atleast_1d(np.asarray(thresholds, np.float64))
     if levels.ndim != 1 or not np.isfinite(levels).all() or not levels.size:
@@ -264,78 +447,262 @@ def performance_profile(
             "example numpy.linspace(0, 1, 51)."
         )
     (known,), missing = resolve(scores, nan=nan)
-    value = aggregates.profile(known, levels)
-    kind, runs = kind_of_table(known)
+    columns = _columns(known)
+    places = [np.searchsorted(column, levels, side="right") for column in columns]
+
+    def above(counts: Counts) -> np.ndarray:
+        parts = np.split(counts, np.cumsum([*map(len, columns)])[:-1], axis=1)
+        shares = []
+        for part, place in zip(parts, places, strict=True):
+            upto = _running_sums(part)
+            shares.append((upto[:, -1:] - upto[:, place]) / upto[:, -1:])
+        return np.mean(shares, axis=0)
+
+    value = above(_once(columns))[0]
+    kind, runs = _kind_of_table(known)
     if kind != "interval":
         nothing = np.full(levels.shape, np.nan)
         return Estimate(value, nothing, nothing, missing, "none", runs)
-    both = np.concatenate([known.ravel(), levels])
-    ranks = _ranks(both[:, None])[:, 0]  # Exact comparisons, as above.
-    draws = resampling.profile_resamples(
-        key(seed),
-        ranks[: known.size].reshape(known.shape),
-        ranks[known.size :],
-        resamples,
-    )
-    # A share in 32 bits may round to just below 0.
-    ends = percentiles(draws, confidence, runs, known.shape[1])
-    low, high = np.clip(ends, 0.0, 1.0)
+    draws = _bootstrap(above, columns, resamples, seed)
+    low, high = _percentiles(draws, confidence, runs, known.shape[1])
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
-def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
-    """Estimate the IQM of groups by name, with one worst score for all (`nan`)."""
-    if not scores:
-        raise ConfigError(
-            "scores must have a group by name at least, got none; give for example "
-            '{"own": returns}.'
-        )
-    options = {"nan": "worst", **options}
-    groups, _ = resolve(*scores.values(), nan=options.pop("nan"))
-    found = {}
-    for (name, raw), group in zip(scores.items(), groups, strict=True):
-        missing = int((~np.isfinite(as_table("scores", raw))).sum())
-        statistic = options.get("statistic", "iqm")
-        rest = {k: v for k, v in options.items() if k != "statistic"}
-        result = estimate(group, statistic, nan="drop", **rest)
-        found[name] = result._replace(missing=missing)
-    return found
+def curve(
+    values: Any,
+    statistic: str = "iqm",
+    *,
+    nan: Missing = "drop",
+    confidence: float = 0.95,
+    resamples: int = RESAMPLES,
+    seed: int = 0,
+) -> Estimate:
+    """Estimate IQM or mean over runs at every point of a curve, with intervals.
+
+    Args:
+        values: Curves, `[S, T]`, a row per run, or `[S, M, T]` with runs of M tasks (or
+            configurations), which are resampled each by itself.
+        statistic: Name of the statistic, iqm or mean.
+        nan: The policy for missing points. Here the default drops them, as unfinished
+            and shorter runs have gaps that say nothing bad of them; points that no run
+            has are NaN.
+        confidence: Confidence level of the interval at each point.
+        resamples: Number of resamples of the bootstrap; all points share them.
+        seed: Seed of the resampling.
+
+    Returns:
+        Arrays `[T]`. Where a curve has intervals, points of too few known runs have no
+        ends; a curve of few runs has their range.
+
+    Raises:
+        ConfigError: see `estimates`.
+    """
+    check_choice("statistic", statistic, CURVES)
+    check_numbers(confidence, resamples, seed)
+    raw = np.asarray(values)
+    shape = raw.shape if raw.ndim == 3 else (len(raw), 1, -1)
+    (flat,), _ = resolve(raw.reshape(len(raw), -1), nan=nan, gaps=True)
+    table = flat.reshape(shape)
+    runs, tasks, points = table.shape
+    missing = (~np.isfinite(raw.reshape(table.shape))).sum((0, 1))
+    kinds = [_kind_of_table(table[:, :, t]) for t in range(points)]
+    # The kind of a curve's ends is that of the point of which most is known.
+    order = ("none", "range", "interval")
+    kind, runs = max(kinds, key=lambda of: (order.index(of[0]), of[1]))
+    value, low, high = np.full((3, points), np.nan)
+    for t in np.flatnonzero(np.isfinite(table).any((0, 1))):
+        value[t] = aggregate(table[:, :, t], statistic)
+    if tasks == 1 and (statistic == "mean" or kind != "interval"):
+        # The range of few runs is the same for both statistics.
+        options = {"confidence": confidence, "resamples": resamples, "seed": seed}
+        low, high = mean_interval(table[:, 0], **options)[:2]
+        return Estimate(value, low, high, missing, kind, runs, confidence)
+    groups: dict[tuple[int, ...], list[int]] = {}
+    for t in range(points):
+        if kinds[t][0] == "interval":
+            known = np.isfinite(table[:, :, t]).sum(0)
+            groups.setdefault(tuple(known.tolist()), []).append(t)
+    for at in groups.values():
+        columns = [_columns(table[:, :, t]) for t in at]
+        if tasks == 1:
+            # Runs are sorted at every point, so that one set of weights serves all.
+            ordered = np.stack([column for (column,) in columns], axis=1)
+
+            def draw(counts: Counts, ordered: np.ndarray = ordered) -> np.ndarray:
+                return _middle(counts) @ ordered
+
+        else:
+            draw = _together([_statistic_of(of, statistic) for of in columns])
+        draws = _bootstrap(draw, columns[0], resamples, seed)
+        fewest = min(kinds[t][1] for t in at)
+        low[at], high[at] = _percentiles(draws, confidence, fewest, tasks)
+    return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
-def kind_of_table(known: np.ndarray) -> tuple[str, int]:
-    """Return the kind of the ends of a statistic, and the fewest runs of a task."""
+def ends_of_mean(
+    scores: np.ndarray, most: int, seed: int = 0
+) -> Callable[[float, int], np.ndarray]:
+    """Resample the mean over several tasks once, for intervals of several confidences.
+
+    Args:
+        scores: Scores of S runs of M tasks, `[S, M]`, all of them known.
+        most: The highest number of resamples that an interval is to be of.
+        seed: Seed of the resampling.
+
+    Returns:
+        A function of a confidence and of a number of resamples, up to `most`, that
+        returns the two ends that `estimate` finds with these two.
+    """
+    draws = resampled(scores, ("mean",), most, seed=seed)[:, 0]
+
+    def ends(confidence: float, resamples: int) -> np.ndarray:
+        # The first resamples of a longer draw are those of a shorter one.
+        return _percentiles(draws[:resamples], confidence, *scores.shape)
+
+    return ends
+
+
+def aggregate(scores: np.ndarray, statistic: str, target: float = 1.0) -> float:
+    """Return one of `STATISTICS` by name; NaN in the scores is left out.
+
+    Args:
+        scores: Scores, `[S, M]` or `[S]`.
+        statistic: Interquartile mean (all runs of all tasks pooled; as a 25% trimmed
+            mean, `n // 4` runs are left out at either end), mean or median over tasks
+            of each task's mean over runs, or optimality gap: how far runs fall short of
+            `target` on average, where better ones count as `target`.
+        target: Target of the optimality gap.
+    """
+    columns = _columns(np.reshape(scores, (len(scores), -1)))
+    columns = [column for column in columns if len(column)]
+    return float(_statistic_of(columns, statistic, target)(_once(columns))[0])
+
+
+def resampled(
+    scores: np.ndarray,
+    statistics: Sequence[str],
+    resamples: int,
+    *,
+    seed: int = 0,
+    target: float = 1.0,
+) -> np.ndarray:
+    """Compute statistics of stratified resamples, `[resamples, len(statistics)]`.
+
+    Args:
+        scores: Scores, `[S, M]`; NaN is left out.
+        statistics: Names in `STATISTICS`.
+        resamples: Number of resamples.
+        seed: Seed of the resampling.
+        target: Target of the optimality gap.
+    """
+    columns = _columns(scores)
+    each = [_statistic_of(columns, name, target) for name in statistics]
+    return _bootstrap(_together(each), columns, resamples, seed)
+
+
+def _columns(table: np.ndarray) -> list[np.ndarray]:
+    """The known scores of each task of `[S, M]`, ascending."""
+    return [np.sort(column[np.isfinite(column)]) for column in table.T]
+
+
+def _once(columns: Sequence[np.ndarray]) -> Counts:
+    """The counts of the runs themselves, of which each counts once, `[1, N]`."""
+    return np.ones((1, sum(map(len, columns))), int)
+
+
+def _statistic_of(
+    columns: Sequence[np.ndarray], name: str, target: float = 1.0
+) -> Callable[[Counts], np.ndarray]:
+    """A statistic `[R]` of the runs of some tasks as a function of counts `[R, N]`."""
+    pooled = np.concatenate(columns)
+    if name == "iqm":
+        order = np.argsort(pooled, kind="stable")
+        return lambda counts: _middle(counts[:, order]) @ pooled[order]
+    values = np.maximum(target - pooled, 0.0) if name == "optimality_gap" else pooled
+    sizes = np.array([*map(len, columns)])
+    starts = np.cumsum(sizes) - sizes
+    centre = np.median if name == "median" else np.mean
+
+    def over_tasks(counts: Counts) -> np.ndarray:
+        means = np.add.reduceat(counts * values, starts, axis=1) / sizes
+        return centre(means, axis=1)
+
+    return over_tasks
+
+
+def _together(
+    each: Sequence[Callable[[Counts], np.ndarray]],
+) -> Callable[[Counts], np.ndarray]:
+    """Several statistics of the same counts, `[R, K]`."""
+    return lambda counts: np.stack([compute(counts) for compute in each], axis=1)
+
+
+def _middle(counts: Counts) -> np.ndarray:
+    """Weights `[R, N]` of sorted runs in the mean of the middle half of the draws."""
+    total = int(counts[0].sum())
+    cut = total // CUT
+    upto = np.clip(np.cumsum(counts, axis=1), cut, total - cut)
+    return np.diff(upto, prepend=cut, axis=1) / (total - 2 * cut)
+
+
+def _running_sums(counts: Counts) -> np.ndarray:
+    """Number of draws of the first 0, 1, ... N runs, `[R, N + 1]`."""
+    return np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
+
+
+def _bootstrap(
+    compute: Callable[[Counts], np.ndarray],
+    columns: Sequence[np.ndarray],
+    resamples: int,
+    seed: int,
+) -> np.ndarray:
+    """Compute something of the counts of every resample, `[resamples, ...]`."""
+    drawn = _drawn([*map(len, columns)], resamples, seed)
+    return np.concatenate([compute(counts) for counts in drawn])
+
+
+def _drawn(sizes: Sequence[int], resamples: int, seed: int) -> Iterator[Counts]:
+    """Draw as many runs of each sample as it has, by blocks of resamples `[R, N]`.
+
+    Each sample has a stream of its own, so that what is drawn does not depend on the
+    blocks, and fewer resamples are the first ones of more.
+    """
+    streams = [np.random.default_rng([seed, number]) for number in range(len(sizes))]
+    width = max(1, WORDS // sum(sizes))
+    for first in range(0, resamples, width):
+        rows = min(width, resamples - first)
+        parts = [
+            stream.multinomial(size, np.full(size, 1 / size), rows)
+            for stream, size in zip(streams, sizes, strict=True)
+        ]
+        yield np.concatenate(parts, axis=1)
+
+
+def _kind_of(runs: int) -> str:
+    """The kind of the ends for so many runs of one task."""
+    return "none" if runs < 2 else "range" if runs < FEWEST else "interval"
+
+
+def _kind_of_table(known: np.ndarray) -> tuple[str, int]:
+    """The kind of the ends of statistics of `[S, M]`, and the fewest runs of a task."""
     counts = np.isfinite(known).sum(0)
     runs = int(counts.min(initial=len(known)))
     if runs >= FEWEST or (runs >= FEWEST_OF_MANY and counts.sum() >= POOLED):
         return "interval", runs
-    return (kind_of(runs) if known.shape[1] == 1 else "none"), runs
+    return (_kind_of(runs) if known.shape[1] == 1 else "none"), runs
 
 
 def has_interval(known: np.ndarray) -> bool:
     """Return whether runs are enough for an interval of their mean, `[S, M]`, `[S]`."""
-    return kind_of_table(known.reshape(len(known), -1))[0] == "interval"
+    return _kind_of_table(known.reshape(len(known), -1))[0] == "interval"
 
 
-def key(seed: int) -> Any:
-    """Return the key that the resamples are drawn with."""
-    import jax
-
-    return jax.random.key(seed)
-
-
-def percentiles(draws: Any, confidence: float, runs: int, samples: int) -> np.ndarray:
-    """Return the percentile interval over the first axis, `[2, ...]`.
-
-    Args:
-        draws: Statistics of resamples, `[R, ...]`.
-        confidence: Confidence level.
-        runs: Number of runs of each sample, at least.
-        samples: Number of samples that are resampled by themselves: of each task, and
-            of each group that is compared.
-    """
+def _percentiles(
+    draws: np.ndarray, confidence: float, runs: int, samples: int
+) -> np.ndarray:
+    """The percentile interval over the first axis, `[2, ...]`; see `tail_of`."""
     tail = tail_of(confidence, runs, samples)
-    numbers = np.asarray(draws, np.float64)
-    return np.quantile(numbers, (tail, 1 - tail), axis=0)
+    return np.quantile(draws, (tail, 1 - tail), axis=0)
 
 
 def tail_of(confidence: float, runs: int, samples: int) -> float:
@@ -347,7 +714,8 @@ def tail_of(confidence: float, runs: int, samples: int) -> float:
     Args:
         confidence: Confidence level.
         runs: Number of runs of each sample, at least.
-        samples: Number of samples.
+        samples: Number of samples that are resampled by themselves: of each task, and
+            of each group that is compared.
 
     Source: Hesterberg 2015, "What Teachers Should Know About the Bootstrap", section
     4.4, the expanded percentile interval.
@@ -356,22 +724,3 @@ def tail_of(confidence: float, runs: int, samples: int) -> float:
 
     t = stdtrit(samples * (runs - 1), (1 + confidence) / 2)
     return float(ndtr(-t * math.sqrt(runs / (runs - 1))))
-
-
-def standardise(
-    scores: np.ndarray, axis: int | None = None
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Standardise scores: the device computes in single precision."""
-    centre = np.nanmean(scores, axis=axis)
-    scale = np.nanstd(scores, axis=axis)
-    scale = np.where(scale > 0, scale, 1.0)
-    return ((scores - centre) / scale).astype(np.float32), centre, scale
-
-
-def _ranks(columns: np.ndarray) -> np.ndarray:
-    """Dense ranks of each column, NaN where there is NaN."""
-    ranks = np.full(columns.shape, np.nan, np.float32)
-    for task, column in enumerate(columns.T):
-        known = np.isfinite(column)
-        ranks[known, task] = np.unique(column[known], return_inverse=True)[1]
-    return ranks

@@ -42,7 +42,14 @@ def resolve(
     Raises:
         ConfigError: see the module; or shapes that do not fit.
     """
-    tables = _same_tasks([as_table("scores", group) for group in groups])
+    tables = [as_table("scores", group) for group in groups]
+    if len({table.shape[1] for table in tables}) > 1:
+        shapes = " and ".join(str(table.shape) for table in tables)
+        raise ConfigError(
+            f"scores must be of the same tasks, got shapes {shapes}. Give arrays "
+            "[runs, tasks] with the same number of tasks."
+        )
+    tables = [np.where(np.isfinite(table), table, np.nan) for table in tables]
     missing = sum(int(np.isnan(table).sum()) for table in tables)
     if not isinstance(nan, str):
         check_finite("nan", nan, "score")
@@ -54,37 +61,18 @@ def resolve(
             'finite. Say what such a run is worth: nan="worst", nan="drop", or a '
             "number."
         )
-    if not gaps:
-        _check_tasks(tables, nan)
-    return (_with_worst(tables) if nan == "worst" else tables), missing
-
-
-def _same_tasks(tables: list[np.ndarray]) -> list[np.ndarray]:
-    """Return groups with NaN for what is not finite; refuse different tasks."""
-    if len({table.shape[1] for table in tables}) > 1:
-        shapes = " and ".join(str(table.shape) for table in tables)
-        raise ConfigError(
-            f"scores must be of the same tasks, got shapes {shapes}. Give arrays "
-            "[runs, tasks] with the same number of tasks."
-        )
-    return [np.where(np.isfinite(table), table, np.nan) for table in tables]
-
-
-def _check_tasks(tables: list[np.ndarray], nan: str) -> None:
-    """Refuse a task of which no score is left, or from which no worst one can come."""
-    lost = any(np.isnan(table).all(0).any() for table in tables)
-    everywhere = np.isnan(np.concatenate(tables)).all(0).any()
-    if everywhere or (lost and nan == "drop"):
+    everything = np.concatenate(tables)
+    is_lost = any(np.isnan(table).all(0).any() for table in tables)
+    is_unknown = np.isnan(everything).all(0).any()
+    if not gaps and (is_unknown or (is_lost and nan == "drop")):
         raise ConfigError(
             "scores: a task has no finite score, so it has no worst one and none "
             "to keep. Leave the task out, or give nan a number."
         )
-
-
-def _with_worst(tables: list[np.ndarray]) -> list[np.ndarray]:
-    """Give runs without a score the worst one of their task, over all groups."""
-    low = worst_of(np.concatenate(tables))
-    return [np.where(np.isnan(table), low, table) for table in tables]
+    if nan == "worst":
+        worst = worst_of(everything)
+        tables = [np.where(np.isnan(table), worst, table) for table in tables]
+    return tables, missing
 
 
 def worst_of(scores: np.ndarray, lowest: Any = np.nan) -> np.ndarray:
@@ -143,13 +131,7 @@ def as_table(name: str, values: Any) -> np.ndarray:
 
 
 def check_numbers(confidence: float, resamples: int, seed: int = 0) -> None:
-    """Refuse a level, a number of resamples or a seed that there is not.
-
-    Args:
-        confidence: Confidence level of an interval.
-        resamples: Number of resamples of a bootstrap.
-        seed: Number that they are drawn from.
-    """
+    """Refuse a confidence, a number of resamples or a seed that there is not."""
     if not (_is_real(confidence) and 0 < confidence < 1):
         raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
     for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0)):
@@ -161,13 +143,7 @@ def check_numbers(confidence: float, resamples: int, seed: int = 0) -> None:
 
 
 def check_finite(name: str, value: Any, noun: str = "number") -> None:
-    """Refuse what is no finite number.
-
-    Args:
-        name: Name of the argument, for the message.
-        value: Value that was given.
-        noun: What the number is, for the message.
-    """
+    """Refuse what is no finite number; `noun` is what it is, for the message."""
     if not (_is_real(value) and np.isfinite(value)):
         raise ConfigError(f"{name} must be a finite {noun}, got {value!r}.")
 
@@ -178,12 +154,6 @@ def _is_real(value: Any) -> bool:
 
 
 def check_choice(field: str, value: Any, known: Sequence[str]) -> None:
-    """Refuse a name that is not among those known.
-
-    Args:
-        field: Name of the argument, for the message.
-        value: Value that was given.
-        known: Values that there are.
-    """
+    """Refuse a value that is not among those known."""
     if value not in known:
         raise ConfigError(f"{field} must be one of {', '.join(known)}, got {value!r}.")

@@ -8,12 +8,11 @@ share of such experiments in which the test finds a difference is its power. Wit
 trusted with so few seeds (a bootstrap of five seeds cannot).
 """
 
+import bisect
 import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError
@@ -23,10 +22,10 @@ from purerl.report.statistics.missing import (
     check_finite,
     resolve,
 )
-from purerl.report.statistics.simulation import bootstrap, simulate, standardised, welch
 
 TESTS = ("welch", "bootstrap")
 DEFAULT_SEEDS = (2, 3, 5, 8, 10, 15, 20, 30, 50, 75, 100)
+BATCH = 100  # Simulated experiments that share the resamples of their bootstraps.
 
 
 class PowerCurve(NamedTuple):
@@ -86,8 +85,24 @@ def power_curve(
     Raises:
         ConfigError: not enough is given, or it contradicts itself, or is out of range.
     """
-    pools, gap, spread = _known(pilot, other, difference, std, nan)
-    numbers = _check_numbers(seeds)
+    if (pilot is None) == (std is None):
+        raise ConfigError(
+            "give either pilot scores or std (and a difference), to say how far seeds "
+            "spread."
+        )
+    if difference is None and other is None:
+        raise ConfigError(
+            "difference: say which difference of means is to be detected, or give the "
+            "scores of both configurations."
+        )
+    if difference is not None:
+        check_finite("difference", difference)
+    numbers = np.asarray(seeds)
+    if not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 2:
+        raise ConfigError(
+            f"seeds must be whole numbers of at least 2, got {seeds!r}: a single run "
+            "has no spread to judge a difference by."
+        )
     check_choice("test", test, TESTS)
     if not 0 < significance < 1:
         raise ConfigError(
@@ -98,35 +113,37 @@ def power_curve(
             "simulations and resamples must be at least 1, got "
             f"{simulations} and {resamples}."
         )
-    key = jax.random.key(seed)
-    # Numbers are in units of the larger spread, as the device computes in single
-    # precision.
-    unit = max(*spread) or 1.0
-    groups = simulate(
-        key, pools, gap / unit, np.array(spread) / unit, simulations, int(numbers.max())
-    )
-    if test == "welch":
-        found = welch(groups, jnp.asarray(numbers), significance)
+    pools = None
+    if pilot is None:
+        spread = _pair_of(std)
     else:
-        each = [
-            bootstrap(key, tuple(g[:, :n] for g in groups), significance, resamples)
-            for n in numbers.tolist()
-        ]
-        found = jnp.stack(each)
-    power = np.asarray(found, np.float64)
-    error = np.sqrt(power * (1 - power) / simulations)
-    return PowerCurve(numbers, power, error, gap, spread)
-
-
-def _check_numbers(seeds: Sequence[int]) -> np.ndarray:
-    """Read numbers of seeds, `[N]`; refuse those of which no spread is known."""
-    numbers = np.asarray(seeds)
-    if not numbers.size or numbers.dtype.kind not in "iu" or numbers.min() < 2:
-        raise ConfigError(
-            f"seeds must be whole numbers of at least 2, got {seeds!r}: a single run "
-            "has no spread to judge a difference by."
+        pools = _pilots(pilot, pilot if other is None else other, nan)
+        first, second = (float(pool.std(ddof=1)) for pool in pools)
+        spread = first, second
+        if difference is None:
+            difference = float(pools[1].mean() - pools[0].mean())
+    assert difference is not None
+    most = int(numbers.max())
+    groups = [
+        # Every seed draws its own row: more seeds leave the first ones as they were.
+        which * difference
+        + spread[which]
+        * _standard_scores(
+            np.random.default_rng([seed, which]), pools, which, (most, simulations)
         )
-    return numbers
+        for which in range(2)
+    ]
+    found = []
+    for number in numbers.tolist():
+        x, y = (group[:number] for group in groups)
+        if test == "welch":
+            is_found = _welch(x, y, significance)
+        else:
+            is_found = _bootstrap(x, y, significance, resamples, seed)
+        found.append(is_found.mean())
+    power = np.array(found)
+    error = np.sqrt(power * (1 - power) / simulations)
+    return PowerCurve(numbers, power, error, float(difference), spread)
 
 
 def seeds_needed(
@@ -154,70 +171,20 @@ def seeds_needed(
     if "seeds" in options:
         raise ConfigError("seeds is what seeds_needed looks for; use power_curve.")
 
-    def reached(numbers: list[int]) -> int | None:
-        curve = power_curve(pilot, other, seeds=numbers, **options)
-        enough = curve.power >= power
-        return int(np.argmax(enough)) if enough.any() else None
+    def is_enough(number: int) -> bool:
+        curve = power_curve(pilot, other, seeds=(number,), **options)
+        return bool(curve.power[0] >= power)
 
-    bounds = [2]
-    while (at := reached(bounds[-1:])) is None:
-        if bounds[-1] >= limit:
+    low, high = 1, 2
+    while not is_enough(high):
+        if high >= limit:
             raise ConfigError(
                 f"limit: {limit} seeds of each do not detect the difference with "
                 f"probability {power:g}. Look for a larger difference, or raise limit."
             )
-        bounds.append(min(2 * bounds[-1], limit))
-    if len(bounds) == 1:
-        return bounds[0]
-    low, high = bounds[-2], bounds[-1]
-    while high - low > 1:
-        # A round tries eight numbers, because a program is compiled for every largest
-        # one.
-        inner = np.unique(np.linspace(low, high, 10).round().astype(int))[1:].tolist()
-        at = reached(inner)
-        assert at is not None  # `high` itself is among them, with the same draws.
-        low, high = (low if at == 0 else inner[at - 1]), inner[at]
-    return high
-
-
-class _Known(NamedTuple):
-    """The facts that are known of the scores of both configurations.
-
-    Attributes:
-        shapes: Standardised pilots of both; None where scores are normal.
-        difference: Difference of the means.
-        std: Standard deviations of both.
-    """
-
-    shapes: tuple[np.ndarray, np.ndarray] | None
-    difference: float
-    std: tuple[float, float]
-
-
-def _known(
-    pilot: Any,
-    other: Any,
-    difference: float | None,
-    std: float | tuple[float, float] | None,
-    nan: Missing,
-) -> _Known:
-    """Read pilots, or a standard deviation; refuse both together and neither."""
-    if (pilot is None) == (std is None):
-        raise ConfigError(
-            "give either pilot scores or std (and a difference), to say how far seeds "
-            "spread."
-        )
-    if difference is None and other is None:
-        raise ConfigError(
-            "difference: say which difference of means is to be detected, or give the "
-            "scores of both configurations."
-        )
-    if difference is not None:
-        check_finite("difference", difference)
-    if pilot is not None:
-        return _from_pilots(pilot, pilot if other is None else other, difference, nan)
-    assert difference is not None
-    return _Known(None, float(difference), _pair_of(std))
+        low, high = high, min(2 * high, limit)
+    between = range(low + 1, high)
+    return low + 1 + bisect.bisect_left(between, True, key=is_enough)
 
 
 def _pair_of(std: Any) -> tuple[float, float]:
@@ -234,15 +201,59 @@ def _pair_of(std: Any) -> tuple[float, float]:
     return first, second
 
 
-def _from_pilots(
-    pilot: Any, other: Any, difference: float | None, nan: Missing
-) -> _Known:
-    """Estimate shapes, difference and standard deviations from the scores of pilots."""
+def _pilots(pilot: Any, other: Any, nan: Missing) -> list[np.ndarray]:
+    """The known scores of both pilots."""
     groups, _ = resolve(pilot, other, nan=nan)
-    first, second = (group[np.isfinite(group)] for group in groups)
-    for scores in (first, second):
-        if scores.size < 2:
-            raise ConfigError("pilot must hold at least 2 runs to show a spread.")
-    gap = float(second.mean() - first.mean()) if difference is None else difference
-    spread = (float(first.std(ddof=1)), float(second.std(ddof=1)))
-    return _Known((standardised(first), standardised(second)), float(gap), spread)
+    pools = [group[np.isfinite(group)] for group in groups]
+    if min(pool.size for pool in pools) < 2:
+        raise ConfigError("pilot must hold at least 2 runs to show a spread.")
+    return pools
+
+
+def _standard_scores(
+    stream: np.random.Generator,
+    pools: Sequence[np.ndarray] | None,
+    which: int,
+    shape: tuple[int, int],
+) -> np.ndarray:
+    """Scores of mean zero and variance one: normal, or drawn from a pilot.
+
+    Draws from n runs spread less than the population of which the runs are a sample, by
+    the factor sqrt(1 - 1 / n): they are widened to variance one.
+    """
+    if pools is None:
+        return stream.normal(size=shape)
+    pool = pools[which]
+    return stream.choice((pool - pool.mean()) / (pool.std() or 1.0), shape)
+
+
+def _welch(x: np.ndarray, y: np.ndarray, significance: float) -> np.ndarray:
+    """Flags of experiments in which Welch's t-test rejects, of `[n, simulations]`."""
+    from scipy.special import stdtr
+
+    number = len(x)
+    error_x, error_y = (scores.var(0, ddof=1) / number for scores in (x, y))
+    gap, both = np.abs(x.mean(0) - y.mean(0)), error_x + error_y
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # Welch-Satterthwaite degrees of freedom; 0 / 0 if nothing varies at all.
+        freedom = both**2 * (number - 1) / (error_x**2 + error_y**2)
+        is_rare = 2 * stdtr(freedom, -gap / np.sqrt(both)) < significance
+    return np.where(both == 0, gap > 0, is_rare)
+
+
+def _bootstrap(
+    x: np.ndarray, y: np.ndarray, significance: float, resamples: int, seed: int
+) -> np.ndarray:
+    """Flags of experiments whose interval of the difference excludes zero."""
+    number, stream = len(x), np.random.default_rng([seed, 2])
+    tails, even = (significance / 2, 1 - significance / 2), np.full(number, 1 / number)
+    found = []
+    for first in range(0, x.shape[1], BATCH):
+        means = [
+            stream.multinomial(number, even, resamples)
+            @ scores[:, first : first + BATCH]
+            for scores in (x, y)
+        ]
+        low, high = np.quantile(means[1] - means[0], tails, axis=0)
+        found.append((low > 0) | (high < 0))
+    return np.concatenate(found)

@@ -1,0 +1,437 @@
+"""Actor and critic of the algorithms that follow the gradient of a policy.
+
+PPO, PLR and VPG have all of it, LPG the actor. Here are their fields, what these refuse
+together, the networks, and the values of a rollout (`estimate`). How a rollout is
+collected and what surrounds an update is `on_policy`.
+"""
+
+from functools import partial
+from typing import Any, NamedTuple
+
+import flax.linen as nn
+import jax.numpy as jnp
+
+from purerl import auto, networks
+from purerl.acting import observe, rollout
+from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import memory as memories
+from purerl.algorithms import memory_config, network_config, on_policy
+from purerl.algorithms.checks import check_hidden_sizes
+from purerl.algorithms.memory import CRITIC_FEATURES, Memory
+from purerl.algorithms.network_config import NetworkConfig
+from purerl.algorithms.on_policy import Agent, Behaviour, OnPolicyState
+from purerl.config import (
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    number_of,
+    one_of,
+    static,
+)
+from purerl.learning import normalise, optimiser
+from purerl.learning.returns import gae
+from purerl.losses import SquaredError
+from purerl.losses.check import check_loss
+from purerl.networks import composite, paired
+from purerl.networks.distributions import CategoricalHead, Head
+from purerl.networks.mixed import MixedHead, make_policy_head
+from purerl.optimisers import Adam
+from purerl.optimisers.check import check_optimisers
+from purerl.tracing import traced_for_cpu
+from purerl.types import Array, PyTree, Transition
+
+# Numbers of the observations whose values an accelerator computes in one batch with the
+# values of those that follow: half the kernels, and twice the memory while it lasts.
+MOST_AT_ONCE = 2**18
+
+
+@config_dataclass
+class PolicyGradientConfig(NetworkConfig):
+    """Fields that every on-policy actor-critic has."""
+
+    num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
+    gae_lambda: float = dynamic(0.95, "Trace decay of the advantage.", FRACTION)
+    value_loss: Any = dynamic(SquaredError(), "Loss of the critic.")
+    entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
+    optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
+    anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
+    normalize_advantages: bool = static(True, "Standardise the advantages.")
+    normalize_observations: bool = static(
+        False, "Standardise observations by running moments."
+    )
+    normalize_rewards: bool = static(
+        False, "Divide rewards by the std of running returns."
+    )
+    clip_observations: float = dynamic(
+        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
+    )
+    clip_rewards: float = dynamic(
+        10.0, "Largest normalised reward; CleanRL's and Baselines' 10.", POSITIVE
+    )
+    policy: str = static(
+        "auto",
+        "Distribution of actions; auto takes categorical or gaussian.",
+        one_of("auto", "categorical", "gaussian", "tanh_gaussian"),
+    )
+    log_std_init: float = static(0.0, "Initial log standard deviation.")
+    state_dependent_std: bool = static(
+        False,
+        "Let the actor output the log standard deviation too, so that it depends "
+        "on the state.",
+    )
+    actor: Any = network_config.actor_field()
+    actor_gain: float = network_config.actor_gain_field()
+    shared_torso: bool = static(
+        False, "Give actor and critic one common torso in place of one each."
+    )
+    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
+    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update, `T * B`."""
+        return self.num_envs * number_of(self, "num_steps")
+
+
+def validate(config: Any, env: Environment) -> None:
+    """Check the networks, the head and the value loss against the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    check_hidden_sizes(config.hidden_sizes)
+    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    check_optimisers(config)
+    params = env.default_params
+    try:
+        head = make_policy_head(env.action_space(params), config.policy)
+        shape = obs_shape(env.observation_space(params))
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
+    _check_deviation(config, head)
+    if memory_config.has_memory(config):
+        size = memory_config.checked_size(config, env)
+        _check_heads_of_memory(config, size)
+        network_config.check_torsos(config, env, ("torso",))
+        if memories.critic_has_own(config, shape):
+            network_config.check_torso(config, env, "critic")
+            memory_config.check_own(config, env, "critic")
+        _check_whole_networks(config, head, (size,))
+    else:
+        check_shared(config)
+        network_config.check_torsos(config, env, ("actor", "critic"))
+        _check_whole_networks(config, head, shape)
+
+
+def _check_deviation(config: Any, head: Head) -> None:
+    """Refuse a standard deviation by state where there is none, or it cannot learn."""
+    if not config.state_dependent_std:
+        return
+    if head.is_discrete or not network_config.is_auto(config, "actor"):
+        what = "discrete actions" if head.is_discrete else "an actor of your own"
+        raise ConfigError(
+            f"state_dependent_std=True has no effect with {what}; leave it out."
+        )
+    low, high = networks.LOG_STD_RANGE
+    if not low < config.log_std_init < high:
+        raise ConfigError(
+            f"log_std_init must be greater than {low:g} and less than {high:g} with "
+            f"state_dependent_std=True, which keeps it in between, got "
+            f"{config.log_std_init}."
+        )
+
+
+def check_shared(config: Any) -> None:
+    """Refuse to share a torso between networks that do not have one in common."""
+    if config.shared_torso and config.actor_keys != config.critic_keys:
+        raise ConfigError(
+            "shared_torso needs actor_keys and critic_keys to be the same, got "
+            f"{config.actor_keys!r} and {config.critic_keys!r}: what one torso sees, "
+            "both networks know; set shared_torso=False."
+        )
+    for field in ("actor", "critic") if config.shared_torso else ():
+        if not network_config.is_auto(config, field):
+            raise ConfigError(
+                f"shared_torso needs {field} to be auto, a head on the torso, got "
+                f"{network_config.described(config, field)}; give the layers that both "
+                "have as torso."
+            )
+
+
+def _check_heads_of_memory(config: Any, size: int) -> None:
+    """Refuse networks that would not see the memory of `size` features."""
+    if config.shared_torso:
+        raise ConfigError(
+            "shared_torso must be False with a memory, got True: actor and critic "
+            "share the torso and the memory wherever they see the same keys; leave it "
+            "out."
+        )
+    for field in ("actor", "critic"):
+        is_named = network_config.own(config, field) is None
+        if is_named and not network_config.is_auto(config, field):
+            raise ConfigError(
+                f"{field} must be auto or a flax module of memories [N, "
+                f"{size}], got {getattr(config, field)!r}, a torso of "
+                "observations; give it as torso."
+            )
+
+
+def _check_whole_networks(config: Any, head: Head, shape: Any) -> None:
+    """Refuse whole networks of the user's own that do not fit head and values."""
+    num = head.num_outputs
+    outputs: Any = (num,) if head.is_discrete else [(num,), (num,)]
+    if head.is_discrete:
+        words = f"logits of {num} actions"
+    elif isinstance(head, MixedHead):
+        words = f"a pair of {num} logits and means, and {num} log standard deviations"
+    else:
+        words = f"a pair of mean and log standard deviation of {num} numbers"
+    network_config.check_whole(config, "actor", [shape], outputs, words)
+    network_config.check_whole(
+        config, "critic", [shape], (), "one value per observation"
+    )
+
+
+def make_agent(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
+    """Bind actor, critic and environments of a config.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
+    """
+    config = auto.resolve(config, env)
+    stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
+    head = make_policy_head(env.action_space(stepper.params), config.policy)
+    shape = obs_shape(obs_space)
+    memory = memories.build(config, shape)
+    if memory is None:
+        actor, critic = make_actor(config, head, shape), make_critic(config, shape)
+    else:
+        actor, critic = _heads_on(memory, config, head, shape)
+    on_features = None
+    if config.shared_torso:
+        on_features, critic = of_features(actor, shape), of_features(critic, shape)
+    return Agent(
+        config=config,
+        stepper=stepper,
+        obs_space=obs_space,
+        networks={"actor": actor, "critic": critic},
+        behaviour=behaviour_of(head),
+        memory=memory,
+        num_updates=num_updates,
+        axis_name=axis_name,
+        on_features=on_features,
+        head=head,
+    )
+
+
+def behaviour_of(head: Head) -> Behaviour:
+    """Return how actions are drawn from an actor's distribution, noise by noise."""
+
+    def explore(outputs: Any, obs: Any, noise: Any) -> tuple[Any, Any, Any]:
+        del obs
+        raw = head.choose(outputs, noise)
+        return raw, outputs, head.to_env(raw)
+
+    def decide(outputs: Any, obs: Any, key: Array | None) -> Array:
+        del obs
+        return head.to_env(
+            head.mode(outputs) if key is None else head.sample(outputs, key)
+        )
+
+    return Behaviour("actor", head.noise, lambda update: explore, decide, head.log_prob)
+
+
+def make_actor(
+    config: Any, head: Head, shape: Any, torso: nn.Module | None = None
+) -> nn.Module:
+    """Make the network from observations to what the head takes.
+
+    Args:
+        config: Config of the agent.
+        head: Distribution of the actions.
+        shape: Shape of the features of one observation.
+        torso: Torso to use in place of the config's own.
+    """
+    finish = None if head.is_discrete else lambda outputs: networks.Gaussian(*outputs)
+    actor = network_config.whole(config, "actor", shape, finish)
+    if actor is None:
+        torso = torso or network_config.torso_of(config, shape, "actor")
+        num, gain = head.num_outputs, config.actor_gain
+        if head.is_discrete:
+            actor = networks.CategoricalActor(torso, num, gain)
+        elif config.state_dependent_std:
+            actor = networks.StateGaussianActor(
+                torso, num, gain=gain, log_std_init=config.log_std_init
+            )
+        else:
+            actor = networks.GaussianActor(torso, num, config.log_std_init, gain)
+    return networks.Masked(actor) if composite.has_mask(shape) else actor
+
+
+def make_critic(config: Any, shape: Any, torso: nn.Module | None = None) -> nn.Module:
+    """Make the network from observations to values; arguments as of `make_actor`."""
+    own = network_config.whole(config, "critic", shape)
+    if own is not None:
+        return own
+    torso = torso or network_config.torso_of(config, shape, "critic")
+    return networks.Critic(torso, config.critic_gain)
+
+
+def _heads_on(
+    memory: Memory, config: Any, head: Head, shape: Any
+) -> tuple[nn.Module, nn.Module]:
+    """Actor and critic of what a memory shows of observations."""
+    seen = memories.head_shape(memory, shape)
+    layers = network_config.dense_layers(config, config.head_sizes)
+    actor = make_actor(config, head, seen, composite.viewed(layers, seen))
+    if memory.critic_core is None:
+        return actor, make_critic(config, seen, composite.viewed(layers, seen))
+    critic = make_critic(config, (memory.kind.size,), layers)
+    return actor, composite.Part(critic, CRITIC_FEATURES)
+
+
+def of_features(network: nn.Module, shape: Any) -> nn.Module:
+    """Return a network with the same head, of what `on_policy.inputs` returns."""
+    if isinstance(network, networks.Masked):
+        return network.clone(module=of_features(network.module, shape))
+    heads = composite.head_shape(1, shape)
+    return network.clone(torso=composite.viewed(networks.Features(), heads))
+
+
+class Estimates(NamedTuple):
+    """The critic's estimates on a rollout, `[T, B, ...]`.
+
+    Attributes:
+        obs: Prepared observations.
+        reward: Reward, scaled if the config says so.
+        value: Values `V(s_t)`.
+        next_value: Values `V(s'_t)` of the observations before any reset.
+    """
+
+    obs: Array
+    reward: Array
+    value: Array
+    next_value: Array
+
+
+class Batch(NamedTuple):
+    """The samples of a gradient step, `[N, ...]`; observations are prepared already."""
+
+    obs: Array
+    action: Array
+    log_prob: Array
+    value: Array
+    advantage: Array
+    target: Array
+
+
+def estimate(
+    agent: Agent, state: OnPolicyState, played: rollout.Played
+) -> tuple[Estimates, normalise.RewardScale]:
+    """Compute the values and rewards of a rollout, from which advantages are made.
+
+    Returns:
+        Estimates `[T, B, ...]`, and the statistics of returns with this rollout in.
+    """
+    config, transitions = agent.config, played.transitions
+    obs, value, next_value = _values(agent, state, played)
+    reward, scale = transitions.reward, state.reward_scale
+    if config.normalize_rewards:
+        scale, reward = normalise.scale_rewards(
+            scale,
+            reward,
+            transitions.terminated | transitions.truncated,
+            gamma=config.gamma,
+            clip=config.clip_rewards,
+            axis_name=agent.axis_name,
+        )
+    return Estimates(obs, reward, value, next_value), scale
+
+
+def advantages(agent: Agent, seen: Estimates, transitions: Transition) -> Array:
+    """Return the generalised advantage estimates of a rollout, `[T, B]`."""
+    return gae(
+        seen.reward,
+        seen.value,
+        seen.next_value,
+        transitions.terminated,
+        transitions.truncated,
+        gamma=agent.config.gamma,
+        gae_lambda=agent.config.gae_lambda,
+    )
+
+
+def _values(
+    agent: Agent, state: OnPolicyState, played: rollout.Played
+) -> tuple[Any, Array, Array]:
+    """Prepared observations `[T, B, ...]`, their values, and those after the steps."""
+    critic, params = agent.critic, state.params
+
+    def value_of(seen: Any) -> Any:
+        return critic.apply(params["critic"], on_policy.inputs(agent, params, seen))
+
+    prepare = partial(observe.prepare, agent, state.obs_moments)
+    obs = prepare(played.transitions.obs)
+    # A time limit bootstraps on the value of the observation before any reset.
+    next_obs = prepare(played.transitions.next_obs)
+    if agent.memory is not None:
+        now, last = agent.memory, played.memories
+        # `last` are those of the episode that `next_obs` ends or goes on with.
+        after = memories.judged(now, params, last, next_obs)
+        return obs, value_of(memories.seen(now, last, obs)), value_of(after)
+    is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
+    if is_small and not traced_for_cpu():
+        value, next_value = value_of(jnp.stack([obs, next_obs]))
+        return obs, value, next_value
+    return obs, value_of(obs), value_of(next_obs)
+
+
+def outputs(
+    agent: Agent, params: PyTree | paired.Pair, seen: Any
+) -> tuple[Any, Array, PyTree]:
+    """Return what the head takes, the values `[N]`, and how active the units were.
+
+    Args:
+        agent: Networks, environments and config.
+        params: Parameters of `actor` and `critic`, or both as one.
+        seen: Prepared observations or what a memory shows, `[N, ...]`; for both
+            networks as one, what `paired.with_ones` makes of observations.
+
+    Returns:
+        Outputs, values, and the mean absolute output of every unit by the names of the
+        networks; None where the optimiser does not see it.
+    """
+    if isinstance(params, paired.Pair):
+        found, value = params(seen)
+        if isinstance(found, list) and not isinstance(agent.head, CategoricalHead):
+            found = jnp.stack(found, -1)
+        return found, value, None
+    inputs = on_policy.inputs(agent, params, seen)
+    actor, critic = (
+        agent.on_features or agent.actor,
+        agent.critic,
+    )
+    if not sees_activity(agent.config):
+        found = actor.apply(params["actor"], inputs)
+        return found, critic.apply(params["critic"], inputs), None  # type: ignore[return-value]
+    found, of_actor = _noted(actor, params["actor"], inputs)
+    value, of_critic = _noted(critic, params["critic"], inputs)
+    return found, value, {"actor": of_actor, "critic": of_critic}
+
+
+def sees_activity(config: Any) -> bool:
+    """Return whether an optimiser of a config sees how active units are."""
+    names = ("optimiser", "critic_optimiser")
+    return any(optimiser.sees_activity(getattr(config, name, None)) for name in names)
+
+
+def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:
+    """Return the outputs of a network, and what it notes of its units."""
+    found, noted = network.apply(params, inputs, mutable=networks.COLLECTION)
+    return found, noted.get(networks.COLLECTION, {})

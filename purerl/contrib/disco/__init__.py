@@ -1,0 +1,13 @@
+"""DiscoRL: an agent that asks a rule what to learn, and the rules (Oh et al. 2025)."""
+
+from purerl.algorithms import Entry
+from purerl.contrib.disco.algorithm import DiscoConfig as DiscoConfig
+from purerl.contrib.disco.algorithm import make, validate
+from purerl.contrib.disco.inputs import DiscoInputs as DiscoInputs
+from purerl.contrib.disco.inputs import DiscoTargets as DiscoTargets
+from purerl.contrib.disco.inputs import Outputs as Outputs
+from purerl.contrib.disco.inputs import Values as Values
+from purerl.contrib.disco.rules import CMPORule as CMPORule
+from purerl.contrib.disco.rules import DiscoRule as DiscoRule
+
+ENTRY = Entry(DiscoConfig, validate, make)

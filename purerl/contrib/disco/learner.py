@@ -1,0 +1,373 @@
+"""The gradient step of DiscoRL's agent: inputs of the rule, losses, target network.
+
+Axes: `T` steps, `N` trajectories, `A` actions.
+"""
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from purerl.acting import rollout
+from purerl.acting.observe import to_features
+from purerl.contrib.disco.action_model import ActionModel, Predictions
+from purerl.contrib.disco.inputs import (
+    DiscoInputs,
+    DiscoTargets,
+    Outputs,
+    Values,
+    of_action,
+)
+from purerl.learning import optimiser, two_hot
+from purerl.learning.collectives import after, pmean
+from purerl.learning.normalise import mean_and_var
+from purerl.learning.parts import frozen_in
+from purerl.learning.returns import retrace
+from purerl.networks.distributions import Head
+from purerl.types import Array, Metrics, PyTree, Transition
+
+_EPSILON = 1e-6
+
+
+class MovingMoments(NamedTuple):
+    """Exponential averages of a number, corrected for their beginning at nothing.
+
+    Attributes:
+        mean: `[]` average of the number.
+        var: `[]` variance around it.
+        weight: `[]` weight of what was seen: 1 minus the share of the beginning; 0 at
+            first.
+    """
+
+    mean: Array
+    var: Array
+    weight: Array
+
+
+def init_moments() -> MovingMoments:
+    """Return moments of nothing."""
+    return MovingMoments(jnp.zeros(()), jnp.zeros(()), jnp.zeros(()))
+
+
+def seen_moments(
+    moments: MovingMoments,
+    values: Array,
+    decay: Array | float,
+    axis_name: str | None,
+) -> MovingMoments:
+    """Return the moments after a batch of values.
+
+    Args:
+        moments: Moments before it.
+        values: `[...]`; a batch counts once, however large it is.
+        decay: Share of what was known before.
+        axis_name: Mapped axis over which values are spread, if any.
+    """
+    batch_mean, left, batch_var = mean_and_var(values.reshape(-1), axis_name)
+    weight = decay * moments.weight + (1.0 - decay)
+    share = (1.0 - decay) / weight
+    # The difference of two averages of squares would lose all digits of a small spread.
+    delta = (batch_mean - moments.mean) + left
+    before = moments.var + share * jnp.square(delta)
+    return MovingMoments(
+        moments.mean + share * delta,
+        (1.0 - share) * before + share * batch_var,
+        weight,
+    )
+
+
+def standardised(moments: MovingMoments, values: Array) -> Array:
+    """Return values without the moving mean, in units of the moving deviation.
+
+    Args:
+        moments: Moments of at least one batch.
+        values: `[...]` values to standardise.
+    """
+    deviation = jnp.sqrt(moments.var + _EPSILON**2) + _EPSILON
+    return (values - moments.mean) / deviation
+
+
+class Made(NamedTuple):
+    """The outputs of the networks on trajectories, leaves `[T, N, ...]`.
+
+    Attributes:
+        online: Outputs of the network that learns.
+        next_online: Outputs of the network that learns on the observations after the
+            steps and before any reset.
+        target: Outputs of the target network.
+        next_target: Outputs of the target network on the observations after the steps
+            and before any reset.
+    """
+
+    online: Predictions
+    next_online: Predictions
+    target: Predictions
+    next_target: Predictions
+
+
+def estimate(
+    config: Any,
+    batch: Transition,
+    made: Made,
+    moments: MovingMoments,
+    axis_name: str | None = None,
+) -> tuple[Values, MovingMoments]:
+    """Return what the action values say of trajectories; see `inputs.Values`.
+
+    Args:
+        config: Config of the agent.
+        batch: `[T, N, ...]`, with the logits of the policy that chose the actions in
+            the place of their log-probabilities.
+        made: Outputs of the networks on the trajectories.
+        moments: Moments of the advantages before.
+        axis_name: Mapped axis over which trajectories are spread, if any.
+
+    Returns:
+        Values, and the moments with these advantages in.
+    """
+    top = config.max_abs_value
+    policy = jax.nn.softmax(made.online.logits)
+    next_policy = jax.nn.softmax(made.next_online.logits)
+    target_q = two_hot.mean(made.target.q, top)
+    next_target_q = two_hot.mean(made.next_target.q, top)
+    base = (policy * target_q).sum(-1)
+    ratio = _log_prob(made.online.logits, batch.action) - _log_prob(
+        batch.log_prob, batch.action
+    )
+    target = retrace(
+        batch.reward,
+        of_action(target_q, batch.action),
+        (next_policy * next_target_q).sum(-1),
+        jnp.exp(ratio),
+        batch.terminated,
+        batch.truncated,
+        gamma=config.gamma,
+        trace_decay=config.trace_decay,
+    )
+    advantage, action_advantage = target - base, target_q - base[..., None]
+    moments = seen_moments(moments, advantage, config.advantage_decay, axis_name)
+    values = Values(
+        value=(policy * two_hot.mean(made.online.q, top)).sum(-1),
+        next_value=(next_policy * two_hot.mean(made.next_online.q, top)).sum(-1),
+        target_q=target_q,
+        target=target,
+        advantage=advantage,
+        action_advantage=action_advantage,
+        standardised=standardised(moments, advantage),
+        action_standardised=standardised(moments, action_advantage),
+    )
+    return values, moments
+
+
+def rule_inputs(batch: Transition, made: Made, values: Values) -> DiscoInputs:
+    """Return trajectories as a rule sees them.
+
+    Args:
+        batch: `[T, N, ...]`, with logits in the place of log-probabilities.
+        made: Outputs of the networks on the trajectories.
+        values: Values and advantages that `estimate` returned.
+    """
+
+    def outputs(predictions: Predictions) -> Outputs:
+        return Outputs(predictions.logits, predictions.y, predictions.z)
+
+    return DiscoInputs(
+        action=batch.action,
+        reward=batch.reward,
+        terminated=batch.terminated,
+        truncated=batch.truncated,
+        behaviour=batch.log_prob,
+        online=outputs(made.online),
+        next_online=outputs(made.next_online),
+        target=outputs(made.target),
+        next_target=outputs(made.next_target),
+        values=values,
+    )
+
+
+def losses(
+    config: Any,
+    batch: Transition,
+    made: Made,
+    targets: DiscoTargets,
+    values: Values,
+) -> dict[str, Array]:
+    """Return the losses of every step, `[T, N]` each, by name.
+
+    Args:
+        config: Config of the agent.
+        batch: `[T, N, ...]` transitions of the trajectories.
+        made: Outputs of the networks on the trajectories; the gradient is that of
+            `online`.
+        targets: Targets that the rule asks for; constants.
+        values: Values and advantages of the trajectories; constants.
+    """
+    action, online = batch.action, made.online
+    model = divergence(made.next_online.logits, of_action(online.next_logits, action))
+    q = of_action(online.q, action)
+    return {
+        "policy_loss": divergence(targets.logits, online.logits),
+        "y_loss": divergence(targets.y, online.y),
+        "z_loss": divergence(targets.z, of_action(online.z, action)),
+        # There is no policy after the end of an episode.
+        "model_loss": jnp.where(batch.terminated, 0.0, model),
+        "value_loss": two_hot.cross_entropy(q, values.target, config.max_abs_value),
+    }
+
+
+def divergence(target: Array, logits: Array) -> Array:
+    """Return KL(target || logits) in nats, `[...]`.
+
+    Args:
+        target: `[..., A]` logits, to which nothing of the gradient goes.
+        logits: `[..., A]` logits of the distribution that learns.
+    """
+    log_target = jax.nn.log_softmax(target)
+    difference = log_target - jax.nn.log_softmax(logits)
+    return (jnp.exp(log_target) * difference).sum(-1)
+
+
+def _log_prob(logits: Array, action: Array) -> Array:
+    return of_action(jax.nn.log_softmax(logits), action)
+
+
+class Parts(NamedTuple):
+    """The parts of DiscoRL, bound once in Python: structure, and the config's numbers.
+
+    Attributes:
+        config: The numbers.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Distribution of the actions.
+        network: From features of observations to `Predictions`.
+        axis_name: Mapped axis over which this agent's environments are spread, if any.
+    """
+
+    config: Any
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: Head
+    network: ActionModel
+    axis_name: str | None
+
+
+class Learner(NamedTuple):
+    """The part of the state that a gradient step changes.
+
+    Attributes:
+        params: Parameters of the network.
+        target_params: Parameters of the target network.
+        opt_state: State of the optimiser.
+        rule_memory: The rule's memory of the agent's updates.
+        advantage_moments: Moving moments of the advantages.
+    """
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+    rule_memory: PyTree
+    advantage_moments: MovingMoments
+
+
+def predict(parts: Parts, params: PyTree, features: Any) -> Predictions:
+    """Return what the network says of features `[..., *obs_shape]`.
+
+    Args:
+        parts: Network, environments and config; see `build`.
+        params: Parameters of the network.
+        features: Features of observations.
+    """
+    found: Any = parts.network.apply(params, features)
+    return found
+
+
+def improve(
+    parts: Parts, learner: Learner, batch: Transition
+) -> tuple[Learner, Metrics]:
+    """Ask the rule, take one gradient step, and move the target network.
+
+    Args:
+        parts: Network, environments and config; see `build`.
+        learner: Learner before the step.
+        batch: `[T, N, ...]` trajectories, with the logits of the policy that acted.
+    """
+    config, axis = parts.config, parts.axis_name
+    flat, restore = optimiser.flatten(learner.params)
+
+    def flat_loss(flat: Array) -> tuple[Array, tuple]:
+        return loss(parts, learner, restore(flat), batch)
+
+    grads, (metrics, memory, moments) = jax.grad(flat_loss, has_aux=True)(flat)
+    # The rule's own averages over devices come first.
+    last = sum(jnp.sum(x) for x in jax.tree.leaves((memory, moments)))
+    grads, metrics = pmean(after((grads, metrics), jnp.asarray(last), axis), axis)
+    optim = make_optimiser(config, learner.params)
+    moves, opt_state = optim.update(grads, learner.opt_state, flat)
+    metrics["grad_norm"] = optimiser.grad_norm(opt_state)
+    if config.max_update is not None:
+        most = config.learning_rate * config.max_update
+        moves = jnp.clip(moves, -most, most)  # type: ignore[arg-type]
+    new = Learner(
+        params=restore(optax.apply_updates(flat, moves)),  # type: ignore[arg-type]
+        target_params=optimiser.polyak(
+            learner.target_params, learner.params, 1.0 - config.target_decay
+        ),
+        opt_state=opt_state,
+        rule_memory=memory,
+        advantage_moments=moments,
+    )
+    return new, metrics
+
+
+def loss(
+    parts: Parts, learner: Learner, params: PyTree, batch: Transition
+) -> tuple[Array, tuple[Metrics, PyTree, MovingMoments]]:
+    """Return the scalar that is minimised; metrics, the rule's memory, and moments.
+
+    Args:
+        parts: Network, environments and config; see `build`.
+        learner: Learner before the step.
+        params: Parameters of the network that learns, by which it is differentiated.
+        batch: `[T, N, ...]` transitions of the trajectories.
+    """
+    config, axis = parts.config, parts.axis_name
+    obs, next_obs = (
+        to_features(parts.obs_space, x) for x in (batch.obs, batch.next_obs)
+    )
+    online = predict(parts, params, obs)
+    made = Made(
+        online,
+        *(
+            predict(parts, p, x)
+            for p, x in (
+                (learner.params, next_obs),
+                (learner.target_params, obs),
+                (learner.target_params, next_obs),
+            )
+        ),
+    )
+    # The targets send no gradient to the agent's outputs; the rule's own numbers still
+    # get one.
+    known = made._replace(online=jax.lax.stop_gradient(online))
+    values, moments = estimate(config, batch, known, learner.advantage_moments, axis)
+    inputs = rule_inputs(batch, known, values)
+    targets, memory = config.rule(inputs, learner.rule_memory, axis)
+    terms = losses(config, batch, made, targets, values)
+    metrics = {name: x.mean() for name, x in terms.items()}
+    total = sum(
+        getattr(config, name.replace("_loss", "_coef")) * x
+        for name, x in metrics.items()
+    )
+    metrics["entropy"] = parts.head.entropy(known.online.logits).mean()
+    metrics["q_value"] = values.value.mean()
+    metrics["advantage"] = jnp.abs(values.advantage).mean()
+    return total, (metrics, memory, moments)  # type: ignore[return-value]
+
+
+def make_optimiser(config: Any, params: PyTree) -> optax.GradientTransformation:
+    """The optimiser of a flat vector of parameters."""
+    layers = optimiser.layers_of(params)
+    frozen = frozen_in(config.frozen)
+    rate = config.learning_rate
+    return optimiser.make(config.optimiser, rate, config.max_grad_norm, layers, frozen)

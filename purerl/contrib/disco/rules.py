@@ -1,0 +1,264 @@
+"""Rules of DiscoRL's form: by hand (CMPO), and the network that was discovered."""
+
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import struct
+
+from purerl.config import POSITIVE, ConfigError, dynamic, is_part, shown
+from purerl.contrib.disco import meta_network, weights
+from purerl.contrib.disco.inputs import (
+    DiscoInputs,
+    DiscoTargets,
+    Outputs,
+    Values,
+    of_action,
+)
+from purerl.networks.recurrent import LSTMMemory
+from purerl.types import PyTree
+
+
+@struct.dataclass
+class CMPORule:
+    """Clipped maximum a posteriori policy optimisation (Hessel et al. 2021, Muesli).
+
+    The policy shall come nearer to that of the target network, with more of what is
+    better than the mean (arXiv:2104.06159, equation 5, for discrete actions exactly):
+
+        pi_hat(a|s)  ~  pi'(a|s) exp(clip(A(s, a), -clip, clip))
+
+    with `A` the standardised advantages of the target network's action values. The
+    predictions are their own targets, so that they never move: nothing else of Muesli
+    is here.
+
+    Attributes:
+        clip: Largest advantage that counts, in standard deviations.
+    """
+
+    clip: float = dynamic(1.0, "Largest advantage that counts.", POSITIVE)
+
+    def init(self) -> tuple[()]:
+        """Return what the rule remembers: nothing."""
+        return ()
+
+    def __call__(
+        self, inputs: DiscoInputs, memory: Any, axis_name: str | None = None
+    ) -> tuple[DiscoTargets, Any]:
+        """Return the targets of trajectories, see `DiscoTargets`.
+
+        Args:
+            inputs: The trajectories.
+            memory: Nothing.
+            axis_name: Mapped axis over which trajectories are spread; not used.
+        """
+        del axis_name
+        advantage = inputs.values.action_standardised
+        logits = jax.nn.log_softmax(inputs.target.logits)
+        targets = DiscoTargets(
+            logits=logits + jnp.clip(advantage, -self.clip, self.clip),
+            y=inputs.online.y,
+            z=of_action(inputs.online.z, inputs.action),
+        )
+        return targets, memory
+
+
+@struct.dataclass
+class DiscoRule:
+    """A rule that is a recurrent network.
+
+    Oh et al. (2025), "Discovering state-of-the-art reinforcement learning algorithms",
+    Nature, doi:10.1038/s41586-025-09761-x.
+
+    The network sees what `meta_network.of_steps` lists: rewards, ends of episodes,
+    probabilities of the actions, action values and advantages, and one number of each
+    prediction, of the network that learns and of its target network. It never sees an
+    observation, and treats all actions alike. See `meta_network` for what it is.
+
+    The published weights are a file that is read by its path: the config keeps the path
+    and the SHA-256 of the file, and not 754,778 numbers. Then the rule has no leaves. A
+    rule with `params` has its weights as leaves, which can be vmapped.
+
+    Attributes:
+        params: Layers by name, see `weights.shapes_of`; None where a file has them.
+        path: Path of a file in the authors' format; empty where there are `params`.
+        sha256: SHA-256 of the file in hexadecimal digits; empty for any file.
+    """
+
+    params: PyTree = None
+    path: str = struct.field(pytree_node=False, default="")
+    sha256: str = struct.field(pytree_node=False, default="")
+
+    @classmethod
+    def load(cls, path: str | Path) -> "DiscoRule":
+        """Make the rule of a file of weights, such as the authors' `disco_103.npz`.
+
+        Args:
+            path: Path of the file, which every process that trains must be able to
+                read.
+
+        Raises:
+            ConfigError: there is no such file, or it does not hold such a network.
+        """
+        path = str(path)
+        weights.read(path)
+        return cls(path=path, sha256=weights.digest_of(path))
+
+    @classmethod
+    def make(
+        cls,
+        path: str = "",
+        sha256: str = "",
+        hidden_size: int = 256,
+        lifetime_size: int = 128,
+        prediction_size: int = 600,
+        units: int = 16,
+        embedding_size: int = 2,
+        seed: int = 0,
+    ) -> "DiscoRule":
+        """Make a rule from plain values, as a command line or a YAML file writes them.
+
+        Args:
+            path: Path of a file of weights; without one they are drawn at random.
+            sha256: SHA-256 that the file must have; empty takes that which it has.
+            hidden_size: Units of the network that reads trajectories.
+            lifetime_size: Units of the network that lives as long as the agent.
+            prediction_size: Numbers of the predictions, M.
+            units: Units of each hidden layer.
+            embedding_size: Numbers of the embedding of an action.
+            seed: Seed of random weights.
+
+        Raises:
+            ConfigError: the file cannot be used, or a size is no whole number of at
+                least 1.
+        """
+        if path:
+            weights.read(path, sha256)
+            return cls(path=path, sha256=sha256 or weights.digest_of(path))
+        sizes = weights.Sizes(
+            hidden_size, lifetime_size, prediction_size, units, embedding_size
+        )
+        for name, size in sizes._asdict().items():
+            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+                raise ConfigError(
+                    f"the size {name!r} of DiscoRule must be a whole number of at "
+                    f"least 1, got {size!r}."
+                )
+        return cls(weights.draw(sizes, int(seed)))
+
+    @property
+    def prediction_size(self) -> int:
+        """Numbers of the predictions, M."""
+        return self.layers()["y"][1].shape[-1]
+
+    def layers(self) -> Any:
+        """Return the layers by name, from the file where there is one.
+
+        Raises:
+            ConfigError: the rule has no weights, or the file cannot be used.
+        """
+        if self.params is not None:
+            return self.params
+        if not self.path:
+            raise ConfigError(
+                "rule must have weights, got DiscoRule(); use "
+                'DiscoRule.load("disco_103.npz"), or DiscoRule.make() for random ones.'
+            )
+        return weights.read(self.path, self.sha256)
+
+    def init(self) -> LSTMMemory:
+        """Return what the rule remembers of an agent that is about to begin."""
+        return meta_network.init_lifetime(self.layers())
+
+    def __call__(
+        self, inputs: DiscoInputs, memory: LSTMMemory, axis_name: str | None = None
+    ) -> tuple[DiscoTargets, LSTMMemory]:
+        """Return the targets of trajectories, and what is remembered after them.
+
+        Args:
+            inputs: The trajectories.
+            memory: Memory of the agent's updates before this one.
+            axis_name: Mapped axis over which trajectories are spread, if any.
+        """
+        return meta_network.apply(self.layers(), inputs, memory, axis_name)
+
+
+_SHAPE = (3, 2)  # Steps and trajectories that are tried.
+_ACTIONS = 4
+_EXAMPLE = "purerl.rules.CMPORule()"
+
+
+def check_disco_rule(rule: Any, prediction_size: int) -> None:
+    """Refuse what is no rule: called once on shapes, nothing computed.
+
+    Args:
+        rule: Value of the config's field.
+        prediction_size: Numbers of the predictions, M.
+
+    Raises:
+        ConfigError: it is no such rule, or does not return targets of the right shapes
+            and a memory of the shapes that it began with.
+    """
+    is_rule = is_part(rule) and callable(getattr(rule, "init", None))
+    if not is_rule or jax.tree_util.all_leaves([rule]):
+        raise ConfigError(
+            "rule must be an instance of a flax.struct.dataclass with init() and "
+            "__call__(inputs, memory, axis_name), such as "
+            f"{_EXAMPLE}, got {shown(rule)}."
+        )
+    size = getattr(rule, "prediction_size", prediction_size)
+    if size != prediction_size:
+        raise ConfigError(
+            f"prediction_size must be that of the rule, {size}, got {prediction_size}; "
+            "leave it at auto."
+        )
+    name = type(rule).__name__
+    try:
+        memory = jax.eval_shape(rule.init)
+        targets, after = jax.eval_shape(rule, _inputs(prediction_size), memory)
+        found = tuple(x.shape for x in DiscoTargets(*targets))
+    except ConfigError:
+        raise
+    except Exception as error:
+        raise ConfigError(
+            f"rule must return targets of a purerl.contrib.disco.DiscoInputs, as "
+            f"{_EXAMPLE} does; {name} failed on one with prediction_size="
+            f"{prediction_size}: {error}."
+        ) from error
+    expected = ((*_SHAPE, _ACTIONS), *[(*_SHAPE, prediction_size)] * 2)
+    if found != expected:
+        raise ConfigError(
+            f"rule must return DiscoTargets of the shapes {expected} for T = 3, B = 2, "
+            f"A = 4 and M = {prediction_size}; {name} returned {found}."
+        )
+    if _described(memory) != _described(after):
+        raise ConfigError(
+            "rule must return a memory of the shapes and types with which it begins, "
+            f"{_described(memory)}; {name} returned {_described(after)}."
+        )
+
+
+def _described(memory: Any) -> Any:
+    return jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), memory)
+
+
+def _inputs(size: int) -> DiscoInputs:
+    def of(*more: int, dtype: Any = jnp.float32) -> Any:
+        return jax.ShapeDtypeStruct((*_SHAPE, *more), dtype)
+
+    outputs = Outputs(of(_ACTIONS), of(size), of(_ACTIONS, size))
+    number, each = of(), of(_ACTIONS)
+    values = Values(number, number, each, number, number, each, number, each)
+    return DiscoInputs(
+        action=of(dtype=jnp.int32),
+        reward=number,
+        terminated=of(dtype=jnp.bool_),
+        truncated=of(dtype=jnp.bool_),
+        behaviour=each,
+        online=outputs,
+        next_online=outputs,
+        target=outputs,
+        next_target=outputs,
+        values=values,
+    )

@@ -1,0 +1,342 @@
+"""Estimates of the time and memory of training on a device that is not here.
+
+Nothing is measured. The time of a block of W lanes is taken to be
+
+    kernels * t + W * (FLOP / (share * peak FLOP/s) + bytes / (share * peak bytes/s))
+
+where `t` is the device's time from one dependent kernel to the next, whatever W is.
+"""
+
+import importlib.util
+import os
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax.experimental import topologies
+from jax.sharding import SingleDeviceSharding
+
+from purerl.config import ConfigError
+from purerl.contrib.hardware.device import NUMBERS, Device
+from purerl.contrib.hardware.kernels import read
+from purerl.contrib.hardware.work import Work, work_of
+from purerl.execution.format import (
+    format_bytes,
+    format_count,
+    format_duration,
+    with_noun,
+)
+from purerl.execution.memory import (
+    SHARE,
+    UNSEEN,
+    BlockMemory,
+    MemoryModel,
+    fit_lanes,
+    lanes_by_shapes,
+    model_of,
+    num_bytes,
+    traced_memory,
+)
+from purerl.execution.programs import batched
+from purerl.scale.devices import accelerator_lanes
+from purerl.tracing import traced_for
+from purerl.train import Bound, bind, make_segment
+
+PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin")
+# There is no device on which kernels could be timed, so autotuning is off.
+OPTIONS: dict[str, Any] = {"xla_gpu_autotune_level": 0}
+
+
+class Compiled(NamedTuple):
+    """The needs of a compiled segment of a block.
+
+    Attributes:
+        kernels: Kernels, one after the other.
+        memory: Bytes on the device.
+    """
+
+    kernels: int
+    memory: BlockMemory
+
+
+def is_installed() -> bool:
+    """Return whether the CUDA plugin of JAX is installed."""
+    return any(importlib.util.find_spec(name) is not None for name in PLUGINS)
+
+
+def allow_without_gpu() -> None:
+    """Let JAX load the compiler where there is no GPU, and compute on the CPU itself.
+
+    It changes settings of this process, and must come before the first computation.
+    """
+    # The plugin looks for a driver unless it is told that there need be none.
+    os.environ["JAX_SKIP_CUDA_CONSTRAINTS_CHECK"] = "1"
+    jax.config.update("jax_platforms", "cpu")
+
+
+def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Compiled:
+    """Compile a segment of a block's training for a device, which takes about a minute.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        lanes: The width of the block, W.
+        length: Updates of the segment, K.
+        device: The device, which need not be here.
+
+    Raises:
+        RuntimeError: the compiler cannot be used here; JAX says why.
+    """
+    described = topologies.get_topology_desc(
+        "1x1x1", platform="cuda", topology="1x1x1", target_config=device.target
+    )
+    place = SingleDeviceSharding(described.devices[0])
+    init, advance = batched(bound, length, None)
+    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), lanes))
+    with traced_for("cuda"):
+        state = jax.eval_shape(init, keys, {})
+        shapes = jax.tree.map(
+            lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype, sharding=place),
+            (state, {}, jax.ShapeDtypeStruct((), jnp.int32)),
+        )
+        jitted = jax.jit(advance, donate_argnums=0, out_shardings=place)
+        lowered = jitted.lower(*shapes)
+    compiled = lowered.compile(compiler_options=OPTIONS)
+    text, found = compiled.as_text(), compiled.memory_analysis()
+    assert text is not None and found is not None
+    records = max(0, found.output_size_in_bytes - found.alias_size_in_bytes)
+    memory = BlockMemory(
+        sum(num_bytes(leaf) for leaf in jax.tree.leaves(state)),
+        found.temp_size_in_bytes + records,
+        found.generated_code_size_in_bytes,
+    )
+    return Compiled(read(text).total(), memory)
+
+
+# The share of a device's peaks at which the arithmetic and the bytes of a program's
+# shapes give its time. Fused kernels move fewer bytes than shapes say, so it is high:
+# the times of PPO with 64 to 2,048 agents on an H200 ask for 0.8 to 1.1, those of five
+# other algorithms for 1.0 to 1.5 (experiments/results/gpu-day, docs/performance.md).
+PEAK_SHARE = 0.9
+# What JAX reserves of a GPU's memory when it starts.
+RESERVED = 0.75
+
+
+class Estimate(NamedTuple):
+    """The estimated costs of training some agents on a device.
+
+    Attributes:
+        device: The device.
+        agents: Number of agents.
+        env_steps: Environment steps of all agents.
+        lanes: The width of a block, W.
+        kernels: Kernels of a block's whole training.
+        work: Arithmetic and bytes of one agent's whole training; its kernels are those
+            that shapes say.
+        memory: Bytes on the device as a function of lanes.
+        limit: Bytes that training may take there.
+        is_compiled: Whether kernels and memory are from the compiled GPU program.
+        remark: Why they are not, where the compiler is installed.
+    """
+
+    device: Device
+    agents: int
+    env_steps: int
+    lanes: int
+    kernels: float
+    work: Work
+    memory: MemoryModel
+    limit: float
+    is_compiled: bool
+    remark: str = ""
+
+    @property
+    def blocks(self) -> int:
+        """Blocks, one after the other."""
+        return -(-self.agents // self.lanes)
+
+    @property
+    def kernel_seconds(self) -> float:
+        """Seconds that kernels wait for one another."""
+        return self.blocks * self.kernels * self.device.microseconds_per_kernel * 1e-6
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations in all; lanes that only fill a block count."""
+        return self.blocks * self.lanes * self.work.flops
+
+    @property
+    def bytes(self) -> float:
+        """Bytes that are read and written in all, also of lanes that fill a block."""
+        return self.blocks * self.lanes * self.work.bytes
+
+    @property
+    def flop_seconds(self) -> float:
+        """Seconds of arithmetic."""
+        return self.flops / (PEAK_SHARE * self.device.flops)
+
+    @property
+    def byte_seconds(self) -> float:
+        """Seconds in which bytes are read and written."""
+        return self.bytes / (PEAK_SHARE * self.device.bandwidth)
+
+    @property
+    def seconds(self) -> float:
+        """Seconds of training, without compilation and evaluations."""
+        return self.kernel_seconds + self.flop_seconds + self.byte_seconds
+
+    @property
+    def needs(self) -> float:
+        """Bytes while one block is trained alone."""
+        return self.memory.block(self.lanes)
+
+    @property
+    def needs_together(self) -> float:
+        """Bytes while the states of all agents are held, as a run does."""
+        return self.memory.chunk(self.lanes, self.blocks)
+
+
+def estimate(
+    bound: Bound,
+    agents: int,
+    length: int,
+    device: Device,
+    *,
+    lanes: int | None = None,
+    is_compiled: bool = True,
+) -> Estimate:
+    """Estimate what training would take on a device that is not here.
+
+    Args:
+        bound: Config, environment and plan of every agent.
+        agents: Number of agents, which train in as few blocks as fit the memory.
+        length: Updates of one call, K.
+        device: The device.
+        lanes: The width of a block, W; as wide as fits where not given.
+        is_compiled: Whether to compile the program for the device where its compiler
+            is installed, which takes about a minute.
+
+    Raises:
+        ConfigError: not even one lane fits the memory, or not the lanes asked for.
+    """
+    # Of a branch the larger side counts, and evaluations are branches of every update.
+    plain = bind(bound.asked.replace(num_evaluations=0))
+    updates, limit = plain.plan.num_updates, SHARE * RESERVED * device.memory
+    with traced_for("cuda"):
+        one = traced_memory(plain, length)
+        work = traced_work(plain, length).times(updates / length)
+    memory = MemoryModel(one.state, UNSEEN * one.working, 0.0)
+    _require_agent(memory, device, limit)
+    width = lanes or lanes_by_shapes(memory, accelerator_lanes(agents), 1, limit)
+    kernels, remark = work.kernels, ""
+    is_compiled = is_compiled and is_installed()
+    if is_compiled:
+        try:
+            found = compile_segment(plain, width, length, device)
+        except Exception as error:  # Of a plugin that is not of this JAX, say.
+            is_compiled, remark = False, f"{type(error).__name__}: {str(error)[:200]}"
+        else:
+            kernels = found.kernels * updates / length
+            memory = model_of(found.memory, width)
+    width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
+    steps = agents * updates * plain.plan.steps_per_update
+    return Estimate(
+        device,
+        agents,
+        steps,
+        width,
+        kernels,
+        work,
+        memory,
+        limit,
+        is_compiled,
+        remark,
+    )
+
+
+def traced_work(bound: Bound, length: int) -> Work:
+    """Return what a segment of one agent's training does.
+
+    Args:
+        bound: Config, environment and plan of the agent.
+        length: Updates of the segment, K.
+    """
+    segment = make_segment(bound)
+    state = jax.eval_shape(segment.init, jax.random.key(0))
+    first = jax.ShapeDtypeStruct((), jnp.int32)
+    closed = jax.make_jaxpr(lambda s, n: segment.advance(s, n, length))(state, first)
+    return work_of(closed.jaxpr)
+
+
+def _require_agent(memory: MemoryModel, device: Device, limit: float) -> None:
+    if memory.state > limit:
+        raise ConfigError(
+            f"memory: one agent's state has {format_bytes(memory.state)}, and training "
+            f"may take {format_bytes(limit)} of {device.name}. Use a smaller network "
+            "(hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
+            "environments (num_envs)."
+        )
+
+
+def lines(env: str, cost: Estimate) -> list[str]:
+    """Return an estimate as lines of text.
+
+    Args:
+        env: The name of the environment.
+        cost: The estimate.
+    """
+    device, blocks = cost.device, with_noun(cost.blocks, "block")
+    rate = cost.env_steps / cost.seconds
+    return [
+        f"{with_noun(cost.agents, 'agent')}, {env}, on {device.name}: an estimate, "
+        "nothing ran",
+        f"  blocks      {blocks} of {with_noun(cost.lanes, 'lane')}",
+        *_memory(cost),
+        f"  kernels     {format_count(cost.blocks * cost.kernels)} that follow one "
+        f"another, {device.microseconds_per_kernel:g} µs each: "
+        f"{cost.kernel_seconds:,.1f} s",
+        f"  arithmetic  {format_count(cost.flops)}FLOP at "
+        f"{PEAK_SHARE:.0%} of {format_count(device.flops)}FLOP/s: "
+        f"{cost.flop_seconds:,.1f} s",
+        f"  bytes       {format_bytes(cost.bytes)} at "
+        f"{PEAK_SHARE:.0%} of {format_bytes(device.bandwidth)}/s: "
+        f"{cost.byte_seconds:,.1f} s",
+        f"about {format_duration(cost.seconds)} of training there: "
+        f"{format_count(cost.env_steps)} environment steps at "
+        f"{format_count(rate)} steps/s, compilation and evaluations apart",
+    ]
+
+
+def _memory(cost: Estimate) -> list[str]:
+    together = cost.needs_together
+    fits = "fit too" if together <= cost.limit else "do not fit: use purerl sweep"
+    together_text = f"; all states at once ({format_bytes(together)}) {fits}"
+    return [
+        f"  memory      {format_bytes(cost.needs)} for a block, of "
+        f"{format_bytes(cost.limit)} that training may take"
+        f"{together_text if cost.blocks > 1 else ''}"
+    ]
+
+
+def how(cost: Estimate) -> list[str]:
+    """Return how an estimate was made, as lines of text.
+
+    Args:
+        cost: The estimate.
+    """
+    device = cost.device
+    if cost.is_compiled:
+        target = "" if device.is_own_target else ", as it would be for an H200"
+        how = f"kernels and memory: counted in the compiled GPU program{target}"
+    else:
+        why = cost.remark or "no GPU compiler is installed or asked for"
+        how = (
+            f"kernels and memory: from shapes ({why}); kernels were 0.95 to 4.6 times "
+            "the counted ones of ten presets"
+        )
+    return [
+        how,
+        "arithmetic and bytes: counted in the traced program; the share of the peak is "
+        "fitted to what PPO took on an H200",
+        f"memory that training may take: 0.8 of the {RESERVED:.0%} that JAX reserves",
+        *(f"{name.replace('_', ' ')}: {device.sources[name]}" for name in NUMBERS),
+    ]

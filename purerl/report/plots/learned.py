@@ -1,0 +1,236 @@
+"""Pictures of what was learned: value losses, drifts, optimisers."""
+
+from typing import TYPE_CHECKING, Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from purerl import schedules
+from purerl.config import ConfigError
+from purerl.learning.two_hot import signed_log
+from purerl.losses import POLICY_LOSSES, ClipDrift, DPODrift, SquaredError
+from purerl.optimisers import LearnedOptimiser
+from purerl.optimisers.learned import DECAYS
+from purerl.report.plots import style
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+POINTS = 201
+ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
+SHARES = {0.0: "At the beginning", 0.5: "Half way", 1.0: "At the end"}
+LAYERS = {0.0: "kernel of the first layer", 1.0: "kernel of the last layer"}
+LIMIT = 1.5  # The largest step of Adam drawn, in units of the step size.
+
+
+def loss_figure(loss: Any) -> "Figure":
+    """Draw a loss of either kind; one that moves as it is half-way through a run.
+
+    Raises:
+        ConfigError: it is neither a drift nor a value loss.
+    """
+    loss = schedules.at(loss, 0.5)
+    if type(loss) in POLICY_LOSSES.values():
+        return drift_figure(loss)
+    sample = jax.ShapeDtypeStruct((3,), jnp.float32)
+    for number, draw in ((2, drift_figure), (3, value_loss_figure)):
+        try:
+            jax.eval_shape(loss, *[sample] * number)
+        except TypeError:
+            continue
+        return draw(loss)
+    raise ConfigError(f"{loss!r} is no loss of 2 (drift) or 3 (value) arrays [N].")
+
+
+def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "Figure":
+    """Draw a value loss and its slope over the error, beside the squared error.
+
+    A constant in a loss does not matter, so both are drawn from their value at zero
+    error. The squared error is scaled to the same mean slope, because the optimiser
+    sees to the step size: what is compared is the shape.
+
+    Args:
+        loss: The value loss, `loss(value, target, old_value)`.
+        limit: Largest error drawn.
+        target: The target at which the loss is drawn; it matters for a loss of two
+            inputs.
+    """
+    errors = jnp.linspace(-limit, limit, POINTS)
+    value, slope = curve(loss, errors, target)
+    other, other_slope = curve(SquaredError(), errors, target)
+    scale = np.abs(slope).mean() / np.abs(other_slope).mean()
+    figure = style.new_figure(9.0, 3.8)
+    left, right = figure.subplots(1, 2)
+    names = ("learned", "squared error, scaled")
+    for axes, curves in (
+        (left, (value, scale * other)),
+        (right, (slope, scale * other_slope)),
+    ):
+        for y, name, colour, dash in zip(
+            curves, names, style.COLOURS, ("-", "--"), strict=False
+        ):
+            axes.plot(errors, y, dash, color=colour, label=name, linewidth=1.8)
+        _cross(axes, across=axes is right)
+        axes.set_xlim(-limit, limit)
+    left.legend(frameon=False, fontsize=9)
+    style.finish(left, "Value loss", "value - target", "loss, from zero error")
+    style.finish(right, "Its gradient", "value - target", "d loss / d value")
+    return figure
+
+
+def curve(loss: Any, errors: Any, target: float = 0.0) -> tuple[np.ndarray, np.ndarray]:
+    """Return a value loss over errors, from that at zero error, and its slopes.
+
+    Args:
+        loss: Value loss, `(value, target, old_value) -> [N]`.
+        errors: Values minus targets, `[N]`.
+        target: Target at which the loss is looked at.
+    """
+    targets = jnp.full_like(errors, target)
+
+    def at(errors: Any) -> Any:
+        return loss(targets + errors, targets, targets)
+
+    value = at(errors) - at(jnp.zeros_like(errors))
+    slope = jax.grad(lambda e: at(e).sum())(errors)
+    return np.asarray(value), np.asarray(slope)
+
+
+def drift_figure(drift: Any) -> "Figure":
+    """Draw a drift over ratio and advantage, and what is left of the objective.
+
+    Above, the drift as a map beside those of PPO and DPO on one colour scale. Below,
+    slices: the slope `d (r A - drift) / d r` that the policy maximises, at four
+    advantages. Where it is zero, the policy is held.
+
+    Args:
+        drift: The drift, `drift(log_ratio, advantage)`.
+    """
+    named = {"learned": drift, "PPO": ClipDrift(0.2), "DPO": DPODrift()}
+    ratios = jnp.linspace(0.5, 1.75, POINTS)
+    advantages = jnp.linspace(-3.0, 3.0, POINTS)
+    maps = {name: drift_map(shown, ratios, advantages) for name, shown in named.items()}
+    # The scale is that of the hand-written drifts, so that a wild learned drift
+    # saturates.
+    most = max(float(np.quantile(maps[name], 0.98)) for name in ("PPO", "DPO"))
+    figure = style.new_figure(10.5, 6.6)
+    grid = figure.add_gridspec(2, 12, height_ratios=(1.0, 1.0))
+    tops = [figure.add_subplot(grid[0, 4 * i : 4 * i + 4]) for i in range(3)]
+    image = None
+    for axes, (name, values) in zip(tops, maps.items(), strict=True):
+        look = {"cmap": style.COLOUR_MAP, "vmin": 0.0, "vmax": most}
+        image = axes.pcolormesh(
+            *map(np.asarray, (ratios, advantages)), values, rasterized=True, **look
+        )
+        axes.axvline(1.0, color="white", linewidth=0.6, alpha=0.7)
+        style.finish(axes, f"Drift: {name}", "ratio", "advantage")
+        axes.grid(visible=False)
+    assert image is not None
+    bar = figure.colorbar(image, ax=tops, extend="max", pad=0.01)
+    bar.ax.tick_params(colors=style.INK, labelsize=9)
+    for index, advantage in enumerate(ADVANTAGES):
+        axes = figure.add_subplot(grid[1, 3 * index : 3 * index + 3])
+        for (name, shown), colour, dash in zip(
+            named.items(), style.COLOURS, ("-", "--", "-."), strict=False
+        ):
+            slope = objective_slope(shown, ratios, advantage)
+            look = {"color": colour, "linewidth": 1.6}
+            axes.plot(np.asarray(ratios), slope, dash, label=name, **look)
+        _cross(axes, 1.0)
+        style.finish(axes, f"A = {advantage:+g}", "ratio")
+        if index == 0:
+            axes.set_ylabel("slope of the objective")
+            axes.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def drift_map(drift: Any, ratios: Any, advantages: Any) -> np.ndarray:
+    """Return a drift `[A, R]` over advantages and ratios.
+
+    Args:
+        drift: Function `(log_ratio, advantage)`.
+        ratios: Probability ratios, `[R]`.
+        advantages: Advantages, `[A]`.
+    """
+    r, a = jnp.meshgrid(ratios, advantages)
+    values = drift(jnp.log(r).ravel(), a.ravel())
+    return np.asarray(values).reshape(r.shape)
+
+
+def objective_slope(drift: Any, ratios: Any, advantage: float) -> np.ndarray:
+    """Return `d (r A - drift(r, A)) / d r`, `[R]`.
+
+    Args:
+        drift: Function `(log_ratio, advantage)`.
+        ratios: Probability ratios, `[R]`.
+        advantage: Advantage of the action.
+    """
+    a = jnp.full_like(ratios, advantage)
+
+    def objective(r: Any) -> Any:
+        return (r * a - drift(jnp.log(r), a)).sum()
+
+    return np.asarray(jax.grad(objective)(ratios))
+
+
+def _cross(axes: "Axes", x: float = 0.0, *, across: bool = True) -> None:
+    """Faint lines through a point and, if `across`, through zero."""
+    look = {"color": style.INK, "linewidth": 0.6, "alpha": 0.5}
+    axes.axvline(x, **look)
+    if across:
+        axes.axhline(0.0, **look)
+
+
+def optimiser_figure(optimiser: Any) -> "Figure":
+    """Draw a learned optimiser's step over Adam's, at three moments of a run.
+
+    It is drawn for a gradient that has been the same for long, so that all momenta
+    agree, of typical size, and for a parameter that is zero.
+
+    Args:
+        optimiser: The optimiser, a `LearnedOptimiser`.
+
+    Raises:
+        ConfigError: it is of another kind, which has nothing to draw.
+    """
+    if not isinstance(optimiser, LearnedOptimiser):
+        raise ConfigError(
+            f"{type(optimiser).__name__} is no LearnedOptimiser, whose step is drawn."
+        )
+    adam = np.linspace(-LIMIT, LIMIT, POINTS, dtype=np.float32)
+    figure = style.new_figure(height=3.6)
+    panels = figure.subplots(1, len(SHARES), sharey=True)
+    for axes, (share, words) in zip(panels, SHARES.items(), strict=True):
+        for (depth, name), colour in zip(LAYERS.items(), style.COLOURS, strict=False):
+            step = step_of(optimiser, adam, share, depth)
+            axes.plot(adam, step, color=colour, label=name, linewidth=1.8)
+        axes.plot(adam, adam, "--", color=style.INK, label="Adam", linewidth=1.0)
+        _cross(axes)
+        style.finish(axes, words, "Adam's step / step size")
+    panels[0].set_ylabel("step / step size")
+    panels[0].legend(frameon=False, fontsize=8, loc="upper left")
+    return figure
+
+
+def step_of(
+    optimiser: LearnedOptimiser, adam: np.ndarray, share: float, depth: float
+) -> np.ndarray:
+    """Return steps `[N]` of a kernel's parameters, in units of the step size.
+
+    Args:
+        optimiser: The optimiser.
+        adam: Adam's steps `[N]`, in units of the step size.
+        share: Share of the run that is over.
+        depth: Place of the layer in its network, from 0 to 1.
+    """
+    ratios = signed_log(jnp.asarray(adam))
+    others = jnp.array([0.0, 0.0, share, depth, 1.0])[:, None]
+    features = jnp.concatenate(
+        [
+            jnp.broadcast_to(ratios, (2 + len(DECAYS), ratios.size)),
+            jnp.broadcast_to(others, (len(others), ratios.size)),
+        ]
+    )
+    return np.asarray(optimiser.direction(jnp.asarray(adam), features))

@@ -1,0 +1,34 @@
+"""On-policy agents in the hands of tests: the phases of an update one by one."""
+
+from purerl.acting.environment import resolve_env
+from purerl.acting.rollout import Played
+from purerl.algorithms import entry_of, on_policy, policy_gradient
+
+
+def agent_of(config, make_agent=policy_gradient.make_agent):
+    """The agent of a config in its environment."""
+    return make_agent(config, resolve_env(config))
+
+
+def algorithm_of(config):
+    """The algorithm of a config that is not checked first."""
+    return entry_of(config).make(config, resolve_env(config))
+
+
+def played(transitions, memories=()):
+    """A rollout of which only the transitions are known."""
+    return Played(None, (), transitions, memories, None)
+
+
+def samples_of(module, agent, state, transitions):
+    """The samples `[N, ...]` that an algorithm without a memory learns from."""
+    found = module.targets(agent, state, played(transitions))
+    batch = found[0] if isinstance(found[0], tuple) else found
+    return on_policy.flatten(batch)
+
+
+def rows_of(module, agent, state, rollout):
+    """The rows of minibatches that an algorithm makes of a rollout."""
+    found = module.targets(agent, state, rollout)
+    batch = found[0] if isinstance(found[0], tuple) else found
+    return on_policy.rows_of(agent, state, rollout, batch)

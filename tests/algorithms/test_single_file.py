@@ -1,0 +1,139 @@
+"""PPO beside `examples/single_file_ppo.py`, which is written without this library."""
+
+import importlib.util
+import itertools
+import sys
+from functools import partial
+from pathlib import Path
+
+import gymnax
+import jax
+import numpy as np
+import pytest
+
+import purerl
+from purerl.learning.returns import gae
+
+FILE = Path(__file__).parents[2] / "examples" / "single_file_ppo.py"
+UPDATES = 6
+# So short that time limits cut some episodes while the pole falls in others.
+TIME_LIMIT = 40
+# After updates of 16 gradient steps; the orders of sums differ.
+CLOSE = {"rtol": 2e-4, "atol": 2e-5}
+
+
+@pytest.fixture(scope="module")
+def twin():
+    spec = importlib.util.spec_from_file_location("single_file_ppo", FILE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules[spec.name]
+
+
+def as_twins(layers):
+    """The parameters of a network here as the file has them."""
+    layers = layers["params"]
+    dense = layers["torso"]["Dense_0"], layers["torso"]["Dense_1"], layers["Dense_0"]
+    return {
+        "params": dict(zip(("layers_0", "layers_2", "layers_4"), dense, strict=True))
+    }
+
+
+@pytest.fixture(scope="module")
+def trained(twin):
+    """States and metrics of both after every update, from one key and one start."""
+    # Large steps, so that ratios and values are clipped and the policy changes.
+    fields = {"learning_rate": 1e-2, "total_timesteps": UPDATES * 512}
+    config = twin.Config(time_limit=TIME_LIMIT, **fields)
+    algorithm = purerl.make_algorithm(
+        purerl.PPOConfig(
+            env=gymnax.make("CartPole-v1")[0],
+            env_params={"max_steps_in_episode": TIME_LIMIT},
+            num_evaluations=0,
+            **fields,
+        )
+    )
+    key = jax.random.key(3)
+    mine = jax.jit(algorithm.init)(key)
+    theirs = jax.jit(partial(twin.init, config))(key)
+    np.testing.assert_array_equal(theirs.obs, mine.envs.obs)
+    theirs = theirs._replace(params=jax.tree.map(as_twins, mine.params, is_leaf=is_net))
+    step, update = jax.jit(algorithm.step), jax.jit(partial(twin.update, config))
+    rows = []
+    for _ in range(UPDATES):
+        (mine, my_metrics), (theirs, their_metrics) = step(mine), update(theirs)
+        rows.append((mine, my_metrics, theirs, their_metrics))
+    return rows
+
+
+def is_net(tree):
+    return "params" in tree
+
+
+def test_both_play_the_same_episodes(trained):
+    for mine, metrics, theirs, their_metrics in trained:
+        np.testing.assert_allclose(theirs.obs, mine.envs.obs, **CLOSE)
+        assert their_metrics["episodes"] == metrics["episodes"] > 10
+        np.testing.assert_allclose(
+            their_metrics["episode_return"], metrics["episode_return"], rtol=1e-6
+        )
+
+
+def test_both_have_the_same_losses(trained):
+    for _, metrics, _, their_metrics in trained:
+        for name in ("policy_loss", "value_loss", "entropy"):
+            np.testing.assert_allclose(their_metrics[name], metrics[name], **CLOSE)
+    assert max(metrics["clip_fraction"] for _, metrics, _, _ in trained) > 0.1
+
+
+def test_both_have_the_same_parameters(trained):
+    for mine, _, theirs, _ in trained:
+        expected = jax.tree.map(as_twins, mine.params, is_leaf=is_net)
+        jax.tree.map(
+            partial(np.testing.assert_allclose, **CLOSE), theirs.params, expected
+        )
+
+
+def test_both_estimate_the_same_advantages(twin, trained):
+    config = twin.Config(time_limit=TIME_LIMIT)
+    estimate = jax.jit(partial(estimates, twin, config))
+    ends = []
+    for before, after in itertools.pairwise(trained):
+        rollout, advantage, values = estimate(before[2])
+        expected = gae(
+            rollout.reward,
+            *values,
+            rollout.terminated,
+            rollout.truncated & ~rollout.terminated,
+            gamma=config.gamma,
+            gae_lambda=config.gae_lambda,
+        )
+        np.testing.assert_allclose(advantage, expected, rtol=1e-5, atol=1e-5)
+        ends.append((rollout.terminated.any(), rollout.truncated.any()))
+        share = 1 - advantage.var() / (advantage + values[0]).var()
+        np.testing.assert_allclose(share, after[1]["explained_variance"], **CLOSE)
+    assert np.any(ends, axis=0).all()
+
+
+def estimates(twin, config, state):
+    """The next rollout, its advantages, and its values before and after each step."""
+    key_act, key_env = twin.derive_keys(state.key, 8 * state.update, 2)
+    _, rollout = twin.collect(config, state, key_act, key_env)
+    both = rollout.obs, rollout.last_obs
+    values = [twin.values_of(state.params, obs) for obs in both]
+    return rollout, twin.gae(config, rollout, *values), values
+
+
+def test_it_learns(twin, capsys):
+    score = twin.main(steps=10 * 512)
+    out = capsys.readouterr().out
+    assert out.count("mean return until") == 10 and 15 < score < 500
+
+
+def test_it_knows_nothing_of_the_library():
+    lines = FILE.read_text().splitlines()
+    imports = [line for line in lines if line.startswith(("import", "from"))]
+    assert not [line for line in imports if "purerl" in line]

@@ -1,0 +1,191 @@
+"""A channel that changes what is seen and nothing else."""
+
+import io
+import math
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import envs, serialise
+from purerl.acting.environment import bind_params
+from purerl.config import ConfigError
+from purerl.contrib.cheap_talk import CheapTalk
+from purerl.envs.cartpole import CartPole
+
+STEPS, LIMIT = 90, 25
+
+
+def played(env, params):
+    """Random steps `[B, T, ...]` of three episodes and those after them."""
+
+    def one(key):
+        key_reset, key_steps = jax.random.split(key)
+        obs, state = env.reset(key_reset, params)
+
+        def body(state, key):
+            action = jax.random.randint(key, (), 0, 2)
+            obs, state, reward, terminated, truncated, info = env.step(
+                key, state, action, params
+            )
+            final = info["final_observation"]
+            return state, (obs, final, state, reward, terminated, truncated)
+
+        keys = jax.random.split(key_steps, STEPS)
+        return obs, jax.lax.scan(body, state, keys)[1]
+
+    return jax.jit(jax.vmap(one))(jax.random.split(jax.random.key(0), 3))
+
+
+@pytest.fixture(scope="module")
+def env():
+    return CheapTalk(CartPole(), size=3, hidden_size=5)
+
+
+@pytest.fixture(scope="module")
+def params(env):
+    channel = env.random_channel(jax.random.key(1))
+    # Biases too, so that a formula without them is noticed.
+    channel = channel.replace(bias_in=jnp.arange(5) / 5, bias_out=jnp.arange(3) / 3)
+    return env.default_params.replace(channel=channel, max_steps_in_episode=LIMIT)
+
+
+@pytest.fixture(scope="module")
+def talking(env, params):
+    return played(env, params)
+
+
+@pytest.fixture(scope="module")
+def bare():
+    inner = CartPole()
+    return played(inner, inner.default_params.replace(max_steps_in_episode=LIMIT))
+
+
+@pytest.mark.slow(optimised=False)
+def test_the_channel_touches_neither_dynamics_nor_rewards(talking, bare):
+    first, (obs, final, *rest) = talking
+    first_bare, (obs_bare, final_bare, *rest_bare) = bare
+    for mine, theirs in zip(
+        jax.tree.leaves((first[..., :4], obs[..., :4], final[..., :4], rest)),
+        jax.tree.leaves((first_bare, obs_bare, final_bare, rest_bare)),
+        strict=True,
+    ):
+        # Two programs may round the same dynamics differently: by 1e-7 on some CPUs.
+        np.testing.assert_allclose(
+            np.asarray(mine, float), np.asarray(theirs, float), rtol=1e-5, atol=1e-5
+        )
+    _, _, terminated, truncated = rest
+    assert terminated.any() and truncated.any()  # or nothing was compared
+
+
+def test_a_message_is_a_function_of_the_observation_that_carries_it(params, talking):
+    first, (obs, final, *_) = talking
+    channel = jax.tree.map(np.asarray, params.channel)
+    for seen in (first, obs, final):
+        seen = np.asarray(seen)
+        hidden = np.tanh(seen[..., :4] @ channel.weight_in + channel.bias_in)
+        expected = np.tanh(hidden @ channel.weight_out + channel.bias_out)
+        np.testing.assert_allclose(
+            seen[..., 4:], 2 * math.pi * expected, rtol=1e-4, atol=1e-5
+        )
+    assert np.ptp(obs[..., 4:], axis=(0, 1)).min() > 0.1
+
+
+def test_messages_fill_their_range_and_do_not_leave_it(env, params):
+    loud = jax.tree.map(lambda x: 1e4 * x, params.channel)
+    for scale in (1.5, -1.5):
+        changed = params.replace(channel=loud, channel_scale=scale)
+        obs, _ = env.reset(jax.random.key(0), changed)
+        assert np.abs(obs[4:]).max() == 1.5
+        space = env.observation_space(changed)
+        assert space.contains(obs) and space.shape == (7,)
+        np.testing.assert_array_equal(space.high[4:], [1.5] * 3)
+        np.testing.assert_array_equal(space.low[4:], [-1.5] * 3)
+        np.testing.assert_array_equal(
+            space.high[:4], CartPole().observation_space().high
+        )
+
+
+def test_a_silent_channel_says_zero(env):
+    obs, _ = env.reset(jax.random.key(0))
+    assert (obs[4:] == 0).all() and (obs[:4] != 0).all()
+
+
+@pytest.mark.slow(optimised=False)
+def test_with_weights_it_keeps_the_contract(env, params):
+    envs.check(env, params.replace(max_steps_in_episode=500))
+
+
+def test_by_name_with_options():
+    made = envs.make("cheap-talk/CartPole-v1", size=3, hidden_size=5)
+    assert made == CheapTalk(CartPole(), 3, 5)
+    assert hash(made) == hash(CheapTalk(CartPole(), 3, 5))
+    assert made.name == "cheap-talk/CartPole-v1"
+    assert envs.make("cheap-talk/CartPole-v1").observation_space().shape == (6,)
+
+
+def test_parameters_are_those_of_the_environment_and_the_channel(env):
+    config = purerl.PPOConfig(
+        env="cheap-talk/CartPole-v1",
+        env_params={"length": 0.7, "channel": {"bias_out": [1.0, -2.0]}},
+    )
+    bound = bind_params(envs.make("cheap-talk/CartPole-v1"), config.env_params)
+    assert bound.length == np.float32(0.7) and bound.gravity == 9.8
+    np.testing.assert_array_equal(bound.channel.bias_out, [1.0, -2.0])
+    assert not np.any(bound.channel.weight_in)
+    with pytest.raises(
+        ConfigError, match=r"channel.weight_in has shape \(4, 16\), expected \(4, 5\)"
+    ):
+        bind_params(env, {"channel": CheapTalk(CartPole()).silent_channel()})
+    with pytest.raises(ConfigError, match="channel must be a Channel like the default"):
+        bind_params(env, {"channel": {"weight_in"}})
+
+
+def test_another_environment_inside_is_another_environment_in_a_folder():
+    def text(env):
+        return serialise.to_dict(purerl.PPOConfig(env=env))["env"]
+
+    assert "CartPole()" in text(CheapTalk(CartPole()))
+    assert text(CheapTalk(CartPole())) != text(CheapTalk(envs.make("probe/chain")))
+
+
+def test_the_command_line_shows_shapes_not_weights(env):
+    from rich.console import Console
+
+    from purerl.cli.envs import parameters
+
+    console = Console(width=100, file=io.StringIO(), record=True)
+    console.print(parameters(env.default_params))
+    text = console.export_text()
+    assert "weight_in: array (4, 5)" in text and "bias_out: array (3,)" in text
+
+
+class _OwnStep(CartPole):
+    def step(self, key, state, action, params=None):
+        return super().step(key, state, action, params)
+
+
+@pytest.mark.parametrize(
+    ("make", "words"),
+    [
+        (lambda: CheapTalk(CartPole(), size=0), "size must be a positive whole number"),
+        (lambda: CheapTalk(CartPole(), hidden_size=2.0), "hidden_size must be a"),
+        (lambda: CheapTalk(_OwnStep()), "only resets by itself: wrap the bare"),
+        (lambda: CheapTalk(CheapTalk(CartPole())), "has a parameter `channel` already"),
+        (
+            lambda: CheapTalk(envs.make("Doors-v0", observation="planes")),
+            "vectors of floats, but Doors-v0 observes Box",
+        ),
+        (lambda: CheapTalk(envs.make("FrozenLake-misc")), "flatten its observations"),
+    ],
+)
+def test_what_cannot_carry_a_channel(make, words):
+    with pytest.raises(ValueError, match=words):
+        make()
+
+
+def test_what_is_no_environment():
+    with pytest.raises(TypeError, match="env is the name 'CartPole-v1'; make"):
+        CheapTalk("CartPole-v1")

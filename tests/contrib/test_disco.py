@@ -1,0 +1,309 @@
+"""DiscoRL's agent: its gradient against the authors' agent, its buffer, its step."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import optimisers
+from purerl.acting.environment import resolve_env
+from purerl.config import ConfigError
+from purerl.contrib.disco import algorithm as disco
+from purerl.contrib.disco import learner as disco_learner
+from purerl.contrib.disco.action_model import ActionModel, Predictions
+from purerl.learning import optimiser
+from purerl.networks.torsos import MLP
+from purerl.rules import DiscoRule
+from purerl.types import Transition
+from tests import boxes
+from tests.contrib import disco_case as known
+
+REFERENCE = Path(__file__).with_name("disco_reference.npz")
+TINY = {
+    "env": "Catch-bsuite",
+    "env_kwargs": {"rows": 4, "columns": 3},
+    "num_envs": 2,
+    "num_steps": 5,
+    "buffer_size": 3 * 2 * 5,
+    "batch_size": 3,
+    "learning_starts": 2 * 2 * 5,
+    "total_timesteps": 6 * 2 * 5,
+    "hidden_sizes": (4,),
+    "model_size": 3,
+    "head_sizes": (3,),
+    "num_bins": 5,
+    "num_evaluations": 0,
+}
+RULE = DiscoRule.make(
+    hidden_size=3, lifetime_size=2, prediction_size=4, units=2, embedding_size=1
+)
+
+
+def tiny(**changes):
+    return purerl.DiscoConfig(**{**TINY, **changes})
+
+
+def bound(config):
+    resolved: Any = purerl.resolve(config)
+    return disco.build(resolved, resolve_env(resolved))
+
+
+def single(tree):
+    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), tree)
+
+
+# The gradient, against the authors' agent.
+
+
+@pytest.fixture(scope="module")
+def from_authors(tmp_path_factory):
+    """Parts, learner and batch of the reference, and what the authors' agent made."""
+    file = tmp_path_factory.mktemp("disco") / "weights.npz"
+    np.savez(file, **known.published())
+    parts = bound(
+        tiny(
+            env_kwargs={"rows": 2, "columns": 2},
+            rule=DiscoRule.load(file),
+            hidden_sizes=known.LAYERS,
+            model_size=known.MODEL,
+            head_sizes=(known.HEAD,),
+            num_bins=known.BINS,
+            max_abs_value=known.TOP,
+            gamma=known.GAMMA,
+            trace_decay=known.TRACE_DECAY,
+        )
+    )
+    played = known.played()
+    obs = played.obs.reshape(*played.obs.shape[:2], 2, 2)
+    terminated = jnp.asarray(played.discount[1:] == 0)
+    batch = Transition(
+        obs=single(obs[:-1]),
+        action=jnp.asarray(played.action[:-1]),
+        log_prob=single(played.behaviour[:-1]),
+        reward=single(played.reward[1:]),
+        next_obs=single(obs[1:]),
+        terminated=terminated,
+        truncated=jnp.zeros_like(terminated),
+    )
+    learner = disco_learner.Learner(
+        params=single(known.in_flax(known.network(0), forget=1.0)),
+        target_params=single(known.in_flax(known.network(1), forget=1.0)),
+        opt_state=(),
+        rule_memory=parts.config.rule.init(),
+        advantage_moments=disco_learner.init_moments(),
+    )
+    with np.load(REFERENCE) as arrays:
+        reference = {name: arrays[name] for name in arrays.files}
+    return parts, learner, batch, reference
+
+
+def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors):
+    parts, learner, batch, reference = from_authors
+
+    @jax.jit
+    def differentiate(params):
+        def loss(params):
+            return disco_learner.loss(parts, learner, params, batch)
+
+        return jax.value_and_grad(loss, has_aux=True)(params)
+
+    (loss, _), grads = differentiate(learner.params)
+    np.testing.assert_allclose(loss, reference["agent/loss"], rtol=2e-5)
+    layers = (*known.NETWORK.values(), known.MODEL_LAYER)
+    expected = known.in_flax(
+        {n: tuple(reference[f"agent/{n}/{k}"] for k in "wb") for n in layers}
+    )
+    jax.tree.map(
+        lambda x, y: np.testing.assert_allclose(x, y, rtol=2e-3, atol=1e-5),
+        grads,
+        expected,
+    )
+    assert min(np.abs(x).max() for x in jax.tree.leaves(expected)) > 1e-3
+
+
+# The network.
+
+
+def test_the_network_knows_actions_apart_and_forgets_nothing_at_first():
+    network = ActionModel(MLP((4,), "relu"), 3, 2, 5, 4, 3, (3,))
+    params = network.init(jax.random.key(0), jnp.zeros((1, 2)))
+    found: Predictions = network.apply(params, jnp.ones((7, 2)))  # type: ignore[assignment]
+    assert [x.shape[1:] for x in found] == [(3,), (2,), (3, 2), (3, 5), (3, 3)]
+    assert np.ptp(found.q, axis=1).min() > 1e-4
+    bias = params["params"]["gates"]  # of i, f, g, o
+    np.testing.assert_array_equal(bias, [0] * 3 + [1] * 3 + [0] * 6)
+
+
+# The update.
+
+
+@pytest.fixture(scope="module")
+def updates():
+    """Parts, states and metrics of a tiny agent with a random network as its rule."""
+    config = tiny(rule=RULE)
+    algorithm = purerl.make_algorithm(config)
+    step = jax.jit(algorithm.step)
+    states, metrics = [jax.jit(algorithm.init)(jax.random.key(0))], []
+    for _ in range(6):
+        state, metric = step(states[-1])
+        states.append(state)
+        metrics.append(metric)
+    return bound(config), states, metrics
+
+
+def test_nothing_is_learned_before_the_buffer_holds_enough(updates):
+    _, states, metrics = updates
+    counts = [int(m["gradient_steps"]) for m in metrics]
+    assert counts == [0, 1, 2, 3, 4, 5]
+    moved = [
+        any((a != b).any() for a, b in zip(*map(jax.tree.leaves, pair), strict=True))
+        for pair in pairwise(state.params for state in states)
+    ]
+    assert moved == [False] + [True] * 5
+    assert np.isnan(metrics[0]["policy_loss"]) and np.isfinite(
+        metrics[1]["policy_loss"]
+    )
+
+
+def test_the_buffer_has_the_last_trajectories_with_observations_before_resets(updates):
+    parts, states, _ = updates
+    # Three rows of two environments: after four updates the first is overwritten.
+    before, after = states[3].buffer, states[4].buffer
+    assert after.reward.shape == (3, 2, 5)
+    np.testing.assert_array_equal(before.obs[1:], after.obs[1:])
+    assert (before.action[0] != after.action[0]).any()
+    obs, next_obs, terminated = after.obs, after.next_obs, after.terminated
+    within, ended = ~terminated[:, :, :-1], terminated[:, :, :-1]
+    np.testing.assert_array_equal(obs[:, :, 1:][within], next_obs[:, :, :-1][within])
+    # A new ball is in the first row, and the last one was in the last row.
+    assert ended.any() and (obs[:, :, 1:][ended][:, 0].sum(-1) >= 1).all()
+    assert (next_obs[:, :, :-1][ended][:, 0].sum(-1) == 0).all()
+    # What acted is what is stored beside it.
+    made = disco_learner.predict(
+        parts, states[3].params, after.obs[0].astype(jnp.float32)
+    )
+    np.testing.assert_allclose(after.log_prob[0], made.logits, atol=1e-5)
+
+
+def test_the_rule_remembers_and_the_target_follows_the_network_before(updates):
+    _, states, _ = updates
+    hidden = [np.asarray(state.rule_memory.hidden) for state in states]
+    assert (hidden[1] == 0).all() and (hidden[2] != hidden[3]).any()
+    jax.tree.map(
+        lambda old, online, new: np.testing.assert_allclose(
+            new, 0.9 * old + 0.1 * online, atol=1e-6
+        ),
+        states[3].target_params,
+        states[3].params,
+        states[4].target_params,
+    )
+    weight = states[4].advantage_moments.weight
+    np.testing.assert_allclose(weight, 1 - 0.99**3, rtol=1e-4)
+
+
+@pytest.mark.slow
+def test_a_step_is_clipped_number_by_number(from_authors):
+    parts, learner, batch, _ = from_authors
+
+    def moved(**changes):
+        config = parts.config.replace(optimiser=optimisers.SGD(), **changes)
+        there = parts._replace(config=config)
+        optim = disco_learner.make_optimiser(config, learner.params)
+        flat = optimiser.flatten(learner.params)[0]
+        start = learner._replace(opt_state=optim.init(flat))
+        new, _ = jax.jit(lambda x: disco_learner.improve(there, x, batch))(start)
+        return optimiser.flatten(new.params)[0] - flat
+
+    free, clipped = (
+        np.asarray(moved(learning_rate=0.5, max_update=most)) for most in (None, 0.02)
+    )
+    assert (np.abs(free) > 0.01).any() and (np.abs(free) < 0.01).any()
+    np.testing.assert_allclose(clipped, np.clip(free, -0.01, 0.01), atol=1e-6)
+
+
+@pytest.mark.slow
+def test_an_agent_of_a_learned_rule_keeps_the_contract():
+    # The contract's row has the default rule; vmapped agents are what they are alone.
+    purerl.check(tiny(rule=RULE))
+
+
+@pytest.mark.slow
+def test_a_run_that_is_resumed_is_the_whole_run(tmp_path):
+    config = tiny(rule=RULE)
+    whole = purerl.run(config, seeds=1, segment_updates=2, progress=False)
+    folder = tmp_path / "run"
+    part = config.replace(total_timesteps=4 * 2 * 5)
+    options = {"out": folder, "segment_updates": 2, "progress": False}
+    purerl.run(part, seeds=1, **options)
+    again = purerl.run(config, seeds=1, resume=True, extend=True, **options)
+    for name in ("episode_return", "policy_loss", "y_loss"):
+        np.testing.assert_array_equal(whole.metrics[name], again.metrics[name])
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"env": "Pendulum-v1", "env_kwargs": {}}, "needs discrete actions"),
+        ({"env": boxes.MASKED, "env_kwargs": {}}, "which actions are valid"),
+        ({"critic": "mlp"}, "critic must be auto"),
+        ({"critic_gain": 0.5}, "critic_gain must be 1"),
+        ({"hidden_sizes": ()}, "hidden_sizes must be at least one"),
+        ({"head_sizes": (0,)}, "head_sizes must be positive"),
+        ({"buffer_size": 9}, "num_envs . num_steps = 10 steps"),
+        ({"learning_starts": 61}, "nothing would be learned"),
+        ({"num_bins": 1}, "num_bins must be 2 or greater"),
+        ({"target_decay": 1.5}, "target_decay must lie between"),
+    ],
+)
+def test_what_cannot_be_trained_is_refused_in_a_sentence(changes, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(tiny(**changes))
+
+
+@pytest.mark.slow
+def test_with_the_default_rule_it_learns_catch():
+    # Every action alike catches the ball in one of three columns: a return of -1/3.
+    # After 20,000 steps nine of twelve seeds have learned it, after 40,000 all eight.
+    config = tiny(
+        num_steps=20,
+        buffer_size=256 * 20,
+        batch_size=32,
+        learning_starts=32 * 20,
+        total_timesteps=40_000,
+        hidden_sizes=(64, 64),
+        model_size=32,
+        head_sizes=(32,),
+        num_bins=21,
+        max_abs_value=2.0,
+        learning_rate=5e-3,
+        num_evaluations=1,
+        eval_episodes=64,
+    )
+    train = jax.jit(jax.vmap(purerl.make_train(config)))
+    result = train(jax.random.split(jax.random.key(0), 4))
+    assert result.evaluation["episode_return"].mean() > 0.9
+
+
+def test_layers_start_with_the_variance_of_the_authors():
+    """Normal numbers of variance 1 / fan_in, cut off at two standard deviations.
+
+    A first layer that is two and a half times too small has died in training.
+    """
+    config = purerl.DiscoConfig(env="Catch-bsuite", hidden_sizes=(128, 128))
+    parts = disco.build(purerl.resolve(config), resolve_env(config))
+    params = disco.init(parts, jax.random.key(0)).params["params"]
+    fan_in = params["actions"].shape[0] + params["recurrent"].shape[0]
+    spread = {"actions": fan_in, "recurrent": fan_in}
+    found = {name: params[name] for name in spread}
+    for name in ("embedding", "root", "q_hidden_0", "q"):
+        found[name] = params[name]["kernel"]
+    found["torso"] = params["torso"]["Dense_0"]["kernel"]
+    for name, kernel in found.items():
+        wanted = 0.8796 / np.sqrt(spread.get(name, kernel.shape[0]))
+        np.testing.assert_allclose(kernel.std(), wanted, rtol=0.08, err_msg=name)
+    assert params["logits"]["kernel"].std() < 0.011

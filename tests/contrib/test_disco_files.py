@@ -1,0 +1,127 @@
+"""DiscoRL's rule in configs and files, and what is refused."""
+
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import struct
+
+import purerl
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.contrib.disco import weights
+from purerl.rules import CMPORule, DiscoRule, LPGRule
+from tests.contrib import disco_case as known
+from tests.helpers import assert_same_bits
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("disco") / "weights.npz"
+    np.savez(path, **known.published())
+    return path
+
+
+def test_a_rule_of_a_file_is_a_path_in_the_config_and_comes_back(file):
+    rule = DiscoRule.load(file)
+    assert jax.tree.leaves(rule) == []  # nothing of it is in a state or in a YAML file
+    config = purerl.DiscoConfig(rule=rule)
+    text = serialise.to_dict(config)["rule"]
+    assert text == {
+        "type": "DiscoRule",
+        "params": None,
+        "path": str(file),
+        "sha256": weights.digest_of(str(file)),
+    }
+    assert serialise.from_dict(serialise.to_dict(config)) == config
+    assert serialise.parse_part(f"DiscoRule(path='{file}')", "rule") == rule
+    resolved: Any = purerl.resolve(config)
+    assert resolved.prediction_size == known.SIZES.prediction
+
+
+def test_a_random_rule_has_its_numbers_as_leaves_and_comes_back(tmp_path):
+    rule = DiscoRule.make(
+        hidden_size=3, lifetime_size=2, prediction_size=4, units=2, embedding_size=1
+    )
+    assert rule.prediction_size == 4
+    layers = weights.shapes_of(weights.Sizes(3, 2, 4, 2, 1))
+    assert len(jax.tree.leaves(rule)) == 2 * len(layers)
+    path = serialise.save_part(rule, tmp_path / "rule.npz", "rule")
+    assert_same_bits(serialise.load_part(path, "rule").params, rule.params)
+
+
+def test_the_published_network_has_as_many_numbers_as_the_paper_says():
+    shapes = weights.shapes_of(weights.Sizes())
+    assert sum(rows * units + units for rows, units in shapes.values()) == 754_778
+
+
+def test_files_that_cannot_be_used_are_refused_in_a_sentence(file, tmp_path):
+    missing = tmp_path / "none.npz"
+    with pytest.raises(
+        ConfigError, match=r"can be read, got .*none\.npz.*No such file"
+    ):
+        DiscoRule.load(missing)
+    text = tmp_path / "text.npz"
+    text.write_text("no weights")
+    with pytest.raises(ConfigError, match=r"file of DiscoRL's weights.*text\.npz"):
+        DiscoRule.load(text)
+
+    def saved(**changes):
+        path = tmp_path / "changed.npz"
+        arrays = {**known.published(), **changes}
+        np.savez(path, **{n: x for n, x in arrays.items() if x is not None})
+        return path
+
+    with pytest.raises(ConfigError, match="has no array 'lstm/linear_2/b'"):
+        DiscoRule.load(saved(**{"lstm/linear_2/b": None}))
+    with pytest.raises(ConfigError, match=r"'lstm/linear_3' has the shapes \(6, 4\)"):
+        DiscoRule.load(saved(**{"lstm/linear_3/w": np.zeros((6, 4))}))
+    with pytest.raises(ConfigError, match=r"finite weights.*'lstm/linear_1'"):
+        DiscoRule.load(saved(**{"lstm/linear_1/b": np.array([np.nan])}))
+
+
+def test_another_file_in_the_place_of_the_first_is_refused(tmp_path):
+    path = tmp_path / "weights.npz"
+    np.savez(path, **known.published(seed=0))
+    config = purerl.DiscoConfig(rule=DiscoRule.load(path))
+    np.savez(path, **known.published(seed=1))
+    with pytest.raises(ConfigError, match="holds others: its SHA-256 is not"):
+        purerl.make_train(config)
+
+
+@pytest.mark.parametrize(
+    ("rule", "words"),
+    [
+        (DiscoRule, "must be an instance of"),
+        (DiscoRule(), "rule must have weights"),
+        (LPGRule.make(2, 2, 2), r"must be an instance of .* with init\(\)"),
+        (1.0, "must be an instance of"),
+    ],
+    ids=["a class", "empty", "of LPG", "a number"],
+)
+def test_what_is_no_rule_is_refused_in_a_sentence(rule, words):
+    with pytest.raises(ConfigError, match=words):
+        purerl.make_train(purerl.DiscoConfig(rule=rule))
+
+
+def test_sizes_and_targets_that_do_not_fit_are_refused(file):
+    rule = DiscoRule.load(file)
+    with pytest.raises(
+        ConfigError, match="prediction_size must be that of the rule, 5"
+    ):
+        purerl.make_train(purerl.DiscoConfig(rule=rule, prediction_size=6))
+    with pytest.raises(
+        ConfigError, match="'hidden' of DiscoRule must be a whole number"
+    ):
+        DiscoRule.make(hidden_size=0)
+
+    @struct.dataclass
+    class Scaled(CMPORule):
+        def __call__(self, inputs, memory, axis_name=None):
+            targets, _ = CMPORule()(inputs, memory)
+            return targets, jnp.zeros(1)
+
+    with pytest.raises(ConfigError, match="memory of the shapes and types"):
+        purerl.make_train(purerl.DiscoConfig(rule=Scaled()))

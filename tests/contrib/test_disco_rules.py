@@ -1,0 +1,251 @@
+"""DiscoRL's network and losses against the authors' code, and what a rule must keep."""
+
+import os
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from purerl.contrib.disco import learner, weights
+from purerl.contrib.disco.action_model import Predictions
+from purerl.rules import CMPORule, DiscoRule
+from purerl.types import Transition
+from tests.contrib import disco_case as known
+
+REFERENCE = Path(__file__).with_name("disco_reference.npz")
+# The authors' weights (2.8 MB, CC-BY 4.0) are not in the repository.
+WEIGHTS = os.environ.get("PURERL_DISCO_WEIGHTS", "")
+LOSSES = {
+    "policy_loss": "pi_cost",
+    "y_loss": "y_cost",
+    "z_loss": "z_cost",
+    "model_loss": "aux_policy_cost",
+    "value_loss": "value_cost",
+}
+
+
+class Numbers:
+    """The numbers of a config that values and losses read."""
+
+    gamma, trace_decay = known.GAMMA, known.TRACE_DECAY
+    advantage_decay, max_abs_value = known.DECAY, known.TOP
+
+
+@pytest.fixture(scope="module")
+def reference():
+    with np.load(REFERENCE) as file:
+        return {name: file[name] for name in file.files}
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    path = tmp_path_factory.mktemp("disco") / "weights.npz"
+    np.savez(path, **known.published())
+    return path
+
+
+@pytest.fixture(scope="module")
+def made(file):
+    return calls(DiscoRule.load(file), known.SIZES)
+
+
+def calls(rule, sizes):
+    """What the rule, the values and the losses make of the calls, one by one."""
+    memory, moments = rule.init(), learner.init_moments()
+    found = []
+    for number in range(known.CALLS):
+        batch, outputs = trajectories(known.case(number, sizes))
+        values, moments = learner.estimate(Numbers, batch, outputs, moments)
+        inputs = learner.rule_inputs(batch, outputs, values)
+        targets, memory = rule(inputs, memory)
+        losses = learner.losses(Numbers, batch, outputs, targets, values)
+        found.append((inputs, targets, memory, values, losses))
+    return found
+
+
+def trajectories(case):
+    """A case as a batch: as in the authors' code, what follows a step is the next one.
+
+    With us it is the observation before any reset, which for a step within an episode
+    is the same.
+    """
+    single = jax.tree.map(lambda x: jnp.asarray(x, jnp.result_type(float)), case)
+
+    def of(made, part):
+        return Predictions(*(x[part] for x in made))
+
+    now, after = slice(None, -1), slice(1, None)
+    outputs = learner.Made(
+        of(single.online, now),
+        of(single.online, after),
+        of(single.target, now),
+        of(single.target, after),
+    )
+    flag = jnp.asarray(case.terminated)
+    batch = Transition(
+        obs=jnp.zeros(()),
+        action=jnp.asarray(case.action),
+        log_prob=single.behaviour,
+        reward=single.reward,
+        next_obs=jnp.zeros(()),
+        terminated=flag,
+        truncated=jnp.zeros_like(flag),
+    )
+    return batch, outputs
+
+
+def close(found, expected, tolerance=2e-5):
+    np.testing.assert_allclose(found, expected, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("call", range(known.CALLS))
+def test_values_are_those_of_the_authors_code(made, reference, call):
+    values = made[call][3]
+    assert np.abs(reference[f"{call}/adv"]).max() > 1.0
+    for ours, theirs in {
+        "target": "q_target",
+        "advantage": "adv",
+        "standardised": "normalized_adv",
+        "action_advantage": "qv_adv",
+        "action_standardised": "normalized_qv_adv",
+    }.items():
+        close(getattr(values, ours), reference[f"{call}/{theirs}"])
+
+
+@pytest.mark.parametrize("call", range(known.CALLS))
+def test_targets_and_memory_are_those_of_the_authors_code(made, reference, call):
+    _, targets, memory, _, _ = made[call]
+    close(targets.logits, reference[f"{call}/pi"])
+    close(targets.y, reference[f"{call}/y"])
+    close(targets.z, reference[f"{call}/z"])
+    close(memory.hidden, reference[f"{call}/memory"])
+    # They would not be without what the agent remembers: the first gain is its bias.
+    assert np.ptp(reference[f"{call}/pi"]) > 0.05
+
+
+@pytest.mark.parametrize("call", range(known.CALLS))
+@pytest.mark.parametrize("name", LOSSES)
+def test_each_loss_is_that_of_the_authors_code(made, reference, call, name):
+    expected = reference[f"{call}/{LOSSES[name]}"]
+    assert expected.max() > 0.05
+    # The authors' two-hot weights are off by a share of 1e-5.
+    close(made[call][4][name], expected, 5e-5)
+
+
+@pytest.mark.skipif(not WEIGHTS, reason="PURERL_DISCO_WEIGHTS names no file")
+def test_the_published_weights_make_what_the_authors_code_makes(reference):
+    rule = DiscoRule.load(WEIGHTS)
+    assert rule.prediction_size == 600
+    found = calls(rule, weights.Sizes())
+    for call in range(known.CALLS):
+        close(found[call][1].logits, reference[f"published/{call}/pi"], 1e-4)
+    last = known.CALLS - 1
+    close(found[last][1].y[..., :4], reference[f"published/{last}/y"], 1e-4)
+    close(found[last][1].z[..., :4], reference[f"published/{last}/z"], 1e-4)
+
+
+# Ends of episodes.
+
+
+def inputs_of(made, terminated=(), truncated=()):
+    """The inputs of the first call whose episodes end after some steps, `[T, B]`."""
+
+    def flags(steps):
+        flag = np.zeros((known.STEPS, known.BATCH), bool)
+        flag[list(steps)] = True
+        return jnp.asarray(flag)
+
+    return made[0][0]._replace(terminated=flags(terminated), truncated=flags(truncated))
+
+
+def changed_after(inputs, step):
+    """The same inputs up to a step, and others after it."""
+
+    def change(x):
+        is_later = (jnp.arange(known.STEPS) > step).reshape(-1, *[1] * (x.ndim - 1))
+        return jnp.where(is_later, x + 1.0, x)
+
+    numbers = (inputs.reward, inputs.online, inputs.next_target, inputs.values)
+    reward, online, next_target, values = jax.tree.map(change, numbers)
+    return inputs._replace(
+        reward=reward, online=online, next_target=next_target, values=values
+    )
+
+
+@pytest.mark.parametrize(
+    ("ends", "hears"),
+    [({}, True), ({"terminated": [2]}, False), ({"truncated": [2]}, False)],
+    ids=["within an episode", "terminated", "truncated"],
+)
+def test_a_step_hears_of_what_follows_within_its_episode_only(file, made, ends, hears):
+    rule, inputs = DiscoRule.load(file), inputs_of(made, **ends)
+    memory = rule.init()
+    before = rule(inputs, memory)[0]
+    after = rule(changed_after(inputs, 2), memory)[0]
+    for one, two in zip(before, after, strict=True):
+        assert (np.asarray(one[3:]) != np.asarray(two[3:])).any()
+        assert (np.asarray(one[:3]) != np.asarray(two[:3])).any() == hears
+
+
+def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(file, made):
+    # Both empty the memory at the last step, where it is empty anyhow.
+    rule, last = DiscoRule.load(file), known.STEPS - 1
+    targets = [
+        rule(inputs_of(made, **ends), rule.init())[0].logits
+        for ends in ({}, {"truncated": [last]}, {"terminated": [last]})
+    ]
+    np.testing.assert_array_equal(targets[0], targets[1])
+    assert np.abs(targets[0] - targets[2]).max() > 1e-4
+
+
+def test_actions_are_all_alike(file, made):
+    # With the actions in another order, so are the targets of the policy.
+    rule, inputs = DiscoRule.load(file), made[0][0]
+    order = np.array([2, 0, 1])
+    place = jnp.asarray(np.argsort(order))
+
+    def other(outputs):
+        z, logits = outputs.z[:, :, order], outputs.logits[..., order]
+        return outputs._replace(z=z, logits=logits)
+
+    values = inputs.values
+    permuted = inputs._replace(
+        action=place[inputs.action],
+        behaviour=inputs.behaviour[..., order],
+        online=other(inputs.online),
+        next_online=other(inputs.next_online),
+        target=other(inputs.target),
+        next_target=other(inputs.next_target),
+        values=values._replace(
+            target_q=values.target_q[..., order],
+            action_advantage=values.action_advantage[..., order],
+            action_standardised=values.action_standardised[..., order],
+        ),
+    )
+    expected, _ = rule(inputs, rule.init())
+    found, _ = rule(permuted, rule.init())
+    close(found.logits, expected.logits[..., order], 1e-5)
+    close(found.y, expected.y, 1e-5)
+
+
+# Rules by hand.
+
+
+def test_cmpo_multiplies_the_target_policy_by_clipped_advantages(made):
+    inputs = made[0][0]
+    targets, memory = CMPORule(clip=0.5)(inputs, ())
+    prior = np.exp(np.asarray(inputs.target.logits, float))
+    advantage = np.asarray(inputs.values.action_standardised)
+    assert (np.abs(advantage) > 0.5).any() and (np.abs(advantage) < 0.5).any()
+    weight = prior * np.exp(np.clip(advantage, -0.5, 0.5))
+    expected = weight / weight.sum(-1, keepdims=True)
+    close(jax.nn.softmax(targets.logits), expected, 1e-5)
+    # Its predictions are their own targets.
+    np.testing.assert_array_equal(targets.y, inputs.online.y)
+    taken = np.take_along_axis(
+        np.asarray(inputs.online.z), np.asarray(inputs.action)[..., None, None], 2
+    )
+    np.testing.assert_array_equal(targets.z, taken[:, :, 0])
+    assert memory == ()

@@ -1,0 +1,171 @@
+"""Devices as files, and what training would take on them."""
+
+import re
+
+import pytest
+import yaml
+
+from purerl import ConfigError
+from purerl.cli import main
+from purerl.contrib.hardware import estimate
+from purerl.contrib.hardware.device import NUMBERS, Device, load_device, names
+from purerl.contrib.hardware.work import Work
+from purerl.execution.memory import BlockMemory, MemoryModel
+from purerl.train import bind
+from tests.helpers import tiny_config
+
+ROUND = Device(
+    "round", 1e9, 1e12, 1e13, 2.0, dict.fromkeys(NUMBERS, "made up"), "", True
+)
+
+
+@pytest.mark.parametrize("name", ["h200", "h100", "a100", "rtx4090"])
+def test_every_number_of_a_device_has_a_source(name):
+    assert name in names()
+    device = load_device(name)
+    assert set(device.sources) == set(NUMBERS)
+    assert 20e9 < device.memory < 1e12 and 1 <= device.microseconds_per_kernel <= 5
+    assert "cuda_compute_capability" in device.target
+
+
+def description(**changes):
+    fields = dict.fromkeys(NUMBERS, 1.0) | {"sources": dict.fromkeys(NUMBERS, "x")}
+    return fields | changes
+
+
+@pytest.mark.parametrize(
+    ("text", "fragment"),
+    [
+        (None, "must be one of a100, h100, h200, rtx4090 or a YAML file"),
+        ("a: [", "is no YAML file"),
+        ("12", "must hold fields"),
+        (yaml.safe_dump(description(tflops=3)), "unknown fields: tflops"),
+        (
+            yaml.safe_dump(description(memory=-1)),
+            "memory in .* positive number, got -1",
+        ),
+        (yaml.safe_dump(description(flops="fast")), "flops in .* got 'fast'"),
+        ("memory: 4.8e12\nsources: {memory: x}", r"write powers of ten as 4\.8e\+12"),
+        (yaml.safe_dump(description(sources={})), "sources where memory is from"),
+        (yaml.safe_dump(description(target="no.txt")), "target in .* must be a file"),
+    ],
+)
+def test_a_bad_description_gets_a_sentence(text, fragment, tmp_path):
+    path = tmp_path / "mine.yaml"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(ConfigError, match=fragment):
+        load_device(path)
+
+
+def made(agents, lanes):
+    work = Work(kernels=0.0, flops=3e9, bytes=3e8)
+    memory = MemoryModel(state=1e3, working=1e4, fixed=1e6)
+    steps = agents * 1_000
+    return estimate.Estimate(ROUND, agents, steps, lanes, 1e6, work, memory, 1e9, True)
+
+
+def test_time_is_kernels_and_arithmetic_and_bytes():
+    # 1e6 kernels of 2 us; 100 x 3e9 FLOP at 9e12 a second; 100 x 3e8 bytes at 9e11.
+    one = made(100, 100)
+    assert (one.blocks, one.kernel_seconds) == (1, pytest.approx(2.0))
+    assert one.flop_seconds == pytest.approx(1 / 30)
+    assert one.byte_seconds == pytest.approx(1 / 30)
+    assert one.seconds == pytest.approx(2 + 2 / 30)
+    # Two blocks wait for the kernels twice; 28 lanes only fill the second one.
+    two = made(100, 64)
+    assert two.kernel_seconds == pytest.approx(4.0)
+    assert two.flop_seconds == pytest.approx(1.28 / 30)
+    assert two.needs == 1e6 + 64 * 1.1e4
+    assert two.needs_together == 1e6 + 64 * (2 * 1e3 + 1e4)
+
+
+def test_lanes_follow_the_memory_of_the_device():
+    bound = bind(tiny_config())
+    ample = ROUND._replace(memory=1e12)
+    found = estimate.estimate(bound, 2_048, 2, ample)
+    assert (found.lanes, found.blocks, found.is_compiled) == (2_048, 1, False)
+    # 20 updates of 32 steps each.
+    assert found.env_steps == 2_048 * 640
+    tight = ROUND._replace(memory=found.needs / 2)
+    narrow = estimate.estimate(bound, 2_048, 2, tight)
+    assert narrow.lanes < 1_024 and narrow.needs <= narrow.limit
+    assert narrow.kernel_seconds == pytest.approx(narrow.blocks * found.kernel_seconds)
+    with pytest.raises(ConfigError, match="a block of 2,048 lanes needs"):
+        estimate.estimate(bound, 2_048, 2, tight, lanes=2_048)
+    with pytest.raises(ConfigError, match="may take 600 B of round"):
+        estimate.estimate(bound, 1, 2, ROUND._replace(memory=1e3))
+
+
+def test_what_the_compiler_counts_wins_and_may_fail(monkeypatch):
+    bound = bind(tiny_config())
+    monkeypatch.setattr(estimate, "is_installed", lambda: True)
+    counted = estimate.Compiled(100, BlockMemory(8_000, 16_000, 500))
+    monkeypatch.setattr(estimate, "compile_segment", lambda *_: counted)
+    found = estimate.estimate(bound, 8, 2, ROUND)
+    assert found.is_compiled and found.kernels == 100 * 20 / 2
+    assert found.memory == (1_000, 2_000, 500)
+
+    def fail(*_):
+        raise RuntimeError("no topology")
+
+    monkeypatch.setattr(estimate, "compile_segment", fail)
+    fallen = estimate.estimate(bound, 8, 2, ROUND)
+    assert not fallen.is_compiled and fallen.remark == "RuntimeError: no topology"
+    alone = estimate.estimate(bound, 8, 2, ROUND, is_compiled=False)
+    assert alone.kernels == fallen.kernels and not alone.remark
+
+
+TINY = [
+    *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
+    *("--num-epochs", "2", "--num-minibatches", "2", "--hidden-sizes", "8"),
+]
+
+
+def test_the_command_says_that_it_is_an_estimate_and_how(capsys):
+    words = ["plan", *TINY, "--seeds", "2048", "--device", "h200", "--no-compile"]
+    assert main(words) == 0
+    out = capsys.readouterr().out
+    assert "2,048 agents, CartPole-v1, on NVIDIA H200 SXM: an estimate" in out
+    assert "1 block of 2,048 lanes" in out and "from shapes" in out
+    assert re.search(r"kernels +[\d.]+k that follow one another, 1.5 µs each", out)
+    assert re.search(r"about \d+:\d\d of training there: 1.31M environment", out)
+    assert "NVIDIA H200 datasheet, 4.8 TB/s" in out
+
+
+def test_a_dry_run_of_training_is_the_same_plan(capsys):
+    words = [*TINY, "--seeds", "2048", "--device", "a100", "--no-compile"]
+    assert main(["plan", *words]) == 0
+    planned = capsys.readouterr().out
+    assert main(["train", *words, "--dry-run"]) == 0
+    assert capsys.readouterr().out == planned
+
+
+def test_an_evolution_sums_its_generations(capsys):
+    words = ["evolve", *TINY, "--evolve", "value_loss", "--value-loss", "MLPValueLoss"]
+    words += ["--population", "8", "--rollouts", "4", "--generations", "1000"]
+    assert main([*words, "--dry-run", "--device", "h200", "--no-compile"]) == 0
+    out = capsys.readouterr().out
+    assert "32 agents, CartPole-v1, on NVIDIA H200 SXM" in out
+    assert re.search(r"1,000 generations of these: about (\d+:)?\d+:\d\d", out)
+
+
+@pytest.mark.parametrize(
+    ("words", "fragment"),
+    [
+        (["plan", "--device", "h2000"], "device must be one of"),
+        (["plan", "--device", "h200", "--seeds", "0"], "seeds must be a positive"),
+        (["train", "--device", "h200"], "is for a plan: add --dry-run"),
+        (
+            ["train", "--dry-run", "--device", "h200", "--lanes", "-2"],
+            "lanes must be a positive whole number, got -2",
+        ),
+        (
+            ["train", "--dry-run", "--device", "h200", "--segment-updates", "0"],
+            "segment_updates must be a positive whole number, got 0",
+        ),
+    ],
+)
+def test_the_command_refuses_in_a_sentence(words, fragment, capsys):
+    assert main([*words, *TINY]) == 2
+    assert fragment in capsys.readouterr().err

@@ -1,0 +1,305 @@
+"""Matrix games: exact values, gradients, learners that end where theory says."""
+
+import dataclasses
+import itertools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import purerl
+from purerl import envs
+from purerl.contrib import matrix_games
+from purerl.contrib.matrix_games import Payoffs
+
+IDS = ("IteratedPrisonersDilemma-v0", "MatchingPennies-v0", "Chicken-v0")
+GAMMA = 0.96
+IPD = matrix_games.IteratedPrisonersDilemma()
+COOPERATE, DEFECT, RECIPROCATE = (
+    matrix_games.ALWAYS_FIRST,
+    matrix_games.ALWAYS_SECOND,
+    matrix_games.TIT_FOR_TAT,
+)
+# What the players earn in a round: cooperate is 0, defect is 1.
+PAYS = {(0, 0): (-1, -1), (0, 1): (-3, 0), (1, 0): (0, -3), (1, 1): (-2, -2)}
+
+
+@pytest.fixture(scope="module")
+def average():
+    """The average payoffs, compiled once; discount and payoffs are arguments."""
+    return jax.jit(matrix_games.average_payoffs)
+
+
+def _rounds(agent, opponent, num_rounds=2_000):
+    """Payoffs of deterministic policies, played round by round in Python."""
+    decide = [(np.asarray(logits) < 0).astype(int) for logits in (agent, opponent)]
+    outcome, sums = None, np.zeros(2)
+    for t in range(num_rounds):
+        if outcome is None:
+            moves = (decide[0][0], decide[1][0])
+        else:
+            mine, other = outcome
+            moves = (decide[0][1 + 2 * mine + other], decide[1][1 + 2 * other + mine])
+        sums += (1 - GAMMA) * GAMMA**t * np.array(PAYS[moves])
+        outcome = moves
+    return sums
+
+
+@pytest.mark.parametrize(
+    ("agent", "opponent", "expected"),
+    [
+        (RECIPROCATE, RECIPROCATE, (-1.0, -1.0)),
+        (DEFECT, DEFECT, (-2.0, -2.0)),
+        (COOPERATE, DEFECT, (-3.0, 0.0)),
+        (RECIPROCATE, COOPERATE, (-1.0, -1.0)),
+        # One round of exploitation, then mutual defection: 0.04 * 0 + 0.96 * -2.
+        (DEFECT, RECIPROCATE, (-1.92, -2.04)),
+        # Two coins: a quarter of each outcome.
+        (np.zeros(5), np.zeros(5), (-1.5, -1.5)),
+        # Against a coin: half of the rounds CC, half CD.
+        (COOPERATE, np.zeros(5), (-2.0, -0.5)),
+    ],
+)
+def test_known_values_of_the_prisoners_dilemma(average, agent, opponent, expected):
+    earned = average(
+        jnp.float32(agent), jnp.float32(opponent), IPD.default_params.payoffs, GAMMA
+    )
+    np.testing.assert_allclose(earned, expected, atol=2e-5)
+
+
+def test_all_pairs_of_deterministic_policies_pay_what_playing_them_pays(average):
+    """Alternation and cycles, and each player counting outcomes from its own side."""
+    signs = [np.float32(s) for s in itertools.product((-20, 20), repeat=5)]
+    rng = np.random.default_rng(0)
+    for i, j in rng.integers(0, len(signs), (12, 2)):
+        earned = average(signs[i], signs[j], IPD.default_params.payoffs, GAMMA)
+        np.testing.assert_allclose(earned, _rounds(signs[i], signs[j]), atol=5e-5)
+
+
+def test_outcomes_of_random_policies_are_those_of_a_linear_solver(average):
+    """Also far from dominance: certain policies, discounts near 0 and near 1."""
+    rng = np.random.default_rng(1)
+    unit = [Payoffs(np.float32(e).reshape(2, 2), np.zeros((2, 2))) for e in np.eye(4)]
+    for scale, gamma in ((1.0, GAMMA), (8.0, 0.99), (3.0, 0.0)):
+        a, b = (scale * rng.normal(size=(2, 5))).astype(np.float32)
+        share = [float(average(a, b, table, gamma).agent) for table in unit]
+        p = 1 / (1 + np.exp(-a.astype(float)))
+        q = (1 / (1 + np.exp(-b.astype(float))))[[0, 1, 3, 2, 4]]
+        rows = np.stack([p * q, p * (1 - q), (1 - p) * q, (1 - p) * (1 - q)], 1)
+        inverse = np.linalg.inv(np.eye(4) - gamma * rows[1:])
+        np.testing.assert_allclose(share, (1 - gamma) * rows[0] @ inverse, atol=1e-4)
+        assert np.isclose(sum(share), 1, atol=1e-4)
+
+
+@pytest.mark.slow
+def test_the_opponents_step_is_the_gradient_by_finite_differences(average):
+    """In double precision, by rate 0.5; the agent is held still."""
+    rng = np.random.default_rng(2)
+    with jax.enable_x64(True):
+        agent, opponent = jnp.asarray(rng.normal(size=(2, 5)))
+        pays = matrix_games.ChickenGame().default_params.payoffs
+        after, earned = matrix_games.opponent_learns(agent, opponent, pays, GAMMA, 0.5)
+
+        def value(own):
+            return matrix_games.average_payoffs(agent, own, pays, GAMMA).opponent / (
+                1 - GAMMA
+            )
+
+        h = 1e-6 * np.eye(5)
+        slope = [float(value(opponent + d) - value(opponent - d)) / 2e-6 for d in h]
+        np.testing.assert_allclose((after - opponent) / 0.5, slope, rtol=1e-5)
+        assert np.isclose(earned.opponent, value(opponent) * (1 - GAMMA))
+
+
+@pytest.mark.slow
+def test_two_learners_mirror_one_another():
+    """Seen from the other side, what the agent learns is what the opponent learns."""
+    a, b = jax.random.normal(jax.random.key(3), (2, 5))
+    pays = matrix_games.MatchingPennies().default_params.payoffs
+    swapped = Payoffs(pays.opponent.T, pays.agent.T)
+    learn = jax.jit(matrix_games.both_learn)
+    one, two = learn(a, b, pays, GAMMA, 0.1), learn(b, a, swapped, GAMMA, 0.1)
+    np.testing.assert_allclose(one[0], two[1], rtol=1e-6)
+    np.testing.assert_allclose(one[1], two[0], rtol=1e-6)
+    np.testing.assert_allclose(one[2].agent, two[2].opponent, atol=1e-6)
+    np.testing.assert_allclose(one[2].agent, -one[2].opponent, atol=1e-6)
+    # And each of them is the one who learns against a policy that stands still.
+    alone, _ = matrix_games.opponent_learns(a, b, pays, GAMMA, 0.1)
+    np.testing.assert_allclose(one[1], alone, rtol=1e-5)
+
+
+def _many(play_one, num=32):
+    keys = jax.random.split(jax.random.key(4), num)
+    return jax.jit(jax.vmap(play_one))(keys)
+
+
+@pytest.mark.slow
+def test_naive_learners_end_in_mutual_defection():
+    found = _many(lambda key: matrix_games.naive_lifetime(IPD, key, num_games=300))
+    last = np.asarray(found.payoffs.agent[:, -1])
+    # A few pairs find reciprocity, as in the literature; most do not.
+    assert np.median(last) < -1.95 and np.mean(last < -1.9) > 0.75
+    # The agent is no different from the opponent on average.
+    gap = np.asarray(found.payoffs.agent - found.payoffs.opponent).mean(1)
+    assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
+
+
+@pytest.mark.slow
+def test_always_defect_teaches_defection_and_always_cooperate_is_exploited():
+    def play_both(key):
+        return [
+            matrix_games.constant_lifetime(IPD, policy, key, num_games=300)
+            for policy in (DEFECT, COOPERATE)
+        ]
+
+    defected, cooperated = _many(play_both, num=16)
+    assert (np.abs(defected.payoffs.agent[:, -1] + 2) < 0.1).all()
+    assert (np.asarray(defected.payoffs.agent[:, 0]) > -1.9).all()  # it was not yet
+    assert (np.asarray(cooperated.payoffs.agent[:, -1]) < -2.8).all()
+    # Common opponents: the same key, the same start.
+    np.testing.assert_array_equal(defected.opponent[:, 0], cooperated.opponent[:, 0])
+    # Clipped to max_logit like any agent's actions.
+    assert np.allclose(defected.agent, 1 / (1 + np.exp(6.0)), rtol=1e-4)
+
+
+@pytest.mark.parametrize("id", IDS)
+@pytest.mark.slow(optimised=False)
+def test_a_step_pays_first_and_teaches_afterwards(id):
+    game = envs.make(id)
+    params = game.default_params
+    _, state = game.reset(jax.random.key(0))
+    action = jnp.array([0.3, -1.0, 2.0, 50.0, 0.0])
+    obs, after, reward, *flags, info = game.step(jax.random.key(1), state, action)
+    clipped = jnp.clip(action, -6, 6)
+    learnt, earned = matrix_games.opponent_learns(
+        clipped, state.opponent, params.payoffs, 0.96, params.opponent_learning_rate
+    )
+    assert reward == earned.agent and info["opponent_payoff"] == earned.opponent
+    np.testing.assert_array_equal(after.opponent, learnt)
+    assert not np.allclose(after.opponent, state.opponent)
+    expected = jax.nn.sigmoid(jnp.concatenate([clipped, learnt]))
+    np.testing.assert_allclose(obs, expected, rtol=1e-6)
+    assert not any(flags)
+
+
+def test_a_lifetime_is_the_environment_step_by_step():
+    """Also its end: truncated after the last game, and a fresh opponent."""
+    game = matrix_games.MatchingPennies()
+    params = game.default_params.replace(max_steps_in_episode=3)
+    lived = matrix_games.shaped_lifetime(
+        game, lambda obs: 3 * obs[:5] - obs[5:], jax.random.key(5), params
+    )
+    key = jax.random.fold_in(jax.random.key(5), 0)
+    obs, state = game.reset(key, params)
+    for t in range(3):
+        seen = obs
+        obs, state, reward, terminated, truncated, info = game.step(
+            key, state, 3 * obs[:5] - obs[5:], params
+        )
+        np.testing.assert_allclose(lived.payoffs.agent[t], reward, atol=1e-6)
+        np.testing.assert_allclose(lived.opponent[t], seen[5:], atol=1e-6)
+        played = info["final_observation"][:5]
+        np.testing.assert_allclose(lived.agent[t], played, atol=1e-6)
+        assert (bool(terminated), bool(truncated)) == (False, t == 2)
+    np.testing.assert_allclose(obs[:5], 0.5)
+
+
+@pytest.mark.slow
+def test_payoffs_and_learning_rates_are_leaves():
+    """A population of games: `vmap` over tables and rates gives each game's own."""
+    games = [envs.make(id) for id in IDS]
+    stacked = jax.tree.map(
+        lambda *x: jnp.stack([jnp.asarray(v) for v in x]),
+        *[game.default_params for game in games],
+    )
+
+    @jax.jit
+    def first_step(params):
+        _, state = IPD.reset(jax.random.key(6), params)
+        return IPD.step(jax.random.key(6), state, jnp.ones(5), params)[1:3]
+
+    states, rewards = jax.vmap(first_step)(stacked)
+    for i, game in enumerate(games):
+        state, reward = first_step(game.default_params)
+        np.testing.assert_allclose(rewards[i], reward, rtol=1e-4)
+        np.testing.assert_allclose(states.opponent[i], state.opponent, rtol=1e-3)
+    assert len(set(np.asarray(rewards).tolist())) == 3
+
+
+@pytest.mark.parametrize("id", IDS)
+def test_descriptions(id):
+    seen = envs.describe(id)
+    assert seen.source == "purerl" and "against a naive learner" in seen.summary
+    assert seen.observation_space.shape == (10,) and seen.action_space.shape == (5,)
+    assert dataclasses.asdict(seen.params)["max_steps_in_episode"] == 100
+    assert envs.make(id).name == id
+
+
+def test_bad_lifetimes_are_refused():
+    with pytest.raises(ValueError, match="num_games must be at least 1, got 0"):
+        matrix_games.naive_lifetime(IPD, jax.random.key(0), num_games=0)
+    with pytest.raises(ValueError, match=r"logits have shape \(4,\), expected \(5,\)"):
+        matrix_games.constant_lifetime(IPD, np.zeros(4), jax.random.key(0))
+    traced = jax.vmap(
+        lambda n: matrix_games.naive_lifetime(
+            IPD, jax.random.key(0), IPD.default_params.replace(max_steps_in_episode=n)
+        )
+    )
+    with pytest.raises(ValueError, match=r"traced.*give num_games"):
+        traced(jnp.arange(1, 3))
+
+
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_the_end_of_a_lifetime_is_a_time_limit_unless_it_is_asked_to_be_the_end(
+    is_terminal,
+):
+    env = envs.make("Chicken-v0", terminal_lifetime=is_terminal)
+    params = env.default_params.replace(max_steps_in_episode=3)
+    key = jax.random.key(0)
+    _, state = env.reset(key, params)
+    ends = []
+    for _ in range(3):
+        _, state, _, terminated, truncated, _ = env.step(
+            key, state, jnp.zeros(5), params
+        )
+        ends.append((bool(terminated), bool(truncated)))
+    last = (True, False) if is_terminal else (False, True)
+    assert ends == [(False, False), (False, False), last]
+
+
+@pytest.mark.slow
+def test_ppo_shapes_the_naive_learner_of_the_prisoners_dilemma():
+    """Far better than mutual defection, which pays -2, for both seeds.
+
+    Seen after 100 updates (experiments/opponent_shaping.py): about -1.1 and -0.6.
+    """
+    config = purerl.PPOConfig(
+        env="IteratedPrisonersDilemma-v0",
+        total_timesteps=100 * 64 * 100,
+        num_envs=64,
+        num_steps=100,
+        num_epochs=4,
+        num_minibatches=8,
+        learning_rate=1e-3,
+        entropy_coef=0.0,
+        hidden_sizes=(32, 32),
+        log_std_init=-1.0,
+        normalize_observations=True,
+        normalize_rewards=True,
+        num_evaluations=0,
+    )
+    keys = jax.random.split(jax.random.key(0), 2)
+    states = jax.jit(jax.vmap(purerl.make_train(config)))(keys).state
+    algorithm = purerl.make_algorithm(config)
+
+    def live(state, key):
+        def act(obs):
+            return algorithm.act(state, obs)
+
+        return matrix_games.shaped_lifetime(IPD, act, key).payoffs
+
+    fresh = jax.random.split(jax.random.key(1), 64)
+    over_opponents = jax.vmap(live, (None, 0))
+    payoffs = jax.jit(jax.vmap(over_opponents, (0, None)))(states, fresh)
+    assert (np.asarray(payoffs.agent).mean((1, 2)) > -1.3).all()
