@@ -1,6 +1,6 @@
 """purerl.track: what trackers lack of a folder, sent when training has ended."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from purerl.config import ConfigError
@@ -55,7 +55,7 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             f"no tracker has been told of {folder}; name one, such as --track mlflow "
             "(trackers=['mlflow'])."
         )
-    return _KINDS[kind](folder, chosen, say)
+    return _sender(kind)(folder, chosen, say)
 
 
 def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
@@ -80,19 +80,6 @@ def _run(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     return group.lacks_nothing
 
 
-def _sweep(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
-    from purerl.sweeps.result import load_sweep
-    from purerl.sweeps.tracking import track_sweep
-
-    return track_sweep(load_sweep(folder), trackers, notify)
-
-
-def _evolution(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
-    from purerl.meta.tracking import track_evolution
-
-    return track_evolution(folder, trackers, notify)
-
-
 def _search(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     from purerl.population.saved import read
     from purerl.search.tracking import track_search
@@ -100,24 +87,18 @@ def _search(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     return track_search(folder, read(folder).search, trackers, notify)
 
 
-def _study(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
-    from purerl.tuning.tracking import track_study
-
-    return track_study(folder, trackers, notify)
-
-
-def _comparison(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
-    from purerl.comparison.tracking import track_comparison
-
-    return track_comparison(folder, trackers, notify)
-
-
-_KINDS = {
-    "run": _run,
-    "sweep": _sweep,
-    "pbt": _search,
-    "halving": _search,
-    "evolution": _evolution,
-    "tune": _study,
-    folders.COMPARISON: _comparison,
-}
+def _sender(kind: str) -> Callable[[Path, Sequence[Tracker], Notify], bool]:
+    """The function that sends what a folder of a kind holds."""
+    if kind == "run":
+        return _run
+    if kind == "sweep":
+        from purerl.sweeps.tracking import track_sweep as send
+    elif kind == "evolution":
+        from purerl.meta.tracking import track_evolution as send
+    elif kind == "tune":
+        from purerl.tuning.tracking import track_study as send
+    elif kind == folders.COMPARISON:
+        from purerl.comparison.tracking import track_comparison as send
+    else:
+        return _search
+    return send

@@ -22,7 +22,7 @@ from purerl.space.design import Design
 from purerl.space.labels import column
 from purerl.sweeps import store
 from purerl.sweeps.identity import member_id
-from purerl.sweeps.result import SweepResult
+from purerl.sweeps.result import load_sweep
 from purerl.sweeps.store import Chunk
 
 # Members that are read at once for a tracker.
@@ -158,21 +158,20 @@ def _rows(
         yield {**row, "env_steps": int(steps)}
 
 
-def track_sweep(
-    result: SweepResult, trackers: Sequence[Tracker], notify: Notify
-) -> bool:
+def track_sweep(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """Send what trackers lack of a sweep's folder; see `purerl.track`.
 
     Raises:
         ConfigError: no member has finished, or a tracker cannot begin.
     """
-    if result.out is None or not store.chunk_paths(result.out):
+    result = load_sweep(folder)
+    if not store.chunk_paths(folder):
         raise ConfigError(
-            f"no member of the sweep in {result.out} has finished. Run its command "
+            f"no member of the sweep in {folder} has finished. Run its command "
             "again first."
         )
     members = TrackedMembers(
-        result.config, result.design, result.seeds, result.written, result.out
+        result.config, result.design, result.seeds, result.written, folder
     )
     tracking = Tracking(members, trackers, in_threads=False)
     with tracking.group:

@@ -1,13 +1,12 @@
 """Who is told of an evolution, what, and once only."""
 
-import json
 
 import numpy as np
 import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.runner.rows import read_rows
+from purerl.runner.rows import RowFile, by_member, read_rows
 
 from .conftest import GENERATIONS, POPULATION, ROLLOUTS, evolve
 
@@ -122,14 +121,10 @@ def test_lines_past_the_checkpoint_are_dropped(tmp_path, told):
     # As if a kill had come after the second generation's line, before it was saved.
     evolve(out=tmp_path, generations=1)
     metrics = tmp_path / "metrics"
-    row = {
-        **read_rows(metrics)["evolution"][0],
-        "update": 2,
-        "generation": 2,
-        "best": 1e9,
-    }
-    with (metrics / "rows.jsonl").open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    ((row,),) = by_member(read_rows(metrics)["evolution"], [3])
+    file = RowFile(metrics)
+    file.log("evolution", 3, {**row, "update": 2, "generation": 2, "best": 1e9})
+    file.flush()
     evolve(out=tmp_path, generations=2)
     *_, folder = told
     other = read_rows(folder / "metrics")["evolution"]
