@@ -29,6 +29,8 @@ LAYERS = (
         "purerl.registry",
         "purerl.streams",
     ),
+    # Arrays and loops in forms with few kernels.
+    ("purerl.accelerator",),
     # The arithmetic of learning from data, the networks, what moves them and when,
     # and numbers that are drawn.
     (
@@ -38,8 +40,8 @@ LAYERS = (
         "purerl.schedules",
         "purerl.randomisation",
     ),
-    # The same mathematics in forms with few kernels.
-    ("purerl.accelerator",),
+    # Networks and gradient steps in forms with few kernels.
+    ("purerl.accelerator.paired", "purerl.accelerator.minimise"),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.

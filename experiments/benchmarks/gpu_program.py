@@ -56,7 +56,7 @@ def count(
         name: The preset.
         agents: Agents that are trained side by side.
         is_packed: Whether loops write the outputs of a step at once, as they do on a
-            GPU (`purerl.learning.packing`).
+            GPU (`purerl.accelerator.packing`).
     """
     changes: dict[str, Any] = {"num_evaluations": 0}
     if name == "ppo-cartpole":

@@ -7,7 +7,7 @@ from contenders import ppo_config
 from gpu_options import prepare
 from gpu_parts import Day, contend
 
-from purerl.learning import packing
+from purerl.accelerator import packing
 from purerl.networks import layers
 
 # What is replaced, and by what: a step may be fused with what writes it again, and the

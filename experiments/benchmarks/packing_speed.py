@@ -3,8 +3,8 @@
     python experiments/benchmarks/packing_speed.py
 
 PPO on CartPole-v1 is compiled twice, once as for an accelerator and once as for a CPU
-(`purerl.learning.packing`), and both are run in turn, results waited for. A figure is
-the ratio of the medians; compilation is apart.
+(`purerl.accelerator.packing`), and both are run in turn, results waited for. A figure
+is the ratio of the medians; compilation is apart.
 """
 
 import argparse

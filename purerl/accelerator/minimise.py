@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from purerl.accelerator import paired
 from purerl.learning import normalise, optimiser
 from purerl.learning.minibatches import (
     PLAIN_STEPS_OF_TURN,
@@ -12,7 +13,6 @@ from purerl.learning.minibatches import (
     minimise,
     step_means,
 )
-from purerl.networks import paired
 from purerl.optimisers.first_order import is_known
 from purerl.types import Array, Metrics, PyTree
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.learning import packing
+from purerl.accelerator import packing
 from purerl.types import Array, PyTree, Transition
 
 

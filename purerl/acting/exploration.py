@@ -10,8 +10,9 @@ import jax
 import jax.numpy as jnp
 from jax.core import Tracer
 
+from purerl.accelerator import columns
 from purerl.config import Check, ConfigError
-from purerl.networks import columns, composite
+from purerl.networks import composite
 from purerl.types import Array
 
 SCHEDULES = ("linear", "inverse_time", "constant")

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
+from purerl.accelerator import packing
 from purerl.acting import bad
 from purerl.acting.environment import (
     Environment,
@@ -22,7 +23,6 @@ from purerl.acting.environment import (
 )
 from purerl.config import TrainConfig
 from purerl.keys import several
-from purerl.learning import packing
 from purerl.learning.collectives import env_draw, env_keys, psum
 from purerl.networks.recurrent import forget
 from purerl.types import Array, Metrics, PyTree, Transition

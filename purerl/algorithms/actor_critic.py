@@ -36,7 +36,7 @@ from purerl.learning import optimiser
 from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
 from purerl.losses.check import check_value_loss
-from purerl.networks import batch_norm
+from purerl.networks import layers
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.types import Array, Hosted, Metrics, PyTree
@@ -243,12 +243,12 @@ def put_statistics(
         config: Config of the agent; it names the frozen parts.
         learner: Learner after its step.
         name: Name of the parameters.
-        statistics: See `batch_norm.forward`; empty where there are none.
+        statistics: See `layers.forward`; empty where there are none.
     """
     if not statistics:
         return learner
     old = learner.params[name]
-    new = batch_norm.put_statistics(old, statistics)
+    new = layers.put_statistics(old, statistics)
     is_frozen = frozen_in(config.frozen, name)
     if is_frozen is not None:
         new = jax.tree.map(lambda f, o, n: o if f else n, is_frozen(old), old, new)
@@ -271,7 +271,7 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     chosen = config.optimiser if chosen is None else chosen
     still = config.frozen
     if getattr(config, "crossq", False):
-        still = (*still, *batch_norm.STATISTICS)
+        still = (*still, *layers.STATISTICS)
     return optimiser.make(
         chosen if name == "actor" else optimiser.without_noise(chosen),
         config.learning_rate if rate is None else rate,

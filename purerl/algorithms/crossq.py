@@ -29,7 +29,7 @@ from purerl.algorithms import network_config
 from purerl.algorithms.ensembles import Values
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
-from purerl.networks import batch_norm
+from purerl.networks import layers
 from purerl.optimisers import Muon
 from purerl.types import Array, PyTree
 
@@ -113,7 +113,7 @@ def evaluate_critics(
     num = batch.reward.shape[0]
     obs = jnp.concatenate([batch.obs, batch.next_obs])
     action = jnp.concatenate([batch.action, next_action])
-    both, statistics = batch_norm.forward(critics, params, obs, action)
+    both, statistics = layers.forward(critics, params, obs, action)
     if isinstance(both, tuple):
         now, later = tuple(x[:num] for x in both), tuple(x[num:] for x in both)
     else:

@@ -54,7 +54,7 @@ from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
-from purerl.networks import composite, noisy
+from purerl.networks import composite, heads
 from purerl.optimisers.first_order import is_known
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
@@ -272,7 +272,7 @@ def evaluate(
         levels: `[..., M]` or `[M]` levels of distributions, where it takes them.
         noise: Random key of the noise, consumed; without one, weights are the means.
     """
-    rngs = None if noise is None else {noisy.NOISE: noise}
+    rngs = None if noise is None else {heads.NOISE: noise}
     outputs: Any = parts.network.apply(params, obs, *_levels(levels), rngs=rngs)
     return outputs
 

@@ -26,7 +26,7 @@ from purerl.config import (
     static,
 )
 from purerl.networks import memories
-from purerl.networks.memories.checks import check_module
+from purerl.networks.memories.kinds import check_module
 
 NONE = "none"
 MEMORY = Check(
@@ -34,7 +34,7 @@ MEMORY = Check(
         isinstance(x, nn.Module)
         or (isinstance(x, str) and x in (NONE, *memories.NAMES))
     ),
-    f"must be none, one of {', '.join(memories.NAMES)}, a memory module such as "
+    f"must be one of none, {', '.join(memories.NAMES)}, a memory module such as "
     "purerl.networks.memories.LRU(64), or its import path such as "
     "purerl.networks.memories:LRU(features=64)",
 )
@@ -44,8 +44,8 @@ def memory_field(default: str) -> Any:
     """Declare the field `memory` of an algorithm with a memory."""
     return static(
         default,
-        f"Memory after the torso: {', '.join(memories.NAMES)}; none for none; or a "
-        "module of sequences, or its import path.",
+        f"Memory after the torso: none, {', '.join(memories.NAMES)}; or a module of "
+        "sequences, or its import path.",
         MEMORY,
     )
 

@@ -17,6 +17,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.accelerator import packing
 from purerl.acting import observe, rollout
 from purerl.acting.bad import is_bad
 from purerl.acting.exploration import valid_action
@@ -24,7 +25,6 @@ from purerl.acting.observe import to_features
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
 from purerl.algorithms.off_policy_config import validate as validate
 from purerl.keys import several
-from purerl.learning import packing
 from purerl.learning.branches import StepCount, change_if, change_where
 from purerl.learning.collectives import after
 from purerl.metrics import averages

@@ -12,6 +12,7 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from purerl import auto, networks
+from purerl.accelerator import paired
 from purerl.acting import observe, rollout
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
@@ -36,9 +37,13 @@ from purerl.learning import normalise, optimiser
 from purerl.learning.returns import gae
 from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
-from purerl.networks import composite, paired
-from purerl.networks.distributions import CategoricalHead, Head
-from purerl.networks.mixed import MixedHead, make_policy_head
+from purerl.networks import composite
+from purerl.networks.distributions import (
+    CategoricalHead,
+    Head,
+    MixedHead,
+    make_policy_head,
+)
 from purerl.optimisers import Adam
 from purerl.optimisers.check import check_optimisers
 from purerl.tracing import traced_for_cpu

@@ -30,6 +30,7 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from purerl import auto, networks
+from purerl.accelerator import columns
 from purerl.acting import exploration, observe
 from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
@@ -59,7 +60,7 @@ from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, minimise
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
 from purerl.losses.check import check_value_loss
-from purerl.networks import columns, composite
+from purerl.networks import composite
 from purerl.optimisers import RAdam
 from purerl.optimisers.check import check_optimisers
 from purerl.types import Algorithm, Array, Metrics, PyTree

@@ -7,10 +7,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from purerl.accelerator import packing
 from purerl.acting import rollout
 from purerl.algorithms.recurrent_dqn_config import RecurrentDQNConfig
 from purerl.algorithms.recurrent_dqn_parts import Parts, seen, values
-from purerl.learning import optimiser, packing, returns, sequences, two_hot
+from purerl.learning import optimiser, returns, sequences, two_hot
 from purerl.learning.collectives import after, pmean
 from purerl.learning.parts import frozen_in
 from purerl.learning.sequences import Sequences, swap

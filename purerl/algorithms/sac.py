@@ -73,7 +73,7 @@ from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import after, pmean
-from purerl.networks import batch_norm, composite
+from purerl.networks import composite, layers
 from purerl.networks.distributions import Head, is_discrete, make_head
 from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
@@ -492,7 +492,7 @@ def improve(
 
     def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
         if parts.config.crossq:
-            outputs, new = batch_norm.forward(parts.actor, actor, obs)
+            outputs, new = layers.forward(parts.actor, actor, obs)
         else:
             outputs, new = parts.actor.apply(actor, obs), ()
         found = choices(parts, outputs, critics, estimate, obs, noise)

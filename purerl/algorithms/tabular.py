@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
+from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
 from purerl.acting.bad import is_bad
 from purerl.acting.environment import Environment
@@ -46,7 +47,6 @@ from purerl.config import (
     static,
 )
 from purerl.keys import init_keys, update_keys
-from purerl.learning import packing
 from purerl.learning.collectives import after, pmean, psum
 from purerl.types import Algorithm, Array, Hosted, Metrics
 

@@ -22,7 +22,7 @@ from purerl.algorithms.actor_critic import (
     Learner,
 )
 from purerl.algorithms.off_policy import Experience, OffPolicyHooks
-from purerl.networks.critics import ActionCritic, DiscreteCritic
+from purerl.networks.heads import ActionCritic, DiscreteCritic
 from purerl.networks.torsos import MLP
 from purerl.optimisers.first_order import is_known
 from purerl.tracing import traced_for_cpu

@@ -33,6 +33,7 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
+from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
 from purerl.acting.bad import is_bad
 from purerl.acting.environment import Environment
@@ -51,7 +52,6 @@ from purerl.config import (
 )
 from purerl.envs.wrappers import innermost, unwrap
 from purerl.keys import init_keys, update_keys
-from purerl.learning import packing
 from purerl.types import Algorithm, Array, Hosted, Metrics
 
 METHODS = ("epsilon_greedy", "ucb", "gradient")

@@ -10,7 +10,8 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl.learning import optimiser, packing
+from purerl.accelerator import packing
+from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Metrics, PyTree

@@ -14,10 +14,10 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
+from purerl.accelerator import columns
 from purerl.envs.spaces import without_far_ends
-from purerl.networks import columns
-from purerl.networks.factorised import BernoulliHead, MultiCategoricalHead
-from purerl.types import Array
+from purerl.networks.composite import EXCLUDED, exclude
+from purerl.types import Array, PyTree
 
 # Gauss-Hermite nodes. The tanh entropy is within 0.001 for std up to 1.5, 0.004 at 2,
 # 0.03 at 3 and 0.11 at 5, where nearly all actions lie at the bounds.
@@ -313,3 +313,247 @@ def make_head(space: Any, policy: str) -> Head:
 def _all_finite(*bounds: Any) -> bool:
     concrete = [b for b in bounds if not isinstance(b, Tracer)]
     return all(bool(np.all(np.isfinite(without_far_ends(b)))) for b in concrete)
+
+
+class MultiCategoricalHead:
+    """A softmax for each of `K` components; `outputs` are logits `[..., sum(nvec)]`.
+
+    The logits of a component stand side by side, in the order of the components. Raw
+    actions are int `[..., K]`.
+    """
+
+    is_discrete = True
+
+    def __init__(self, nvec: Any, dtype: Any = jnp.int32) -> None:
+        sizes = np.reshape(np.asarray(nvec), -1)
+        self.shape = np.shape(nvec)
+        self.num_outputs = int(sizes.sum())
+        self.dtype = dtype
+        # Components of other sizes become rows of one: `[K, max(nvec)]` of places in
+        # the logits, and whether there is such a member.
+        members = np.arange(sizes.max())[None]
+        starts = np.cumsum(sizes) - sizes
+        self.exists = members < sizes[:, None]
+        self.places = np.where(self.exists, starts[:, None] + members, 0)
+
+    def _rows(self, outputs: Array) -> Array:
+        """Logits `[..., K, max(nvec)]`, of members that do not exist next to none.
+
+        Where a mask has left no member of a component, all of them are as likely.
+        """
+        rows = outputs[..., self.places]
+        exists = jnp.broadcast_to(self.exists, rows.shape)
+        is_empty = ~(exists & (rows > EXCLUDED / 2)).any(-1, keepdims=True)
+        return exclude(jnp.where(is_empty, 0.0, rows), exists)
+
+    def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        """Draw Gumbel noise `[*shape, sum(nvec)]`; the key is consumed."""
+        return jax.random.gumbel(key, (*shape, self.num_outputs))
+
+    def choose(self, outputs: Array, noise: Array) -> Array:
+        """Return the member with the largest perturbed logit of each, `[..., K]`."""
+        return jnp.argmax(self._rows(outputs) + noise[..., self.places], axis=-1)
+
+    def sample(self, outputs: Array, key: Array) -> Array:
+        """Draw actions, int `[..., K]`; the key is consumed."""
+        return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
+
+    def mode(self, outputs: Array) -> Array:
+        """Return the most probable action."""
+        return jnp.argmax(self._rows(outputs), axis=-1)
+
+    def log_prob(self, outputs: Array, raw: Array) -> Array:
+        """Return the sum of the components' log-probabilities, `[...]`."""
+        log_probs = jax.nn.log_softmax(self._rows(outputs))
+        taken = jnp.take_along_axis(log_probs, raw[..., None], -1)[..., 0]
+        return taken.sum(-1)
+
+    def entropy(self, outputs: Array) -> Array:
+        """Return the sum of the components' Shannon entropies, `[...]`."""
+        log_probs = jax.nn.log_softmax(self._rows(outputs))
+        return -(jnp.exp(log_probs) * log_probs).sum((-2, -1))
+
+    def to_env(self, raw: Array) -> Array:
+        """Return the action in the shape and integer type of the environment."""
+        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
+
+
+class BernoulliHead:
+    """A coin for each of `K` components; `outputs` are the logits of a 1, `[..., K]`.
+
+    Raw actions are int `[..., K]`, of zeros and ones.
+    """
+
+    is_discrete = True
+
+    def __init__(self, shape: tuple[int, ...], dtype: Any = jnp.int8) -> None:
+        self.shape = shape
+        self.num_outputs = int(np.prod(shape))
+        self.dtype = dtype
+
+    def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        """Draw logistic noise `[*shape, K]`; the key is consumed."""
+        return jax.random.logistic(key, (*shape, self.num_outputs))
+
+    def choose(self, outputs: Array, noise: Array) -> Array:
+        """Return 1 where the perturbed logit is positive, int32 `[..., K]`."""
+        return (outputs + noise > 0).astype(jnp.int32)
+
+    def sample(self, outputs: Array, key: Array) -> Array:
+        """Draw actions, int32 `[..., K]`; the key is consumed."""
+        return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
+
+    def mode(self, outputs: Array) -> Array:
+        """Return the most probable action."""
+        return (outputs > 0).astype(jnp.int32)
+
+    def log_prob(self, outputs: Array, raw: Array) -> Array:
+        """Return the sum of the components' log-probabilities, `[...]`."""
+        return jax.nn.log_sigmoid(jnp.where(raw > 0, outputs, -outputs)).sum(-1)
+
+    def entropy(self, outputs: Array) -> Array:
+        """Return the sum of the components' Shannon entropies, `[...]`."""
+        # H = -log sigmoid(x) + (1 - sigmoid(x)) x, by log sigmoid(-x) = log sigmoid(x)
+        # - x.
+        rest = jax.nn.sigmoid(-outputs) * outputs
+        return (rest - jax.nn.log_sigmoid(outputs)).sum(-1)
+
+    def to_env(self, raw: Array) -> Array:
+        """Return the action in the shape and integer type of the environment."""
+        return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
+
+
+class MixedHead:
+    """A policy with a factor for every part of a `Dict` or a `Tuple`.
+
+    `outputs` is a `Gaussian`, `[..., A]` each, in which every part has its numbers side
+    by side, in the order of JAX's pytrees. The mean of a discrete part is its logits,
+    and its log standard deviation is not read. Raw actions are float32 `[..., R]`,
+    which hold the whole numbers of discrete parts exactly.
+
+    The entropy is the sum of the Shannon entropies of discrete parts and the
+    differential entropies of the others.
+
+    Args:
+        heads: Pytree of the action's structure, with the head of every part.
+    """
+
+    is_discrete = False
+
+    def __init__(self, heads: PyTree) -> None:
+        self.heads, self.structure = jax.tree.flatten(heads)
+        sizes = [head.num_outputs for head in self.heads]
+        self.num_outputs = sum(sizes)
+        self.places = np.cumsum(sizes)[:-1]
+        self.raw_places = np.cumsum([_raw_size(head) for head in self.heads])[:-1]
+
+    def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
+        """Draw the noise of all parts, `[*shape, A]`; the key is consumed."""
+        keys = jax.random.split(key, len(self.heads))
+        pairs = zip(self.heads, keys, strict=True)
+        return jnp.concatenate([head.noise(one, shape) for head, one in pairs], -1)
+
+    def choose(self, outputs: Gaussian, noise: Array) -> Array:
+        """Return the raw actions that outputs and noise make, `[..., R]`."""
+        noises = jnp.split(noise, self.places, -1)
+        return self._joined(
+            head.choose(part, some)
+            for head, part, some in zip(
+                self.heads, self._parts(outputs), noises, strict=True
+            )
+        )
+
+    def sample(self, outputs: Gaussian, key: Array) -> Array:
+        """Draw raw actions `[..., R]`; the key is consumed."""
+        return self.choose(outputs, self.noise(key, outputs.mean.shape[:-1]))
+
+    def mode(self, outputs: Gaussian) -> Array:
+        """Return the likeliest member of discrete parts and the mean of the others."""
+        pairs = zip(self.heads, self._parts(outputs), strict=True)
+        return self._joined(head.mode(part) for head, part in pairs)
+
+    def log_prob(self, outputs: Gaussian, raw: Array) -> Array:
+        """Return the sum of the parts' log-probabilities and log-densities, `[...]`."""
+        parts = zip(self.heads, self._parts(outputs), self._raw_parts(raw), strict=True)
+        return jnp.stack([head.log_prob(part, one) for head, part, one in parts]).sum(0)
+
+    def entropy(self, outputs: Gaussian) -> Array:
+        """Return the sum of the parts' entropies, `[...]`."""
+        pairs = zip(self.heads, self._parts(outputs), strict=True)
+        return jnp.stack([head.entropy(part) for head, part in pairs]).sum(0)
+
+    def to_env(self, raw: Array) -> PyTree:
+        """Return the action, a dictionary or a tuple as the space is."""
+        pairs = zip(self.heads, self._raw_parts(raw), strict=True)
+        return jax.tree.unflatten(
+            self.structure, [head.to_env(part) for head, part in pairs]
+        )
+
+    def _parts(self, outputs: Gaussian) -> list[Any]:
+        """The outputs of every part, as its own head takes them."""
+        means = jnp.split(outputs.mean, self.places, -1)
+        log_stds = jnp.split(outputs.log_std, self.places, -1)
+        return [
+            mean if head.is_discrete else Gaussian(mean, log_std)
+            for head, mean, log_std in zip(self.heads, means, log_stds, strict=True)
+        ]
+
+    def _raw_parts(self, raw: Array) -> list[Array]:
+        """The raw action of every part, as its own head takes it."""
+        parts = []
+        for head, part in zip(
+            self.heads, jnp.split(raw, self.raw_places, -1), strict=True
+        ):
+            part = part.astype(jnp.int32) if head.is_discrete else part
+            parts.append(part[..., 0] if isinstance(head, CategoricalHead) else part)
+        return parts
+
+    def _joined(self, parts: Any) -> Array:
+        """The raw actions of all parts side by side, float32 `[..., R]`."""
+        rows = [
+            part[..., None] if isinstance(head, CategoricalHead) else part
+            for head, part in zip(self.heads, parts, strict=True)
+        ]
+        return jnp.concatenate([row.astype(jnp.float32) for row in rows], -1)
+
+
+def make_policy_head(space: Any, policy: str) -> Head:
+    """Make the head for an action space, which may have several parts.
+
+    Args:
+        space: Action space of `envs.spaces`, or one with the same attributes.
+        policy: Kind of the distribution, as in `make_head`. Of several parts it is that
+            of those with numbers; discrete ones among them are categorical.
+
+    Raises:
+        ValueError: the policy does not fit the space, or a part of it.
+    """
+    if not hasattr(space, "spaces"):
+        return make_head(space, policy)
+    is_all_discrete = all(map(is_discrete, _members(space)))
+
+    def head_of(part: Any) -> PyTree:
+        if isinstance(getattr(part, "spaces", None), dict):
+            return {key: head_of(inner) for key, inner in part.spaces.items()}
+        if hasattr(part, "spaces"):
+            return tuple(map(head_of, part.spaces))
+        is_given = is_all_discrete or not is_discrete(part)
+        return make_head(part, policy if is_given else "auto")
+
+    return MixedHead(head_of(space))
+
+
+def _members(space: Any) -> list[Any]:
+    """The spaces inside a space of several parts that have no parts themselves."""
+    if not hasattr(space, "spaces"):
+        return [space]
+    parts = space.spaces
+    inner = parts.values() if isinstance(parts, dict) else parts
+    return [member for part in inner for member in _members(part)]
+
+
+def _raw_size(head: Head) -> int:
+    """The length of a raw action of a part."""
+    if isinstance(head, CategoricalHead):
+        return 1
+    return int(np.prod(head.shape))  # type: ignore[attr-defined]

@@ -11,9 +11,9 @@ from typing import NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
+from purerl.accelerator.unrolling import Cell, unroll
+from purerl.accelerator.unrolling import forget as forget
 from purerl.networks.orthogonal import orthogonal
-from purerl.networks.unrolling import Cell, unroll
-from purerl.networks.unrolling import forget as forget
 from purerl.types import Array
 
 

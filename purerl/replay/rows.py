@@ -14,7 +14,7 @@ import jax.numpy as jnp
 from flax import struct
 from jax.custom_batching import custom_vmap
 
-from purerl.learning import packing
+from purerl.accelerator import packing
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree
 

@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl.accelerator import packing
 from purerl.acting.environment import bind_params, time_limit
 from purerl.acting.evaluate import evaluate_recurrent
 from purerl.acting.policy import recurrence_of
@@ -15,7 +16,6 @@ from purerl.algorithms.scheduled import check_environment_stays
 from purerl.config import ConfigError, TrainConfig
 from purerl.hooks import NO_HOOKS, Hooks, observations, with_metrics
 from purerl.keys import evaluation_key
-from purerl.learning import packing
 from purerl.learning.branches import change_if, traced_once
 from purerl.learning.collectives import vary_like
 from purerl.train.binding import Bound

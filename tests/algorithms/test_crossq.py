@@ -14,7 +14,7 @@ from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
-from purerl.networks import batch_norm
+from purerl.networks import layers
 from purerl.optimisers import Adam, LearnedOptimiser, Muon, OpenOptimiser
 
 N, RATE = 6, 1e-2
@@ -30,7 +30,7 @@ CONFIG = purerl.SACConfig(
 
 def layer(warm_up_steps, steps):
     """A layer of two features, and parameters of which none is at its start."""
-    module = batch_norm.BatchRenorm(momentum=0.9, eps=0.01, warm_up_steps=warm_up_steps)
+    module = layers.BatchRenorm(momentum=0.9, eps=0.01, warm_up_steps=warm_up_steps)
     params = {
         "scale": jnp.array([2.0, 0.5]),
         "bias": jnp.array([0.25, -1.0]),
@@ -46,7 +46,7 @@ X = np.array([[1.0, 2.0], [3.0, 2.5], [8.0, 0.0]])
 
 def test_a_batch_is_normalised_by_its_own_statistics_and_moves_the_running_ones():
     module, params = layer(warm_up_steps=3, steps=2)
-    found, new = batch_norm.forward(module, params, jnp.asarray(X, jnp.float32))
+    found, new = layers.forward(module, params, jnp.asarray(X, jnp.float32))
     mean, var = X.mean(0), X.var(0)
     normal = (X - mean) / np.sqrt(var + 0.01)
     np.testing.assert_allclose(found, normal * [2.0, 0.5] + [0.25, -1.0], rtol=1e-5)
@@ -56,7 +56,7 @@ def test_a_batch_is_normalised_by_its_own_statistics_and_moves_the_running_ones(
     np.testing.assert_allclose(
         new["running_var"], [3.6 + 0.1 * var[0], 0.225 + 0.1 * var[1]], rtol=1e-6
     )
-    after = batch_norm.put_statistics(params, new)["params"]
+    after = layers.put_statistics(params, new)["params"]
     assert after["running_steps"] == 3.0
     np.testing.assert_array_equal(after["scale"], params["params"]["scale"])
     np.testing.assert_array_equal(after["running_mean"], new["running_mean"])
@@ -73,7 +73,7 @@ def test_acting_takes_the_running_statistics_whatever_the_batch():
 
 def test_after_its_warm_up_a_batch_is_corrected_towards_the_running_statistics():
     module, params = layer(warm_up_steps=3, steps=3)
-    found, _ = batch_norm.forward(module, params, jnp.asarray(X, jnp.float32))
+    found, _ = layers.forward(module, params, jnp.asarray(X, jnp.float32))
     s, deviation = np.sqrt(X.var(0) + 0.01), np.sqrt([4.01, 0.26])
     r = s / deviation
     d = (X.mean(0) - [1.0, -40.0]) / deviation
@@ -85,9 +85,9 @@ def test_after_its_warm_up_a_batch_is_corrected_towards_the_running_statistics()
     weight = np.array([1.0, -2.0, 4.0])[:, None]
     along = (weight * (X - X.mean(0)) / s).mean(0)
     slope = weight - weight.mean(0) - (X - X.mean(0)) / s * along
-    grads = jax.grad(
-        lambda x: (weight * batch_norm.forward(module, params, x)[0]).sum()
-    )(jnp.asarray(X, jnp.float32))
+    grads = jax.grad(lambda x: (weight * layers.forward(module, params, x)[0]).sum())(
+        jnp.asarray(X, jnp.float32)
+    )
     np.testing.assert_allclose(grads, slope / s * r * [2.0, 0.5], rtol=1e-4)
 
 

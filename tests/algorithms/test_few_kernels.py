@@ -9,8 +9,8 @@ import pytest
 
 import purerl
 from purerl import networks, optimisers
+from purerl.accelerator import columns, paired
 from purerl.algorithms import on_policy, policy_gradient, ppo
-from purerl.networks import columns, paired
 from purerl.tracing import traced_for
 from tests.algorithms.agents import agent_of
 from tests.helpers import assert_same_bits

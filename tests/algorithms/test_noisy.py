@@ -10,7 +10,7 @@ from purerl import networks
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
 from purerl.learning.branches import StepCount
-from purerl.networks.noisy import NOISE, scaled_noise
+from purerl.networks.heads import NOISE, scaled_noise
 from tests.algorithms.test_dqn import make_batch
 
 SIZES = (3, 2)  # inputs and outputs

@@ -13,11 +13,11 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
+from purerl.accelerator import unrolling
 from purerl.acting import observe, rollout
 from purerl.algorithms import on_policy, ppo
 from purerl.envs import probe
 from purerl.envs.chain import ChainMDP
-from purerl.networks import unrolling
 from tests import boxes
 from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import slow_but

@@ -139,7 +139,7 @@ def test_it_learns_what_only_a_memory_can():
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentPQNConfig needs discrete"),
         (
             {"memory": "rnn"},
-            "memory must be none, one of gru, lstm, lru, s5",
+            "memory must be one of none, gru, lstm, lru, s5",
         ),
     ],
 )

@@ -16,8 +16,7 @@ from purerl.algorithms import on_policy, policy_gradient
 from purerl.config import ConfigError
 from purerl.contrib.open import DECAYS, dormancy, shapes_of
 from purerl.keys import update_keys
-from purerl.networks.images import Impala, Nature
-from purerl.networks.torsos import CNN
+from purerl.networks.torsos import CNN, Impala, Nature
 from purerl.optimisers import OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import noise_at, seed_of

@@ -7,11 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from purerl.networks.memories import LRU, S5, Transformer, diagonal, s5, transformer
-from purerl.networks.memories.core import Remembering
-from purerl.networks.memories.kinds import kind_of
-from purerl.networks.memories.lru import LinearUnit
-from purerl.networks.memories.s5 import StateSpace
+from purerl.networks.memories import LRU, S5, Transformer, linear, transformer
+from purerl.networks.memories.kinds import Remembering, kind_of
+from purerl.networks.memories.linear import LinearUnit, StateSpace
 from purerl.networks.memories.transformer import Attention, Cache, Gate
 from purerl.networks.recurrent import forget
 from purerl.networks.torsos import MLP
@@ -177,7 +175,7 @@ def impulse_response(module, params):
     """Outputs `[T, F]` of an input at the first step alone, and that input."""
     impulse = np.array([0.3, -1.0, 0.7])
     inputs = jnp.zeros((STEPS, 1, 3)).at[0, 0].set(jnp.asarray(impulse))
-    state = diagonal.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
+    state = linear.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
     apply = jax.jit(module.apply)
     _, outputs = apply(params, state, inputs, jnp.zeros((STEPS, 1), bool))
     return np.asarray(outputs[:, 0]), impulse
@@ -185,7 +183,7 @@ def impulse_response(module, params):
 
 def test_the_impulse_response_of_an_lru_is_the_closed_form():
     unit = LinearUnit(SIZE, 0.5, 0.99, 3.0)
-    state = diagonal.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
+    state = linear.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
     nothing = jnp.zeros((1, 1, 3)), jnp.zeros((1, 1), bool)
     params = unit.init(jax.random.key(3), state, *nothing)
     found, impulse = impulse_response(unit, params)
@@ -205,7 +203,7 @@ def test_the_impulse_response_of_an_lru_is_the_closed_form():
 
 def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
     unit = LinearUnit(1000, 0.9, 0.999, 0.5)
-    state = diagonal.Complex(jnp.zeros((1, 1000)), jnp.zeros((1, 1000)))
+    state = linear.Complex(jnp.zeros((1, 1000)), jnp.zeros((1, 1000)))
     nothing = jnp.zeros((1, 1, 3)), jnp.zeros((1, 1), bool)
     p = unit.init(jax.random.key(0), state, *nothing)["params"]
     squared = np.exp(-2 * np.exp(np.asarray(p["nu"], np.float64)))
@@ -218,7 +216,7 @@ def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
     assert phase.min() > 0 and phase.max() <= 0.5 + 1e-6
     # Whatever is learned: a state that has no input does not grow.
     far = {**p, "nu": jnp.linspace(-30.0, 30.0, 1000)}
-    start = diagonal.Complex(jnp.ones((1, 1000)), jnp.ones((1, 1000)))
+    start = linear.Complex(jnp.ones((1, 1000)), jnp.ones((1, 1000)))
     after, _ = unit.apply({"params": far}, start, *nothing)
     assert (np.abs(complex_of(after)) <= np.sqrt(2) * (1 + 1e-6)).all()
 
@@ -228,7 +226,7 @@ def test_the_eigenvalues_of_an_lru_are_in_the_ring_and_never_leave_the_disc():
 
 def test_hippo_has_the_eigenvectors_of_its_matrix():
     size = 3
-    values, vectors = s5.hippo(size)
+    values, vectors = linear.hippo(size)
     order = np.arange(2 * size)
     root = np.sqrt(2 * order + 1)
     legs = -np.tril(np.outer(root, root), -1) - np.diag(order + 1)
@@ -245,14 +243,14 @@ def test_s5_is_its_differential_equation_under_a_constant_input():
     # x' = Lambda x + B u from 0 is x(t) = (exp(Lambda t) - 1) / Lambda * B u, and the
     # layer holds an input for `dt`: after k steps t is k dt.
     module = StateSpace(SIZE, 0.05, 0.5)
-    state = diagonal.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
+    state = linear.Complex(jnp.zeros((1, SIZE)), jnp.zeros((1, SIZE)))
     resets = jnp.zeros((STEPS, 1), bool)
     inputs = jnp.broadcast_to(jnp.array([0.3, -1.0, 0.7]), (STEPS, 1, 3))
     params = module.init(jax.random.key(1), state, inputs, resets)
     _, outputs = jax.jit(module.apply)(params, state, inputs, resets)
     p = jax.tree.map(lambda x: np.asarray(x, np.float64), params["params"])
     eigenvalues = p["real"] + 1j * p["imag"]
-    np.testing.assert_allclose(eigenvalues, s5.hippo(SIZE)[0], rtol=1e-5)
+    np.testing.assert_allclose(eigenvalues, linear.hippo(SIZE)[0], rtol=1e-5)
     steady = np.asarray(inputs[0, 0]) @ (p["enter"][0] + 1j * p["enter"][1])
     for k in range(1, STEPS + 1):
         time = k * np.exp(p["log_dt"])
@@ -261,7 +259,7 @@ def test_s5_is_its_differential_equation_under_a_constant_input():
         expected += p["skip"] * np.asarray(inputs[0, 0])
         np.testing.assert_allclose(outputs[k - 1, 0], expected, rtol=1e-4, atol=1e-5)
     # B and C begin as real matrices in the basis of the whole HiPPO-N matrix.
-    vectors = s5.hippo(SIZE)[1]
+    vectors = linear.hippo(SIZE)[1]
     both = np.concatenate([vectors, vectors.conj()], 1)
     enter = np.concatenate([p["enter"][0] + 1j * p["enter"][1]] * 2, 1)
     enter[:, SIZE:] = enter[:, SIZE:].conj()

@@ -7,8 +7,7 @@ import pytest
 from scipy import stats
 
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
-from purerl.networks.distributions import Gaussian
-from purerl.networks.mixed import MixedHead, make_policy_head
+from purerl.networks.distributions import Gaussian, MixedHead, make_policy_head
 
 # In the order of JAX's pytrees: 3 logits, 2 means, 1 logit, 2 + 2 logits.
 SPACE = Dict(

@@ -104,7 +104,7 @@ def test_a_memory_of_this_package_needs_no_import_path(text):
     config = flags.read_config(parsed, base)
     assert config.memory == networks.memories.LRU(features=32)
     assert config == purerl.RecurrentPPOConfig(memory=text)
-    with pytest.raises(ConfigError, match="memory must be one of gru, lstm, lru"):
+    with pytest.raises(ConfigError, match="memory must be one of none, gru, lstm, lru"):
         purerl.make_train(purerl.RecurrentPPOConfig(memory="Elman(features=3)"))
 
 
@@ -230,7 +230,7 @@ MISFITS = {
     ),
     "memory": (
         lambda: small("recurrent_ppo", memory="rnn"),
-        ["memory must be one of gru, lstm"],
+        ["memory must be one of none, gru, lstm"],
     ),
 }
 

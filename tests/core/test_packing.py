@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 import purerl
+from purerl.accelerator import packing
 from purerl.contrib.hardware.work import num_carried
-from purerl.learning import branches, packing
+from purerl.learning import branches
 from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, tiny_config
 

@@ -1,6 +1,5 @@
 """Who is told of an evolution, what, and once only."""
 
-
 import numpy as np
 import pytest
 

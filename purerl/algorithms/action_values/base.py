@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 
-from purerl.networks import columns
+from purerl.accelerator import columns
 from purerl.types import Array
 
 

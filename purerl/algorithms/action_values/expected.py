@@ -5,9 +5,9 @@ y = r + gamma^n (1 - terminated) Q'(s', a*)     (Mnih et al. 2015)
 
 from typing import Any
 
+from purerl.accelerator import columns
 from purerl.algorithms.action_values.base import ActionValues
 from purerl.losses import value_error
-from purerl.networks import columns
 from purerl.types import Array
 
 

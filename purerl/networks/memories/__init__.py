@@ -1,10 +1,10 @@
 """Memories that are modules of their own, and all kinds of memory by name."""
 
-from purerl.networks.memories.core import Remembered as Remembered
-from purerl.networks.memories.core import Remembering as Remembering
 from purerl.networks.memories.kinds import NAMES as NAMES
 from purerl.networks.memories.kinds import Kind as Kind
+from purerl.networks.memories.kinds import Remembered as Remembered
+from purerl.networks.memories.kinds import Remembering as Remembering
 from purerl.networks.memories.kinds import kind_of as kind_of
-from purerl.networks.memories.lru import LRU as LRU
-from purerl.networks.memories.s5 import S5 as S5
+from purerl.networks.memories.linear import LRU as LRU
+from purerl.networks.memories.linear import S5 as S5
 from purerl.networks.memories.transformer import Transformer as Transformer

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 
+from purerl.config import ConfigError
 from purerl.networks import modules
-from purerl.networks.memories.core import Remembered, Remembering, features_of
-from purerl.networks.memories.lru import LRU
-from purerl.networks.memories.s5 import S5
+from purerl.networks.memories.linear import LRU, S5
 from purerl.networks.memories.transformer import Transformer
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory
 from purerl.types import Array, PyTree
@@ -91,3 +91,151 @@ def _of_module(memory: Any) -> Kind:
         lambda found: found.output,
         lambda found: Remembered(found.output[-1], found.carry),
     )
+
+
+def features_of(memory: Any) -> int:
+    """Return the number of outputs of a module of sequences.
+
+    Raises:
+        ConfigError: it says none.
+    """
+    features = getattr(memory, "features", None)
+    if type(features) is not int or features < 1:
+        raise ConfigError(
+            f"memory {modules.text(memory)} must have a field features, the number of "
+            f"its outputs, got {features!r}."
+        )
+    return features
+
+
+class Remembered(NamedTuple):
+    """The memory of such a network between two steps.
+
+    Attributes:
+        output: `[..., features]` output, which heads see.
+        carry: State with which the memory goes on.
+    """
+
+    output: Array
+    carry: PyTree
+
+
+class Remembering(nn.Module):
+    """A torso, and a memory over time.
+
+    Attributes:
+        torso: Module of the features of one observation.
+        memory: Module of sequences.
+    """
+
+    torso: nn.Module
+    memory: nn.Module
+
+    def __call__(self, obs: PyTree, memory: Remembered) -> Remembered:
+        """The memory `[..., features]` with `obs` `[..., *obs_shape]` in it."""
+        features = self.torso(obs)
+        lead = features.shape[:-1]
+        rows = features.reshape(1, -1, features.shape[-1])
+        carry = jax.tree.map(
+            lambda x: x.reshape(-1, *x.shape[len(lead) :]), memory.carry
+        )
+        # Whoever acts has cleared the memory already, where an episode ended.
+        resets = jnp.zeros(rows.shape[:2], bool)
+        carry, outputs = self._call(carry, rows, resets)
+        output, carry = jax.tree.map(
+            lambda x: x.reshape(*lead, *x.shape[1:]), (outputs[0], carry)
+        )
+        return Remembered(output, carry)
+
+    def unroll(self, obs: PyTree, memory: Remembered, first: Array) -> Remembered:
+        """Return the outputs of a sequence, and the carry after its last step.
+
+        Args:
+            obs: `[T, B, *obs_shape]` observations.
+            memory: Memory `[B, ...]` before the first observation.
+            first: `[T, B]` bool, the observation begins an episode: nothing from
+                before it is remembered. That is the flag of the step before it.
+
+        Returns:
+            Outputs `[T, B, features]`, and the carry `[B, ...]` of the last step alone.
+        """
+        carry, outputs = self._call(memory.carry, self.torso(obs), first)
+        return Remembered(outputs, carry)
+
+    def _call(self, carry: PyTree, inputs: Array, resets: Array) -> tuple[Any, Array]:
+        memory: Any = self.memory
+        return memory(carry, inputs, resets)
+
+
+# The steps and environments of the sequence that a module is tried with.
+_SHAPE = (2, 3)
+
+
+def check_module(memory: Any, width: int) -> None:
+    """Refuse a module that is no memory of sequences; see `memories.core`.
+
+    Args:
+        memory: Module of a config.
+        width: Number of features of the torso before it.
+
+    Raises:
+        ConfigError: naming the module, what it lacks or returns, and what is needed.
+    """
+    name = f"memory {modules.text(memory)}"
+    features = features_of(memory)
+    carry = _initial(name, memory)
+    inputs, resets = jnp.zeros((*_SHAPE, width)), jnp.zeros(_SHAPE, bool)
+    try:
+        found, variables = jax.eval_shape(
+            modules.copied(memory).init_with_output,
+            jax.random.key(0),
+            carry,
+            inputs,
+            resets,
+        )
+        after, outputs = found
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
+        raise ConfigError(
+            f"{name} must map (carry, inputs [T, B, F], resets [T, B]) to (carry, "
+            f"outputs), but it failed on inputs {inputs.shape}: "
+            f"{type(error).__name__}: {first}"
+        ) from error
+    modules.check_variables(name, variables)
+    modules.check_no_chance(name, memory, variables, carry, inputs, resets)
+    if _types(after) != _types(carry):
+        raise ConfigError(
+            f"{name} must return a carry like the one it takes, {_types(carry)[1]}, "
+            f"but it returned {_types(after)[1]}."
+        )
+    if _types(outputs)[1] != [((*_SHAPE, features), "float32")]:
+        raise ConfigError(
+            f"{name} must return float32 outputs (T, B, features), here "
+            f"{(*_SHAPE, features)}, but it returned {_types(outputs)[1]}."
+        )
+
+
+def _initial(name: str, memory: Any) -> PyTree:
+    """The carry of some episodes, which must be zeros of their number."""
+    try:
+        carry = memory.initial(_SHAPE[1:])
+    except Exception as error:
+        raise ConfigError(
+            f"{name} must have a method initial(shape) that returns the carry of "
+            f"[*shape] episodes, but it failed: {type(error).__name__}: {error}."
+        ) from error
+    for leaf in jax.tree.leaves(carry):
+        # Memories are cleared to zeros where an episode ends.
+        if np.shape(leaf)[:1] != _SHAPE[1:] or np.any(np.asarray(leaf) != 0):
+            raise ConfigError(
+                f"{name} must have an initial(shape) of zeros [*shape, ...], but "
+                f"initial({_SHAPE[1:]}) has an array of shape {np.shape(leaf)} with "
+                f"the largest number {np.max(np.abs(np.asarray(leaf))):g}."
+            )
+    return carry
+
+
+def _types(tree: PyTree) -> tuple[Any, list[tuple[tuple[int, ...], str]]]:
+    """Structure, and shape and type of every array."""
+    leaves, structure = jax.tree.flatten(tree)
+    return structure, [(tuple(x.shape), str(x.dtype)) for x in leaves]

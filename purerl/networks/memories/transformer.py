@@ -10,8 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.networks.layers import Dense, layer_norm
-from purerl.networks.memories.checks import check_sizes
-from purerl.networks.memories.diagonal import along_last
+from purerl.networks.memories.linear import along_last, check_sizes
 from purerl.types import Array
 
 

@@ -16,10 +16,9 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from purerl.networks import columns
-from purerl.networks.actors import CategoricalActor, GaussianActor
-from purerl.networks.critics import Critic
+from purerl.accelerator import columns
 from purerl.networks.distributions import Gaussian
+from purerl.networks.heads import CategoricalActor, Critic, GaussianActor
 from purerl.networks.layers import ACTIVATIONS
 from purerl.networks.torsos import MLP
 from purerl.types import Array, PyTree
