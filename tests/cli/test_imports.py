@@ -20,7 +20,7 @@ import flax.struct
 from purerl import envs
 from purerl import schedules
 from purerl.runner.trackers import Tracker
-from purerl.runner.trackers.catalogue import TRACKERS, Entry
+from purerl.runner.trackers.base import TRACKERS, Entry
 
 class Leaning(type(envs.make("CartPole-v1"))):
     "A pole of my own."
