@@ -220,9 +220,11 @@ def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
 
 
 def test_more_seeds_make_no_more_files(tiny, tmp_path):
-    counts = []
+    names = []
     for seeds in (1, 6):
         out = tmp_path / str(seeds)
         run_tiny(tiny, seeds=seeds, out=out)
-        counts.append(sum(path.is_file() for path in out.rglob("*")))
-    assert counts[0] == counts[1]
+        found = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
+        # How many files orbax makes of an array follows from its bytes.
+        names.append({path for path in found if path.parts[0] != "checkpoints"})
+    assert names[0] == names[1]
