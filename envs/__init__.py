@@ -10,8 +10,8 @@ from typing import Any
 
 from . import spaces as spaces
 from . import wrappers as wrappers
+from .adapters.adapt import FiveValueEnvironment as FiveValueEnvironment
 from .adapters.adapt import adapt as adapt
-from .adapters.five_values import FiveValueEnvironment as FiveValueEnvironment
 from .adapters.gymnasium import register_in_gymnasium as register_in_gymnasium
 from .adapters.gymnasium import to_gymnasium as to_gymnasium
 from .adapters.gymnasium import to_gymnasium_vector as to_gymnasium_vector
@@ -19,8 +19,8 @@ from .base import Environment as Environment
 from .base import EnvParams as EnvParams
 from .base import EnvState as EnvState
 from .cartpole import CartPole as CartPole
+from .checker import EnvCheckError as EnvCheckError
 from .checker import check as check
-from .checker_play import EnvCheckError as EnvCheckError
 from .doors import Doors as Doors
 from .gridworld import CliffWalking as CliffWalking
 from .gridworld import GridWorld as GridWorld
@@ -36,37 +36,6 @@ from .wrappers import ActionMask as ActionMask
 from .wrappers import Wrapper as Wrapper
 from .wrappers import register_wrapper as register_wrapper
 from .wrappers import wrap as wrap
-
-__all__ = (
-    "ActionMask",
-    "CartPole",
-    "CliffWalking",
-    "Doors",
-    "EnvCheckError",
-    "EnvDescription",
-    "EnvParams",
-    "EnvState",
-    "Environment",
-    "FiveValueEnvironment",
-    "GridWorld",
-    "Maze",
-    "ObjectGrid",
-    "Wrapper",
-    "adapt",
-    "check",
-    "describe",
-    "make",
-    "register",
-    "register_in_gymnasium",
-    "register_wrapper",
-    "registered",
-    "source_of",
-    "spaces",
-    "to_gymnasium",
-    "to_gymnasium_vector",
-    "wrap",
-    "wrappers",
-)
 
 _CONTRIB = {
     "Channel": "purerl.contrib.cheap_talk",

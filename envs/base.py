@@ -8,8 +8,6 @@ differentiated; its `EnvState` is what one episode carries from step to step.
 Everything here is for one environment. A batch is the caller's `jax.vmap`.
 """
 
-from __future__ import annotations
-
 from typing import Any, ClassVar, Generic, TypeVar
 
 import jax
@@ -18,8 +16,14 @@ from flax import struct
 
 from .spaces import Space
 
+Array = jax.Array
 Obs = Any
 Info = dict[str, Any]
+Step = tuple[Obs, Any, Array, Array, Info]
+"""What `step_env` returns: `obs, state, reward, terminated, info`."""
+STEP = "obs, state, reward, terminated, info"
+AutoResetStep = tuple[Obs, Any, Array, Array, Array, Info]
+"""What `step` returns: `obs, state, reward, terminated, truncated, info`."""
 # The most steps of an evaluation episode where nothing else bounds it: those of Atari
 # (Machado et al. 2018), 30 minutes of play with an action in every fourth frame.
 EVALUATION_STEPS = 27_000
@@ -33,7 +37,7 @@ class EnvState:
         time: `[]` int32, number of steps taken since the reset.
     """
 
-    time: jax.Array
+    time: Array
 
 
 @struct.dataclass
@@ -44,7 +48,7 @@ class EnvParams:
         max_steps_in_episode: Steps after which an episode is truncated.
     """
 
-    max_steps_in_episode: int | jax.Array = 1_000
+    max_steps_in_episode: int | Array = 1_000
 
 
 StateT = TypeVar("StateT", bound=EnvState)
@@ -55,41 +59,27 @@ class StepError(ValueError):
     """An environment's functions return something else than the contract says."""
 
 
-def five_values(env: Any, found: Any) -> tuple[Any, Any, Any, Any, Any]:
-    """Return what `step_env` returned, which must be five values.
+def unpacked(env: Any, found: Any, function: str, names: str) -> Any:
+    """Return what a function of an environment returned, as many values as expected.
 
     Args:
         env: The environment, for the sentence.
-        found: What its `step_env` returned.
+        found: What its function returned.
+        function: Name of the function.
+        names: Names of the values that are expected, such as `obs, state`.
 
     Raises:
         StepError: it is something else.
     """
-    if isinstance(found, tuple) and len(found) == 5:
+    count, is_several = len(names.split(", ")), isinstance(found, tuple | list)
+    if is_several and len(found) == count:
         return found
-    what = f"{len(found)} values" if isinstance(found, tuple) else type(found).__name__
-    raise StepError(
-        f"{env.name}: step_env returns {what}, expected five: obs, state, reward, "
-        "terminated, info; the time limit is is_truncated's."
-    )
-
-
-def two_values(env: Any, found: Any) -> tuple[Any, Any]:
-    """Return what a reset returned, which must be two values.
-
-    Args:
-        env: The environment, for the sentence.
-        found: What its `reset` returned.
-
-    Raises:
-        StepError: it is something else.
-    """
-    is_several = isinstance(found, tuple | list)
-    if is_several and len(found) == 2:
-        return found[0], found[1]
+    expected = {2: "two", 5: "five"}[count]
     alone = "one array" if hasattr(found, "dtype") else f"a {type(found).__name__}"
     what = f"{len(found)} values" if is_several else alone
-    raise StepError(f"{env.name}: reset returns {what}, expected two: obs, state.")
+    raise StepError(
+        f"{env.name}: {function} returns {what}, expected {expected}: {names}."
+    )
 
 
 class Environment(Generic[StateT, ParamsT]):
@@ -104,6 +94,8 @@ class Environment(Generic[StateT, ParamsT]):
             step spends one random split less.
         steps_without_reset: Whether `step_env` works. Only adapted wrappers, which
             reset by themselves, say no.
+        finite_observations: Whether observations hold nothing but finite numbers, such
+            as pictures of zeros and ones: training then does not look at them.
         on_host: Whether it has no pure functions and is stepped from Python, as
             Gymnasium's environments are.
         made_by_name: Whether its name and `options` say all of what it holds in
@@ -112,6 +104,7 @@ class Environment(Generic[StateT, ParamsT]):
 
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
+    finite_observations: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
     made_by_name: ClassVar[bool] = False
 
@@ -129,6 +122,23 @@ class Environment(Generic[StateT, ParamsT]):
     def time_per_step(self) -> int:
         """The time that a step adds to the state's `time`; 1 unless it is repeated."""
         return 1
+
+    @property
+    def resets_by_itself(self) -> bool:
+        """True if `step` alone is the environment, and `step_env` does not follow it.
+
+        That is so of adapted wrappers, and where a subclass has a `step` of its own.
+        """
+        own = type(self).step is not Environment.step
+        return own or not self.steps_without_reset
+
+    @property
+    def keeps_last_state(self) -> bool:
+        """True if `outcome` returns the state in which an episode ended.
+
+        Where not, nobody but the environment ever sees that state.
+        """
+        return not self.resets_by_itself
 
     @property
     def has_picture(self) -> bool:
@@ -151,9 +161,7 @@ class Environment(Generic[StateT, ParamsT]):
         space = self.action_space(self.default_params)
         return getattr(space, "n", None) or int(np.prod(space.shape))
 
-    def reset(
-        self, key: jax.Array, params: ParamsT | None = None
-    ) -> tuple[Obs, StateT]:
+    def reset(self, key: Array, params: ParamsT | None = None) -> tuple[Obs, StateT]:
         """Start an episode.
 
         Args:
@@ -166,12 +174,8 @@ class Environment(Generic[StateT, ParamsT]):
         return self.reset_env(key, self.default_params if params is None else params)
 
     def step(
-        self,
-        key: jax.Array,
-        state: StateT,
-        action: jax.Array,
-        params: ParamsT | None = None,
-    ) -> tuple[Obs, StateT, jax.Array, jax.Array, jax.Array, Info]:
+        self, key: Array, state: StateT, action: Array, params: ParamsT | None = None
+    ) -> AutoResetStep:
         """Take one step, and start a fresh episode if it ended the current one.
 
         Args:
@@ -193,8 +197,9 @@ class Environment(Generic[StateT, ParamsT]):
         if self.stochastic_transitions:
             key_step, key_reset = jax.random.split(key)
 
-        final_obs, last_state, reward, terminated, info = five_values(
-            self, self.step_env(key_step, state, action, params)
+        taken = self.step_env(key_step, state, action, params)
+        final_obs, last_state, reward, terminated, info = unpacked(
+            self, taken, "step_env", STEP
         )
         if isinstance(terminated, bool):  # ~False is -1 in Python.
             raise StepError(
@@ -225,13 +230,13 @@ class Environment(Generic[StateT, ParamsT]):
             f"for {num_envs} of them."
         )
 
-    def reset_env(self, key: jax.Array, params: ParamsT) -> tuple[Obs, StateT]:
+    def reset_env(self, key: Array, params: ParamsT) -> tuple[Obs, StateT]:
         """Start an episode; `reset` with explicit numbers. The key is consumed."""
         raise NotImplementedError
 
     def step_env(
-        self, key: jax.Array, state: StateT, action: jax.Array, params: ParamsT
-    ) -> tuple[Obs, StateT, jax.Array, jax.Array, Info]:
+        self, key: Array, state: StateT, action: Array, params: ParamsT
+    ) -> Step:
         """Take one step without any reset.
 
         Args:
@@ -246,7 +251,7 @@ class Environment(Generic[StateT, ParamsT]):
         """
         raise NotImplementedError
 
-    def is_truncated(self, state: StateT, params: ParamsT) -> jax.Array:
+    def is_truncated(self, state: StateT, params: ParamsT) -> Array:
         """Return whether the time limit is reached, bool `[]`.
 
         It does not look at termination; whoever combines the two lets `terminated`
@@ -268,7 +273,7 @@ class Environment(Generic[StateT, ParamsT]):
         """Return what `reset` and `step` return."""
         raise NotImplementedError
 
-    def draw_level(self, key: jax.Array, params: ParamsT) -> ParamsT:
+    def draw_level(self, key: Array, params: ParamsT) -> ParamsT:
         """Draw a level: `params` with the numbers that a level consists of drawn anew.
 
         Args:
@@ -278,7 +283,6 @@ class Environment(Generic[StateT, ParamsT]):
         Raises:
             NotImplementedError: this environment has no levels.
         """
-        del key, params
         raise NotImplementedError(
             f"{self.name} has no levels: `draw_level` is not written for it."
         )
@@ -289,13 +293,41 @@ class Environment(Generic[StateT, ParamsT]):
         Raises:
             NotImplementedError: this environment has no picture.
         """
-        del state, params
         raise NotImplementedError(
             f"{self.name} has no picture: `render` is not written for it."
         )
 
 
-def select_tree(condition: jax.Array, on_true: Any, on_false: Any) -> Any:
+def outcome(
+    env: Environment, key: Array, state: Any, action: Any, params: Any
+) -> AutoResetStep:
+    """Take one step of one environment, and leave an episode that ended as it ended.
+
+    Nothing that the environment returns is cast, and both flags may be true. Where it
+    does not keep the last state, that of the next episode is returned with the last
+    observation of the one before: see `keeps_last_state`.
+
+    Args:
+        env: Environment to step.
+        key: Random key, consumed.
+        state: State of the running episode.
+        action: Action of the environment.
+        params: Numbers of the environment.
+    """
+    if not env.keeps_last_state:
+        _, state, reward, terminated, truncated, info = env.step(
+            key, state, action, params
+        )
+        obs = info["final_observation"]
+        return obs, state, reward, terminated, truncated, info
+    if env.resets_by_itself and env.stochastic_transitions:
+        key = jax.random.split(key)[0]  # As its `step` does.
+    taken = env.step_env(key, state, action, params)
+    obs, state, reward, terminated, info = unpacked(env, taken, "step_env", STEP)
+    return obs, state, reward, terminated, env.is_truncated(state, params), info
+
+
+def select_tree(condition: Array, on_true: Any, on_false: Any) -> Any:
     """Choose between two pytrees of the same structure by one boolean `[]`.
 
     Args:

@@ -1,7 +1,5 @@
 """CartPole-v1: balance a pole on a cart (Barto, Sutton and Anderson 1983)."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from typing import Any, ClassVar
@@ -11,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from .base import Environment, EnvParams, EnvState, Info
+from .base import Array, Environment, EnvParams, EnvState, Obs, Step
 from .spaces import Box, Discrete, bounds
 
 
@@ -26,10 +24,10 @@ class CartPoleState(EnvState):
         theta_dot: Angular velocity of the pole, rad/s.
     """
 
-    x: jax.Array
-    x_dot: jax.Array
-    theta: jax.Array
-    theta_dot: jax.Array
+    x: Array
+    x_dot: Array
+    theta: Array
+    theta_dot: Array
 
 
 @struct.dataclass
@@ -49,24 +47,24 @@ class CartPoleParams(EnvParams):
         reset_range: Each number of the first state is uniform in +- this.
     """
 
-    max_steps_in_episode: int | jax.Array = 500
-    gravity: float | jax.Array = 9.8
-    masscart: float | jax.Array = 1.0
-    masspole: float | jax.Array = 0.1
-    length: float | jax.Array = 0.5
-    force_mag: float | jax.Array = 10.0
-    tau: float | jax.Array = 0.02
-    theta_threshold_radians: float | jax.Array = 12 * math.pi / 180
-    x_threshold: float | jax.Array = 2.4
-    reset_range: float | jax.Array = 0.05
+    max_steps_in_episode: int | Array = 500
+    gravity: float | Array = 9.8
+    masscart: float | Array = 1.0
+    masspole: float | Array = 0.1
+    length: float | Array = 0.5
+    force_mag: float | Array = 10.0
+    tau: float | Array = 0.02
+    theta_threshold_radians: float | Array = 12 * math.pi / 180
+    x_threshold: float | Array = 2.4
+    reset_range: float | Array = 0.05
 
     @property
-    def total_mass(self) -> float | jax.Array:
+    def total_mass(self) -> float | Array:
         """Mass of cart and pole together, kg."""
         return self.masscart + self.masspole
 
     @property
-    def pole_moment(self) -> float | jax.Array:
+    def pole_moment(self) -> float | Array:
         """Mass of the pole times half its length, kg m."""
         return self.masspole * self.length
 
@@ -104,29 +102,17 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         return CartPoleParams()
 
     def reset_env(
-        self, key: jax.Array, params: CartPoleParams
-    ) -> tuple[jax.Array, CartPoleState]:
+        self, key: Array, params: CartPoleParams
+    ) -> tuple[Obs, CartPoleState]:
         """Start near the centre, nearly upright."""
         unit = jax.random.uniform(key, (4,), minval=-1.0, maxval=1.0)
         obs = params.reset_range * unit
         return obs, CartPoleState(jnp.int32(0), obs[0], obs[1], obs[2], obs[3])
 
     def step_env(
-        self,
-        key: jax.Array,
-        state: CartPoleState,
-        action: jax.Array,
-        params: CartPoleParams,
-    ) -> tuple[jax.Array, CartPoleState, jax.Array, jax.Array, Info]:
-        """Push, and integrate one time step.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        self, key: Array, state: CartPoleState, action: Array, params: CartPoleParams
+    ) -> Step:
+        """Push, and integrate one time step."""
         x_acc, theta_acc = _accelerations(state, action, params)
         next_state = CartPoleState(
             time=state.time + 1,
@@ -143,7 +129,6 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
 
     def action_space(self, params: CartPoleParams | None = None) -> Discrete:
         """Return the space of two pushes."""
-        del params
         return Discrete(2)
 
     def observation_space(self, params: CartPoleParams | None = None) -> Box:
@@ -178,8 +163,8 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
 
 
 def _accelerations(
-    state: CartPoleState, action: jax.Array, params: CartPoleParams
-) -> tuple[jax.Array, jax.Array]:
+    state: CartPoleState, action: Array, params: CartPoleParams
+) -> tuple[Array, Array]:
     """Accelerations of cart (m/s^2) and pole (rad/s^2)."""
     force = jnp.where(action == 1, params.force_mag, -params.force_mag)
     cos, sin = jnp.cos(state.theta), jnp.sin(state.theta)
@@ -190,13 +175,13 @@ def _accelerations(
     return drive - moment * theta_acc * cos / total, theta_acc
 
 
-def _out_of_range(state: CartPoleState, params: CartPoleParams) -> jax.Array:
+def _out_of_range(state: CartPoleState, params: CartPoleParams) -> Array:
     return (jnp.abs(state.x) > params.x_threshold) | (
         jnp.abs(state.theta) > params.theta_threshold_radians
     )
 
 
-def _observe(state: CartPoleState) -> jax.Array:
+def _observe(state: CartPoleState) -> Array:
     return jnp.stack([state.x, state.x_dot, state.theta, state.theta_dot])
 
 

@@ -2,31 +2,22 @@
 
 Made for authors of environments: it plays the environment with random actions and
 stops at the first broken rule, with a sentence that names the rule, what was seen and
-what was expected.
+what was expected. `check_types` looks at shapes and types alone, as training does.
 """
 
-from __future__ import annotations
-
-from collections.abc import Callable
-from typing import Any
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from .adapters.adapt import adapt
-from .base import Environment, StepError, two_values
-from .checker_play import (
-    TIME_LIMIT,
-    EnvCheckError,
-    check_rollout,
-    check_time_limit,
-    random_step,
-    require,
-    rollout_fn,
-)
-from .checker_tools import Counted, is_equal, is_float, signature
+from .base import Array, Environment, StepError, outcome, unpacked
 
+NUM_ENVS = 4
+TIME_LIMIT = 5
 # What JAX raises where Python looks at a traced value.
 _DECISIONS = (
     jax.errors.ConcretizationTypeError,
@@ -38,8 +29,12 @@ _DECISIONS = (
 _KINDS = {"b": 0, "i": 1, "u": 1, "f": 2, "V": 2}
 
 
+class EnvCheckError(AssertionError):
+    """An environment breaks a rule of the contract."""
+
+
 def check(
-    env: Any, params: Any = None, key: jax.Array | None = None, num_steps: int = 64
+    env: Any, params: Any = None, key: Array | None = None, num_steps: int = 64
 ) -> None:
     """Play `env` and check every rule that a training loop relies on.
 
@@ -74,211 +69,111 @@ def check(
             f"params of {env.name} must be a {type(own).__name__}, got a "
             f"{type(params).__name__}; env.default_params.replace(...) makes one."
         )
-    key_once, key_play, key_vmap = jax.random.split(
-        jax.random.key(0) if key is None else key, 3
-    )
-    _check_pytree(env, "params", params)
+    key = jax.random.key(0) if key is None else key
+    with said_of(env.name, EnvCheckError):
+        _check(env, params, key, num_steps)
+
+
+def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
+    key_once, key_play, key_vmap = jax.random.split(key, 3)
+    _check_pytree("params", params)
     _check_spaces(env, params)
-    _check_single_step(env, params, key_once)
-    play = jax.jit(rollout_fn(env, num_steps))
-    check_rollout(env, play(key_play, params))
+    once, again = (_play_twice(env, params, key_once) for _ in range(2))
+    require(
+        all(map(is_equal, jax.tree.leaves(once), jax.tree.leaves(again))),
+        "the same key gave two different episodes, expected equal ones: all chance "
+        "must come from the key, and nothing may be kept on the object.",
+    )
+    play = jax.jit(_rollout_fn(env, num_steps))
+    _check_rollout(env, play(key_play, params))
     if hasattr(params, "max_steps_in_episode"):
         dtype = jnp.result_type(params.max_steps_in_episode)
         limit = jnp.asarray(TIME_LIMIT, dtype)
-        short = params.replace(max_steps_in_episode=limit)
-        steps = play(key_play, short)
-        check_rollout(env, steps)
-        check_time_limit(env, steps)
+        steps = play(key_play, params.replace(max_steps_in_episode=limit))
+        _check_rollout(env, steps)
+        _check_time_limit(env, steps)
     _check_vmap_over_params(env, params, key_vmap)
 
 
-def _check_pytree(env: Environment, what: str, tree: Any) -> None:
-    kinds = (jax.Array, np.ndarray, np.generic, bool, int, float)
-    if what == "state":
-        kinds = (jax.Array,)
-    for path, leaf in jax.tree_util.tree_flatten_with_path(tree)[0]:
-        where = f"{what}{jax.tree_util.keystr(path)}"
-        require(
-            env,
-            isinstance(leaf, kinds),
-            f"{where} is a {type(leaf).__name__}, expected an array: a {what} is a "
-            "pytree of arrays (register its class with flax.struct.dataclass).",
-        )
+def check_types(env: Environment, params: Any) -> None:
+    """Refuse what reset and step return where it is not what training can take.
 
-
-def _check_spaces(env: Environment, params: Any) -> None:
-    for name in ("action_space", "observation_space"):
-        try:
-            space = getattr(env, name)(params)
-        except (TypeError, AttributeError) as error:
-            raise EnvCheckError(
-                f"{env.name}: {name}(params) raised {type(error).__name__}: "
-                f"{_first_line(error)}; expected a method that takes the parameters "
-                "and returns one of envs.spaces."
-            ) from error
-        for part in ("sample", "contains", "shape", "dtype"):
-            require(
-                env,
-                hasattr(space, part),
-                f"{name} is {space!r} without `{part}`, expected one of envs.spaces.",
-            )
-    space = env.action_space(params)
-    action = space.sample(jax.random.key(0))
-    require(
-        env,
-        space.contains(action),
-        f"action_space {space!r} does not contain its own sample {action}.",
-    )
-
-
-def _check_single_step(env: Environment, params: Any, key: jax.Array) -> None:
-    """Trace once, keep types, give the same again: two steps, played twice."""
-    first = _play_twice(env, params, key)
-    again = _play_twice(env, params, key)
-    for before, after in zip(
-        jax.tree.leaves(first), jax.tree.leaves(again), strict=True
-    ):
-        require(
-            env,
-            is_equal(before, after),
-            "the same key gave two different episodes, expected equal ones: all "
-            "chance must come from the key, and nothing may be kept on the object.",
-        )
-
-
-def _play_twice(env: Environment, params: Any, key: jax.Array) -> Any:
-    """Reset, take two steps, each a compiled program; return what came out."""
-    key_reset, key_act, key_step = jax.random.split(key, 3)
-    reset = Counted(lambda *args: two_values(env, env.reset(*args)))
-    step = Counted(env.step)
-    obs, state = _traced(env, "reset", reset, key_reset, params)
-    _check_pytree(env, "state", state)
-    _check_obs(env, "reset returned an observation", obs, params)
-    action = env.action_space(params).sample(key_act)
-    _check_one_step(env, key_step, state, action, params)
-    outputs: list[Any] = [(obs, state)]
-    for i in range(2):
-        before = jax.tree.map(signature, state)
-        key_now = jax.random.fold_in(key_step, i)
-        result = _traced(env, "step", step, key_now, state, action, params)
-        _check_result(env, result, params)
-        state = result[1]
-        require(
-            env,
-            # The class of a state may have an equality of its own, that of arrays.
-            jax.tree.flatten(jax.tree.map(signature, state))
-            == jax.tree.flatten(before),
-            f"step changed the types of the state from {before} to "
-            f"{jax.tree.map(signature, state)}, expected the same: a scan carries it.",
-        )
-        outputs.append(result)
-    require(
-        env,
-        step.traces == 1,
-        f"step was traced {step.traces} times for two equal calls, expected once: "
-        "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
-    )
-    return outputs
-
-
-def _check_one_step(
-    env: Environment, key: jax.Array, state: Any, action: Any, params: Any
-) -> None:
-    """Require the types of a step before the reset that `step` may put in its place.
-
-    Where they differ from those of a reset, `step` itself cannot be traced, with an
-    error that does not say where.
-    """
-    if not env.steps_without_reset:
-        return
-    result = _traced(env, "step", _shapes_of(env), key, state, action, params)
-    if not (isinstance(result, tuple) and len(result) == 5):
-        return  # The check of `step` says what is wrong.
-    _check_obs(env, "step_env returned an observation", result[0], params)
-    before, after = (dict(signatures(one)) for one in (state, result[1]))
-    require(
-        env,
-        before.keys() == after.keys(),
-        f"step_env returned a state with the leaves {', '.join(sorted(after))}, "
-        f"expected those of reset: {', '.join(sorted(before))}.",
-    )
-    for name, type_now in after.items():
-        require(
-            env,
-            type_now == before[name],
-            f"step_env changed state{name} from {before[name]} to {type_now}, "
-            "expected the same: a scan carries the state.",
-        )
-
-
-def _shapes_of(env: Environment) -> Callable[..., Any]:
-    """Return a function that finds the shapes and types of a step without a reset."""
-
-    def shapes(*args: Any) -> Any:
-        return jax.eval_shape(env.step_env, *args)
-
-    return shapes
-
-
-def signatures(tree: Any) -> list[tuple[str, str]]:
-    """Return the path and the type of every leaf of a tree.
+    Shapes are evaluated, and nothing is computed. Numbers that lose nothing as the
+    observation space's kind of number will do.
 
     Args:
-        tree: Pytree of arrays, or of their shapes.
+        env: The environment.
+        params: Numbers of the environment.
+
+    Raises:
+        EnvCheckError: an observation that is not what the environment's own space says,
+            a reward that is not one number, a flag that is not one truth value, or an
+            observation or a state of other types after a step than after a reset.
+        StepError: a step of other than five values, or a reset of other than two.
     """
-    found = jax.tree_util.tree_flatten_with_path(tree)[0]
-    return [(jax.tree_util.keystr(path), signature(leaf)) for path, leaf in found]
+    with said_of(env.name, EnvCheckError):
+        _check_types(env, params)
 
 
-def _check_result(env: Environment, result: Any, params: Any) -> None:
-    require(
-        env,
-        len(result) == 6,
-        f"step returned {len(result)} values, expected 6: obs, state, reward, "
-        "terminated, truncated, info.",
-    )
-    obs, state, reward, terminated, truncated, info = result
-    values = {"reward": reward, "terminated": terminated, "truncated": truncated}
-    for name, value in values.items():
-        require(
-            env,
-            hasattr(value, "dtype"),
-            f"{name} is a {type(value).__name__}, expected one number or truth value.",
-        )
-    _check_pytree(env, "state", state)
-    _check_obs(env, "step returned an observation", obs, params)
-    require(
-        env,
-        jnp.shape(reward) == () and jnp.issubdtype(reward.dtype, jnp.floating),
-        f"reward is {reward.dtype.name}{list(jnp.shape(reward))}, expected one float.",
-    )
-    for name, flag in (("terminated", terminated), ("truncated", truncated)):
-        require(
-            env,
-            jnp.shape(flag) == () and flag.dtype == jnp.bool_,
-            f"{name} is {flag.dtype.name}{list(jnp.shape(flag))}, expected one bool.",
-        )
-    require(
-        env,
-        "final_observation" in info,
-        f"info has {sorted(info)}, expected 'final_observation' too: the observation "
-        "before the reset.",
-    )
-    _check_obs(env, "info['final_observation'] is", info["final_observation"], params)
-
-
-def _check_obs(env: Environment, what: str, obs: Any, params: Any) -> None:
+def _check_types(env: Environment, params: Any) -> None:
     space: Any = env.observation_space(params)
-    check_member(env, what, obs, space)
+
+    def reset(key: Array) -> Any:
+        return unpacked(env, env.reset(key, params), "reset", "obs, state")
+
+    def step(key: Array, state: Any) -> Any:
+        action = env.action_space(params).sample(key)
+        obs, state, reward, *flags, _ = outcome(env, key, state, action, params)
+        _check_outcome(reward, *flags, exact=False)
+        return obs, state
+
+    key = jax.random.key(0)
+    try:
+        first, state = jax.eval_shape(reset, key)
+        check_member("reset returns an observation", first, space, exact=False)
+        later, after = jax.eval_shape(step, key, state)
+        check_member("step returns an observation", later, space, exact=False)
+    except (StepError, RuleError):
+        raise
+    except Exception:
+        return  # Training in the environment will show its own error.
+    check_same("an observation", first, later)
+    check_same("a state", state, after)
 
 
-def check_member(
-    env: Environment, what: str, obs: Any, space: Any, exact: bool = True
-) -> None:
+class RuleError(Exception):
+    """A rule that does not hold, before it is said of what."""
+
+
+def require(holds: Any, message: str) -> None:
+    """Raise `RuleError` with the message unless the rule holds.
+
+    Args:
+        holds: Whether the rule holds.
+        message: Sentence about what does not hold.
+    """
+    if not bool(holds):
+        raise RuleError(message)
+
+
+@contextlib.contextmanager
+def said_of(name: str, error: type[Exception]) -> Iterator[None]:
+    """Raise an error that begins with a name where a rule does not hold inside.
+
+    Args:
+        name: Name of what is checked.
+        error: Class of the error.
+    """
+    try:
+        yield
+    except RuleError as broken:
+        raise error(f"{name}: {broken}") from broken.__cause__
+
+
+def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
     """Require the keys, shapes and dtypes of a space, part by part.
 
     Args:
-        env: Environment that is checked.
         what: Name of the observation in the message.
         obs: The observation, or its shapes.
         space: Space that it is to be a member of.
@@ -286,7 +181,7 @@ def check_member(
             the space's kind of number will do, such as truth values among floats.
 
     Raises:
-        EnvCheckError: with what was seen and what was expected.
+        RuleError: with what was seen and what was expected.
     """
     parts = getattr(space, "spaces", None)
     if parts is not None:
@@ -295,43 +190,194 @@ def check_member(
         there = isinstance(obs, dict) if by_key else type(obs) is tuple
         given = set(obs if by_key else range(len(obs))) if there else obs
         require(
-            env,
             given == keys,
             f"{what} with the parts {given}, expected a "
             f"{'dict' if by_key else 'tuple'} with those of the observation space: "
             f"{keys}.",
         )
         for key in sorted(keys):
-            check_member(env, f"{what} at {key!r}", obs[key], parts[key], exact)
+            check_member(f"{what} at {key!r}", obs[key], parts[key], exact)
         return
     is_array = hasattr(obs, "shape") and hasattr(obs, "dtype")
     require(
-        env,
         is_array or exact,
         f"{what} that is a {type(obs).__name__}, expected an array, as the observation "
         "space says.",
     )
-    seen = (
-        (obs.shape, obs.dtype) if is_array else (jnp.shape(obs), jnp.result_type(obs))
-    )
-    expected = (space.shape, space.dtype)
-    fits = seen == expected
+    shape = obs.shape if is_array else jnp.shape(obs)
+    dtype = obs.dtype if is_array else jnp.result_type(obs)
+    fits = (shape, dtype) == (space.shape, space.dtype)
     if not exact:
-        kind, most = (_KINDS.get(np.dtype(x).kind, 0) for _, x in (seen, expected))
-        fits = tuple(seen[0]) == tuple(expected[0]) and kind <= most
+        kind, most = (_KINDS.get(np.dtype(x).kind, 0) for x in (dtype, space.dtype))
+        fits = tuple(shape) == tuple(space.shape) and kind <= most
     kept = jax.dtypes.canonicalize_dtype(space.dtype)
-    is_narrowed = seen == (space.shape, kept) and kept != space.dtype
+    is_narrowed = (shape, dtype) == (space.shape, kept) and kept != space.dtype
     remedy = f" JAX keeps such numbers as {kept}: give the space that."
     require(
-        env,
         fits,
-        f"{what} of shape {seen[0]} and dtype {seen[1]}, expected those of the "
-        f"observation space: {expected[0]} and {expected[1]}."
-        f"{remedy if is_narrowed else ''}",
+        f"{what} of shape {shape} and dtype {dtype}, expected those of the observation "
+        f"space: {space.shape} and {space.dtype}.{remedy if is_narrowed else ''}",
     )
 
 
-def _check_vmap_over_params(env: Environment, params: Any, key: jax.Array) -> None:
+def check_same(what: str, first: Any, later: Any, step: str = "step") -> None:
+    """Refuse what has other types after a step than after a reset.
+
+    Args:
+        what: Name of the two in the message.
+        first: Pytree of arrays, or their shapes, that reset returns.
+        later: Pytree of arrays, or their shapes, that a step returns.
+        step: Name of the function that returned `later`.
+
+    Raises:
+        RuleError: with the leaf, and its two types.
+    """
+    before, now = (
+        {jax.tree_util.keystr(path): signature(leaf) for path, leaf in found}
+        for found in map(jax.tree_util.tree_leaves_with_path, (first, later))
+    )
+    require(
+        before.keys() == now.keys(),
+        f"reset returns {what} with the leaves {', '.join(before)}, and {step} one "
+        f"with {', '.join(now)}, which a loop cannot carry. Give both the same.",
+    )
+    for name, known in before.items():
+        where = f" whose {name.removeprefix('.')} is" if name else " of"
+        require(
+            now[name] == known,
+            f"reset returns {what}{where} {known}, and {step} one{where} {now[name]}, "
+            "which a loop cannot carry. Cast one of the two.",
+        )
+
+
+def _check_outcome(
+    reward: Any, terminated: Any, truncated: Any, exact: bool = True
+) -> None:
+    """Refuse a reward that is not one number, and a flag that is no truth value."""
+    is_number = _kind_of(reward) in ("f" if exact else "biuf")
+    require(
+        is_number
+        and np.shape(reward) == ()
+        and (hasattr(reward, "dtype") or not exact),
+        f"step returns a reward of {_described(reward)}, expected one "
+        f"{'float' if exact else 'number'}, float32[]. Take one with reward[0], "
+        "reward.sum() or the like.",
+    )
+    for name, flag in (("terminated", terminated), ("truncated", truncated)):
+        # `~False` is -1 in Python; only `terminated` is negated.
+        is_jax = hasattr(flag, "dtype") or (name == "truncated" and not exact)
+        require(
+            is_jax and _kind_of(flag) == "b" and np.shape(flag) == (),
+            f"step returns {name} as {_described(flag)}, expected one truth value of "
+            f"JAX, bool[], such as state.time >= 10 or jnp.asarray({name}, bool).",
+        )
+
+
+def _kind_of(value: Any) -> str:
+    """The kind of a value's dtype as NumPy names kinds; `O` of what is no number."""
+    try:
+        dtype = jnp.result_type(value)
+    except TypeError:
+        return "O"
+    return "f" if jnp.issubdtype(dtype, jnp.floating) else np.dtype(dtype).kind
+
+
+def _described(value: Any) -> str:
+    """A value in words: `int32[2]` of an array, else its class in Python."""
+    if hasattr(value, "dtype"):
+        return f"{value.dtype}{list(np.shape(value))}"
+    return f"a Python {type(value).__name__}"
+
+
+def _check_pytree(what: str, tree: Any) -> None:
+    kinds = (jax.Array, np.ndarray, np.generic, bool, int, float)
+    if what == "state":
+        kinds = (jax.Array,)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
+        require(
+            isinstance(leaf, kinds),
+            f"{what}{jax.tree_util.keystr(path)} is a {type(leaf).__name__}, expected "
+            f"an array: a {what} is a pytree of arrays (register its class with "
+            "flax.struct.dataclass).",
+        )
+
+
+def _check_spaces(env: Environment, params: Any) -> None:
+    for name in ("action_space", "observation_space"):
+        try:
+            space = getattr(env, name)(params)
+        except (TypeError, AttributeError) as error:
+            raise RuleError(
+                f"{name}(params) raised {type(error).__name__}: "
+                f"{_first_line(error)}; expected a method that takes the parameters "
+                "and returns one of envs.spaces."
+            ) from error
+        for part in ("sample", "contains", "shape", "dtype"):
+            require(
+                hasattr(space, part),
+                f"{name} is {space!r} without `{part}`, expected one of envs.spaces.",
+            )
+    space = env.action_space(params)
+    action = space.sample(jax.random.key(0))
+    require(
+        space.contains(action),
+        f"action_space {space!r} does not contain its own sample {action}.",
+    )
+
+
+def _play_twice(env: Environment, params: Any, key: Array) -> Any:
+    """Reset, take two steps, each a compiled program; return what came out."""
+    key_reset, key_act, key_step = jax.random.split(key, 3)
+    space: Any = env.observation_space(params)
+    reset = Counted(lambda *x: unpacked(env, env.reset(*x), "reset", "obs, state"))
+    step = Counted(env.step)
+    obs, state = _traced("reset", reset, key_reset, params)
+    _check_pytree("state", state)
+    check_member("reset returned an observation", obs, space)
+    action = env.action_space(params).sample(key_act)
+    if env.steps_without_reset:
+        # Where it differs from a reset, `step` cannot be traced and does not say where.
+        shapes = _traced(
+            "step",
+            lambda *args: jax.eval_shape(env.step_env, *args),
+            *(key_step, state, action, params),
+        )
+        if isinstance(shapes, tuple) and len(shapes) == 5:  # Else `step` says it.
+            seen = "step_env returned an observation"
+            check_member(seen, shapes[0], space)
+            check_same("a state", state, shapes[1], "step_env")
+    outputs: list[Any] = [(obs, state)]
+    for i in range(2):
+        key_now = jax.random.fold_in(key_step, i)
+        result = _traced("step", step, key_now, state, action, params)
+        require(
+            len(result) == 6,
+            f"step returned {len(result)} values, expected 6: obs, state, reward, "
+            "terminated, truncated, info.",
+        )
+        obs, after, reward, terminated, truncated, info = result
+        _check_pytree("state", after)
+        check_member("step returned an observation", obs, space)
+        _check_outcome(reward, terminated, truncated)
+        require(
+            "final_observation" in info,
+            f"info has {sorted(info)}, expected 'final_observation' too: the "
+            "observation before the reset.",
+        )
+        final = info["final_observation"]
+        check_member("info['final_observation'] is", final, space)
+        check_same("a state", state, after)
+        state = after
+        outputs.append(result)
+    require(
+        step.traces == 1,
+        f"step was traced {step.traces} times for two equal calls, expected once: "
+        "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
+    )
+    return outputs
+
+
+def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
     """Batch every float leaf; both lanes must give what a single call gives."""
     axes = jax.tree.map(lambda x: 0 if is_float(x) else None, params)
     if not any(axis == 0 for axis in jax.tree.leaves(axes)):
@@ -343,35 +389,213 @@ def _check_vmap_over_params(env: Environment, params: Any, key: jax.Array) -> No
     def play(params: Any) -> Any:
         key_reset, key_loop = jax.random.split(key)
         _, state = env.reset(key_reset, params)
-        return random_step(env, state, key_loop, params)[1]
+        return _random_step(env, state, key_loop, params)[1]
 
     batched = jax.vmap(play, in_axes=(axes,))
-    lanes = _traced(env, "reset and step under vmap over params", batched, batch)
+    lanes = _traced("reset and step under vmap over params", batched, batch)
     for leaf in jax.tree.leaves(lanes):
         require(
-            env,
             is_equal(leaf[0], leaf[1]),
             "equal parameters in two lanes of a vmap gave different steps, expected "
             "equal ones.",
         )
 
 
-def _traced(env: Environment, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+def _traced(what: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
     except StepError as error:
         raise EnvCheckError(str(error)) from None
     except _DECISIONS as error:
-        raise EnvCheckError(
-            f"{env.name}: {what} cannot be traced ({_first_line(error)}): expected "
-            "pure JAX, without Python decisions on traced values."
+        raise RuleError(
+            f"{what} cannot be traced ({_first_line(error)}): expected pure JAX, "
+            "without Python decisions on traced values."
         ) from error
     except (TypeError, ValueError, AttributeError, LookupError) as error:
-        raise EnvCheckError(
-            f"{env.name}: {what} cannot be traced, it raised {type(error).__name__}: "
+        raise RuleError(
+            f"{what} cannot be traced, it raised {type(error).__name__}: "
             f"{_first_line(error)}"
         ) from error
 
 
 def _first_line(error: Exception) -> str:
     return (str(error).splitlines() or [""])[0]
+
+
+class PlayedStep(NamedTuple):
+    """The outcome of one step; in a rollout every field leads with `[T, B]`."""
+
+    obs: Any
+    reward: Array
+    terminated: Array
+    truncated: Array
+    final_obs: Any
+    expected_obs: Any  # From `step_env`, the observation before any reset.
+    other: Any  # From `step_env` with another key: observation, reward, terminated.
+    in_space: Array
+
+
+def _rollout_fn(env: Environment, num_steps: int) -> Callable[[Array, Any], PlayedStep]:
+    """Make a function of key and params that plays `[T, B]` random steps."""
+
+    def play_one(key: Array, params: Any) -> PlayedStep:
+        key_reset, key_loop = jax.random.split(key)
+        _, state = env.reset(key_reset, params)
+
+        def body(state: Any, key: Array) -> tuple[Any, PlayedStep]:
+            return _random_step(env, state, key, params)
+
+        return jax.lax.scan(body, state, jax.random.split(key_loop, num_steps))[1]
+
+    def play(key: Array, params: Any) -> PlayedStep:
+        keys = jax.random.split(key, NUM_ENVS)
+        return jax.vmap(play_one, in_axes=(0, None), out_axes=1)(keys, params)
+
+    return play
+
+
+def _random_step(
+    env: Environment, state: Any, key: Array, params: Any
+) -> tuple[Any, PlayedStep]:
+    """Take one step with a random action; the key is consumed."""
+    key_act, key_step = jax.random.split(key)
+    action = env.action_space(params).sample(key_act)
+    obs, next_state, reward, terminated, truncated, info = env.step(
+        key_step, state, action, params
+    )
+    final_obs = expected_obs = info["final_observation"]
+    other = (final_obs, reward, terminated)
+    if env.steps_without_reset and not env.stochastic_transitions:
+        expected_obs = env.step_env(key_step, state, action, params)[0]
+        seen, _, *rest = env.step_env(key_act, state, action, params)
+        other = (seen, *rest[:2])
+    space = env.observation_space(params)
+    in_space = space.contains(obs) & space.contains(final_obs)
+    step = PlayedStep(
+        obs, reward, terminated, truncated, final_obs, expected_obs, other, in_space
+    )
+    return next_state, step
+
+
+def _check_rollout(env: Environment, steps: PlayedStep) -> None:
+    """Require finite numbers, exclusive flags, final observations, members."""
+    for name, values in (
+        ("an observation", steps.final_obs),
+        ("a reward", steps.reward),
+    ):
+        require(
+            all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(values)),
+            f"{name} was infinite or NaN, expected finite numbers.",
+        )
+    both = int(jnp.sum(steps.terminated & steps.truncated))
+    require(
+        both == 0,
+        f"terminated and truncated were both true in {both} steps, expected never: "
+        "an episode that ends by itself terminated.",
+    )
+    _check_final_observation(env, steps)
+    mine = _rows((steps.final_obs, steps.reward, steps.terminated))
+    require(
+        np.allclose(mine, _rows(steps.other), atol=1e-5),
+        "step_env gave another outcome with another key, expected the same: with "
+        "stochastic_transitions = False a reset gets the key of the step before; set "
+        "it to True where a step draws.",
+    )
+    require(
+        jnp.all(steps.in_space),
+        f"{int(jnp.sum(~steps.in_space))} of {steps.in_space.size} steps had an "
+        "observation outside the observation space, expected none.",
+    )
+
+
+def _check_final_observation(env: Environment, steps: PlayedStep) -> None:
+    message = (
+        "info['final_observation'] was not the observation before the reset: {}; a "
+        "learner needs it to bootstrap through time limits."
+    )
+    obs, final, expected = map(_rows, (steps.obs, steps.final_obs, steps.expected_obs))
+    require(
+        np.allclose(final, expected, atol=1e-5),
+        message.format("it differs from the one that step_env returns"),
+    )
+    done = np.asarray(steps.terminated | steps.truncated)
+    require(
+        np.array_equal(final[~done], obs[~done]),
+        message.format("in the middle of an episode it differs from obs"),
+    )
+    # Where chance is in the step there is nothing to compare with. But observations
+    # that vary cannot all coincide with the first ones of the next episodes.
+    varies = np.ptp(obs, axis=(0, 1)).any()
+    require(
+        not (done.any() and varies and env.stochastic_transitions)
+        or not np.array_equal(final[done], obs[done]),
+        message.format("it always equals the first one of the next episode"),
+    )
+
+
+def _rows(obs: Any) -> np.ndarray:
+    """Observations `[T, B, ...]`, of several parts too, as numbers `[T, B, O]`."""
+    leaves = [np.asarray(x) for x in jax.tree.leaves(obs)]
+    # NumPy takes no differences of truth values.
+    leaves = [x.astype(np.uint8) if x.dtype == bool else x for x in leaves]
+    return np.concatenate([x.reshape(*x.shape[:2], -1) for x in leaves], -1)
+
+
+def _check_time_limit(env: Environment, steps: PlayedStep) -> None:
+    """Require truncation after exactly `TIME_LIMIT` steps, and no longer episode.
+
+    Of steps that bring the limit nearer by more than 1, as many as reach it.
+    """
+    expected = -(-TIME_LIMIT // env.time_per_step)
+    done = np.asarray(steps.terminated | steps.truncated)
+    length = np.zeros(done.shape[1], int)
+    for t in range(done.shape[0]):
+        length += 1
+        wrong = length[np.asarray(steps.truncated)[t] | (length > expected)]
+        seen = int(wrong[wrong != expected][0]) if np.any(wrong != expected) else 0
+        require(
+            seen == 0,
+            f"with max_steps_in_episode = {TIME_LIMIT} an episode lasted "
+            f"{'at least ' if seen > expected else ''}{seen} steps, expected "
+            f"truncation after exactly {expected}.",
+        )
+        length[done[t]] = 0
+
+
+class Counted:
+    """A jitted function that counts how often it is traced.
+
+    Args:
+        fn: Function of arrays, which is jitted.
+    """
+
+    def __init__(self, fn: Callable[..., Any]) -> None:
+        self.traces = 0
+
+        def counted(*args: Any) -> Any:
+            self.traces += 1
+            return fn(*args)
+
+        self._jitted = jax.jit(counted)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function, which is traced where the shapes are new."""
+        return self._jitted(*args)
+
+
+def signature(leaf: Array) -> str:
+    """Return the dtype and the shape of an array, such as `float32[4]`."""
+    return f"{leaf.dtype}{list(leaf.shape)}"
+
+
+def is_float(leaf: Any) -> bool:
+    """Return whether an array or a number is a floating-point one."""
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+
+
+def is_equal(first: Array, second: Array) -> bool:
+    """Return whether two arrays, of numbers or of random keys, are equal; NaN is."""
+    if jnp.issubdtype(first.dtype, jax.dtypes.prng_key):
+        first, second = jax.random.key_data(first), jax.random.key_data(second)
+    one, two = np.asarray(first), np.asarray(second)
+    return bool(np.array_equal(one, two, equal_nan=is_float(first)))

@@ -7,8 +7,6 @@ progress it would have made, so that standing under the wall was profitable), an
 episode lasts exactly its limit (it lasted one step more).
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar, Literal, NamedTuple
 
@@ -17,7 +15,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from .base import Environment, EnvParams, EnvState, Info
+from .base import Array, Environment, EnvParams, EnvState, Obs, Step
+from .options import one_of
 from .spaces import Box, Discrete
 
 EMPTY, AGENT, WALL, GOAL = range(4)
@@ -38,8 +37,8 @@ class DoorsState(EnvState):
         goal: `[2]` int32, row and column.
     """
 
-    agent: jax.Array
-    goal: jax.Array
+    agent: Array
+    goal: Array
 
 
 @struct.dataclass
@@ -51,8 +50,8 @@ class DoorsParams(EnvParams):
         reward_scale: Reward for one cell of progress.
     """
 
-    max_steps_in_episode: int | jax.Array = 60
-    reward_scale: float | jax.Array = 1.0
+    max_steps_in_episode: int | Array = 60
+    reward_scale: float | Array = 1.0
 
 
 class DoorsOptimum(NamedTuple):
@@ -131,11 +130,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
                 f"num_doors ({self.num_doors}) puts a door at column {last}, off a "
                 f"grid {width} wide: ask for fewer doors or a wider grid."
             )
-        if self.observation not in ("cells", "planes", "coordinates"):
-            raise ValueError(
-                f"observation must be 'cells', 'planes' or 'coordinates', got "
-                f"{self.observation!r}."
-            )
+        one_of("observation", self.observation, ("cells", "planes", "coordinates"))
 
     @property
     def name(self) -> str:
@@ -157,11 +152,8 @@ class Doors(Environment[DoorsState, DoorsParams]):
         """Columns of the doors, int `[num_doors]`."""
         return np.arange(self.num_doors) * (self.size[0] // self.num_doors)
 
-    def reset_env(
-        self, key: jax.Array, params: DoorsParams
-    ) -> tuple[jax.Array, DoorsState]:
+    def reset_env(self, key: Array, params: DoorsParams) -> tuple[Obs, DoorsState]:
         """Draw the two columns."""
-        del params
         height, width = self.size
         columns = jax.random.randint(key, (2,), 0, width, dtype=jnp.int32)
         state = DoorsState(
@@ -172,17 +164,9 @@ class Doors(Environment[DoorsState, DoorsParams]):
         return self._observe(state), state
 
     def step_env(
-        self, key: jax.Array, state: DoorsState, action: jax.Array, params: DoorsParams
-    ) -> tuple[jax.Array, DoorsState, jax.Array, jax.Array, Info]:
-        """Move if the way is free, and pay the progress.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        self, key: Array, state: DoorsState, action: Array, params: DoorsParams
+    ) -> Step:
+        """Move if the way is free, and pay the progress."""
         edge = np.array(self.size, np.int32) - 1
         target = jnp.clip(state.agent + jnp.asarray(MOVES, jnp.int32)[action], 0, edge)
         in_door = jnp.any(target[1] == jnp.asarray(self.doors, jnp.int32))
@@ -196,12 +180,10 @@ class Doors(Environment[DoorsState, DoorsParams]):
 
     def action_space(self, params: DoorsParams | None = None) -> Discrete:
         """Stay, right, down, left, up."""
-        del params
         return Discrete(len(MOVES))
 
     def observation_space(self, params: DoorsParams | None = None) -> Box:
         """Return the space that the field `observation` names."""
-        del params
         height, width = self.size
         if self.observation == "cells":
             return Box(EMPTY, GOAL, (height * width,))
@@ -251,7 +233,6 @@ class Doors(Environment[DoorsState, DoorsParams]):
         Returns:
             uint8 `[height * scale, width * scale, 3]`.
         """
-        del params
         image = COLOURS[np.asarray(self._cells(state))]
         return image.repeat(scale, axis=0).repeat(scale, axis=1)
 
@@ -271,7 +252,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
         distance = np.hypot(row, column - goal)
         return np.where(reachable[:, None], distance, np.inf).min(axis=(-2, -1))
 
-    def _cells(self, state: DoorsState) -> jax.Array:
+    def _cells(self, state: DoorsState) -> Array:
         """The grid, int32 `[height, width]`; the agent hides what it stands on."""
         grid = np.full(self.size, EMPTY, np.int32)
         grid[self.wall_row] = WALL
@@ -279,14 +260,14 @@ class Doors(Environment[DoorsState, DoorsParams]):
         cells = jnp.where(self._mark(state.goal), GOAL, grid)
         return jnp.where(self._mark(state.agent), AGENT, cells)
 
-    def _mark(self, position: jax.Array) -> jax.Array:
+    def _mark(self, position: Array) -> Array:
         """Bool `[height, width]`, true at one cell. Compares: a scatter is slower."""
         height, width = self.size
         in_row = jnp.arange(height) == position[0]
         in_column = jnp.arange(width) == position[1]
         return in_row[:, None] & in_column[None, :]
 
-    def _observe(self, state: DoorsState) -> jax.Array:
+    def _observe(self, state: DoorsState) -> Array:
         if self.observation == "cells":
             return self._cells(state).reshape(-1).astype(jnp.float32)
         if self.observation == "planes":
@@ -303,6 +284,6 @@ class Doors(Environment[DoorsState, DoorsParams]):
         return jnp.concatenate([state.agent, state.goal]) / edge
 
 
-def _distance(a: jax.Array, b: jax.Array) -> jax.Array:
+def _distance(a: Array, b: Array) -> Array:
     """Euclidean distance of two cells, float32 `[]`."""
     return jnp.sqrt(jnp.sum((a - b) ** 2).astype(jnp.float32))

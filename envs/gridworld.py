@@ -1,7 +1,5 @@
 """GridWorld-v0 and CliffWalking-v0: grids whose observation is the number of a cell."""
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
@@ -10,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from .base import Environment, EnvParams, EnvState, Info
+from .base import Array, Environment, EnvParams, EnvState, Obs, Step
 from .options import two_whole_numbers
 from .planning import Model, action_values
 from .spaces import Discrete
@@ -33,7 +31,7 @@ class GridState(EnvState):
         position: `[2]` int32, row and column.
     """
 
-    position: jax.Array
+    position: Array
 
 
 @struct.dataclass
@@ -47,10 +45,10 @@ class GridParams(EnvParams):
         cliff_reward: Reward of a step into the cliff, where there is one.
     """
 
-    max_steps_in_episode: int | jax.Array = 1_000
-    step_reward: float | jax.Array = 0.0
-    goal_reward: float | jax.Array = 1.0
-    cliff_reward: float | jax.Array = 0.0
+    max_steps_in_episode: int | Array = 1_000
+    step_reward: float | Array = 0.0
+    goal_reward: float | Array = 1.0
+    cliff_reward: float | Array = 0.0
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -120,26 +118,15 @@ class GridWorld(Environment[GridState, GridParams]):
         """The goal pays 1; 1,000 steps."""
         return GridParams()
 
-    def reset_env(
-        self, key: jax.Array, params: GridParams
-    ) -> tuple[jax.Array, GridState]:
+    def reset_env(self, key: Array, params: GridParams) -> tuple[Obs, GridState]:
         """Stand on the start; nothing is drawn."""
-        del key, params
         position = jnp.asarray(self.start, jnp.int32)
         return self._observe(position), GridState(jnp.int32(0), position)
 
     def step_env(
-        self, key: jax.Array, state: GridState, action: jax.Array, params: GridParams
-    ) -> tuple[jax.Array, GridState, jax.Array, jax.Array, Info]:
-        """Move by one cell.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        self, key: Array, state: GridState, action: Array, params: GridParams
+    ) -> Step:
+        """Move by one cell."""
         edge = np.array(self.size, np.int32) - 1
         target = jnp.clip(
             state.position + jnp.asarray(MOVES, jnp.int32)[action], 0, edge
@@ -154,12 +141,10 @@ class GridWorld(Environment[GridState, GridParams]):
 
     def action_space(self, params: GridParams | None = None) -> Discrete:
         """Up, right, down, left."""
-        del params
         return Discrete(len(MOVES))
 
     def observation_space(self, params: GridParams | None = None) -> Discrete:
         """Return the space of observations, one number for each cell."""
-        del params
         return Discrete(self.size[0] * self.size[1])
 
     def model(self, params: GridParams | None = None) -> Model:
@@ -173,7 +158,7 @@ class GridWorld(Environment[GridState, GridParams]):
         rows, columns = np.divmod(np.arange(height * width), width)
         positions = jnp.asarray(np.stack([rows, columns], 1), jnp.int32)
 
-        def act(position: jax.Array, action: jax.Array) -> tuple[jax.Array, ...]:
+        def act(position: Array, action: Array) -> tuple[Array, ...]:
             state = GridState(jnp.int32(0), position)
             obs, _, reward, terminated, _ = self.step_env(
                 jax.random.key(0), state, action, params
@@ -209,7 +194,6 @@ class GridWorld(Environment[GridState, GridParams]):
         Returns:
             uint8 `[height * scale, width * scale, 3]`.
         """
-        del params
         height, width = self.size
         cells = np.array(
             [
@@ -221,19 +205,15 @@ class GridWorld(Environment[GridState, GridParams]):
         cells[tuple(np.asarray(state.position))] = 3
         return _COLOURS[cells].repeat(scale, axis=0).repeat(scale, axis=1)
 
-    def is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+    def is_cliff(self, position: Array | np.ndarray) -> Array:
         """Return whether a cell `[2]` belongs to the cliff; a grid world has none."""
-        del position
         return jnp.bool_(False)
 
-    def _land(
-        self, target: jax.Array, is_goal: jax.Array, falls: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def _land(self, target: Array, is_goal: Array, falls: Array) -> tuple[Array, Array]:
         """Return where a move to `target` ends, and whether the episode does."""
-        del falls
         return target, is_goal
 
-    def _observe(self, position: jax.Array) -> jax.Array:
+    def _observe(self, position: Array) -> Array:
         return position[0] * jnp.int32(self.size[1]) + position[1]
 
 
@@ -301,15 +281,13 @@ class CliffWalking(GridWorld):
         """-1 per step, -100 in the cliff, 0 at the goal; 1,000 steps."""
         return GridParams(step_reward=-1.0, goal_reward=0.0, cliff_reward=-100.0)
 
-    def is_cliff(self, position: jax.Array | np.ndarray) -> jax.Array:
+    def is_cliff(self, position: Array | np.ndarray) -> Array:
         """Return whether a cell `[2]` belongs to the cliff."""
         height, width = self.size
         row, column = position[0], position[1]
         return (row == height - 1) & (column > 0) & (column < width - 1)
 
-    def _land(
-        self, target: jax.Array, is_goal: jax.Array, falls: jax.Array
-    ) -> tuple[jax.Array, jax.Array]:
+    def _land(self, target: Array, is_goal: Array, falls: Array) -> tuple[Array, Array]:
         if self.cliff_ends:
             return target, is_goal | falls
         start = jnp.asarray(self.start, jnp.int32)

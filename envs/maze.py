@@ -7,8 +7,6 @@ level, which is the walls, the start and the goal, consists of numbers of the
 environment, so that levels can be drawn, stored and replayed: see `Maze.draw_level`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any, ClassVar
 
@@ -17,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from .base import Environment, EnvParams, EnvState, Info
+from .base import Array, Environment, EnvParams, EnvState, Obs, Step
 from .options import two_whole_numbers, whole_number
 from .spaces import Box, Discrete
 
@@ -42,8 +40,8 @@ class MazeState(EnvState):
         direction: `[]` int32, 0 right, 1 down, 2 left, 3 up.
     """
 
-    position: jax.Array
-    direction: jax.Array
+    position: Array
+    direction: Array
 
 
 @struct.dataclass
@@ -61,12 +59,12 @@ class MazeParams(EnvParams):
         time_penalty: Share of the reward that is lost until the time limit.
     """
 
-    max_steps_in_episode: int | jax.Array = 250
+    max_steps_in_episode: int | Array = 250
     walls: Any = None
-    start: int | jax.Array = 0
-    start_direction: int | jax.Array = 0
-    goal: int | jax.Array = 1
-    time_penalty: float | jax.Array = 0.9
+    start: int | Array = 0
+    start_direction: int | Array = 0
+    goal: int | Array = 1
+    time_penalty: float | Array = 0.9
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -148,16 +146,12 @@ class Maze(Environment[MazeState, MazeParams]):
             walls[height // 2, column] = False
         return MazeParams(walls=walls, goal=self.num_cells - 1)
 
-    def draw_level(self, key: jax.Array, params: MazeParams) -> MazeParams:
+    def draw_level(self, key: Array, params: MazeParams) -> MazeParams:
         """Draw walls, start, direction and goal; the other numbers stay.
 
         The number of walls is uniform between 0 and `max_walls`, and they, the start
         and the goal have different cells, all of them alike. Not every level can be
         solved: see `distances`.
-
-        Args:
-            key: Random key, consumed.
-            params: Numbers of the environment.
         """
         keys = jax.random.split(key, 3)
         order = jnp.argsort(jax.random.uniform(keys[0], (self.num_cells,)))
@@ -173,11 +167,8 @@ class Maze(Environment[MazeState, MazeParams]):
             goal=order[1].astype(jnp.int32),
         )
 
-    def reset_env(
-        self, key: jax.Array, params: MazeParams
-    ) -> tuple[jax.Array, MazeState]:
+    def reset_env(self, key: Array, params: MazeParams) -> tuple[Obs, MazeState]:
         """Stand on the start; nothing is drawn."""
-        del key
         state = MazeState(
             time=jnp.int32(0),
             position=self._place(params.start),
@@ -186,17 +177,9 @@ class Maze(Environment[MazeState, MazeParams]):
         return self._observe(state, params), state
 
     def step_env(
-        self, key: jax.Array, state: MazeState, action: jax.Array, params: MazeParams
-    ) -> tuple[jax.Array, MazeState, jax.Array, jax.Array, Info]:
-        """Turn, or go forward.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        self, key: Array, state: MazeState, action: Array, params: MazeParams
+    ) -> Step:
+        """Turn, or go forward."""
         turn = jnp.asarray((-1, 1, 0), jnp.int32)[action]
         direction = (state.direction + turn) % len(MOVES)
         ahead = state.position + jnp.asarray(MOVES, jnp.int32)[direction]
@@ -210,21 +193,19 @@ class Maze(Environment[MazeState, MazeParams]):
 
     def action_space(self, params: MazeParams | None = None) -> Discrete:
         """Turn left, turn right, go forward."""
-        del params
         return Discrete(3)
 
     def observation_space(self, params: MazeParams | None = None) -> Box:
         """Zeros and ones."""
-        del params
         return Box(0.0, 1.0, (2 * self.view**2 + len(MOVES),))
 
-    def walls_of(self, params: MazeParams) -> jax.Array:
+    def walls_of(self, params: MazeParams) -> Array:
         """Return which cells are walls, `[H, W]` bool; start and goal are none."""
         walls = jnp.asarray(params.walls, bool).reshape(-1)
         walls = walls.at[jnp.stack([jnp.asarray(params.start), params.goal])].set(False)
         return walls.reshape(self.size)
 
-    def distances(self, params: MazeParams) -> jax.Array:
+    def distances(self, params: MazeParams) -> Array:
         """Count the actions to the goal from every direction and cell.
 
         This is a breadth-first search backwards from the goal, in which all places are
@@ -239,7 +220,7 @@ class Maze(Environment[MazeState, MazeParams]):
         is_goal = jnp.zeros(self.size, bool).at[goal[0], goal[1]].set(True)
         height, width = self.size
 
-        def sweep(found: jax.Array) -> jax.Array:
+        def sweep(found: Array) -> Array:
             # Beyond the edge nothing is nearer.
             around = jnp.pad(
                 found, ((0, 0), (1, 1), (1, 1)), constant_values=UNREACHABLE
@@ -254,7 +235,7 @@ class Maze(Environment[MazeState, MazeParams]):
             nearer = 1 + jnp.minimum(ahead, turned)
             return jnp.where(walls[None], UNREACHABLE, jnp.minimum(found, nearer))
 
-        def moved(carry: tuple[jax.Array, jax.Array]) -> jax.Array:
+        def moved(carry: tuple[Array, Array]) -> Array:
             return jnp.any(carry[0] != carry[1])
 
         start = jnp.full((len(MOVES), *self.size), UNREACHABLE, jnp.int32)
@@ -264,7 +245,7 @@ class Maze(Environment[MazeState, MazeParams]):
         )
         return found
 
-    def shortest_path(self, params: MazeParams) -> jax.Array:
+    def shortest_path(self, params: MazeParams) -> Array:
         """Count the actions of the shortest way to the goal, int32 `[]`.
 
         It is `UNREACHABLE` where there is no way: such a level cannot be solved.
@@ -273,7 +254,7 @@ class Maze(Environment[MazeState, MazeParams]):
         direction = jnp.asarray(params.start_direction, jnp.int32)
         return self.distances(params)[direction, row, column]
 
-    def optimal_return(self, params: MazeParams) -> jax.Array:
+    def optimal_return(self, params: MazeParams) -> Array:
         """Compute the return of the shortest way, float32 `[]`.
 
         It is 0 where no way reaches the goal within the time limit.
@@ -311,19 +292,19 @@ class Maze(Environment[MazeState, MazeParams]):
         picture[top : top + third, left : left + third] = 255
         return picture
 
-    def _place(self, cell: Any) -> jax.Array:
+    def _place(self, cell: Any) -> Array:
         """Row and column `[2]` of a cell's number."""
         cell = jnp.asarray(cell, jnp.int32)
         return jnp.stack([cell // self.size[1], cell % self.size[1]])
 
-    def _is_wall(self, places: jax.Array, params: MazeParams) -> jax.Array:
+    def _is_wall(self, places: Array, params: MazeParams) -> Array:
         """Return whether places `[..., 2]` are walls or outside of the maze."""
         edge = jnp.asarray(self.size, jnp.int32) - 1
         inside = jnp.clip(places, 0, jnp.broadcast_to(edge, places.shape))
         is_outside = jnp.any(inside != places, axis=-1)
         return is_outside | self.walls_of(params)[inside[..., 0], inside[..., 1]]
 
-    def _observe(self, state: MazeState, params: MazeParams) -> jax.Array:
+    def _observe(self, state: MazeState, params: MazeParams) -> Array:
         rows, columns = np.indices((self.view, self.view))
         ahead = jnp.asarray(self.view - 1 - rows.reshape(-1), jnp.int32)[:, None]
         aside = jnp.asarray(columns.reshape(-1) - self.view // 2, jnp.int32)[:, None]

@@ -6,8 +6,6 @@ objects are, what they pay and how they behave are numbers, so that a distributi
 tasks is a distribution of parameters: see `ObjectGrid.draw_params`.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
@@ -16,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from .base import Environment, EnvParams, EnvState, Info
-from .options import two_whole_numbers, whole_number
+from .base import Array, Environment, EnvParams, EnvState, Obs, Step
+from .options import one_of, two_whole_numbers, whole_number
 from .spaces import Box, Discrete, Space
 
 # Row and column change of: up, right, down, left, stay. Row 0 is at the top.
@@ -34,8 +32,8 @@ class ObjectGridState(EnvState):
         present: `[K]` bool, objects that can be collected.
     """
 
-    cell: jax.Array
-    present: jax.Array
+    cell: Array
+    present: Array
 
 
 @struct.dataclass
@@ -53,8 +51,8 @@ class ObjectGridParams(EnvParams):
             after the one that collected it.
     """
 
-    max_steps_in_episode: int | jax.Array = 50
-    start: int | jax.Array = 0
+    max_steps_in_episode: int | Array = 50
+    start: int | Array = 0
     cells: Any = None
     rewards: Any = None
     termination_probabilities: Any = None
@@ -109,11 +107,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
                 f"got {self.num_objects}: each has a cell, the start too, and there "
                 "are at most 8."
             )
-        if self.observation not in OBSERVATIONS:
-            raise ValueError(
-                f"observation must be one of {', '.join(OBSERVATIONS)}, got "
-                f"{self.observation!r}."
-            )
+        one_of("observation", self.observation, OBSERVATIONS)
 
     @property
     def name(self) -> str:
@@ -138,7 +132,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
             respawn_probabilities=np.full(number, 0.05, np.float32),
         )
 
-    def draw_params(self, key: jax.Array) -> ObjectGridParams:
+    def draw_params(self, key: Array) -> ObjectGridParams:
         """Draw a task: cells, rewards and probabilities, all by the key.
 
         The start and the objects have different cells. The first object pays between 0
@@ -166,13 +160,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
             respawn_probabilities=_log_uniform(keys[4], (number,), 0.001, 0.1),
         )
 
-    def draw_level(self, key: jax.Array, params: ObjectGridParams) -> ObjectGridParams:
-        """Draw a task as `draw_params` does, with the time limit of `params`.
-
-        Args:
-            key: Random key, consumed.
-            params: Numbers of the environment.
-        """
+    def draw_level(self, key: Array, params: ObjectGridParams) -> ObjectGridParams:
+        """Draw a task as `draw_params` does, with the time limit of `params`."""
         drawn = self.draw_params(key)
         return dataclasses.replace(
             params,
@@ -184,10 +173,9 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         )
 
     def reset_env(
-        self, key: jax.Array, params: ObjectGridParams
-    ) -> tuple[jax.Array, ObjectGridState]:
+        self, key: Array, params: ObjectGridParams
+    ) -> tuple[Obs, ObjectGridState]:
         """Stand on the start, with every object there; nothing is drawn."""
-        del key
         state = ObjectGridState(
             time=jnp.int32(0),
             cell=jnp.asarray(params.start, jnp.int32),
@@ -197,19 +185,12 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
     def step_env(
         self,
-        key: jax.Array,
+        key: Array,
         state: ObjectGridState,
-        action: jax.Array,
+        action: Array,
         params: ObjectGridParams,
-    ) -> tuple[jax.Array, ObjectGridState, jax.Array, jax.Array, Info]:
-        """Move, and collect what is there.
-
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
+    ) -> Step:
+        """Move, and collect what is there."""
         chances = jax.random.uniform(key, (2, self.num_objects))
         cell = self._move(state.cell, action)
         collected = state.present & (jnp.asarray(params.cells) == cell)
@@ -226,12 +207,10 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
     def action_space(self, params: ObjectGridParams | None = None) -> Discrete:
         """Up, right, down, left, stay."""
-        del params
         return Discrete(len(MOVES))
 
     def observation_space(self, params: ObjectGridParams | None = None) -> Space:
         """Return the space of the states' numbers, or of vectors of zeros and ones."""
-        del params
         if self.observation == "number":
             return Discrete(self.num_cells * 2**self.num_objects)
         return Box(0.0, 1.0, (self.num_cells + self.num_objects,))
@@ -256,9 +235,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         Raises:
             ValueError: another policy.
         """
-        choose = {"optimal": np.max, "uniform": np.mean}.get(policy)
-        if choose is None:
-            raise ValueError(f"policy must be optimal or uniform, got {policy!r}.")
+        one_of("policy", policy, ("optimal", "uniform"))
+        choose = np.max if policy == "optimal" else np.mean
         params = self.default_params if params is None else params
         masks, kept, reward, going_on = self._tables(params)
         start = int(params.start)
@@ -315,14 +293,14 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         whole = picture.reshape(*self.size, 3)
         return whole.repeat(scale, axis=0).repeat(scale, axis=1)
 
-    def _move(self, cell: Any, action: Any) -> jax.Array:
+    def _move(self, cell: Any, action: Any) -> Array:
         height, width = self.size
         change = jnp.asarray(MOVES, jnp.int32)[action]
         row = jnp.clip(cell // width + change[0], 0, height - 1)
         column = jnp.clip(cell % width + change[1], 0, width - 1)
         return (row * width + column).astype(jnp.int32)
 
-    def _observe(self, state: ObjectGridState) -> jax.Array:
+    def _observe(self, state: ObjectGridState) -> Array:
         if self.observation == "vector":
             here = jax.nn.one_hot(state.cell, self.num_cells, dtype=jnp.float32)
             return jnp.concatenate([here, state.present.astype(jnp.float32)])
@@ -331,9 +309,7 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         return state.cell + jnp.int32(self.num_cells) * number
 
 
-def _log_uniform(
-    key: jax.Array, shape: tuple[int, ...], low: float, high: float
-) -> jax.Array:
+def _log_uniform(key: Array, shape: tuple[int, ...], low: float, high: float) -> Array:
     """Numbers between two ends, every order of magnitude equally likely."""
     share = jax.random.uniform(key, shape)
     return low * (high / low) ** share

@@ -1,8 +1,7 @@
-"""Checks of environments' options: whole numbers, and pairs of them."""
-
-from __future__ import annotations
+"""Checks of environments' options."""
 
 import operator
+from collections.abc import Iterable
 from typing import Any
 
 
@@ -47,6 +46,24 @@ def two_whole_numbers(name: str, value: Any, example: str) -> tuple[int, int]:
         f"{name} must be two whole numbers, got {value!r}; for example "
         f"{name}={example}."
     )
+
+
+def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
+    """Refuse an option that is none of the known ones.
+
+    Args:
+        name: Name of the option, for the message.
+        value: Value that was given.
+        known: Values that can be.
+
+    Raises:
+        ValueError: it is something else.
+    """
+    known = list(known)
+    if value not in known:
+        raise ValueError(
+            f"{name} must be one of {', '.join(map(str, known))}, got {value!r}."
+        )
 
 
 def _whole(value: Any) -> int | None:

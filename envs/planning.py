@@ -4,8 +4,6 @@ Sutton and Barto (2018), "Reinforcement Learning: An Introduction", chapters 3 a
 All of it is numpy on the host: what is learned is compared with it.
 """
 
-from __future__ import annotations
-
 from typing import NamedTuple
 
 import numpy as np

@@ -11,20 +11,16 @@ set.
 All of them but the chain terminate; the time limit never acts in them.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from flax import struct
 
-from .base import Environment, EnvParams, EnvState, Info
-from .chain import ChainMDP as ChainMDP
+from .base import Array, Environment, EnvParams, EnvState, Obs, Step
 from .spaces import Box, Discrete, Space
-
-Step = tuple[jax.Array, "ProbeState", jax.Array, jax.Array, Info]
 
 
 @struct.dataclass
@@ -35,7 +31,7 @@ class ProbeState(EnvState):
         sign: `[]` float32, +1 or -1, what the episode shows (0: nothing).
     """
 
-    sign: jax.Array
+    sign: Array
 
 
 @struct.dataclass
@@ -47,15 +43,20 @@ class ProbeParams(EnvParams):
         reward: Size of the reward.
     """
 
-    max_steps_in_episode: int | jax.Array = 10
-    reward: float | jax.Array = 1.0
+    max_steps_in_episode: int | Array = 10
+    reward: float | Array = 1.0
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class Probe(Environment[ProbeState, ProbeParams]):
-    """The base of the probes: one number observed, two actions, no chance in a step."""
+    """The base of the probes: one number observed, two actions, no chance in a step.
+
+    Attributes:
+        shows_sign: Whether the first observation is a sign that is drawn, else 0.
+    """
 
     stochastic_transitions: ClassVar[bool] = False
+    shows_sign: ClassVar[bool] = False
 
     @property
     def default_params(self) -> ProbeParams:
@@ -64,20 +65,18 @@ class Probe(Environment[ProbeState, ProbeParams]):
 
     def action_space(self, params: ProbeParams | None = None) -> Space:
         """Return the space of two actions."""
-        del params
         return Discrete(2)
 
     def observation_space(self, params: ProbeParams | None = None) -> Box:
         """Return the space of one number in -1 .. 1."""
-        del params
         return Box(-1.0, 1.0, (1,))
 
-    def reset_env(
-        self, key: jax.Array, params: ProbeParams
-    ) -> tuple[jax.Array, ProbeState]:
-        """Start with nothing to see: the observation is 0."""
-        del key, params
-        return jnp.zeros(1), ProbeState(jnp.int32(0), jnp.float32(0.0))
+    def reset_env(self, key: Array, params: ProbeParams) -> tuple[Obs, ProbeState]:
+        """Show the sign, or nothing."""
+        sign = jnp.float32(0.0)
+        if self.shows_sign:
+            sign = jax.random.rademacher(key, (), jnp.float32)
+        return sign[None], ProbeState(jnp.int32(0), sign)
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -85,17 +84,9 @@ class ConstantRewardProbe(Probe):
     """One step, reward 1 whatever is done. V = 1."""
 
     def step_env(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
+        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay the reward.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent, which is not used.
-            params: Numbers of the environment.
-        """
-        del key, action
+        """End the episode, pay the reward."""
         return _end(state, jnp.zeros(1), 1.0, params)
 
 
@@ -103,25 +94,12 @@ class ConstantRewardProbe(Probe):
 class ObservationRewardProbe(Probe):
     """One step, the observation is +-1 and the reward equals it. V(o) = o."""
 
-    def reset_env(
-        self, key: jax.Array, params: ProbeParams
-    ) -> tuple[jax.Array, ProbeState]:
-        """Draw and show the sign."""
-        del params
-        return _show_sign(key)
+    shows_sign: ClassVar[bool] = True
 
     def step_env(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
+        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay what was shown.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent, which is not used.
-            params: Numbers of the environment.
-        """
-        del key, action
+        """End the episode, pay what was shown."""
         return _end(state, state.sign[None], state.sign, params)
 
 
@@ -130,17 +108,9 @@ class DelayedRewardProbe(Probe):
     """Two steps, observations 0 then 1, reward 1 for the second. V = gamma, then 1."""
 
     def step_env(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
+        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
     ) -> Step:
-        """Show 1; pay and end on the second step.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent, which is not used.
-            params: Numbers of the environment.
-        """
-        del key, action
+        """Show 1; pay and end on the second step."""
         is_last = state.time == 1
         reward = jnp.where(is_last, params.reward, 0.0).astype(jnp.float32)
         next_state = ProbeState(state.time + 1, jnp.float32(0.0))
@@ -152,17 +122,9 @@ class ActionRewardProbe(Probe):
     """One step, action 1 pays +1, action 0 pays -1. Best return 1."""
 
     def step_env(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
+        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay for the action alone.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        """End the episode, pay for the action alone."""
         return _end(state, jnp.zeros(1), jnp.where(action == 1, 1.0, -1.0), params)
 
 
@@ -173,25 +135,12 @@ class ActionObservationProbe(Probe):
     Right pays +1, wrong -1. Best return 1; ignoring either side averages 0.
     """
 
-    def reset_env(
-        self, key: jax.Array, params: ProbeParams
-    ) -> tuple[jax.Array, ProbeState]:
-        """Draw and show the sign."""
-        del params
-        return _show_sign(key)
+    shows_sign: ClassVar[bool] = True
 
     def step_env(
-        self, key: jax.Array, state: ProbeState, action: jax.Array, params: ProbeParams
+        self, key: Array, state: ProbeState, action: Array, params: ProbeParams
     ) -> Step:
-        """End the episode, pay for agreement of action and sign.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        """End the episode, pay for agreement of action and sign."""
         agrees = (action == 1) == (state.sign > 0)
         return _end(state, state.sign[None], jnp.where(agrees, 1.0, -1.0), params)
 
@@ -205,7 +154,7 @@ class MemoryProbeParams(ProbeParams):
             `blanks + 1` steps.
     """
 
-    blanks: int | jax.Array = 3
+    blanks: int | Array = 3
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -217,34 +166,17 @@ class MemoryProbe(Probe):
     0 for either sign, so whoever sees nothing else averages exactly 0.
     """
 
+    shows_sign: ClassVar[bool] = True
+
     @property
     def default_params(self) -> MemoryProbeParams:
         """The default parameters, with three blanks."""
         return MemoryProbeParams()
 
-    def reset_env(
-        self, key: jax.Array, params: MemoryProbeParams
-    ) -> tuple[jax.Array, ProbeState]:
-        """Draw and show the sign."""
-        del params
-        return _show_sign(key)
-
     def step_env(
-        self,
-        key: jax.Array,
-        state: ProbeState,
-        action: jax.Array,
-        params: MemoryProbeParams,
+        self, key: Array, state: ProbeState, action: Array, params: MemoryProbeParams
     ) -> Step:
-        """Show nothing; after the last blank end the episode and pay for agreement.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        """Show nothing; after the last blank end the episode and pay for agreement."""
         is_last = state.time == params.blanks
         agrees = (action == 1) == (state.sign > 0)
         paid = jnp.where(agrees, params.reward, -params.reward)
@@ -264,10 +196,10 @@ class ContinuousProbeParams(ProbeParams):
         target_slope: Growth of the best action with the observation.
     """
 
-    low: float | jax.Array = -1.0
-    high: float | jax.Array = 3.0
-    target: float | jax.Array = 1.5
-    target_slope: float | jax.Array = 1.0
+    low: float | Array = -1.0
+    high: float | Array = 3.0
+    target: float | Array = 1.5
+    target_slope: float | Array = 1.0
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -279,6 +211,8 @@ class ContinuousProbe(Probe):
     range for [-1, 1] cannot reach 2.5.
     """
 
+    shows_sign: ClassVar[bool] = True
+
     @property
     def default_params(self) -> ContinuousProbeParams:
         """Actions in [-1, 3]."""
@@ -289,46 +223,153 @@ class ContinuousProbe(Probe):
         params = self.default_params if params is None else params
         return Box(params.low, params.high, (1,))
 
-    def reset_env(
-        self, key: jax.Array, params: ContinuousProbeParams
-    ) -> tuple[jax.Array, ProbeState]:
-        """Draw and show the sign."""
-        del params
-        return _show_sign(key)
-
     def step_env(
         self,
-        key: jax.Array,
+        key: Array,
         state: ProbeState,
-        action: jax.Array,
+        action: Array,
         params: ContinuousProbeParams,
     ) -> Step:
-        """End the episode, charge the squared distance to the best action.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        """End the episode, charge the squared distance to the best action."""
         best = params.target + params.target_slope * state.sign
         taken = jnp.clip(action[0], params.low, params.high)
         return _end(state, state.sign[None], -((taken - best) ** 2), params)
 
 
-def _show_sign(key: jax.Array) -> tuple[jax.Array, ProbeState]:
-    sign = jax.random.rademacher(key, (), jnp.float32)
-    return sign[None], ProbeState(jnp.int32(0), sign)
-
-
 def _end(
-    state: ProbeState,
-    obs: jax.Array,
-    reward: float | jax.Array,
-    params: ProbeParams,
+    state: ProbeState, obs: Array, reward: float | Array, params: ProbeParams
 ) -> Step:
     """Terminate; `reward` is scaled by `params.reward`."""
     reward = jnp.asarray(reward * params.reward, jnp.float32)
     next_state = ProbeState(state.time + 1, state.sign)
     return obs, next_state, reward, jnp.asarray(True), {}
+
+
+@struct.dataclass
+class ChainState(EnvState):
+    """The place of the walk.
+
+    Attributes:
+        position: `[]` int32; `length` means past the end.
+    """
+
+    position: Array
+
+
+@struct.dataclass
+class ChainParams(EnvParams):
+    """Numbers of the chain.
+
+    Attributes:
+        max_steps_in_episode: Time limit; shorter than the chain, so that it acts.
+        reward: Reward for leaving the last position.
+    """
+
+    max_steps_in_episode: int | Array = 3
+    reward: float | Array = 1.0
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ChainMDP(Environment[ChainState, ChainParams]):
+    """Walk right along `length` positions; only leaving the last one pays.
+
+    * observation: float32 `[length]`, one-hot position; all zeros past the end. Time
+      is not observed.
+    * action: two, or one number in -1 .. 1 where `continuous`; all walk right.
+    * start: uniform over the positions.
+    * terminated: past the end, with the reward. truncated: at the time limit.
+
+    The time limit is no part of the task (Pardo et al. 2018, "Time Limits in
+    Reinforcement Learning"), so V(i) = reward * gamma^(length - 1 - i), whatever the
+    limit. A learner that takes truncation for termination gets `merged_values`.
+
+    Attributes:
+        length: Number of positions, at least 2.
+        continuous: Actions are numbers, for algorithms that need such.
+    """
+
+    length: int = 5
+    continuous: bool = False
+
+    stochastic_transitions: ClassVar[bool] = False
+
+    def __post_init__(self) -> None:
+        """Check the length."""
+        if self.length < 2:
+            raise ValueError(
+                f"length must be at least 2, got {self.length}: with one position "
+                "there is nothing to look ahead to."
+            )
+
+    @property
+    def default_params(self) -> ChainParams:
+        """A limit of half the length, rounded up: 3 for 5 positions."""
+        return ChainParams(max_steps_in_episode=(self.length + 1) // 2)
+
+    def reset_env(self, key: Array, params: ChainParams) -> tuple[Obs, ChainState]:
+        """Start anywhere, with equal chances."""
+        position = jax.random.randint(key, (), 0, self.length, dtype=jnp.int32)
+        return self._observe(position), ChainState(jnp.int32(0), position)
+
+    def step_env(
+        self, key: Array, state: ChainState, action: Array, params: ChainParams
+    ) -> Step:
+        """Walk one position to the right."""
+        position = state.position + 1
+        terminated = position >= self.length
+        reward = jnp.where(terminated, params.reward, 0.0).astype(jnp.float32)
+        next_state = ChainState(state.time + 1, position)
+        return self._observe(position), next_state, reward, terminated, {}
+
+    def action_space(self, params: ChainParams | None = None) -> Space:
+        """Return a space of actions that do the same: two, or those of an interval."""
+        return Box(-1.0, 1.0, (1,)) if self.continuous else Discrete(2)
+
+    def observation_space(self, params: ChainParams | None = None) -> Box:
+        """Return the space of a one-hot vector."""
+        return Box(0.0, 1.0, (self.length,))
+
+    def optimal_values(
+        self, gamma: float, params: ChainParams | None = None
+    ) -> np.ndarray:
+        """Compute V `[length]` = reward * gamma^(length - 1 - i)."""
+        params = self.default_params if params is None else params
+        steps_to_go = np.arange(self.length - 1, -1, -1)
+        return float(params.reward) * gamma**steps_to_go
+
+    def merged_values(
+        self, gamma: float, params: ChainParams | None = None, lam: float = 0.0
+    ) -> np.ndarray:
+        """Compute the values a learner settles on if truncation counts as termination.
+
+        Position i is visited with equal frequency at the times
+        t = 0 .. min(i, limit - 1), because starts are uniform. There the return is
+
+            G(i, t) = 0                                           if t = limit - 1
+                    = gamma ((1 - lam) V(i+1) + lam G(i+1, t+1))  otherwise
+
+        except G(length - 1, t) = reward, and V(i) is the mean of G(i, t) over t.
+
+        Args:
+            gamma: Discount.
+            params: Numbers of the chain.
+            lam: Trace decay: 0 for one-step targets, 1 for Monte Carlo. Between them
+                it supposes that rollouts hold whole episodes.
+
+        Returns:
+            V `[length]`.
+        """
+        params = self.default_params if params is None else params
+        limit = int(params.max_steps_in_episode)
+        values = np.zeros(self.length)
+        later = np.full(limit + 1, float(params.reward))  # G(i+1, t) for every t.
+        values[-1] = float(params.reward)
+        for i in range(self.length - 2, -1, -1):
+            returns = gamma * ((1 - lam) * values[i + 1] + lam * later[1:])
+            returns[limit - 1] = 0.0
+            values[i] = returns[: min(i, limit - 1) + 1].mean()
+            later = np.append(returns, 0.0)
+        return values
+
+    def _observe(self, position: Array) -> Array:
+        return jax.nn.one_hot(position, self.length, dtype=jnp.float32)

@@ -1,16 +1,14 @@
 """Environments by name.
 
-The names of the other packages' environments are tables here, so that listing or
-checking a name never imports gymnax or brax, which takes seconds. A test compares the
-tables with what the packages register.
+The packages of others are tables here and in `adapters.names`, so that listing or
+checking a name imports none of them, which takes seconds.
 """
-
-from __future__ import annotations
 
 import dataclasses
 import difflib
 import inspect
 from collections.abc import Callable
+from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -18,11 +16,15 @@ from typing import Any
 import jax
 
 from . import probe
-from .adapters.brax_own import own_names
-from .adapters.require import require_package, with_opengl_as_asked
+from .adapters.names import BRAX_NAMES, CRAFTAX_NAMES, GYMNAX_IDS, JUMANJI_NAMES
+from .adapters.packages import (
+    own_names,
+    refused_options,
+    require_package,
+    with_opengl_as_asked,
+)
 from .base import Environment, EnvParams
 from .cartpole import CartPole
-from .chain import ChainMDP
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
 from .maze import Maze
@@ -36,89 +38,6 @@ from .swingup import (
 )
 
 Factory = Callable[..., Environment]
-
-GYMNAX_IDS: tuple[str, ...] = (
-    "Acrobot-v1",
-    "Asterix-MinAtar",
-    "BernoulliBandit-misc",
-    "Breakout-MinAtar",
-    "Catch-bsuite",
-    "DeepSea-bsuite",
-    "DiscountingChain-bsuite",
-    "FourRooms-misc",
-    "Freeway-MinAtar",
-    "FrozenLake-misc",
-    "GaussianBandit-misc",
-    "MNISTBandit-bsuite",
-    "MemoryChain-bsuite",
-    "MetaMaze-misc",
-    "MountainCar-v0",
-    "MountainCarContinuous-v0",
-    "Pendulum-v1",
-    "PointRobot-misc",
-    "Pong-misc",
-    "Reacher-misc",
-    "Seaquest-MinAtar",
-    "SimpleBandit-bsuite",
-    "SpaceInvaders-MinAtar",
-    "Swimmer-misc",
-    "UmbrellaChain-bsuite",
-)
-"""Ids taken from gymnax; its CartPole-v1 is left out because ours has the name."""
-
-BRAX_NAMES: tuple[str, ...] = (
-    "ant",
-    "fast",
-    "halfcheetah",
-    "hopper",
-    "humanoid",
-    "humanoidstandup",
-    "inverted_double_pendulum",
-    "inverted_pendulum",
-    "pusher",
-    "reacher",
-    "swimmer",
-    "walker2d",
-)
-"""Names of brax's environments; the id is `brax/<name>`."""
-
-CRAFTAX_NAMES: tuple[str, ...] = (
-    "Craftax-Symbolic-v1",
-    "Craftax-Pixels-v1",
-    "Craftax-Classic-Symbolic-v1",
-    "Craftax-Classic-Pixels-v1",
-)
-"""Names of Craftax's environments; the id is `craftax/<name>`."""
-
-JUMANJI_NAMES: tuple[str, ...] = (
-    "BinPack-v2",
-    "CVRP-v1",
-    "Cleaner-v0",
-    "Connector-v3",
-    "FlatPack-v0",
-    "Game2048-v1",
-    "GraphColoring-v1",
-    "JobShop-v0",
-    "Knapsack-v1",
-    "LevelBasedForaging-v0",
-    "MMST-v0",
-    "Maze-v0",
-    "Minesweeper-v0",
-    "MultiCVRP-v0",
-    "PacMan-v1",
-    "RobotWarehouse-v0",
-    "RubiksCube-partly-scrambled-v0",
-    "RubiksCube-v0",
-    "SearchAndRescue-v0",
-    "SlidingTilePuzzle-v0",
-    "Snake-v1",
-    "Sokoban-v0",
-    "Sudoku-v0",
-    "Sudoku-very-easy-v0",
-    "TSP-v1",
-    "Tetris-v0",
-)
-"""Names of Jumanji's environments; the id is `jumanji/<name>`."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -164,20 +83,18 @@ def make(id: str, **options: Any) -> Environment:
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
     """
-    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
+    package, name = _parts(id)
     if is_on_host(id):
-        return _HOST_MAKERS[package](name, **options)
-    if package in _SUITE_MAKERS and name:
+        return _adapted(package, name, **options)
+    if package in _SUITES and name:
         with jax.ensure_compile_time_eval():
-            return _SUITE_MAKERS[package](name, **options)
+            return _adapted(package, name, **options)
     factory = _entry(id).factory
     try:
         inspect.signature(factory).bind(**options)
     except TypeError as error:
-        raise ValueError(
-            f"options of {id} were {sorted(options)}, which it does not take "
-            f"({error}); it takes {_option_names(factory)}."
-        ) from None
+        taken = [x for x in inspect.signature(factory).parameters if x != "self"]
+        raise refused_options(id, options, error, taken or ["none"]) from None
     # What is imported here for the first time makes arrays of its own, which inside a
     # trace would be part of that trace, and broken for the rest of the process.
     with jax.ensure_compile_time_eval():
@@ -215,15 +132,21 @@ def source_of(id: str) -> str:
     Raises:
         ValueError: no such id.
     """
-    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
-    if is_on_host(id) or (package in _SUITE_MAKERS and name):
+    package, name = _parts(id)
+    if is_on_host(id) or (package in _SUITES and name):
         return package
     return _entry(id).source
 
 
 def is_on_host(id: str) -> bool:
     """Return whether an id is one of Gymnasium's or EnvPool's, stepped on the host."""
-    return isinstance(id, str) and "/" in id and id.split("/")[0] in _HOST_MAKERS
+    return "/" in str(id) and _parts(id)[0] in _ON_HOST
+
+
+def _parts(id: Any) -> tuple[str, str]:
+    """The package before the slash of an id, and the name behind it."""
+    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
+    return package, name
 
 
 def describe(id: str, **options: Any) -> EnvDescription:
@@ -254,8 +177,8 @@ def _add(id: str, factory: Factory, source: str) -> None:
             f"factory of {id!r} must be callable, got {factory!r}: give the class or "
             "a function that returns the environment."
         )
-    package, slash, _ = id.partition("/")
-    is_theirs = slash and package in (*_HOST_MAKERS, *_SUITE_MAKERS)
+    package, _ = _parts(id)
+    is_theirs = "/" in id and package in (*_ON_HOST, *_SUITES)
     if source == "registered" and is_theirs:
         raise ValueError(
             f"id {id!r} begins with {package}/, under which environments of that "
@@ -273,9 +196,9 @@ def _entry(id: str) -> _Entry:
 
     That one is asked anew each time, as users add to it at any time.
     """
-    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
+    package, name = _parts(id)
     if package == "brax" and name in own_names():
-        return _Entry(partial(_make_brax, name), "registered")
+        return _Entry(partial(_adapted, "brax", name), "registered")
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     entry = _ENTRIES[id]
@@ -303,7 +226,7 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
 def _unknown_id(id: str) -> str:
     first, _, rest = str(id).partition("/")
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
-    if package in (*_HOST_MAKERS, *_SUITE_MAKERS) and rest:
+    if package in (*_ON_HOST, *_SUITES) and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     named = [
         *_ENTRIES,
@@ -318,7 +241,7 @@ def _unknown_id(id: str) -> str:
     tails = [known for small, known in folded.items() if small.split("/")[-1] == bare]
     guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
     hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
-    others = ", ".join(f"{package}/NAME" for package in (*_SUITE_MAKERS, *_HOST_MAKERS))
+    others = ", ".join(f"{package}/NAME" for package in (*_SUITES, *_ON_HOST))
     adds = "`envs.register` adds one"
     if package == "brax":
         adds = "`brax.envs.register_environment` adds one of brax's interface"
@@ -335,71 +258,32 @@ def _first_sentence_line(env: object) -> str:
     return next((line for line in lines if line and not line.startswith("#")), "")
 
 
-def _option_names(factory: Factory) -> str:
-    names = [name for name in inspect.signature(factory).parameters if name != "self"]
-    return ", ".join(names) or "none"
+def _adapted(package: str, name: str, /, **options: Any) -> Environment:
+    """Make an environment of another package by its name there."""
+    entry, needed = _ADAPTERS[package]
+    if needed:
+        require_package(needed, extra=package)
+    module, _, cls = entry.partition(":")
+    guard = with_opengl_as_asked if package in _DRAWN_BY_MUJOCO else nullcontext
+    with guard():
+        found = import_module(f".adapters.{module}", __package__)
+    return getattr(found, cls)(name, **options)
 
 
-def _make_gymnax(gymnax_id: str, /, **options: Any) -> Environment:
-    from .adapters.gymnax import GymnaxEnvironment
-
-    return GymnaxEnvironment(gymnax_id, **options)
-
-
-def _make_brax(brax_name: str, /, **options: Any) -> Environment:
-    with with_opengl_as_asked():
-        from .adapters.brax import BraxEnvironment
-
-    return BraxEnvironment(brax_name, **options)
-
-
-def _make_gymnasium(gymnasium_id: str, /, **options: Any) -> Environment:
-    require_package("gymnasium")
-    from .adapters.gymnasium_host import GymnasiumEnvironment
-
-    return GymnasiumEnvironment(gymnasium_id, **options)
-
-
-def _make_envpool(envpool_id: str, /, **options: Any) -> Environment:
-    require_package("envpool")
-    from .adapters.envpool_host import EnvPoolEnvironment
-
-    return EnvPoolEnvironment(envpool_id, **options)
-
-
-def _make_craftax(craftax_name: str, /, **options: Any) -> Environment:
-    require_package("craftax")
-    from .adapters.craftax import CraftaxEnvironment
-
-    return CraftaxEnvironment(craftax_name, **options)
-
-
-def _make_jumanji(jumanji_name: str, /, **options: Any) -> Environment:
-    require_package("jumanji")
-    from .adapters.jumanji import JumanjiEnvironment
-
-    return JumanjiEnvironment(jumanji_name, **options)
-
-
-def _make_playground(playground_name: str, /, **options: Any) -> Environment:
-    require_package("mujoco_playground", extra="playground")
-    with with_opengl_as_asked():
-        from .adapters.playground import PlaygroundEnvironment
-
-    return PlaygroundEnvironment(playground_name, **options)
-
-
-# The packages whose environments are stepped on the host.
-_HOST_MAKERS: dict[str, Factory] = {
-    "gymnasium": _make_gymnasium,
-    "envpool": _make_envpool,
+# Package -> module and class of its adapter, and what must be installed for it.
+_ADAPTERS: dict[str, tuple[str, str]] = {
+    "gymnax": ("gymnax:GymnaxEnvironment", ""),
+    "brax": ("brax:BraxEnvironment", ""),
+    "craftax": ("craftax:CraftaxEnvironment", "craftax"),
+    "jumanji": ("jumanji:JumanjiEnvironment", "jumanji"),
+    "playground": ("playground:PlaygroundEnvironment", "mujoco_playground"),
+    "gymnasium": ("gymnasium_host:GymnasiumEnvironment", "gymnasium"),
+    "envpool": ("envpool_host:EnvPoolEnvironment", "envpool"),
 }
-# The packages of an extra whose environments are pure functions, as ours are.
-_SUITE_MAKERS: dict[str, Factory] = {
-    "craftax": _make_craftax,
-    "jumanji": _make_jumanji,
-    "playground": _make_playground,
-}
+# The packages of an extra whose environments are pure functions, and those whose
+# environments are stepped on the host.
+_SUITES, _ON_HOST = ("craftax", "jumanji", "playground"), ("gymnasium", "envpool")
+_DRAWN_BY_MUJOCO = ("brax", "playground")
 _ENTRIES: dict[str, _Entry] = {}
 _OWN: dict[str, Factory] = {
     "CartPole-v1": CartPole,
@@ -419,7 +303,7 @@ _OWN: dict[str, Factory] = {
     "probe/action-observation": probe.ActionObservationProbe,
     "probe/memory": probe.MemoryProbe,
     "probe/continuous": probe.ContinuousProbe,
-    "probe/chain": ChainMDP,
+    "probe/chain": probe.ChainMDP,
 }
 # Imported when an environment of that name is first made.
 _CONTRIB = {
@@ -434,6 +318,6 @@ for _id, _factory in _OWN.items():
 for _id, _place in _CONTRIB.items():
     _ENTRIES[_id] = _Entry(_place, "purerl")
 for _id in GYMNAX_IDS:
-    _add(_id, partial(_make_gymnax, _id), "gymnax")
+    _add(_id, partial(_adapted, "gymnax", _id), "gymnax")
 for _name in BRAX_NAMES:
-    _add(f"brax/{_name}", partial(_make_brax, _name), "brax")
+    _add(f"brax/{_name}", partial(_adapted, "brax", _name), "brax")

@@ -28,7 +28,7 @@ from rich.table import Table
 
 import purerl
 from purerl import PLRConfig, envs
-from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.evaluate import evaluate
 from purerl.atomic import write_atomic
 from purerl.replay.levels import Priorities, replay_probabilities
 from purerl.report.statistics import mean_interval
@@ -91,8 +91,8 @@ def player(config: PLRConfig) -> Callable[[Any, Any], Any]:
             now, after = jax.random.split(keys[0])
             return act(state, obs, now), after[None]
 
-        return evaluate_recurrent(
-            env, level, sample, key[None], key, num_episodes=1, max_steps=LIMIT
+        return evaluate(
+            env, level, sample, key, num_episodes=1, max_steps=LIMIT, memory=key[None]
         ).episode_return[0]
 
     keys = jax.random.split(jax.random.key(54321), MAZES)

@@ -15,7 +15,7 @@ import numpy as np
 from interval_coverage import DISTRIBUTIONS
 
 from purerl.report import statistics
-from purerl.report.statistics.intervals import resampled
+from purerl.report.statistics.resampling import resampled
 
 NAMES = ("normal", "exponential", "lognormal 1", "halves", "stuck 1 in 5")
 SHAPES = (  # Statistic, runs of each task, tasks.

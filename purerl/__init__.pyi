@@ -61,10 +61,10 @@ from purerl.population.saved import load_search as load_search
 from purerl.population.schedule import Schedule as Schedule
 from purerl.population.train_schedules import Scheduled as Scheduled
 from purerl.population.train_schedules import train_schedules as train_schedules
-from purerl.report.load_folder import load as load
+from purerl.report.folder import load as load
+from purerl.report.folder import track as track
 from purerl.report.rendering import Rendering as Rendering
 from purerl.report.rendering import render as render
-from purerl.report.track_folder import track as track
 from purerl.runner.api import run as run
 from purerl.runner.result import Best as Best
 from purerl.runner.result import RunResult as RunResult

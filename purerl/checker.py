@@ -18,7 +18,14 @@ from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms import entry_of
 from purerl.config import TrainConfig
-from purerl.envs.checker_tools import Counted, is_equal, signature
+from purerl.envs.checker import (
+    Counted,
+    RuleError,
+    is_equal,
+    require,
+    said_of,
+    signature,
+)
 from purerl.learning.parts import name_leaves
 from purerl.metrics import is_defined
 from purerl.precision import in_32_bits
@@ -65,29 +72,32 @@ def check(
     """
     entry_of(config)
     bound = bind(config.replace(num_evaluations=0))
-    config = bound.config
-    num_updates = min(num_updates, bound.plan.num_updates)
     key = jax.random.key(0) if key is None else key
-    other = jax.random.fold_in(key, 1)
+    num_updates = min(num_updates, bound.plan.num_updates)
+    with said_of(type(config).__name__, AlgorithmCheckError):
+        _check(bound, key, num_updates)
+
+
+def _check(bound: Bound, key: Array, num_updates: int) -> None:
+    config, other = bound.config, jax.random.fold_in(key, 1)
     _check_config(config)
     algorithm = bound.algorithm(bound.config)
 
     init, step = Counted(algorithm.init), Counted(algorithm.step)
-    start = _run(config, "init", init, key)
-    _check_start(config, start)
+    start = _run("init", init, key)
+    _check_start(start)
     states, metrics = [start], []
     for update in range(num_updates):
-        state, metric = _run(config, "step", step, states[-1])
-        _check_state(config, states[-1], state, update)
+        state, metric = _run("step", step, states[-1])
+        _check_state(states[-1], state, update)
         _check_metrics(config, metric, (metrics or [metric])[0], update)
         states, metrics = [*states, state], [*metrics, metric]
-    _require(
-        config,
+    require(
         step.traces == 1,
         f"step was traced {step.traces} times for equal states, expected once.",
     )
-    _check_learns(config, metrics[-1])
-    _check_randomness(config, step, start, states[1], other)
+    _check_learns(metrics[-1])
+    _check_randomness(step, start, states[1], other)
     _check_act(config, bound, algorithm, states[-1])
     _check_frozen(config, states[-2])
     _check_tracing(bound, key)
@@ -97,22 +107,19 @@ def check(
 def _check_config(config: TrainConfig) -> None:
     """Help for every field, our `replace`, its arithmetic, a dict and back."""
     for field in dataclasses.fields(config):
-        _require(
-            config,
+        require(
             field.metadata.get("help"),
             f"the field {field.name!r} has no help: declare it with static(...) or "
             "dynamic(...) of purerl.config.",
         )
-    _require(
-        config,
+    require(
         type(config).replace is TrainConfig.replace,
         "`replace` is not TrainConfig's, which guesses at typos: decorate the class "
         "with purerl.config.config_dataclass.",
     )
     for name in ("steps_per_update", "sequential_steps"):
         value = getattr(config, name)
-        _require(
-            config,
+        require(
             isinstance(value, int) and value > 0,
             f"{name} is {value!r}, expected a positive whole number.",
         )
@@ -120,67 +127,56 @@ def _check_config(config: TrainConfig) -> None:
         plain = serialise.to_dict(config)
         again = serialise.to_dict(serialise.from_dict(plain))
         odd = [name for name in plain if plain[name] != again[name]]
-        _require(
-            config,
+        require(
             not odd,
             f"the fields {odd} do not survive to_dict and from_dict.",
         )
 
 
-def _check_start(config: TrainConfig, state: Any) -> None:
+def _check_start(state: Any) -> None:
     """Check that a state is a NamedTuple of typed arrays with `key` and `update`."""
-    _require(
-        config,
+    require(
         isinstance(state, tuple) and hasattr(state, "_replace"),
         f"init returned a {type(state).__name__}, expected a NamedTuple.",
     )
     fields = getattr(state, "_fields", ())
     for name in ("key", "update"):
-        _require(
-            config,
+        require(
             hasattr(state, name),
             f"the state has {list(fields)}, expected {name!r} too.",
         )
     for path, leaf in jax.tree_util.tree_leaves_with_path(state):
-        _require(
-            config,
+        require(
             not getattr(jax.typeof(leaf), "weak_type", False),
             f"state{jax.tree_util.keystr(path)} is weakly typed, which compiles the "
             "step a second time: write jnp.int32(0) or jnp.float32(0), not 0.",
         )
     state = cast(AgentState, state)
     is_key = jax.dtypes.issubdtype(state.key.dtype, jax.dtypes.prng_key)
-    _require(
-        config,
+    require(
         is_key and state.key.shape == (),
         f"state.key is {signature(state.key)}, expected the key that init was given.",
     )
-    _require(
-        config,
+    require(
         signature(state.update) == "int32[]" and int(state.update) == 0,
         f"state.update is {state.update!r} at the start, expected jnp.int32(0).",
     )
 
 
-def _check_state(
-    config: TrainConfig, before: AgentState, after: AgentState, update: int
-) -> None:
+def _check_state(before: AgentState, after: AgentState, update: int) -> None:
     """Fixed types, the same key, one more update."""
     types = [jax.tree.map(signature, state) for state in (before, after)]
-    _require(
-        config,
+    require(
         types[0] == types[1],
         f"step changed the types of the state from {types[0]} to {types[1]}, expected "
         "the same: a scan carries it.",
     )
-    _require(
-        config,
+    require(
         is_equal(before.key, after.key),
         "step changed state.key, expected it to stay: an update's key is "
         "purerl.keys.update_key(state).",
     )
-    _require(
-        config,
+    require(
         int(after.update) == update + 1,
         f"state.update is {int(after.update)} after {update + 1} updates, expected "
         f"{update + 1}.",
@@ -192,38 +188,33 @@ def _check_metrics(
 ) -> None:
     """Finite scalars, the required names among them, the same in every update."""
     missing = [name for name in REQUIRED_METRICS if name not in metrics]
-    _require(
-        config,
+    require(
         not missing,
         f"metrics have no {', '.join(missing)}: see rollout.episode_metrics, and count "
         "env_steps from state.update.",
     )
-    _require(config, set(metrics) == set(first), "metrics change their names.")
+    require(set(metrics) == set(first), "metrics change their names.")
     for name, value in metrics.items():
-        _require(
-            config,
+        require(
             jnp.shape(value) == (),
             f"the metric {name!r} has shape {jnp.shape(value)}, expected a scalar: "
             "reduce it inside the step.",
         )
-        _require(
-            config,
+        require(
             np.isfinite(value) or not is_defined(name, metrics),
             f"the metric {name!r} is {float(value)} in update {update}, expected a "
             "finite number.",
         )
     expected = (update + 1) * config.steps_per_update
-    _require(
-        config,
+    require(
         int(metrics["env_steps"]) == expected,
         f"env_steps is {int(metrics['env_steps'])} after {update + 1} updates of "
         f"{config.steps_per_update} steps, expected {expected}.",
     )
 
 
-def _check_learns(config: TrainConfig, metrics: Metrics) -> None:
-    _require(
-        config,
+def _check_learns(metrics: Metrics) -> None:
+    require(
         int(metrics.get("gradient_steps", 1)) > 0,
         "no gradient step was taken in the updates that were run: give a config whose "
         "warm-up is shorter, or more num_updates.",
@@ -238,8 +229,7 @@ def _check_frozen(config: TrainConfig, state: AgentState) -> None:
         return
     frozen = config.replace(frozen=names[:1])
     after, _ = jax.jit(bind(frozen).algorithm(frozen).step)(state)
-    _require(
-        config,
+    require(
         is_equal(jax.tree.leaves(params)[0], jax.tree.leaves(after.params)[0]),
         f"{names[0]} moved though the config's frozen names it: make the optimiser "
         "with frozen=frozen_in(config.frozen), see purerl.learning.optimiser.make.",
@@ -247,11 +237,7 @@ def _check_frozen(config: TrainConfig, state: AgentState) -> None:
 
 
 def _check_randomness(
-    config: TrainConfig,
-    step: Callable,
-    start: AgentState,
-    after: AgentState,
-    other: Array,
+    step: Callable, start: AgentState, after: AgentState, other: Array
 ) -> None:
     """Check that an update is a function of state, key and counter."""
 
@@ -259,8 +245,7 @@ def _check_randomness(
         state, _ = step(start._replace(**changes))
         return state._replace(key=after.key, update=after.update)
 
-    _require(
-        config,
+    require(
         _all_equal(again(), after),
         "the same state gave two different updates, expected equal ones: all chance "
         "comes from the key.",
@@ -269,8 +254,7 @@ def _check_randomness(
         ({"key": other}, "another key"),
         ({"update": jnp.int32(1)}, "another number of the update"),
     ):
-        _require(
-            config,
+        require(
             not _all_equal(again(**change), after),
             f"{what} gave the same update, expected another: draw from "
             "purerl.keys.update_key(state).",
@@ -289,20 +273,18 @@ def _check_act(
 
     def act(obs: Any, shape: tuple[int, ...], key: Array | None = None) -> Array:
         memory = recurrence.init(shape)
-        return _run(config, "act", recurrence.act, state, obs, memory, key)[0]
+        return _run("act", recurrence.act, state, obs, memory, key)[0]
 
     actions = act(batch, (3,))
     one = jax.tree.map(lambda x: x[0], batch)
     first, *again = (act(one, ()) for _ in range(REPEATS))
     member = space.sample(keys[0])  # of several parts it is a pytree
     found, expected = _shapes(actions), _shapes(member, (3,))
-    _require(
-        config,
+    require(
         found == expected,
         f"act on three observations returned shape {found}, expected {expected}.",
     )
-    _require(
-        config,
+    require(
         _all_equal(act(batch, (3,)), actions)
         and all(_all_equal(a, first) for a in again),
         "act without a key gave two different actions, expected the deterministic one.",
@@ -310,8 +292,7 @@ def _check_act(
     drawn = [act(one, (), key) for key in keys]
     rows = [jax.tree.map(lambda x, i=i: x[i], actions) for i in range(3)]
     for action in (*rows, first, *drawn):
-        _require(
-            config,
+        require(
             _shapes(action) == _shapes(member) and bool(space.contains(action)),
             f"act returned {action}, which is not in {space}.",
         )
@@ -330,7 +311,7 @@ def _check_tracing(bound: Bound, key: Array) -> None:
 
     trace = partial(jax.eval_shape, program)
     what = "training with every number of the config traced"
-    _run(bound.config, what, trace, bound.config, key)
+    _run(what, trace, bound.config, key)
 
 
 def _check_vmap(
@@ -343,10 +324,9 @@ def _check_vmap(
         return segment.advance(segment.init(key), 0, len(alone))[:2]
 
     keys = jnp.stack([key, other])
-    state, metrics = _run(config, "vmap", jax.jit(jax.vmap(train)), keys)
+    state, metrics = _run("vmap", jax.jit(jax.vmap(train)), keys)
     lanes = [jax.tree.map(lambda x, i=i: x[i], state) for i in range(2)]
-    _require(
-        config,
+    require(
         not _all_equal(lanes[0]._replace(key=key), lanes[1]._replace(key=key)),
         "two vmapped agents with different keys are equal, expected different ones: "
         "draw from init_key(key) and update_key(state), not from a key of your own.",
@@ -354,28 +334,22 @@ def _check_vmap(
     for name, values in metrics.items():
         single = np.array([float(metric[name]) for metric in alone])
         lane = np.asarray(values[0], float)
-        _require(
-            config,
+        require(
             np.allclose(lane, single, rtol=TOLERANCE, atol=TOLERANCE, equal_nan=True),
             f"the metric {name!r} of an agent is {lane} over the first updates in a "
             f"vmap and {single} alone, expected the same to rounding.",
         )
 
 
-def _run(config: TrainConfig, what: str, fn: Callable[..., Any], *args: Any) -> Any:
+def _run(what: str, fn: Callable[..., Any], *args: Any) -> Any:
     try:
         return fn(*args)
     except (TypeError, jax.errors.JAXIndexError) as error:
         reason = (str(error).splitlines() or [repr(error)])[0]
-        raise AlgorithmCheckError(
-            f"{type(config).__name__}: {what} cannot be traced ({reason}): expected "
-            "pure JAX, arrays in the state, no Python decision on a dynamic field."
+        raise RuleError(
+            f"{what} cannot be traced ({reason}): expected pure JAX, arrays in the "
+            "state, no Python decision on a dynamic field."
         ) from error
-
-
-def _require(config: TrainConfig, holds: Any, message: str) -> None:
-    if not bool(holds):
-        raise AlgorithmCheckError(f"{type(config).__name__}: {message}")
 
 
 def _all_equal(first: PyTree, second: PyTree) -> bool:

@@ -11,7 +11,7 @@ from flax import struct
 from purerl import envs
 from purerl.envs import probe
 from purerl.envs.cartpole import CartPole
-from purerl.envs.chain import ChainMDP
+from purerl.envs.probe import ChainMDP
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
 
 PACKED = "test/packed-cartpole"

@@ -1,15 +1,18 @@
-"""From any object that keeps the gymnax 1.0 contract to an `Environment`."""
+"""From any object that keeps a known contract to an `Environment`."""
 
-from __future__ import annotations
-
+import functools
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
-from ..base import Environment
-from . import brax_own
-from .contract import ContractEnvironment
-from .five_values import FiveValueEnvironment, returns_five_values
-from .refusal import is_of_gymnasium, refusal
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from ..base import Array, AutoResetStep, Environment, EnvState, Obs, Step
+from .adapted import Adapted, as_arrays, cast_like, scalar, with_numbers
+
+_NO_LIMIT = np.iinfo(np.int32).max
 
 
 def adapt(env: Any) -> Environment:
@@ -34,11 +37,24 @@ def adapt(env: Any) -> Environment:
     if isinstance(env, type):
         name = env.__name__
         raise TypeError(f"env is the class {name}; call it to make one: {name}().")
-    if is_of_gymnasium(env):
-        raise TypeError(refusal(f"({type(env).__name__})"))
-    if brax_own.is_of_brax(env):
-        raise TypeError(brax_own.refusal(env))
-    # An object of gymnax can only exist where gymnax is imported already.
+    kind = type(env).__name__
+    # An object of a package can only exist where the package is imported already.
+    gymnasium, brax = (sys.modules.get(name) for name in ("gymnasium", "brax.envs"))
+    if gymnasium and isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
+        raise TypeError(
+            f"env ({kind}) is a Python environment of Gymnasium, which training, one "
+            "compiled JAX program, cannot step: register it in Gymnasium and give its "
+            "name, such as env='gymnasium/CartPole-v1', with which purerl.run steps it "
+            "on the host."
+        )
+    if hasattr(brax, "Env") and isinstance(env, brax.Env):  # type: ignore[union-attr]
+        name = kind.lower()
+        raise TypeError(
+            f"env is a {kind}, an environment of brax, which is taken by its name "
+            f"alone: call brax.envs.register_environment({name!r}, {kind}), or give it "
+            "a function that makes the object, and train with env="
+            f"'brax/{name}'."
+        )
     if "gymnax" in sys.modules:
         from .gymnax import GymnaxEnvironment, is_plain_gymnax
 
@@ -47,3 +63,219 @@ def adapt(env: Any) -> Environment:
     if returns_five_values(env):
         return FiveValueEnvironment(env)
     return ContractEnvironment(env)
+
+
+class ContractEnvironment(Adapted):
+    """Any object with gymnax 1.0's `reset` and `step`, such as a gymnax wrapper.
+
+    Only those two are called. gymnax's wrappers pass unknown attributes on to the
+    environment inside, so a wrapper's `step_env` is the inner one and does not see the
+    wrapper. For the same reason there is no step without auto-reset here.
+
+    Attributes:
+        wrapped: The object.
+    """
+
+    steps_without_reset: ClassVar[bool] = False
+
+    def __init__(self, wrapped: Any) -> None:
+        """Wrap the object.
+
+        Raises:
+            TypeError: it lacks a part of the contract; the message names the parts.
+        """
+        parts = ("reset", "step", "default_params", "action_space", "observation_space")
+        missing = [part for part in parts if not hasattr(wrapped, part)]
+        if missing:
+            raise TypeError(
+                f"env is a {type(wrapped).__name__} without {', '.join(missing)}: an "
+                "environment needs the gymnax 1.0 contract (see envs.Environment)."
+            )
+        self.wrapped = wrapped
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
+        """Return the object's `reset`."""
+        return as_arrays(self.wrapped.reset(key, params))
+
+    def step(
+        self, key: Array, state: Any, action: Array, params: Any = None
+    ) -> AutoResetStep:
+        """Take the object's step, its flags made exclusive.
+
+        Raises:
+            ValueError: it does not return the six values, or no final observation.
+        """
+        if params is None:
+            params = self.default_params
+        result = self.wrapped.step(key, state, action, params)
+        _check_step(self.name, result)
+        obs, next_state, reward, terminated, truncated, info = result
+        terminated = jnp.asarray(terminated, bool)
+        truncated = jnp.asarray(truncated, bool) & ~terminated
+        info = {**info, "terminated": terminated, "truncated": truncated}
+        next_state = cast_like(next_state, state)
+        reward = jnp.asarray(reward, jnp.float32)
+        return as_arrays(obs), next_state, reward, terminated, truncated, info
+
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Refuse: the object resets by itself."""
+        raise NotImplementedError(
+            f"{self.name} is known by its `reset` and `step` only, and `step` resets "
+            "by itself: call `step`, or pass the bare environment."
+        )
+
+
+def _check_step(name: str, result: Any) -> None:
+    if len(result) != 6:
+        raise ValueError(
+            f"step of {name} returned {len(result)} values, expected 6 (obs, state, "
+            "reward, terminated, truncated, info): it follows an older contract; "
+            "split its `done` into the two flags, as gymnax 1.0 does, or pass an "
+            "environment whose class has reset_env and step_env (see envs.adapt)."
+        )
+    if "final_observation" not in result[-1]:
+        raise ValueError(
+            f"step of {name} returned info with {sorted(result[-1])}, expected "
+            "'final_observation' too: the observation before the auto-reset."
+        )
+
+
+@struct.dataclass
+class FiveValueState(EnvState):
+    """The state of the object, and whether its episode was cut.
+
+    Attributes:
+        inner: State of the object.
+        is_cut: `[]` bool, whether the last step ended the episode by the time limit.
+    """
+
+    inner: Any
+    is_cut: Array
+
+
+class FiveValueEnvironment(Adapted):
+    """An object whose `step` returns `obs, state, reward, done, info`.
+
+    That was the contract of gymnax before 1.0: `done` is true at a termination and at
+    the time limit alike. They are told apart by asking twice. Where `done` would also
+    be true without any limit (`max_steps_in_episode` of the parameters at its largest),
+    the episode terminated, and else it was truncated; the compiler shares what the two
+    questions have in common. An object without that parameter says nothing about time:
+    every `done` is a termination, unless `limit` is given.
+
+    Only `reset_env` and `step_env` are called, which do not reset by themselves.
+
+    Attributes:
+        wrapped: The object.
+        limit: Number of steps after which a `done` is a time limit; None where the
+            parameters have `max_steps_in_episode`, or there is no limit.
+    """
+
+    def __init__(self, wrapped: Any, limit: int | None = None) -> None:
+        """Wrap the object.
+
+        Args:
+            wrapped: The object.
+            limit: Number of steps after which its `done` is a time limit, for objects
+                that have a limit but no `max_steps_in_episode`.
+
+        Raises:
+            TypeError: it lacks a part of the contract; the message names the parts.
+            ValueError: a limit that is no positive whole number, or beside another.
+        """
+        names = ("reset_env", "step_env", "action_space", "observation_space")
+        missing = [name for name in names if not hasattr(type(wrapped), name)]
+        if not hasattr(wrapped, "default_params"):
+            missing.append("default_params")
+        if missing:
+            raise TypeError(
+                f"env is a {type(wrapped).__name__} without {', '.join(missing)}, "
+                "which an environment of five values needs: what resets by itself has "
+                "lost the last observation of the episode."
+            )
+        self.wrapped, self.limit = wrapped, limit
+        is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
+        if limit is not None and not is_count:
+            raise ValueError(f"limit must be a positive whole number, got {limit!r}.")
+        if limit is not None and self._has_limit:
+            raise ValueError(
+                f"{self.name} has a parameter max_steps_in_episode, which is its "
+                "limit: leave out limit, and set the parameter."
+            )
+
+    @property
+    def note(self) -> str:
+        """Says where ends of episodes cannot be told apart."""
+        if self._has_limit or self.limit is not None:
+            return ""
+        return "its `done` says nothing about a time limit: every end is a termination."
+
+    @property
+    def default_params(self) -> Any:
+        """The object's, with `max_steps_in_episode` where `limit` was given."""
+        params = self.wrapped.default_params
+        if self.limit is None:
+            return params
+        return with_numbers(params, "Limited", {"max_steps_in_episode": self.limit})
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, FiveValueState]:
+        """Start an episode; the key is consumed."""
+        obs, inner = self.wrapped.reset_env(key, params)
+        state = FiveValueState(jnp.int32(0), as_arrays(inner), jnp.asarray(False))
+        return self.typed(obs, params, self.name), state
+
+    def step_env(
+        self, key: Array, state: FiveValueState, action: Array, params: Any
+    ) -> Step:
+        """Take one step without reset."""
+        obs, inner, reward, done, info = self.wrapped.step_env(
+            key, state.inner, action, params
+        )
+        time = state.time + 1
+        done = scalar(done, bool)
+        terminated = done & self._ends(key, state.inner, action, params)
+        is_cut = done & ~terminated
+        if self.limit is not None:
+            is_cut = time >= params.max_steps_in_episode
+            terminated = done & ~is_cut
+        after = FiveValueState(time, cast_like(inner, state.inner), is_cut)
+        reward = scalar(reward, jnp.float32)
+        return self.typed(obs, params, self.name), after, reward, terminated, dict(info)
+
+    def is_truncated(self, state: FiveValueState, params: Any) -> Array:
+        """Return whether the last step was cut by the time limit."""
+        return state.is_cut
+
+    @property
+    def _has_limit(self) -> bool:
+        return hasattr(self.wrapped.default_params, "max_steps_in_episode")
+
+    def _ends(self, key: Any, inner: Any, action: Any, params: Any) -> Any:
+        """Return whether the step ends the episode without a time limit too."""
+        if not self._has_limit:
+            return True
+        dtype = jnp.result_type(params.max_steps_in_episode)
+        endless = params.replace(max_steps_in_episode=jnp.asarray(_NO_LIMIT, dtype))
+        done = self.wrapped.step_env(key, inner, action, endless)[3]
+        return scalar(done, bool)
+
+
+def returns_five_values(env: Any) -> bool:
+    """Return whether an object's `step` returns five values, and it has `step_env`.
+
+    Objects that pass unknown attributes on, as wrappers of gymnax do, are not meant:
+    their `step_env` is that of the environment inside.
+    """
+    if not all(hasattr(type(env), name) for name in ("reset_env", "step_env", "step")):
+        return False
+    try:
+        return len(jax.eval_shape(functools.partial(_one_step, env))) == 5
+    except Exception:  # Whatever fails here fails again, where it is told.
+        return False
+
+
+def _one_step(env: Any) -> tuple:
+    params, key = env.default_params, jax.random.key(0)
+    _, state = env.reset(key, params)
+    action = env.action_space(params).sample(key)
+    return tuple(env.step(key, state, action, params))

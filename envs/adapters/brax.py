@@ -5,9 +5,10 @@ returns to a cached first state and loses the final observation, its EpisodeWrap
 merges the time limit into `done`.
 """
 
-from __future__ import annotations
-
 import contextlib
+import copy
+import inspect
+import types
 import warnings
 from collections.abc import Iterator
 from functools import cached_property
@@ -18,13 +19,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Environment, EnvState, Info
+from ..base import Array, Environment, EnvParams, EnvState, Obs, Step
+from ..options import one_of
 from ..spaces import Box
-from .arrays import as_arrays, cast_like
-from .brax_compat import restore_clip
-from .brax_own import is_own
-from .brax_physics import WHERE, BraxParams, read_physics, with_physics
-from .mujoco_quiet import importing, loading
+from .adapted import as_arrays, cast_like
+from .packages import importing, is_own, loading, refused_options
 
 with warnings.catch_warnings(), importing():
     # jaxopt, which brax imports, announces its end; no user of brax can act on it.
@@ -33,11 +32,92 @@ with warnings.catch_warnings(), importing():
     from brax import envs as brax_envs
     from brax.base import Transform
 
-restore_clip(fluid)
+
+def _restore_clip(module: types.ModuleType) -> None:
+    """Let a module of brax call `jp.clip(x, a_min=...)`, which jax 0.10 removed.
+
+    `brax.fluid` does, so that swimmer could not take a step. Only the module's own
+    name `jp` changes: it becomes a copy of `jax.numpy` with the older `clip`.
+    """
+    if "a_min" in inspect.signature(jnp.clip).parameters:
+        return
+    numpy = types.ModuleType("jax.numpy with the older clip")
+    numpy.__dict__.update(jnp.__dict__)
+    numpy.__dict__["clip"] = _clip
+    module.__dict__["jp"] = numpy
+
+
+def _clip(x: Array, a_min: Any = None, a_max: Any = None) -> Array:
+    return jnp.clip(x, a_min, a_max)
+
+
+_restore_clip(fluid)
+
+# Where a backend keeps each number of `BraxParams`; what it does not read is absent.
+_RIGID = {
+    "gravity": "gravity",
+    "mass": "link.inertia.mass",
+    "inertia": "link.inertia.i",
+    "friction": "geom_friction",
+    "gear": "actuator.gear",
+}
+_DOF = {
+    "damping": "dof.damping",
+    "stiffness": "dof.stiffness",
+    "armature": "dof.armature",
+}
+_MJX = {
+    "gravity": "opt.gravity",
+    "mass": "body_mass",
+    "inertia": "body_inertia",
+    "friction": "geom_friction",
+    "gear": "actuator_gear",
+    "damping": "dof_damping",
+    "stiffness": "jnt_stiffness",
+    "armature": "dof_armature",
+}
+WHERE: dict[str, dict[str, str]] = {
+    "spring": _RIGID,
+    "positional": _RIGID,
+    "generalized": _RIGID | _DOF,
+    "mjx": _MJX,
+}
+
 
 # These map actions from [-1, 1] to the actuators' range inside `step`. Found by
 # reading brax 0.14; a test reads the installed sources again.
 RESCALES_ACTIONS = ("humanoid", "humanoidstandup", "inverted_pendulum", "pusher")
+
+
+@struct.dataclass
+class BraxParams(EnvParams):
+    """The physics of a brax system, in the units of its XML file.
+
+    A number that the backend does not read is None, and must stay so. L links, G
+    geometries, A actuators, V degrees of freedom; with the mjx backend L counts the
+    world body too.
+
+    Attributes:
+        max_steps_in_episode: Time limit; the usual one is 1000.
+        gravity: `[3]` acceleration of gravity, m/s^2.
+        mass: `[L]`, kg. None where brax levels all masses (spring_mass_scale 1).
+        inertia: `[L, 3, 3]` about the centre of mass (mjx: `[L, 3]`), kg m^2. A denser
+            link has both more mass and more inertia: change them together.
+        friction: `[G]`, sliding friction. None where nothing touches.
+        gear: `[A]`, torque per unit of control (mjx: `[A, 6]`).
+        damping: `[V]` damping of the joints (generalized, mjx).
+        stiffness: `[V]` stiffness of the joints (generalized; mjx: per joint).
+        armature: `[V]`, rotor inertia (generalized, mjx).
+    """
+
+    gravity: Array | None = None
+    mass: Array | None = None
+    inertia: Array | None = None
+    friction: Array | None = None
+    gear: Array | None = None
+    damping: Array | None = None
+    stiffness: Array | None = None
+    armature: Array | None = None
 
 
 @struct.dataclass
@@ -54,7 +134,7 @@ class BraxState(EnvState):
     """
 
     pipeline: Any
-    info: dict[str, jax.Array]
+    info: dict[str, Array]
     seen: Any = ()
 
 
@@ -115,9 +195,8 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         self._is_own = is_own(brax_envs._envs[brax_name])
         if backend is None and not self._is_own:
             backend = "generalized" if brax_name == "swimmer" else "spring"
-        if backend is not None and backend not in WHERE:
-            known = ", ".join(WHERE)
-            raise ValueError(f"backend must be one of {known}, got {backend!r}.")
+        if backend is not None:
+            one_of("backend", backend, WHERE)
         self.brax_name = brax_name
         self.options = {"max_steps_in_episode": max_steps_in_episode, **options}
         self.wrapped = _make_bare(brax_name, backend, options)
@@ -145,9 +224,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         """The physics that brax ships with the environment."""
         return self._params
 
-    def reset_env(
-        self, key: jax.Array, params: BraxParams
-    ) -> tuple[jax.Array, BraxState]:
+    def reset_env(self, key: Array, params: BraxParams) -> tuple[Obs, BraxState]:
         """Start an episode from a fresh random state; the key is consumed."""
         with _quiet():
             first = self._system(params).reset(key)
@@ -157,17 +234,9 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         return jnp.asarray(first.obs, jnp.float32), as_arrays(state)
 
     def step_env(
-        self, key: jax.Array, state: BraxState, action: jax.Array, params: BraxParams
-    ) -> tuple[jax.Array, BraxState, jax.Array, jax.Array, Info]:
-        """Take one step; the physics uses no chance.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        self, key: Array, state: BraxState, action: Array, params: BraxParams
+    ) -> Step:
+        """Take one step; the physics uses no chance."""
         zero = jnp.float32(0.0)
         # No environment of brax reads the old observation, reward or metrics.
         obs, reward, metrics = state.seen or (zero, zero, {})
@@ -186,12 +255,10 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
 
     def action_space(self, params: BraxParams | None = None) -> Box:
         """Return the actuators' control range, [-1, 1] of the user's own."""
-        del params
         return Box(self._control_range[0], self._control_range[1])
 
     def observation_space(self, params: BraxParams | None = None) -> Box:
         """Return a space of unbounded numbers."""
-        del params
         return Box(-np.inf, np.inf, self._obs_shape)
 
     @cached_property
@@ -215,7 +282,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
             )
         return first.obs.shape
 
-    def _read_physics(self) -> dict[str, jax.Array]:
+    def _read_physics(self) -> dict[str, Array]:
         """Read the physics, which a wrapper of brax hides from a copy."""
         is_hidden = isinstance(self.wrapped, brax_envs.Wrapper)
         if is_hidden or self.backend not in WHERE:
@@ -240,7 +307,7 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         """The brax environment with the physics of `params`; the original stays."""
         return with_physics(self.wrapped, self.name, self._params, params)
 
-    def _to_brax(self, action: jax.Array) -> jax.Array:
+    def _to_brax(self, action: Array) -> Array:
         """Undo the rescaling that the brax environment will do, if it does."""
         if self._is_own or self.brax_name not in RESCALES_ACTIONS:
             return action
@@ -254,10 +321,7 @@ def _make_bare(brax_name: str, backend: str | None, options: dict[str, Any]) -> 
         try:
             return brax_envs.get_environment(brax_name, **chosen, **options)
         except TypeError as error:
-            raise ValueError(
-                f"options of brax/{brax_name} were {sorted(options)}, which brax does "
-                f"not take ({error})."
-            ) from error
+            raise refused_options(f"brax/{brax_name}", options, error) from error
 
 
 def _has_contacts(env: Any) -> bool:
@@ -279,3 +343,64 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", "Brax System", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
+
+
+def read_physics(env: Any, backend: str, *, touches: bool) -> dict[str, Array]:
+    """Read the numbers of `BraxParams` that the backend uses.
+
+    Args:
+        env: A bare brax environment.
+        backend: Physics backend of that environment.
+        touches: Whether geometries can touch, so that friction matters.
+    """
+    if not hasattr(env, "sys"):  # `fast`, a toy without physics.
+        return {}
+    values = {}
+    for field, path in WHERE[backend].items():
+        value: Any = env.sys
+        for part in path.split("."):
+            value = getattr(value, part)
+        values[field] = jnp.asarray(value, jnp.float32)
+    values["friction"] = values["friction"][:, 0]
+    if not touches:
+        del values["friction"]
+    if backend in ("spring", "positional"):
+        # The two backends use mass^(1 - scale), inertia^(1 - scale).
+        for field in ("mass", "inertia"):
+            if float(getattr(env.sys, f"spring_{field}_scale")) == 1.0:
+                del values[field]
+    return values
+
+
+def with_physics(env: Any, name: str, default: BraxParams, params: BraxParams) -> Any:
+    """Copy a bare brax environment, with the physics of `params`.
+
+    Args:
+        env: Environment of brax; it stays as it is.
+        name: Name of the environment, for messages.
+        default: Numbers of `env`, which tell what the backend reads.
+        params: The numbers.
+
+    Raises:
+        ValueError: a number is given that the backend does not read, or the reverse.
+    """
+    replaced = {}
+    # `fast`, a toy without physics, has no backend either.
+    for field, path in WHERE.get(getattr(env, "backend", ""), {}).items():
+        if getattr(params, field) is not None:
+            replaced[path] = jnp.asarray(getattr(params, field), jnp.float32)
+    for field in _MJX:
+        is_read, is_given = (getattr(p, field) is not None for p in (default, params))
+        if is_read != is_given:
+            raise ValueError(
+                f"params.{field} is {'' if is_read else 'not '}read by {name}: "
+                f"{'give a value' if is_read else 'leave it None'}."
+            )
+    if not replaced:
+        return env
+    if "geom_friction" in replaced:
+        friction = jnp.asarray(env.sys.geom_friction, jnp.float32)
+        replaced["geom_friction"] = friction.at[:, 0].set(replaced["geom_friction"])
+    changed = copy.copy(env)
+    changed.sys = env.sys.tree_replace(replaced)
+    return changed

@@ -1,7 +1,5 @@
 """Pictures of brax's environments: its page for browsers, and MuJoCo's renderer."""
 
-from __future__ import annotations
-
 import warnings
 import weakref
 from collections.abc import Callable, Sequence
@@ -104,7 +102,6 @@ def drawer(
     data = mujoco.MjData(model)
 
     def draw(pose: Any, params: Any) -> np.ndarray:
-        del params
         data.qpos = pose["q"]
         mujoco.mj_forward(model, data)
         renderer.update_scene(data, camera=-1 if model.ncam == 0 else 0)

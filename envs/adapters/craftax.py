@@ -12,16 +12,11 @@ import numpy as np
 from craftax.craftax_env import make_craftax_env_from_name
 from flax import struct
 
-from ..base import Environment, EnvState, Info, Obs
-from ..spaces import Space
-from .arrays import as_arrays, as_members, as_space, cast_like
+from ..base import Array, EnvState, Obs, Step
+from .adapted import Adapted, as_arrays, cast_like, scalar
+from .names import CRAFTAX_NAMES
+from .packages import refused_options
 
-NAMES = (
-    "Craftax-Symbolic-v1",
-    "Craftax-Pixels-v1",
-    "Craftax-Classic-Symbolic-v1",
-    "Craftax-Classic-Pixels-v1",
-)
 _NEVER = np.iinfo(np.int32).max
 
 
@@ -36,7 +31,7 @@ class CraftaxState(EnvState):
     game: Any
 
 
-class CraftaxEnvironment(Environment[CraftaxState, Any]):
+class CraftaxEnvironment(Adapted):
     """A game of Craftax 1.6 under this package's contract.
 
     Dynamics, observations and rewards are Craftax's. Its `done` is true at death (and
@@ -53,31 +48,27 @@ class CraftaxEnvironment(Environment[CraftaxState, Any]):
         """Make a game.
 
         Args:
-            craftax_name: Name of the game, one of `NAMES`.
+            craftax_name: Name of the game, one of `CRAFTAX_NAMES`.
             **static: Fields of Craftax's `StaticEnvParams`, such as `map_size`.
 
         Raises:
             ValueError: Craftax has no such game, or no such field.
         """
-        if craftax_name not in NAMES:
+        if craftax_name not in CRAFTAX_NAMES:
             raise ValueError(
                 f"craftax_name {craftax_name!r} is none of Craftax's: "
-                f"{', '.join(NAMES)}."
+                f"{', '.join(CRAFTAX_NAMES)}."
             )
         plain: Any = make_craftax_env_from_name(craftax_name, auto_reset=False)
         if static:
             known: Any = plain.default_static_params()
             names = [field.name for field in dataclasses.fields(known)]
-            unknown = sorted(set(static) - set(names))
+            unknown = set(static) - set(names)
             if unknown:
-                raise ValueError(
-                    f"options of {craftax_name} were {', '.join(unknown)}, which it "
-                    f"does not take; it takes {', '.join(names)}."
-                )
+                raise refused_options(craftax_name, unknown, known=names)
             # They are structure, and hashed: a file has lists where they have tuples.
             static = {
-                name: tuple(value) if isinstance(value, list) else value
-                for name, value in static.items()
+                k: tuple(x) if isinstance(x, list) else x for k, x in static.items()
             }
             plain = type(plain)(known.replace(**static))
         self.wrapped, self.craftax_name = plain, craftax_name
@@ -99,41 +90,25 @@ class CraftaxEnvironment(Environment[CraftaxState, Any]):
         limit = params.max_timesteps
         return _params_of(type(params))(max_steps_in_episode=limit, **kept)
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, CraftaxState]:
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, CraftaxState]:
         """Start an episode in a fresh world; the key is consumed."""
         with jax.numpy_rank_promotion("allow"):
             obs, game = self.wrapped.reset_env(key, self._endless(params))
         state = CraftaxState(jnp.int32(0), as_arrays(game))
-        return self._typed(obs, params), state
+        return self.typed(obs, params), state
 
     def step_env(
-        self, key: jax.Array, state: CraftaxState, action: jax.Array, params: Any
-    ) -> tuple[Obs, CraftaxState, jax.Array, jax.Array, Info]:
-        """Take one step without reset.
-
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Number of an action.
-            params: Numbers of the environment.
-        """
+        self, key: Array, state: CraftaxState, action: Array, params: Any
+    ) -> Step:
+        """Take one step without reset."""
         with jax.numpy_rank_promotion("allow"):
             obs, game, reward, terminated, info = self.wrapped.step_env(
                 key, state.game, action, self._endless(params)
             )
         info = {name: x for name, x in info.items() if name != "discount"}
         after = CraftaxState(state.time + 1, cast_like(game, state.game))
-        reward = jnp.asarray(reward, jnp.float32).reshape(())
-        terminated = jnp.asarray(terminated, bool).reshape(())
-        return self._typed(obs, params), after, reward, terminated, info
-
-    def action_space(self, params: Any = None) -> Space:
-        """Return Craftax's space as one of this package."""
-        return as_space(self.wrapped.action_space(params), "action_space")
-
-    def observation_space(self, params: Any = None) -> Space:
-        """Return Craftax's space as one of this package."""
-        return as_space(self.wrapped.observation_space(params), "observation_space")
+        reward, terminated = scalar(reward, jnp.float32), scalar(terminated, bool)
+        return self.typed(obs, params), after, reward, terminated, info
 
     def _endless(self, params: Any) -> Any:
         """Craftax's numbers of a game without a time limit."""
@@ -142,9 +117,6 @@ class CraftaxEnvironment(Environment[CraftaxState, Any]):
         names = [f.name for f in dataclasses.fields(kind) if f.name not in ours]
         kept = {name: getattr(params, name) for name in names}
         return kind(max_timesteps=_NEVER, **kept)
-
-    def _typed(self, obs: Any, params: Any) -> Any:
-        return as_members(self.observation_space(params), obs)
 
 
 @functools.cache
@@ -155,7 +127,7 @@ def _params_of(kind: Any) -> Any:
     ]
     body: dict[str, Any] = {
         "__annotations__": {
-            "max_steps_in_episode": "int | jax.Array",
+            "max_steps_in_episode": "int | Array",
             **{field.name: Any for field in fields},
         },
         "__module__": __name__,

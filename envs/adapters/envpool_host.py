@@ -28,7 +28,7 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from .gymnasium_spaces import from_observation
-from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
+from .host import NO_LIMIT, HostEnvironment, HostEnvs, made, with_rows
 
 # What training decides: how many environments there are, that all of them step
 # together, and which seeds they have.
@@ -75,7 +75,7 @@ class EnvPoolEnvironment(HostEnvironment):
                     f"{options[option]!r}; leave it out, and use num_envs and seeds of "
                     "the run."
                 )
-        spec = _made(envpool_id, partial(envpool.make_spec, envpool_id, **options))
+        spec = made(name, partial(envpool.make_spec, envpool_id, **options))
         players = int(spec.config.max_num_players)
         if players != 1:
             raise ValueError(
@@ -114,7 +114,7 @@ class EnvPoolEnvironment(HostEnvironment):
             options["max_episode_steps"] = self.limit + 1
         seed = seed % (_SEEDS - num_envs)  # The seed of the last one fits, too.
         make = partial(envpool.make_gymnasium, num_envs=num_envs, seed=seed)
-        pool = _made(self.id, partial(make, self.id, **options))
+        pool = made(self.name, partial(make, self.id, **options))
         with _quiet():
             assert pool.observation_space is not None  # It is made when first asked.
         return pool
@@ -205,17 +205,3 @@ def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
         return space
     low, high = space.low.astype(np.int64), space.high.astype(np.int64)
     return gym_spaces.MultiDiscrete(high - low + 1, start=low)
-
-
-def _made(envpool_id: str, make: Callable[[], Any]) -> Any:
-    """Return what `make` makes, or raise a ValueError that says why it cannot."""
-    try:
-        return make()
-    except ImportError as error:
-        raise ValueError(
-            f"envpool/{envpool_id} needs a library that is missing: {error}"
-        ) from None
-    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
-        raise ValueError(
-            f"envpool/{envpool_id} cannot be made with these env_kwargs: {error}"
-        ) from None

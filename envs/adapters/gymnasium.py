@@ -2,23 +2,29 @@
 
 Out: any environment of this package as a `gymnasium.Env`, as a
 `gymnasium.vector.VectorEnv`, or under a name of `gymnasium.make`. In: a policy plays in
-Gymnasium's own environments (`gymnasium_play`). Agents are trained in these on the
-host, through `gymnasium_host`.
+Gymnasium's own environments. Agents are trained in these on the host, through
+`gymnasium_host`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from .gymnasium_play import play_in_gymnasium as play_in_gymnasium
-from .gymnasium_play import play_in_vector as play_in_vector
-from .require import require_package
+import jax
+import numpy as np
+
+from ..base import EVALUATION_STEPS
+from .packages import require_package
 
 if TYPE_CHECKING:
+    import gymnasium
+
     from ..base import Environment
-    from .gymnasium_env import GymnasiumEnv
-    from .gymnasium_vector import GymnasiumVectorEnv
+    from .gymnasium_env import GymnasiumEnv, GymnasiumVectorEnv
+
+# Observations and actions are arrays, or dictionaries and tuples of arrays.
+Policy = Callable[[Any], Any]
 
 
 def to_gymnasium(
@@ -75,16 +81,10 @@ def to_gymnasium_vector(
         TypeError: the object does not keep the contract.
     """
     require_package("gymnasium")
-    from .gymnasium_vector import GymnasiumVectorEnv
+    from .gymnasium_env import GymnasiumVectorEnv
 
-    return GymnasiumVectorEnv(
-        env,
-        num_envs=num_envs,
-        params=params,
-        render_mode=render_mode,
-        seed=seed,
-        **options,
-    )
+    numbers = {"num_envs": num_envs, "params": params, "seed": seed}
+    return GymnasiumVectorEnv(env, render_mode=render_mode, **numbers, **options)
 
 
 def register_in_gymnasium() -> Mapping[str, str]:
@@ -101,6 +101,119 @@ def register_in_gymnasium() -> Mapping[str, str]:
         ValueError: Gymnasium is not installed.
     """
     require_package("gymnasium")
-    from .gymnasium_registration import register_all
+    import gymnasium
 
-    return register_all()
+    from ..registry import registered
+    from .gymnasium_env import ENTRY_POINTS, gymnasium_id
+
+    names = {id: gymnasium_id(id) for id in registered()}
+    for id, name in names.items():
+        if name not in gymnasium.registry:
+            gymnasium.register(id=name, kwargs={"env": id}, **ENTRY_POINTS)
+    return names
+
+
+def play_in_gymnasium(
+    env_id: str,
+    policy: Policy,
+    *,
+    episodes: int,
+    seed: int = 0,
+    max_steps: int = EVALUATION_STEPS,
+    **options: Any,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Play episodes of a policy in the real Gymnasium environment.
+
+    Args:
+        env_id: Gymnasium's id.
+        policy: `observations [E, ...] -> actions [E, ...]`, called once per step with
+            the episodes side by side (those that ended are still in it).
+        episodes: Number E of episodes.
+        seed: The first episode's reset seed; the others follow.
+        max_steps: Longest episode.
+        **options: Options of `gymnasium.make`.
+
+    Returns:
+        Undiscounted returns, lengths, and whether each episode was cut, `[E]` each. One
+        that still ran after `max_steps` counts with what it had earned by then.
+
+    Raises:
+        ValueError: Gymnasium is not installed, or has no such environment.
+    """
+    require_package("gymnasium")
+    import gymnasium
+
+    try:
+        envs = [gymnasium.make(env_id, **options) for _ in range(episodes)]
+    except gymnasium.error.Error as error:
+        raise ValueError(f"Gymnasium has no {env_id!r}: {error}") from None
+
+    def one(actions: np.ndarray, number: int) -> Any:
+        action = actions[number]
+        return action.item() if action.ndim == 0 else action
+
+    returns, lengths = np.zeros(episodes), np.zeros(episodes, int)
+    obs = [env.reset(seed=seed + i)[0] for i, env in enumerate(envs)]
+    running = np.ones(episodes, bool)
+    for _ in range(max_steps):
+        if not running.any():
+            break
+        actions = _on_host(policy(jax.tree.map(lambda *x: np.stack(x), *obs)))
+        for i in np.flatnonzero(running):
+            action = jax.tree.map(lambda x, i=int(i): one(x, i), actions)
+            obs[i], reward, terminated, truncated, _ = envs[i].step(action)
+            returns[i] += float(reward)
+            lengths[i] += 1
+            running[i] = not (terminated or truncated)
+    for env in envs:
+        env.close()
+    return returns, lengths, running
+
+
+def play_in_vector(
+    envs: gymnasium.vector.VectorEnv,
+    policy: Policy,
+    *,
+    seed: int = 0,
+    max_steps: int = EVALUATION_STEPS,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Play the first episode of every lane of a Gymnasium vector environment.
+
+    One episode per lane and no more: counting whatever ends first would favour short
+    episodes. A lane that has ended is stepped on, and nothing of it counts.
+
+    Args:
+        envs: Any vector environment that resets its lanes by itself; left open.
+        policy: Policy, `observations [N, ...] -> actions [N, ...]`.
+        seed: Seed of the reset.
+        max_steps: Longest episode.
+
+    Returns:
+        What `play_in_gymnasium` returns, `[N]` each.
+
+    Raises:
+        ValueError: the environment does not reset its lanes.
+    """
+    from gymnasium.vector import AutoresetMode
+
+    if envs.metadata.get("autoreset_mode") is AutoresetMode.DISABLED:
+        raise ValueError(
+            f"{envs} does not reset the lanes that end (AutoresetMode.DISABLED): make "
+            "it with AutoresetMode.SAME_STEP or NEXT_STEP."
+        )
+    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, int)
+    running = np.ones(envs.num_envs, bool)
+    obs, _ = envs.reset(seed=seed)
+    for _ in range(max_steps):
+        if not running.any():
+            break
+        obs, reward, terminated, truncated, _ = envs.step(_on_host(policy(obs)))
+        returns += np.where(running, reward, 0.0)
+        lengths += running
+        running &= ~(terminated | truncated)
+    return returns, lengths, running
+
+
+def _on_host(actions: Any) -> Any:
+    """A batch of actions as arrays of the host, part by part; a list is one array."""
+    return jax.tree.map(np.asarray, actions, is_leaf=lambda x: isinstance(x, list))

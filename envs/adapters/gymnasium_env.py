@@ -1,17 +1,258 @@
-"""An environment of this package as a `gymnasium.Env`."""
+"""Environments of this package as a `gymnasium.Env` and as a `VectorEnv`.
 
-from __future__ import annotations
+A *lane* is one running environment: its state, and a stream of keys that starts at
+`jax.random.key(seed)`. Every reset and every step takes the next key of the stream
+(`key, key_now = jax.random.split(key)`), the resets between episodes included. So a
+lane is a function of its seed and its actions, and it does not matter whether it runs
+alone or in a vector.
+"""
 
-from typing import Any
+import dataclasses
+import re
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import gymnasium
 import jax
 import numpy as np
+from gymnasium.envs.registration import EnvSpec
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
 
-from .gymnasium_programs import Lane, keys_of
-from .gymnasium_registration import spec_of
-from .gymnasium_spaces import to_action, to_observation
-from .gymnasium_task import RENDER_FPS, make_task, with_reset_options
+from ..base import Array, Environment, Info, Obs, outcome, select_tree
+from ..options import one_of
+from ..params import check_wrappers, put_in
+from ..registry import make, source_of
+from .adapt import adapt
+from .adapted import as_arrays
+from .gymnasium_spaces import to_action, to_gym_space, to_observation
+
+ENTRY_POINTS: dict[str, Any] = {
+    "entry_point": f"{__name__}:GymnasiumEnv",
+    "vector_entry_point": f"{__name__}:GymnasiumVectorEnv",
+}
+RENDER_FPS = 30
+"""Frames per second of a video: a rate to watch, whatever time a step stands for."""
+AUTORESET = AutoresetMode.SAME_STEP
+
+
+class Lane(NamedTuple):
+    """The key and the state that one environment carries; `[N]` each in a vector."""
+
+    key: Array
+    state: Any
+
+
+class Outcome(NamedTuple):
+    """The outcome of a step before any reset; `[N, ...]` each in a vector."""
+
+    obs: Obs
+    reward: Array
+    terminated: Array
+    truncated: Array
+    info: Info
+
+
+class Programs(NamedTuple):
+    """Compiled on first use, once for all environments that are equal.
+
+    Attributes:
+        reset: Function that resets an environment, `(params, key) -> obs, lane`.
+        step: Function that steps an environment, `(params, lane, action) -> lane,
+            outcome`.
+        reset_lanes: Function that resets a vector, `(params, keys [N]) -> obs, lanes`.
+        reset_some: Function that resets some of a vector, `(params, keys [N], mask [N],
+            obs, lanes) -> obs, lanes`; those are new where the mask is true.
+        step_lanes: Function that steps a vector, `(params, lanes, actions) -> obs,
+            lanes, outcome`; `obs` and `lanes` are the next episode's where one ended.
+    """
+
+    reset: Callable[..., tuple[Obs, Lane]]
+    step: Callable[..., tuple[Lane, Outcome]]
+    reset_lanes: Callable[..., tuple[Obs, Lane]]
+    reset_some: Callable[..., tuple[Obs, Lane]]
+    step_lanes: Callable[..., tuple[Obs, Lane, Outcome]]
+
+
+def _make_programs(env: Environment) -> Programs:
+    def reset(params: Any, key: Array) -> tuple[Obs, Lane]:
+        key, key_reset = jax.random.split(key)
+        obs, state = env.reset(key_reset, params)
+        return obs, Lane(key, state)
+
+    def step(params: Any, lane: Lane, action: Array) -> tuple[Lane, Outcome]:
+        key, key_step = jax.random.split(lane.key)
+        obs, state, reward, terminated, truncated, info = outcome(
+            env, key_step, lane.state, action, params
+        )
+        known = ("terminated", "truncated", "final_observation")
+        info = {name: value for name, value in info.items() if name not in known}
+        truncated = truncated & ~terminated
+        return Lane(key, state), Outcome(obs, reward, terminated, truncated, info)
+
+    def step_and_restart(params: Any, lane: Lane, action: Array) -> Any:
+        lane, after = step(params, lane, action)
+        done = after.terminated | after.truncated
+        obs, lane = select_tree(done, reset(params, lane.key), (after.obs, lane))
+        return obs, lane, after
+
+    def reset_some(params: Any, key: Array, mask: Array, obs: Obs, lane: Lane) -> Any:
+        return select_tree(mask, reset(params, key), (obs, lane))
+
+    return Programs(
+        reset=jax.jit(reset),
+        step=jax.jit(step),
+        reset_lanes=jax.jit(jax.vmap(reset, (None, 0))),
+        reset_some=jax.jit(jax.vmap(reset_some, (None, 0, 0, 0, 0))),
+        step_lanes=jax.jit(jax.vmap(step_and_restart, (None, 0, 0))),
+    )
+
+
+_shared_programs = lru_cache(maxsize=64)(_make_programs)
+_make_shared = lru_cache(maxsize=64)(make)
+_make_keys = jax.jit(jax.vmap(jax.random.key))
+
+
+def keys_of(seeds: Sequence[int]) -> Array:
+    """Return `jax.random.key(seed)` for each seed, `[N]`.
+
+    A key has room for 32 bits; a larger seed is hashed by numpy's `SeedSequence`.
+    """
+    words = [
+        s if s < 2**32 else int(np.random.SeedSequence(s).generate_state(1)[0])
+        for s in map(int, seeds)
+    ]
+    return _make_keys(np.asarray(words, np.uint32))
+
+
+@dataclasses.dataclass(frozen=True)
+class Task:
+    """An environment with its numbers, as Gymnasium sees it.
+
+    Attributes:
+        env: The environment.
+        params: Numbers of the environment, arrays all of them.
+        programs: Compiled reset and step.
+        observation_space: Gymnasium's space of one observation.
+        action_space: Gymnasium's space of one action.
+    """
+
+    env: Environment
+    params: Any
+    programs: Programs
+    observation_space: gymnasium.Space
+    action_space: gymnasium.Space
+
+    def metadata(self, render_mode: str | None) -> dict[str, Any]:
+        """Return Gymnasium's `metadata`: render modes, and frames per second if any.
+
+        Raises:
+            ValueError: the environment does not have the mode that is asked for.
+        """
+        modes = ["rgb_array"] if self.env.has_picture else []
+        one_of(f"render_mode of {self.env.name}", render_mode, [None, *modes])
+        return {"render_modes": modes, **({"render_fps": RENDER_FPS} if modes else {})}
+
+
+def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
+    """Find an environment and put its numbers in.
+
+    Args:
+        env: An id, an `Environment`, or an object of the gymnax 1.0 contract.
+        params: Names and values, a whole structure, or None for the defaults.
+        options: Options of `envs.make`, with an id only.
+
+    Raises:
+        ValueError: unknown id, option or number; options without an id.
+        TypeError: the object does not keep the contract.
+    """
+    if isinstance(env, str):
+        # Only environments that nobody can redefine are shared, with their programs.
+        shared = make if source_of(env) == "registered" else _make_shared
+        env = _hashed(shared, make)(env, **options)
+    elif options:
+        raise ValueError(
+            f"options are {sorted(options)}, but env is an object: they go with an id."
+        )
+    env = adapt(env)
+    params = _bind(env, env.default_params, params)
+    programs = _hashed(_shared_programs, _make_programs)(env)
+    spaces = env.observation_space(params), env.action_space(params)
+    return Task(env, params, programs, *map(to_gym_space, spaces))
+
+
+def _hashed(shared: Callable[..., Any], plain: Callable[..., Any]) -> Any:
+    """Call the one function, or the other where an argument cannot be hashed."""
+
+    def call(*args: Any, **options: Any) -> Any:
+        try:
+            hash((args, tuple(options.items())))
+        except TypeError:
+            return plain(*args, **options)
+        return shared(*args, **options)
+
+    return call
+
+
+def _bind(env: Environment, params: Any, values: Any) -> Any:
+    """`params` with `values` put in, all of them arrays of a strong type."""
+    if values is not None:
+        owner = f"params of {env.name}"
+        params = put_in(params, values, owner)
+        check_wrappers(env, lambda name, _: getattr(params, name), owner)
+    return as_arrays(params)
+
+
+def read_options(options: Any, example: str) -> Mapping[str, Any]:
+    """Return the options of a reset by name; none where none were given.
+
+    Args:
+        options: Options that `reset` got.
+        example: Example of options for the message.
+
+    Raises:
+        ValueError: they are no dictionary.
+    """
+    if options is not None and not isinstance(options, Mapping):
+        raise ValueError(
+            f"options of reset must be a dictionary, such as {example}, or left out, "
+            f"got {options!r}."
+        )
+    return options or {}
+
+
+def _with_reset_options(task: Task, options: Mapping[str, Any] | None) -> Task:
+    """Return the task with the numbers under `options["params"]`."""
+    example = '{"params": {"max_steps_in_episode": 100}}'
+    values = read_options(options, example).get("params")
+    if values is None:
+        return task
+    params = _bind(task.env, task.params, values)
+    spaces = (task.env.observation_space(params), task.env.action_space(params))
+    if tuple(map(to_gym_space, spaces)) != (task.observation_space, task.action_space):
+        changed = f"{sorted(values)} " if isinstance(values, Mapping) else ""
+        raise ValueError(
+            f"params {changed}change a space of {task.env.name}, which a reset "
+            "cannot: make another environment with them."
+        )
+    return dataclasses.replace(task, params=params)
+
+
+def gymnasium_id(id: str) -> str:
+    """Return Gymnasium's name of an id.
+
+    It allows one slash, that of the namespace, and few characters beside letters.
+    """
+    return "purerl/" + re.sub(r"[^-:.\w]", "-", id)
+
+
+def _spec_of(env: Any, **options: Any) -> EnvSpec | None:
+    """Return how Gymnasium could make it again; None where `env` is no id."""
+    if not isinstance(env, str):
+        return None
+    given = {name: value for name, value in options.items() if value is not None}
+    return EnvSpec(id=gymnasium_id(env), kwargs={"env": env, **given}, **ENTRY_POINTS)
 
 
 class GymnasiumEnv(gymnasium.Env):
@@ -21,9 +262,9 @@ class GymnasiumEnv(gymnasium.Env):
     environments do; to train, use purerl's own loop, or the vector environment.
 
     * Keys: `reset(seed=s)` starts the stream of `jax.random.key(s)`, from which every
-      reset and every step take the next key (see `gymnasium_programs`). Without a seed
-      a reset goes on in the running stream; the first one, or one after `np_random`
-      was set, starts a stream from a number drawn from `np_random`.
+      reset and every step take the next key. Without a seed a reset goes on in the
+      running stream; the first one, or one after `np_random` was set, starts a stream
+      from a number drawn from `np_random`.
     * `reset(options={"params": {"length": 0.7}})` sets numbers, from that episode on.
       Other options do nothing.
     * Nothing is reset by itself, and an ended episode cannot be stepped.
@@ -50,14 +291,12 @@ class GymnasiumEnv(gymnasium.Env):
     ) -> None:
         """Make one; the arguments are those of `envs.to_gymnasium`."""
         self.task = make_task(env, params, options)
-        self.task.check_render_mode(render_mode)
+        self.metadata = self.task.metadata(render_mode)
         self.render_mode = render_mode
-        self.metadata = self.task.metadata()
         self.observation_space = self.task.observation_space
         self.action_space = self.task.action_space
-        self.spec = spec_of(
-            env, params=params, render_mode=render_mode, seed=seed, **options
-        )
+        asked = {"params": params, "render_mode": render_mode, "seed": seed}
+        self.spec = _spec_of(env, **asked, **options)
         self._first_seed = seed
         self._key_source: np.random.Generator | None = None
         self._lane: Lane | None = None
@@ -79,19 +318,23 @@ class GymnasiumEnv(gymnasium.Env):
             ValueError: options that are no dictionary, an unknown number, or one that
                 changes a space.
         """
-        self.task = with_reset_options(self.task, options)
+        self.task = _with_reset_options(self.task, options)
         seed = self._first_seed if seed is None else seed
         self._first_seed = None
         super().reset(seed=seed)
-        obs, self._lane = self.task.programs.reset(self.task.params, self._key(seed))
+        if seed is not None:
+            self._key_source, key = self._np_random, keys_of([seed])[0]
+        elif self._lane is None or self.np_random is not self._key_source:
+            self._key_source = self.np_random
+            key = keys_of([int(self.np_random.integers(2**32))])[0]
+        else:
+            key = self._lane.key
+        obs, self._lane = self.task.programs.reset(self.task.params, key)
         self._running = True
         return to_observation(self.observation_space, obs), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
-        """Take one step.
-
-        Args:
-            action: A member of `action_space`.
+        """Take one step with a member of `action_space`.
 
         Returns:
             `obs, reward, terminated, truncated, info`; the flags are never both true.
@@ -104,19 +347,15 @@ class GymnasiumEnv(gymnasium.Env):
             raise gymnasium.error.ResetNeeded(
                 f"no episode of {self.task.env.name} is running: call `reset`."
             )
-        lane, outcome = self.task.programs.step(
-            self.task.params, self._lane, to_action(self.action_space, action)
-        )
-        self._lane = lane
-        obs, reward, terminated, truncated, info = jax.device_get(outcome)
+        taken = to_action(self.action_space, action)
+        step = self.task.programs.step
+        self._lane, after = step(self.task.params, self._lane, taken)
+        obs, reward, terminated, truncated, info = jax.device_get(after)
         self._running = not (terminated or truncated)
-        return (
-            to_observation(self.observation_space, obs),
-            float(reward),
-            bool(terminated),
-            bool(truncated),
-            jax.tree.map(_plain, info),
-        )
+        obs = to_observation(self.observation_space, obs)
+        # Gymnasium's vectors know how to stack numbers of Python.
+        info = jax.tree.map(lambda x: np.array(x) if np.ndim(x) else x.item(), info)
+        return obs, float(reward), bool(terminated), bool(truncated), info
 
     def render(self) -> Any:
         """Draw the state, uint8 `[height, width, 3]`; None without a mode.
@@ -130,17 +369,201 @@ class GymnasiumEnv(gymnasium.Env):
             raise gymnasium.error.ResetNeeded("there is no state yet: call `reset`.")
         return self.task.env.render(self._lane.state, self.task.params)
 
-    def _key(self, seed: int | None) -> jax.Array:
-        """The key that the next reset splits."""
+
+class GymnasiumVectorEnv(VectorEnv):
+    """N lanes that one compiled program steps.
+
+    * Keys: lane i of `reset(seed=s)` is `GymnasiumEnv` after `reset(seed=s + i)`, step
+      by step and over all its episodes; a list gives each lane its own seed. Without a
+      seed the lanes go on in their streams.
+    * A lane that ends is reset in the same step (`AutoresetMode.SAME_STEP`): `obs` is
+      the next episode's first one. What the action led to is `info["final_obs"]`, an
+      object array `[N]` with None for the lanes that run on, and `info["final_info"]`,
+      each with its mask (`_final_obs`, `_final_info`): the layout of `SyncVectorEnv`.
+    * `reset(options={"params": ..., "reset_mask": mask})` sets numbers for all lanes,
+      and resets only those where the bool `[N]` mask is true. Other options do nothing.
+
+    Attributes:
+        task: The environment, its numbers and spaces.
+    """
+
+    metadata: dict[str, Any] = {  # noqa: RUF012 - the type is Gymnasium's
+        "render_modes": ["rgb_array"],
+        "render_fps": RENDER_FPS,
+        "autoreset_mode": AUTORESET,
+    }
+
+    def __init__(
+        self,
+        env: Any,
+        *,
+        num_envs: int,
+        params: Any = None,
+        render_mode: str | None = None,
+        seed: int | None = None,
+        **options: Any,
+    ) -> None:
+        """Make one; the arguments are those of `envs.to_gymnasium_vector`."""
+        if num_envs < 1:
+            raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
+        self.task = make_task(env, params, options)
+        metadata = self.task.metadata(render_mode)
+        self.metadata = {**metadata, "autoreset_mode": AUTORESET}
+        self.num_envs = num_envs
+        self.render_mode = render_mode
+        self.single_observation_space = self.task.observation_space
+        self.single_action_space = self.task.action_space
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        asked = {"params": params, "render_mode": render_mode, "seed": seed}
+        self.spec = _spec_of(env, **asked, **options)
+        self._first_seed = seed
+        self._key_source: np.random.Generator | None = None
+        self._obs: Any = None
+        self._lanes: Lane | None = None
+
+    def reset(
+        self,
+        *,
+        seed: int | Sequence[int] | None = None,
+        options: dict[str, Any] | None = None,
+    ) -> tuple[np.ndarray, dict[str, Any]]:
+        """Start an episode in every lane, or in those of the mask.
+
+        Args:
+            seed: Lane i starts the stream of `seed + i`, or of `seed[i]`.
+            options: Dict with `params` and `reset_mask`; see the class.
+
+        Returns:
+            First observations `[N, ...]`, and an empty dictionary.
+
+        Raises:
+            ValueError: not N seeds, options that are no dictionary, a mask of another
+                shape or dtype, an unknown number or one that changes a space.
+            ResetNeeded: a mask, but no episodes yet.
+        """
+        task, mask = _with_reset_options(self.task, options), self._reset_mask(options)
+        seed = self._first_seed if seed is None else seed
+        self._first_seed = None
+        super().reset(seed=None if isinstance(seed, Sequence) else seed)
+        self.task = task
+        keys, params, programs = self._keys(seed), self.task.params, self.task.programs
+        if mask is None:
+            self._obs, self._lanes = programs.reset_lanes(params, keys)
+        else:
+            before = self._obs, self._lanes
+            self._obs, self._lanes = programs.reset_some(params, keys, mask, *before)
+        return to_observation(self.observation_space, self._obs), {}
+
+    def step(
+        self, actions: Any
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray, dict[str, Any]]:
+        """Take one step in every lane, with actions `[N, ...]`.
+
+        Returns:
+            `obs [N, ...]`, rewards float64 `[N]`, terminated and truncated bool `[N]`
+            and never both true, and the infos with `final_obs` where lanes ended.
+
+        Raises:
+            ResetNeeded: there are no episodes yet.
+            InvalidAction: another shape, or an integer that is no action.
+        """
+        if self._lanes is None:
+            raise gymnasium.error.ResetNeeded(
+                f"no episodes of {self.task.env.name} are running: call `reset`."
+            )
+        taken = to_action(self.single_action_space, actions, self.num_envs)
+        step = self.task.programs.step_lanes
+        self._obs, self._lanes, after = step(self.task.params, self._lanes, taken)
+        after = jax.device_get(after)
+        return (
+            to_observation(self.observation_space, self._obs),
+            np.array(after.reward, np.float64),
+            np.array(after.terminated),
+            np.array(after.truncated),
+            self._infos(after),
+        )
+
+    def render(self) -> tuple[Any, ...] | None:
+        """Draw each lane's state after any reset; None without a mode.
+
+        Raises:
+            ResetNeeded: there are no states yet.
+        """
+        if self.render_mode is None:
+            return None
+        if self._lanes is None:
+            raise gymnasium.error.ResetNeeded("there are no states yet: call `reset`.")
+        env, states = self.task.env, self._lanes.state
+        lane = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(self.num_envs)]
+        return tuple(env.render(state, self.task.params) for state in lane)
+
+    def _keys(self, seed: int | Sequence[int] | None) -> Array:
+        """The keys that the next reset splits, `[N]`."""
+        if isinstance(seed, Sequence):
+            if len(seed) != self.num_envs:
+                raise ValueError(
+                    f"seed has {len(seed)} numbers for {self.num_envs} lanes."
+                )
+            self._key_source = self.np_random
+            return keys_of(seed)
         if seed is not None:
             self._key_source = self._np_random
-            return keys_of([seed])[0]
-        if self._lane is None or self.np_random is not self._key_source:
+            return keys_of([seed + i for i in range(self.num_envs)])
+        if self._lanes is None or self.np_random is not self._key_source:
             self._key_source = self.np_random
-            return keys_of([int(self.np_random.integers(2**32))])[0]
-        return self._lane.key
+            key = keys_of([int(self.np_random.integers(2**32))])[0]
+            return jax.random.split(key, self.num_envs)
+        return self._lanes.key
+
+    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray | None:
+        mask = (options or {}).get("reset_mask")
+        if mask is None:
+            return None
+        mask = np.asarray(mask)
+        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
+            raise ValueError(
+                f"reset_mask must be bool of shape ({self.num_envs},), got "
+                f"{mask.dtype} of {mask.shape}."
+            )
+        if self._lanes is None:
+            raise gymnasium.error.ResetNeeded(
+                "reset_mask keeps the other lanes as they are: reset all of them first."
+            )
+        return mask
+
+    def _infos(self, after: Outcome) -> dict[str, Any]:
+        """Return the info of all lanes, and the final info of those that ended."""
+        done = np.asarray(after.terminated) | np.asarray(after.truncated)
+        infos = _masked(after.info, ~done)
+        if not done.any():
+            return infos
+        final_obs = np.full(self.num_envs, None, dtype=object)
+        for i in np.flatnonzero(done):
+            obs = jax.tree.map(lambda x, i=i: x[i], after.obs)
+            final_obs[i] = to_observation(self.single_observation_space, obs)
+        return {
+            **infos,
+            "final_obs": final_obs,
+            "_final_obs": np.array(done),
+            "final_info": _masked(after.info, done),
+            "_final_info": np.array(done),
+        }
 
 
-def _plain(value: np.ndarray) -> Any:
-    """A Python number for a scalar, which Gymnasium's vectors know how to stack."""
-    return value.item() if np.ndim(value) == 0 else np.array(value)
+def _masked(info: dict[str, Any], mask: np.ndarray) -> dict[str, Any]:
+    """An info `[N, ...]` with its masks, zero where the mask `[N]` is false.
+
+    It is empty where the mask is false throughout.
+    """
+    masked: dict[str, Any] = {}
+    if not mask.any():
+        return masked
+    for name, value in info.items():
+        if isinstance(value, dict):
+            masked[name] = _masked(value, mask)
+        else:
+            masked[name] = np.zeros_like(value)
+            masked[name][mask] = value[mask]
+        masked[f"_{name}"] = np.array(mask)
+    return masked

@@ -16,9 +16,10 @@ import jax
 import numpy as np
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
+from ..options import one_of
 from .gymnasium_spaces import from_observation
-from .host import NO_LIMIT, HostEnvironment, HostEnvs, with_rows
-from .require import imported
+from .host import NO_LIMIT, HostEnvironment, HostEnvs, made, with_rows
+from .packages import imported
 
 if TYPE_CHECKING:
     from gymnasium.vector import VectorEnv
@@ -62,21 +63,18 @@ class GymnasiumEnvironment(HostEnvironment):
         own = {k: v for k, v in options.items() if k not in _VECTOR}
         # An environment may write into its own config.
         own = copy.deepcopy(own)
-        env = _made(gymnasium_id, partial(gymnasium.make, gymnasium_id, **own))
+        name = f"gymnasium/{gymnasium_id}"
+        env = made(name, partial(gymnasium.make, gymnasium_id, **own))
         try:
             spaces = (env.observation_space, env.action_space)
             limit = env.spec.max_episode_steps if env.spec is not None else None
             limit = int(limit or NO_LIMIT)
-            super().__init__(f"gymnasium/{gymnasium_id}", *spaces, limit)
+            super().__init__(name, *spaces, limit)
             if self._mode != _OWN_VECTOR:
                 _check_reward(gymnasium_id, env)
         finally:
             env.close()
-        if self._mode not in _MODES:
-            raise ValueError(
-                f"vectorization_mode in env_kwargs must be one of {', '.join(_MODES)}, "
-                f"got {self._mode!r}."
-            )
+        one_of("vectorization_mode in env_kwargs", self._mode, _MODES)
         if self._mode == _OWN_VECTOR:
             self.start(1).close()  # An environment that does not fit says so here.
 
@@ -106,7 +104,7 @@ class GymnasiumEnvironment(HostEnvironment):
             options["wrappers"] = [_own_observations]
         make = partial(gymnasium.make_vec, self.id, num_envs=num_envs, **options)
         with _deaf_children(self._mode):
-            return _made(self.id, make)
+            return made(self.name, make)
 
 
 def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
@@ -249,23 +247,3 @@ def _own_observations(env: gymnasium.Env) -> gymnasium.Env:
     return gymnasium.wrappers.TransformObservation(
         env, copy.deepcopy, env.observation_space
     )
-
-
-def _made(gymnasium_id: str, make: Any) -> Any:
-    """Return what `make` makes, or raise a ValueError that says why it cannot."""
-    try:
-        return make()
-    except (gymnasium.error.DependencyNotInstalled, ModuleNotFoundError) as error:
-        raise ValueError(
-            f"gymnasium/{gymnasium_id} needs a package that is missing: {error}"
-        ) from None
-    except gymnasium.error.UnregisteredEnv as error:
-        raise ValueError(f"Gymnasium has no {gymnasium_id!r}: {error}") from None
-    except gymnasium.error.Error as error:
-        raise ValueError(
-            f"gymnasium/{gymnasium_id} cannot be made as asked: {error}"
-        ) from None
-    except (TypeError, ValueError, AssertionError) as error:
-        raise ValueError(
-            f"gymnasium/{gymnasium_id} cannot be made with these env_kwargs: {error}"
-        ) from None

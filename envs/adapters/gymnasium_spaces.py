@@ -1,7 +1,7 @@
 """Spaces, observations and actions, between this package and Gymnasium."""
 
-from __future__ import annotations
-
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import gymnasium
@@ -10,9 +10,19 @@ import numpy as np
 from gymnasium import spaces as gym_spaces
 
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
-from .arrays import as_space
+from .adapted import as_space
 
 _COLOURS = (1, 3, 4)
+
+
+def _by_part(leaf: Callable[[Any, Any], Any], space: Any, value: Any) -> Any:
+    """Apply `leaf(space, value)` to every part of a value of a `Dict` or `Tuple`."""
+    if isinstance(space, gym_spaces.Dict):
+        return {key: _by_part(leaf, part, value[key]) for key, part in space.items()}
+    if isinstance(space, gym_spaces.Tuple):
+        pairs = zip(space.spaces, value, strict=True)
+        return tuple(_by_part(leaf, part, one) for part, one in pairs)
+    return leaf(space, value)
 
 
 def to_gym_space(space: Space) -> gym_spaces.Space:
@@ -48,12 +58,7 @@ def to_observation(space: gym_spaces.Space, obs: Any) -> Any:
         An array of its own, which the caller may write into; an `np.int64` for one
         member of a `Discrete`. Of a `Dict` or a `Tuple`, a dictionary or tuple of such.
     """
-    if isinstance(space, gym_spaces.Dict):
-        return {key: to_observation(part, obs[key]) for key, part in space.items()}
-    if isinstance(space, gym_spaces.Tuple):
-        pairs = zip(space.spaces, obs, strict=True)
-        return tuple(to_observation(part, member) for part, member in pairs)
-    return np.array(obs, dtype=space.dtype)[()]
+    return _by_part(lambda part, x: np.array(x, dtype=part.dtype)[()], space, obs)
 
 
 def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
@@ -70,29 +75,21 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
     Raises:
         InvalidAction: another shape, or integers that are no members.
     """
-    if isinstance(space, gym_spaces.Dict):
-        return {
-            key: to_action(part, action[key], *lanes) for key, part in space.items()
-        }
-    if isinstance(space, gym_spaces.Tuple):
-        pairs = zip(space.spaces, action, strict=True)
-        return tuple(to_action(part, member, *lanes) for part, member in pairs)
+    return _by_part(partial(_to_action, lanes), space, action)
+
+
+def _to_action(lanes: tuple[int, ...], space: Any, action: Any) -> np.ndarray:
     value = np.asarray(action)
     expected = (*lanes, *(space.shape or ()))
     if value.shape != expected:
         raise gymnasium.error.InvalidAction(
             f"action has shape {value.shape}, expected {expected}."
         )
-    if isinstance(space, gym_spaces.Discrete):
-        most: Any = space.n - 1
-    elif isinstance(space, gym_spaces.MultiDiscrete):
-        most = space.nvec - 1
-    elif isinstance(space, gym_spaces.MultiBinary):
-        most = 1
-    else:
-        return value.astype(space.dtype)
-    # A compiled program clamps an index that is out of range and says nothing.
     is_binary = isinstance(space, gym_spaces.MultiBinary)
+    if isinstance(space, gym_spaces.Box):
+        return value.astype(space.dtype)
+    most: Any = 1 if is_binary else getattr(space, "nvec", getattr(space, "n", 0)) - 1
+    # A compiled program clamps an index that is out of range and says nothing.
     is_whole = value.dtype.kind in ("iub" if is_binary else "iu")
     if not is_whole or not np.all((value >= 0) & (value <= most)):
         kind = "an integer" if space.shape == () else "integers"
@@ -197,11 +194,10 @@ def _narrow(dtype: Any) -> np.dtype:
 
 def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
     """Return an observation of Gymnasium's, or a batch, as arrays of this package."""
-    if isinstance(space, gym_spaces.Dict):
-        return {key: from_observation(part, obs[key]) for key, part in space.items()}
-    if isinstance(space, gym_spaces.Tuple):
-        pairs = zip(space.spaces, obs, strict=True)
-        return tuple(from_observation(part, one) for part, one in pairs)
+    return _by_part(_from_observation, space, obs)
+
+
+def _from_observation(space: Any, obs: Any) -> np.ndarray:
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return np.array(np.asarray(obs) - space.start, np.int32)
     if isinstance(space, gym_spaces.Box) and _is_picture(space):
@@ -241,11 +237,10 @@ def batch_action(space: gym_spaces.Space, action: Any) -> Any:
         space: Space of one action.
         action: `[B, ...]` actions, or a dictionary or tuple of such.
     """
-    if isinstance(space, gym_spaces.Dict):
-        return {key: batch_action(part, action[key]) for key, part in space.items()}
-    if isinstance(space, gym_spaces.Tuple):
-        pairs = zip(space.spaces, action, strict=True)
-        return tuple(batch_action(part, one) for part, one in pairs)
+    return _by_part(_batch_action, space, action)
+
+
+def _batch_action(space: Any, action: Any) -> np.ndarray:
     action = np.asarray(action)
     if isinstance(space, gym_spaces.Discrete | gym_spaces.MultiDiscrete):
         return action.astype(space.dtype) + space.start

@@ -1,20 +1,17 @@
 """Environments of gymnax; the only module that imports it."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import gymnax
-import jax
 import jax.numpy as jnp
 from gymnax.environments.environment import Environment as _GymnaxBase
 
-from ..base import Environment, Info, Obs
-from ..spaces import Space
-from .arrays import as_arrays, as_members, as_space, cast_like
+from ..base import Array, Obs, Step
+from .adapted import Adapted, as_arrays, cast_like, scalar
+from .packages import refused_options
 
 
-class GymnaxEnvironment(Environment[Any, Any]):
+class GymnaxEnvironment(Adapted):
     """An environment of gymnax 1.0 under this package's contract.
 
     Dynamics, parameters and keys are gymnax's: the same key gives the same episode.
@@ -41,10 +38,7 @@ class GymnaxEnvironment(Environment[Any, Any]):
         try:
             self.wrapped, _ = gymnax.make(env, **options)
         except TypeError as error:
-            raise ValueError(
-                f"options of {env} were {sorted(options)}, which gymnax does not take "
-                f"({error})."
-            ) from error
+            raise refused_options(env, options, error) from error
         except OSError as error:
             raise ValueError(
                 f"{env} needs files that gymnax downloads when it makes it, and could "
@@ -52,58 +46,33 @@ class GymnaxEnvironment(Environment[Any, Any]):
             ) from None
 
     @property
-    def name(self) -> str:
-        """The name that gymnax gives the environment."""
-        return self.wrapped.name
+    def finite_observations(self) -> bool:  # type: ignore[override]
+        """True of MinAtar, whose pictures are truth values cast to float32."""
+        return type(self.wrapped).__module__.startswith("gymnax.environments.minatar.")
 
-    @property
-    def default_params(self) -> Any:
-        """The default parameters of gymnax."""
-        return self.wrapped.default_params
-
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode; the key is consumed."""
         obs, state = self.wrapped.reset_env(key, params)
-        return self._typed(obs, params), as_arrays(state)
+        return self.typed(obs, params), as_arrays(state)
 
-    def step_env(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Take one step without reset.
-
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take one step without reset."""
         obs, next_state, reward, terminated, info = self.wrapped.step_env(
             key, state, action, params
         )
-        reward = jnp.asarray(reward, jnp.float32).reshape(())
-        terminated = jnp.asarray(terminated, bool).reshape(())
+        reward, terminated = scalar(reward, jnp.float32), scalar(terminated, bool)
         next_state = cast_like(next_state, state)
-        return self._typed(obs, params), next_state, reward, terminated, dict(info)
+        return self.typed(obs, params), next_state, reward, terminated, dict(info)
 
-    def is_truncated(self, state: Any, params: Any) -> jax.Array:
+    def is_truncated(self, state: Any, params: Any) -> Array:
         """Return whether gymnax's own time limit is reached."""
-        return jnp.asarray(self.wrapped.is_truncated(state, params), bool).reshape(())
+        return scalar(self.wrapped.is_truncated(state, params), bool)
 
-    def action_space(self, params: Any = None) -> Space:
-        """Return gymnax's space as one of this package."""
-        params = self.default_params if params is None else params
-        return as_space(self.wrapped.action_space(params), "action_space")
-
-    def observation_space(self, params: Any = None) -> Space:
-        """Return gymnax's space as one of this package."""
-        params = self.default_params if params is None else params
-        return as_space(self.wrapped.observation_space(params), "observation_space")
-
-    def _typed(self, obs: Any, params: Any) -> Any:
+    def typed(self, obs: Any, params: Any, owner: str = "") -> Any:
+        """Return an observation with the dtypes of its space."""
         # Catch-bsuite has whole numbers that are floats; its space says int32.
         is_gymnaxs = type(self.wrapped).__module__.partition(".")[0] == "gymnax"
-        owner = "" if is_gymnaxs else self.name
-        return as_members(self.observation_space(params), obs, owner)
+        return super().typed(obs, params, "" if is_gymnaxs else self.name)
 
 
 def is_plain_gymnax(env: Any) -> bool:

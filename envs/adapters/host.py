@@ -8,15 +8,15 @@ Python. It has no pure functions: what would need them says so.
 from __future__ import annotations
 
 import abc
-from collections.abc import Mapping
+from collections.abc import Callable
 from typing import Any, ClassVar, NamedTuple
 
+import gymnasium
 import jax
-import jax.numpy as jnp
 import numpy as np
 
-from ..base import Environment, EnvParams
-from ..spaces import Space
+from ..base import Array, Environment, EnvParams, Step
+from ..spaces import Space, zeros
 from .gymnasium_spaces import batch_action, check_action_space, from_gym_space
 
 NO_LIMIT = 10_000_000
@@ -95,37 +95,21 @@ class HostEnvironment(Environment[Any, EnvParams]):
 
     def observation_space(self, params: EnvParams | None = None) -> Space:
         """Return the space of what `HostEnvs` hands out."""
-        del params
         return self._observation_space
 
     def action_space(self, params: EnvParams | None = None) -> Space:
         """Return the space of what `HostEnvs` takes."""
-        del params
         return self._action_space
 
-    def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[Any, Any]:
+    def reset_env(self, key: Array, params: EnvParams) -> tuple[Any, Any]:
         """Return zeros in the place of a first observation, and no state.
 
         A state of training has this shape before `HostEnvs.reset` fills it in.
         """
-        del key, params
-        return _zeros(self._observation_space), ()
+        return zeros(self._observation_space), ()
 
-    def step_env(
-        self, key: jax.Array, state: Any, action: jax.Array, params: EnvParams
-    ) -> Any:
-        """Refuse to step inside a program.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the episode, which is not used.
-            action: Action, which is not used.
-            params: Numbers of the environment, which are not used.
-
-        Raises:
-            ValueError: always.
-        """
-        del key, state, action, params
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Refuse to step inside a program."""
         raise ValueError(
             f"{self.name} is stepped on the host, and no compiled program can do that: "
             "train with purerl.run(config) or `purerl train`."
@@ -172,10 +156,6 @@ class HostEnvs(abc.ABC):
     def step(self, action: Any) -> HostStep:
         """Step every environment, and restart those whose episode ended.
 
-        Args:
-            action: `[B, ...]` members of `HostEnvironment.action_space`, arrays of the
-                host or of JAX; a dictionary or tuple of such for actions of parts.
-
         Raises:
             ValueError: an episode ended without its last observation.
         """
@@ -205,7 +185,6 @@ class HostEnvs(abc.ABC):
         Returns:
             The observations, with first ones in the rows.
         """
-        del rows
         return obs
 
     @abc.abstractmethod
@@ -252,11 +231,23 @@ def finite_rows(batch: Any, num: int) -> np.ndarray:
     return found
 
 
-def _zeros(space: Any) -> Any:
-    """Zeros of the shape of one observation."""
-    parts = getattr(space, "spaces", None)
-    if isinstance(parts, Mapping):
-        return {key: _zeros(part) for key, part in parts.items()}
-    if parts is not None:
-        return tuple(_zeros(part) for part in parts)
-    return jnp.zeros(space.shape, space.dtype)
+def made(id: str, make: Callable[[], Any]) -> Any:
+    """Return what `make` makes, or raise a ValueError that says why it cannot.
+
+    Args:
+        id: Name of the environment, as in `envs.make`.
+        make: Function that makes it, or what describes it.
+    """
+    try:
+        return make()
+    except (gymnasium.error.DependencyNotInstalled, ImportError) as error:
+        raise ValueError(f"{id} needs a package that is missing: {error}") from None
+    except gymnasium.error.UnregisteredEnv as error:
+        name = id.partition("/")[2]
+        raise ValueError(f"Gymnasium has no {name!r}: {error}") from None
+    except gymnasium.error.Error as error:
+        raise ValueError(f"{id} cannot be made as asked: {error}") from None
+    except (TypeError, ValueError, AssertionError, RuntimeError) as error:
+        raise ValueError(
+            f"{id} cannot be made with these env_kwargs: {error}"
+        ) from None

@@ -15,10 +15,11 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Environment, EnvParams, EnvState, Info, Obs
+from ..base import Array, Environment, EnvParams, EnvState, Obs, Step
 from ..spaces import Box, Dict, Discrete, MultiBinary, Space
-from .arrays import as_arrays, cast_like
+from .adapted import as_arrays, cast_like
 from .jumanji_spaces import MASK, actions_of, member_of, parts_of, space_of
+from .packages import refused_options
 
 with warnings.catch_warnings():
     # What its dependencies announce is nothing that a user of Jumanji can act on.
@@ -49,7 +50,7 @@ class JumanjiState(EnvState):
     """
 
     inner: Any
-    cut: jax.Array
+    cut: Array
 
 
 class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
@@ -127,7 +128,7 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
         """The time limit: Jumanji's, or `UNLIMITED` where it has none."""
         return EnvParams(self._default_limit)
 
-    def reset_env(self, key: jax.Array, params: EnvParams) -> tuple[Obs, JumanjiState]:
+    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, JumanjiState]:
         """Start an episode; the key is consumed."""
         with _as_jumanji_is_written():
             inner, first = self._endless.reset(key)
@@ -135,17 +136,9 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
         return self._shown(first.observation, state, params), state
 
     def step_env(
-        self, key: jax.Array, state: JumanjiState, action: jax.Array, params: EnvParams
-    ) -> tuple[Obs, JumanjiState, jax.Array, jax.Array, Info]:
-        """Take one step; what is random in it is drawn from the state.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key
+        self, key: Array, state: JumanjiState, action: Array, params: EnvParams
+    ) -> Step:
+        """Take one step; what is random in it is drawn from the state."""
         # Jumanji's states can be written into, and MMST does: hand it a new one.
         before = jax.tree.map(lambda x: x, state.inner)
         with _as_jumanji_is_written():
@@ -160,21 +153,19 @@ class JumanjiEnvironment(Environment[JumanjiState, EnvParams]):
         info = dict(as_arrays(last.extras or {}))
         return obs, after, reward, is_over & ~goes_on, info
 
-    def is_truncated(self, state: JumanjiState, params: EnvParams) -> jax.Array:
+    def is_truncated(self, state: JumanjiState, params: EnvParams) -> Array:
         """Return whether the time limit is reached, or Jumanji cut the episode."""
         return (state.time >= self._limit(params)) | state.cut
 
     def action_space(self, params: Any = None) -> Space:
         """Return Jumanji's choices, numbered where their combinations have a mask."""
-        del params
         return self._actions.space
 
     def observation_space(self, params: Any = None) -> Space:
         """Return a space for each of Jumanji's fields."""
-        del params
         return self._space
 
-    def _limit(self, params: EnvParams) -> jax.Array:
+    def _limit(self, params: EnvParams) -> Array:
         return jnp.minimum(params.max_steps_in_episode, self._most_steps)
 
     def _shown(self, obs: Any, state: JumanjiState, params: EnvParams) -> Obs:
@@ -208,15 +199,9 @@ def _made(name: str, options: dict[str, Any]) -> Any:
     except TypeError as error:
         if not options:
             raise
-        taken = [
-            one
-            for one in inspect.signature(type(make(name))).parameters
-            if one != "viewer"
-        ]
-        raise ValueError(
-            f"options of jumanji/{name} were {sorted(options)}, which it does not take "
-            f"({error}); it takes {', '.join(taken)}."
-        ) from None
+        taken = inspect.signature(type(make(name))).parameters
+        known = [option for option in taken if option != "viewer"]
+        raise refused_options(f"jumanji/{name}", options, error, known) from None
     except OSError as error:  # The levels of Sokoban are not in the package.
         first = str(error).split("\n")[0].split(". ")[0]
         raise ValueError(

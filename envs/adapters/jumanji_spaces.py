@@ -3,15 +3,13 @@
 Nothing here imports Jumanji: a spec is known by its attributes.
 """
 
-from __future__ import annotations
-
 import dataclasses
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..base import Array
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space
 
 MASK = "action_mask"
@@ -105,7 +103,7 @@ class Actions:
     combined: tuple[int, ...]
     dtype: Any
 
-    def to_jumanji(self, action: jax.Array) -> jax.Array:
+    def to_jumanji(self, action: Array) -> Array:
         """Return the action that Jumanji's step takes."""
         if self.combined:
             action = jnp.stack(jnp.unravel_index(action, self.combined))

@@ -16,10 +16,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Environment, EnvParams, EnvState, Info, Obs
+from ..base import Array, Environment, EnvParams, EnvState, Obs, Step
 from ..spaces import Box, Dict, Space
-from .arrays import as_arrays, cast_like
-from .mujoco_quiet import importing, loading
+from .adapted import as_arrays, cast_like
+from .packages import importing, loading, refused_options
 
 with warnings.catch_warnings(), importing():
     # What its dependencies announce is nothing that a user of Playground can act on.
@@ -100,10 +100,8 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
                 f"which git could not download ({error})."
             ) from None
         except (KeyError, TypeError) as error:
-            raise ValueError(
-                f"options of playground/{playground_name} were {sorted(asked)}, which "
-                f"it does not take ({error}); it takes {', '.join(sorted(settings))}."
-            ) from None
+            id, known = f"playground/{playground_name}", sorted(settings)
+            raise refused_options(id, asked, error, known) from None
         self.playground_name = playground_name
         self.options = {"impl": impl, **options}
         limit = max_steps_in_episode
@@ -119,27 +117,16 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         """The time limit; the physics is not among the numbers."""
         return EnvParams(self.limit)
 
-    def reset_env(
-        self, key: jax.Array, params: EnvParams
-    ) -> tuple[Obs, PlaygroundState]:
+    def reset_env(self, key: Array, params: EnvParams) -> tuple[Obs, PlaygroundState]:
         """Start an episode from a fresh random state; the key is consumed."""
-        del params
         with jax.numpy_rank_promotion("allow"):
             first = self.wrapped.reset(key)
         return _observed(first), PlaygroundState(jnp.int32(0), as_arrays(first))
 
     def step_env(
-        self, key: jax.Array, state: PlaygroundState, action: jax.Array, params: Any
-    ) -> tuple[Obs, PlaygroundState, jax.Array, jax.Array, Info]:
-        """Take one step; what is random in it is drawn from the state.
-
-        Args:
-            key: Random key, which is not used.
-            state: State of the running episode.
-            action: Action of the agent.
-            params: Numbers of the environment.
-        """
-        del key, params
+        self, key: Array, state: PlaygroundState, action: Array, params: Any
+    ) -> Step:
+        """Take one step; what is random in it is drawn from the state."""
         before = state.inner
         # Playground writes into the dictionaries that it is given: hand it new ones.
         before = before.replace(metrics=dict(before.metrics), info=dict(before.info))
@@ -151,12 +138,10 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
 
     def action_space(self, params: Any = None) -> Box:
         """Return numbers from -1 to 1."""
-        del params
         return Box(-1.0, 1.0, (self.wrapped.action_size,))
 
     def observation_space(self, params: Any = None) -> Space:
         """Return a space of unbounded numbers, or several by name."""
-        del params
         return self._space
 
     @cached_property

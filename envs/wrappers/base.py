@@ -1,20 +1,17 @@
 """The base of all wrappers: an environment inside, and numbers of their own."""
 
-from __future__ import annotations
-
 import dataclasses
-import functools
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
 from jax.core import Tracer
 
 from ..adapters.adapt import adapt
-from ..base import Environment, Info, Obs
+from ..adapters.adapted import with_numbers
+from ..base import Array, AutoResetStep, Environment, Obs, Step
 from ..spaces import Box, Dict, Discrete, Space
 
 MASK = "action_mask"  # Key of an observation that is for actions, and is not seen.
@@ -31,7 +28,7 @@ class WrapperState:
     inner: Any
 
     @property
-    def time(self) -> jax.Array:
+    def time(self) -> Array:
         """Steps that the environment inside has taken since the reset, `[]` int32."""
         return self.inner.time
 
@@ -48,10 +45,13 @@ class Wrapper(Environment[Any, Any]):
         env: The environment inside.
         has_state: Whether the state is a `WrapperState`, not that of the environment
             inside.
+        adds_to_observations: Whether observations may hold other numbers than those of
+            the environment inside, which then may be not finite.
     """
 
     env: Environment[Any, Any]
     has_state: ClassVar[bool] = False
+    adds_to_observations: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         """Check the environment inside, and then what a subclass asks of it.
@@ -61,8 +61,26 @@ class Wrapper(Environment[Any, Any]):
             ValueError: it only resets by itself, or has a number of the same name.
         """
         self.env = adapt(self.env)
-        _check_steps(self)
-        _check_names(self)
+        who, inside = type(self).__name__, self.env
+        if inside.resets_by_itself:
+            raise ValueError(
+                f"{who} needs reset_env and step_env, but {inside.name} only resets by "
+                "itself: wrap the bare environment."
+            )
+        own, params = self.numbers(), inside.default_params
+        if own and not dataclasses.is_dataclass(params):
+            raise ValueError(
+                f"{who} puts its numbers among the environment's parameters, but those "
+                f"of {inside.name} are a {type(params).__name__}: make them a "
+                "flax.struct.dataclass."
+            )
+        taken = [name for name in own if hasattr(params, name)]
+        if taken:
+            raise ValueError(
+                f"{inside.name} has a parameter {taken[0]} already, which {who} would "
+                f"replace: use one {who} around an environment."
+            )
+        self.check_numbers(own)
         self.check()
 
     def check(self) -> None:
@@ -90,6 +108,11 @@ class Wrapper(Environment[Any, Any]):
     def stochastic_transitions(self) -> bool:  # type: ignore[override]
         """True if transitions of the environment inside are random."""
         return self.env.stochastic_transitions
+
+    @property
+    def finite_observations(self) -> bool:  # type: ignore[override]
+        """True if those inside are always finite, and nothing is added to them."""
+        return self.env.finite_observations and not self.adds_to_observations
 
     @property
     def name(self) -> str:
@@ -122,30 +145,30 @@ class Wrapper(Environment[Any, Any]):
         """True if the environment inside draws levels."""
         return self.env.has_levels
 
-    def draw_level(self, key: jax.Array, params: Any) -> Any:
+    def inner_state(self, state: Any) -> Any:
+        """Return the state of the environment inside."""
+        return state.inner if self.has_state else state
+
+    def inner_params(self, state: Any, params: Any) -> Any:
+        """Return the numbers that the environment inside has in this episode."""
+        return params
+
+    def draw_level(self, key: Array, params: Any) -> Any:
         """Draw a level of the environment inside; the key is consumed."""
         return self.env.draw_level(key, params)
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode of the environment inside; the key is consumed."""
         return self.env.reset_env(key, params)
 
-    def step_env(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Take a step of the environment inside.
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take a step of the environment inside, with its numbers of this episode."""
+        return self._inside(self.env.step_env, key, state, action, params)
 
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Member of `action_space(params)`.
-            params: Numbers of the environment.
-        """
-        return self.env.step_env(key, state, action, params)
-
-    def is_truncated(self, state: Any, params: Any) -> jax.Array:
+    def is_truncated(self, state: Any, params: Any) -> Array:
         """Return whether the time limit of the environment inside is reached."""
-        return self.env.is_truncated(self.inner_state(state), params)
+        inner = self.inner_params(state, params)
+        return self.env.is_truncated(self.inner_state(state), inner)
 
     def action_space(self, params: Any = None) -> Space:
         """Return the action space of the environment inside."""
@@ -157,22 +180,37 @@ class Wrapper(Environment[Any, Any]):
 
     def render(self, state: Any, params: Any = None) -> np.ndarray:
         """Draw the environment inside, uint8 `[height, width, 3]`."""
-        return self.env.render(self.inner_state(state), self._params(params))
-
-    def inner_state(self, state: Any) -> Any:
-        """Return the state of the environment inside."""
-        return state.inner if self.has_state else state
+        inner = self.inner_params(state, self._params(params))
+        return self.env.render(self.inner_state(state), inner)
 
     def _params(self, params: Any) -> Any:
         return self.default_params if params is None else params
+
+    def _inside(
+        self, step: Callable[..., Any], key: Array, state: Any, action: Any, params: Any
+    ) -> Any:
+        """Take a step of the environment inside; return it with the wrapper's state."""
+        inner, numbers = self.inner_state(state), self.inner_params(state, params)
+        obs, inner, *rest = step(key, inner, action, numbers)
+        return obs, state.replace(inner=inner) if self.has_state else inner, *rest
+
+    def _step_with_the_same_numbers(
+        self, key: Array, state: Any, action: Array, params: Any = None
+    ) -> AutoResetStep:
+        """Take one step; where it ended the episode, the next has its numbers."""
+        return self._inside(self.env.step, key, state, action, self._params(params))
 
 
 @dataclasses.dataclass(unsafe_hash=True)
 class ObservationWrapper(Wrapper):
     """A wrapper that shows something else; states and rewards are untouched."""
 
+    def check(self) -> None:
+        """Refuse observations for which `observation_space` raises a ValueError."""
+        self.observation_space()
+
     def observe(self, obs: Obs, state: Any, params: Any) -> Obs:
-        """Return what is shown.
+        """Return what is shown in place of an observation of the environment inside.
 
         Args:
             obs: Observation of the environment inside.
@@ -181,49 +219,50 @@ class ObservationWrapper(Wrapper):
         """
         raise NotImplementedError
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, Any]:
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode; the key is consumed."""
         obs, state = self.env.reset_env(key, params)
         return self.observe(obs, state, params), state
 
-    def step_env(
-        self, key: jax.Array, state: Any, action: jax.Array, params: Any
-    ) -> tuple[Obs, Any, jax.Array, jax.Array, Info]:
-        """Take one step.
-
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Member of `action_space(params)`.
-            params: Numbers of the environment.
-        """
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take one step."""
         obs, state, *rest = self.env.step_env(key, state, action, params)
         return self.observe(obs, state, params), state, *rest  # type: ignore[return-value]
 
 
-def with_numbers(inner: Any, wrapper: str, numbers: dict[str, Any]) -> Any:
-    """Return parameters with further numbers among them.
+class Inside(NamedTuple):
+    """The environment inside all wrappers, as it is at one moment.
+
+    Attributes:
+        env: The environment.
+        params: Numbers of the environment, those drawn for the episode among them.
+        state: State of the environment.
+    """
+
+    env: Environment
+    params: Any
+    state: Any
+
+
+def innermost(env: Environment) -> Environment:
+    """Return the environment inside all wrappers."""
+    while isinstance(env, Wrapper):
+        env = env.env
+    return env
+
+
+def unwrap(env: Environment, params: Any, state: Any) -> Inside:
+    """Take all wrappers off an environment and off its state.
 
     Args:
-        inner: Parameters of the environment inside, a dataclass.
-        wrapper: Name of the wrapper's class, which begins that of the parameters.
-        numbers: Numbers by name.
+        env: The environment, with its wrappers.
+        params: Numbers of the environment, distributions among them.
+        state: State of one environment.
     """
-    own = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)}
-    return _params_class(type(inner), wrapper, tuple(numbers))(**own, **numbers)
-
-
-@functools.cache
-def _params_class(inner: Any, wrapper: str, names: tuple[str, ...]) -> Any:
-    """The class of an environment's parameters with a wrapper's numbers among them.
-
-    A subclass, so that the environment inside takes them as its own.
-    """
-    body: dict[str, Any] = {name: 0.0 for name in names}
-    body["__annotations__"] = {name: "float | jax.Array" for name in names}
-    body["__module__"] = __name__
-    body["__doc__"] = f"The numbers of the environment inside, and of {wrapper}."
-    return struct.dataclass(type(f"{wrapper}Params", (inner,), body))
+    while isinstance(env, Wrapper):
+        params = env.inner_params(state, params)
+        state, env = env.inner_state(state), env.env
+    return Inside(env, params, state)
 
 
 def box_of(env: Environment, params: Any, who: str) -> Box:
@@ -247,26 +286,6 @@ def box_of(env: Environment, params: Any, who: str) -> Box:
     )
 
 
-def vector_of(env: Environment, params: Any, who: str) -> Box:
-    """Return the observation space of an environment if it is a vector of floats.
-
-    Args:
-        env: The environment.
-        params: Numbers of the environment.
-        who: Name of the wrapper, for the message.
-
-    Raises:
-        ValueError: it is not.
-    """
-    space = box_of(env, params, who)
-    if len(space.shape) == 1 and np.issubdtype(space.dtype, np.floating):
-        return space
-    raise ValueError(
-        f"{who} appends numbers to vectors of floats, but {env.name} observes {space}; "
-        "put FlattenObservation before it."
-    )
-
-
 def vector_or_dict(env: Environment, params: Any, who: str, key: str) -> Box | Dict:
     """Return the observation space of an environment that numbers can be put beside.
 
@@ -282,14 +301,20 @@ def vector_or_dict(env: Environment, params: Any, who: str, key: str) -> Box | D
         ValueError: it is neither, or the key is taken.
     """
     space = env.observation_space(params)
-    if not isinstance(space, Dict):
-        return vector_of(env, params, who)
-    if key in space.spaces:
-        raise ValueError(
-            f"{who} shows its numbers under the key {key!r}, which observations of "
-            f"{env.name} have already: rename that key, or leave {who} out."
-        )
-    return space
+    if isinstance(space, Dict):
+        if key in space.spaces:
+            raise ValueError(
+                f"{who} shows its numbers under the key {key!r}, which observations of "
+                f"{env.name} have already: rename that key, or leave {who} out."
+            )
+        return space
+    box = box_of(env, params, who)
+    if len(box.shape) == 1 and np.issubdtype(box.dtype, np.floating):
+        return box
+    raise ValueError(
+        f"{who} appends numbers to vectors of floats, but {env.name} observes {box}; "
+        "put FlattenObservation before it."
+    )
 
 
 def on_bounds(change: Callable[[Any, Any], Any], *bounds: Any) -> Any:
@@ -300,24 +325,6 @@ def on_bounds(change: Callable[[Any, Any], Any], *bounds: Any) -> Any:
     is_traced = any(isinstance(bound, Tracer) for bound in bounds)
     xp: Any = jnp if is_traced else np
     return change(xp, [xp.asarray(bound) for bound in bounds])
-
-
-def check_count(who: str, name: str, value: Any) -> None:
-    """Refuse anything but a whole number of at least 1.
-
-    Args:
-        who: Name of the wrapper.
-        name: Name of its field.
-        value: Value of the field.
-
-    Raises:
-        ValueError: it is something else.
-    """
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise ValueError(
-            f"{who}: {name} must be a whole number of at least 1, got {value!r}; for "
-            f"example {who}({name}=4)."
-        )
 
 
 def check_number(who: str, name: str, value: Any, *, finite: bool = True) -> float:
@@ -344,29 +351,3 @@ def check_number(who: str, name: str, value: Any, *, finite: bool = True) -> flo
             f"{value!r}; for example {who}({name}=0.5)."
         )
     return number
-
-
-def _check_steps(wrapper: Wrapper) -> None:
-    env = wrapper.env
-    if not env.steps_without_reset or type(env).step is not Environment.step:
-        raise ValueError(
-            f"{type(wrapper).__name__} needs reset_env and step_env, but {env.name} "
-            "only resets by itself: wrap the bare environment."
-        )
-
-
-def _check_names(wrapper: Wrapper) -> None:
-    own, who = wrapper.numbers(), type(wrapper).__name__
-    params = wrapper.env.default_params
-    if own and not dataclasses.is_dataclass(params):
-        raise ValueError(
-            f"{who} puts its numbers among the environment's parameters, but those of "
-            f"{wrapper.env.name} are a {type(params).__name__}: make them a "
-            "flax.struct.dataclass."
-        )
-    for name in own:
-        if hasattr(params, name):
-            raise ValueError(
-                f"{wrapper.env.name} has a parameter {name} already, which {who} would "
-                f"replace: use one {who} around an environment."
-            )

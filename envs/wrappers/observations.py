@@ -1,17 +1,30 @@
-"""Observations in another form."""
-
-from __future__ import annotations
+"""Observations in another form, or with something beside them."""
 
 import dataclasses
-from typing import Any
+import inspect
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 
-from ..base import Obs
-from ..spaces import Box, Discrete
-from .base import ObservationWrapper, box_of, on_bounds
+from ..base import Array, Environment, Obs, Step
+from ..options import one_of, whole_number
+from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from .base import (
+    MASK,
+    ObservationWrapper,
+    Wrapper,
+    WrapperState,
+    box_of,
+    on_bounds,
+    unwrap,
+    vector_or_dict,
+)
+
+Mask = Callable[[Any, Any], Array]
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -22,34 +35,19 @@ class OneHotObservation(ObservationWrapper):
         env: The environment inside; its observations are discrete.
     """
 
-    def check(self) -> None:
-        """Check the observations.
-
-        Raises:
-            ValueError: they are not discrete.
-        """
-        space = self.env.observation_space(self.env.default_params)
-        if not isinstance(space, Discrete):
-            raise ValueError(
-                f"OneHotObservation takes discrete observations, but {self.env.name} "
-                f"observes {space}: leave it out."
-            )
-
-    def observe(self, obs: Obs, state: Any, params: Any) -> jax.Array:
-        """Return the vector.
-
-        Args:
-            obs: Observation of the environment inside.
-            state: State that it belongs to.
-            params: Numbers of the environment.
-        """
-        del state
+    def observe(self, obs: Obs, state: Any, params: Any) -> Array:
+        """Return the vector."""
         space: Any = self.env.observation_space(params)
         return jax.nn.one_hot(obs, space.n, dtype=jnp.float32)
 
     def observation_space(self, params: Any = None) -> Box:
         """Return 0 .. 1 for each of the N."""
-        space: Any = self.env.observation_space(self._params(params))
+        space = self.env.observation_space(self._params(params))
+        if not isinstance(space, Discrete):
+            raise ValueError(
+                f"OneHotObservation takes discrete observations, but {self.env.name} "
+                f"observes {space}: leave it out."
+            )
         return Box(0.0, 1.0, (space.n,))
 
 
@@ -61,23 +59,10 @@ class FlattenObservation(ObservationWrapper):
         env: The environment inside; its observations are arrays.
     """
 
-    def check(self) -> None:
-        """Check the observations.
+    adds_to_observations: ClassVar[bool] = False
 
-        Raises:
-            ValueError: they are no arrays.
-        """
-        box_of(self.env, self.env.default_params, "FlattenObservation")
-
-    def observe(self, obs: Obs, state: Any, params: Any) -> jax.Array:
-        """Return the vector.
-
-        Args:
-            obs: Observation of the environment inside.
-            state: State that it belongs to.
-            params: Numbers of the environment.
-        """
-        del state, params
+    def observe(self, obs: Obs, state: Any, params: Any) -> Array:
+        """Return the vector."""
         return jnp.ravel(obs).astype(jnp.float32)
 
     def observation_space(self, params: Any = None) -> Box:
@@ -88,3 +73,346 @@ class FlattenObservation(ObservationWrapper):
             for bound in (space.low, space.high)
         )
         return Box(low, high, (int(np.prod(space.shape)),))
+
+
+@struct.dataclass
+class FrameStackState(WrapperState):
+    """The state of the environment inside, and what was seen.
+
+    Attributes:
+        frames: `[..., n * C]`, the last n observations, the newest last; of a
+            dictionary those of every key but the mask of actions.
+    """
+
+    frames: Any
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class FrameStack(Wrapper):
+    """The last n observations, side by side along the last axis, the newest last.
+
+    `[H, W, C]` becomes `[H, W, n * C]`, and `[D]` becomes `[n * D]`. Mnih et al.
+    (2015), "Human-level control through deep reinforcement learning", stack four.
+
+    Every entry of a dictionary is stacked by itself, but for `action_mask`: the mask is
+    that of the newest observation, because actions are taken now.
+
+    Attributes:
+        env: The environment inside; its observations are arrays, or a dictionary of
+            arrays.
+        n: Number of observations.
+        padding: Kind of what stands in place of observations from before the episode:
+            `reset` repeats the first one, which is the default of Gymnasium's
+            FrameStackObservation too; `zero` has zeros.
+    """
+
+    n: int = 4
+    padding: str = "reset"
+    has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Check the number, the padding and the observations."""
+        self.n = whole_number("FrameStack: n", self.n, least=1)
+        one_of("FrameStack: padding", self.padding, ("reset", "zero"))
+        self.observation_space()
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, FrameStackState]:
+        """Start an episode; the key is consumed."""
+        obs, inner = self.env.reset_env(key, params)
+
+        def repeat(new: Array) -> Array:
+            before = new if self.padding == "reset" else jnp.zeros_like(new)
+            return jnp.concatenate([*[before] * (self.n - 1), new], axis=-1)
+
+        mask, obs = _split(obs)
+        frames = jax.tree.map(repeat, obs)
+        return {**frames, **mask} if mask else frames, FrameStackState(inner, frames)
+
+    def step_env(
+        self, key: Array, state: FrameStackState, action: Array, params: Any
+    ) -> Step:
+        """Take one step; the oldest observation makes room for the new one."""
+
+        def push(old: Array, new: Array) -> Array:
+            return jnp.concatenate([old[..., new.shape[-1] :], new], axis=-1)
+
+        obs, inner, *rest = self.env.step_env(key, state.inner, action, params)
+        mask, obs = _split(obs)
+        frames = jax.tree.map(push, state.frames, obs)
+        shown = {**frames, **mask} if mask else frames
+        return shown, FrameStackState(inner, frames), *rest  # type: ignore[return-value]
+
+    def observation_space(self, params: Any = None) -> Box | Dict:
+        """Return n times the space of the environment inside, along the last axis."""
+        params = self._params(params)
+        space, boxes = self.env.observation_space(params), _boxes(self.env, params)
+        stacked = {key: self._stacked(box) for key, box in boxes.items()}
+        if isinstance(space, Dict):
+            return Dict({**space.spaces, **stacked})
+        return stacked[""]
+
+    def _stacked(self, space: Box) -> Box:
+        """The space of n observations of another one."""
+        low, high = space.low, space.high
+        if self.padding == "zero":
+            low = on_bounds(lambda xp, b: xp.minimum(b[0], 0), low)
+            high = on_bounds(lambda xp, b: xp.maximum(b[0], 0), high)
+        shape = (*space.shape[:-1], space.shape[-1] * self.n)
+        low, high = (
+            on_bounds(lambda xp, b: xp.concatenate(b * self.n, -1), bound)
+            for bound in (low, high)
+        )
+        return Box(low, high, shape, space.dtype)
+
+
+def _boxes(env: Environment, params: Any) -> dict[str, Box]:
+    """The spaces that are stacked, by key; under no name where there is one alone."""
+    space = env.observation_space(params)
+    if isinstance(space, Dict):
+        boxes: dict[str, Any] = {k: x for k, x in space.spaces.items() if k != MASK}
+    else:
+        boxes = {"": box_of(env, params, "FrameStack")}
+    for key, box in boxes.items():
+        under = f" under {key!r}" if key else ""
+        if not isinstance(box, Box):
+            raise ValueError(
+                f"FrameStack takes dictionaries of arrays, but {env.name} observes "
+                f"{box}{under}; show it as a Box, or leave FrameStack out."
+            )
+        if not box.shape:
+            remedy = (
+                "show it as a vector [1]" if key else "put FlattenObservation before it"
+            )
+            raise ValueError(
+                f"FrameStack stacks along the last axis, but {env.name} observes a "
+                f"single number{under}; {remedy}."
+            )
+    return boxes
+
+
+def _split(obs: Any) -> tuple[dict[str, Any], Any]:
+    """The mask of actions, if a dictionary has one, and what is beside it."""
+    if not isinstance(obs, dict):
+        return {}, obs
+    mask = {key: value for key, value in obs.items() if key == MASK}
+    return mask, {key: value for key, value in obs.items() if key != MASK}
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class PreviousActionReward(Wrapper):
+    """The previous action and the previous reward, after the observation.
+
+    An observation that is a dictionary gets them under the key `previous`, `[A + 1]`
+    float32, the action first.
+
+    A discrete action stands there as a vector with a single 1. All of it is zero at the
+    reset. Agents with a memory that have to find out what the task is are given both;
+    Duan et al. (2016), "RL^2", and Wang et al. (2016), "Learning to reinforcement
+    learn", do so across episodes, while here the numbers begin anew with each episode.
+
+    Attributes:
+        env: The environment inside; its observations are vectors of floats, or
+            dictionaries.
+    """
+
+    def check(self) -> None:
+        """Check the observations and the actions."""
+        actions: Any = self.action_space()
+        if hasattr(actions, "spaces"):
+            raise ValueError(
+                "PreviousActionReward takes actions of one part, but those of "
+                f"{self.env.name} are {actions}: leave it out, or make them one "
+                "MultiDiscrete, MultiBinary or Box in a wrapper inside."
+            )
+        self.observation_space()
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
+        """Start an episode; the key is consumed."""
+        obs, state = self.env.reset_env(key, params)
+        size = self._box(params).shape[0]
+        return _beside(obs, "previous", jnp.zeros(size, _dtype(obs))), state
+
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take one step, after which its action and reward are the previous ones."""
+        obs, state, reward, *rest = self.env.step_env(key, state, action, params)
+        dtype, sizes = _dtype(obs), _choices(self.action_space(params))
+        numbers = [jnp.ravel(jnp.asarray(action, dtype))]
+        if sizes:
+            choices = jnp.ravel(action)
+            numbers = [
+                jax.nn.one_hot(choices[i], size, dtype=dtype)
+                for i, size in enumerate(sizes)
+            ]
+        earned = jnp.asarray(reward, dtype)[None]
+        shown = _beside(obs, "previous", jnp.concatenate([*numbers, earned]))
+        return shown, state, reward, *rest  # type: ignore[return-value]
+
+    def observation_space(self, params: Any = None) -> Box | Dict:
+        """Return the space of the environment inside, and those of action and reward.
+
+        Zeros, as they are at the reset, are in it.
+        """
+        params = self._params(params)
+        return _space_beside(self, params, "previous", self._box(params))
+
+    def _box(self, params: Any) -> Box:
+        """The space `[A + 1]` of the numbers for an action, and of a reward."""
+        actions: Any = self.action_space(params)
+        if not isinstance(actions, Box):
+            size = sum(_choices(actions)) or int(np.prod(actions.shape))
+            actions = Box(0.0, 1.0, (size,))
+        low = on_bounds(
+            lambda xp, b: xp.append(xp.minimum(xp.ravel(b[0]), 0), -xp.inf), actions.low
+        )
+        high = on_bounds(
+            lambda xp, b: xp.append(xp.maximum(xp.ravel(b[0]), 0), xp.inf), actions.high
+        )
+        return Box(low, high, low.shape)
+
+
+def _choices(actions: Any) -> list[int]:
+    """The numbers of choices of actions that are shown as vectors with a single 1."""
+    if isinstance(actions, Discrete):
+        return [actions.n]
+    is_several = isinstance(actions, MultiDiscrete)
+    return [int(size) for size in np.ravel(actions.nvec)] if is_several else []
+
+
+def _dtype(obs: Any) -> Any:
+    """The type of the numbers: that of a vector, or float32 in a dictionary."""
+    return jnp.float32 if isinstance(obs, dict) else obs.dtype
+
+
+def _beside(obs: Any, key: str, numbers: Array) -> Obs:
+    """The observation with the numbers after it, or under a key of their own."""
+    if isinstance(obs, dict):
+        return {**obs, key: numbers}
+    return jnp.concatenate([obs, numbers])
+
+
+def _space_beside(wrapper: Wrapper, params: Any, key: str, box: Box) -> Box | Dict:
+    """The space of what `_beside` makes of the observations inside a wrapper."""
+    space = vector_or_dict(wrapper.env, params, type(wrapper).__name__, key)
+    if isinstance(space, Dict):
+        return Dict({**space.spaces, key: box})
+    low = on_bounds(lambda xp, b: xp.concatenate(b), space.low, box.low)
+    high = on_bounds(lambda xp, b: xp.concatenate(b), space.high, box.high)
+    return Box(low, high, low.shape, space.dtype)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class TimeObservation(ObservationWrapper):
+    """The share of the time limit that is over, after the observation.
+
+    An observation that is a dictionary gets it under the key `time`, `[1]` float32.
+
+    `time / max_steps_in_episode` is 0 at the reset and 1 in the last observation of an
+    episode that is truncated. Pardo et al. (2018), "Time limits in reinforcement
+    learning": where an episode really ends at the limit, the time left belongs to the
+    state. (purerl bootstraps at time limits, so that it mostly needs no such number.)
+
+    Attributes:
+        env: The environment inside; its observations are vectors of floats, or
+            dictionaries.
+    """
+
+    def check(self) -> None:
+        """Check that there is a time, a limit and a place for their ratio."""
+        self.observation_space()
+        params = self.env.default_params
+        key = jax.eval_shape(lambda: jax.random.key(0))
+        state = jax.eval_shape(self.env.reset_env, key, params)[1]
+        for owner, name in ((state, "time"), (params, "max_steps_in_episode")):
+            if not hasattr(owner, name):
+                raise ValueError(
+                    "TimeObservation shows state.time / params.max_steps_in_episode, "
+                    f"but {self.env.name} has no {name}."
+                )
+
+    def observe(self, obs: Obs, state: Any, params: Any) -> Obs:
+        """Return the observation and the share."""
+        # A level, and a number that is drawn at the reset, has its own limit.
+        limit = unwrap(self.env, params, state).params.max_steps_in_episode
+        share = jnp.asarray(state.time, jnp.float32) / limit
+        return _beside(obs, "time", share.astype(_dtype(obs))[None])
+
+    def observation_space(self, params: Any = None) -> Box | Dict:
+        """Return the space of the environment inside, and 0 .. 1."""
+        params = self._params(params)
+        return _space_beside(self, params, "time", Box(0.0, 1.0, (1,)))
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ActionMask(ObservationWrapper):
+    """An environment whose observations say which actions are valid.
+
+    An observation `x` becomes `{"observation": x, "action_mask": mask}`, and one that
+    is a dictionary gets the key beside its own. That is what agents of purerl read.
+
+    The mask is a function of the state, because a first observation comes without an
+    `info`: what an environment puts in `info["action_mask"]` it computes from its
+    state.
+
+    Attributes:
+        env: Environment inside, whose actions are `Discrete` or `MultiDiscrete`.
+        mask: Function `(state, params) -> bool [A]`, true for valid actions; of
+            `MultiDiscrete(nvec)` it has `sum(nvec)` values, those of each component
+            side by side. `params` are those of the episode, drawn ones among them.
+    """
+
+    mask: Mask = None  # type: ignore[assignment]
+
+    def check(self) -> None:
+        """Check the function and the actions."""
+        needed = "ActionMask needs a function (state, params) -> bool [A]"
+        if not callable(self.mask):
+            raise ValueError(f"{needed}, got {self.mask!r}.")
+        if not _takes_two(self.mask):
+            raise ValueError(
+                f"{needed}, got one that takes {inspect.signature(self.mask)}."
+            )
+        self.observation_space()
+
+    @property
+    def name(self) -> str:
+        """The name of the environment inside, with `masked/` before it."""
+        return f"masked/{self.env.name}"
+
+    def observe(self, obs: Obs, state: Any, params: Any) -> dict[str, Any]:
+        """Return the observation with the mask beside it."""
+        parts = obs if isinstance(obs, dict) else {"observation": obs}
+        drawn = unwrap(self.env, params, state).params
+        mask = jnp.asarray(self.mask(state, drawn)).astype(jnp.int8)
+        return {**parts, MASK: mask}
+
+    def observation_space(self, params: Any = None) -> Dict:
+        """Return the space inside, and that of the mask."""
+        space: Any = self.env.observation_space(self._params(params))
+        parts = space.spaces if isinstance(space, Dict) else {"observation": space}
+        size = _size(self.env.action_space(self._params(params)))
+        return Dict({**parts, MASK: MultiBinary(size)})
+
+
+def _takes_two(mask: Mask) -> bool:
+    """Return whether a function can be called with a state and parameters."""
+    try:
+        signature = inspect.signature(mask)
+    except (TypeError, ValueError):
+        return True  # Nothing is known of it, as of some that are written in C.
+    try:
+        signature.bind(None, None)
+    except TypeError:
+        return False
+    return True
+
+
+def _size(actions: Any) -> int:
+    """Return the number of values that a mask of the actions has."""
+    if hasattr(actions, "n"):
+        return int(actions.n)
+    if hasattr(actions, "nvec"):
+        return int(np.sum(actions.nvec))
+    raise ValueError(
+        f"actions must be Discrete or MultiDiscrete to have a mask, got {actions}."
+    )

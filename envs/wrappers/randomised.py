@@ -1,22 +1,20 @@
-"""Numbers of an environment that are drawn anew: domain randomisation."""
-
-from __future__ import annotations
+"""Numbers of an environment that are drawn anew: distributions, and levels."""
 
 import dataclasses
 from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
-from ..base import Info, Obs
+from ..base import Array, Obs
 from ..spaces import Box, Dict, Space, Tuple
 from .base import Wrapper, WrapperState, on_bounds
 
 # No draw of an environment is this long, so that the key for the numbers, which is
 # folded from that of the reset, is none of those that the environment makes of it.
 _NUMBERS = 0xD0A1_2A2D
+_LEVEL = 0x1E7E_1000  # The same for the key of a level.
 
 
 class Distribution:
@@ -32,7 +30,7 @@ class Distribution:
 
     group: str = ""
 
-    def __call__(self, key: jax.Array) -> jax.Array:
+    def __call__(self, key: Array) -> Array:
         """Draw a number, `[]`; the key is consumed."""
         raise NotImplementedError(
             f"{type(self).__name__} must have __call__(key), which draws a number."
@@ -54,7 +52,7 @@ class RandomisedState(WrapperState):
         drawn: Numbers that were drawn, by their (dotted) name.
     """
 
-    drawn: dict[str, jax.Array]
+    drawn: dict[str, Array]
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -72,32 +70,17 @@ class Randomised(Wrapper):
     """
 
     has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
 
-    def reset_env(self, key: jax.Array, params: Any) -> tuple[Obs, RandomisedState]:
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, RandomisedState]:
         """Draw the numbers and start an episode with them; the key is consumed."""
         drawn = self._draw(jax.random.fold_in(key, _NUMBERS), params)
         obs, inner = self.env.reset_env(key, put_in(params, drawn))
         return obs, RandomisedState(inner, drawn)
 
-    def step_env(
-        self, key: jax.Array, state: RandomisedState, action: jax.Array, params: Any
-    ) -> tuple[Obs, RandomisedState, jax.Array, jax.Array, Info]:
-        """Take one step with the numbers of this episode.
-
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Member of `action_space(params)`.
-            params: Numbers of the environment, distributions among them.
-        """
-        obs, inner, *rest = self.env.step_env(
-            key, state.inner, action, put_in(params, state.drawn)
-        )
-        return obs, RandomisedState(inner, state.drawn), *rest  # type: ignore[return-value]
-
-    def is_truncated(self, state: RandomisedState, params: Any) -> jax.Array:
-        """Return whether the time limit of this episode is reached."""
-        return self.env.is_truncated(state.inner, put_in(params, state.drawn))
+    def inner_params(self, state: RandomisedState, params: Any) -> Any:
+        """Return the numbers with those that were drawn among them."""
+        return put_in(params, state.drawn)
 
     def action_space(self, params: Any = None) -> Space:
         """Return the action space, as wide as the numbers can make it."""
@@ -109,19 +92,14 @@ class Randomised(Wrapper):
         low, high = self._ends(params)
         return _hull(self.env.observation_space(low), self.env.observation_space(high))
 
-    def render(self, state: RandomisedState, params: Any = None) -> np.ndarray:
-        """Draw the environment with the numbers of this episode."""
-        params = put_in(self._params(params), state.drawn)
-        return self.env.render(state.inner, params)
-
-    def _draw(self, key: jax.Array, params: Any) -> dict[str, jax.Array]:
+    def _draw(self, key: Array, params: Any) -> dict[str, Array]:
         found = distributions(params)
         if not found:
             return {}
         defaults = dict(_named(self.env.default_params))
         drawn = {}
         keys = jax.random.split(key, len(found))
-        shared: dict[str, jax.Array] = {}  # Key of each group: that of its first.
+        shared: dict[str, Array] = {}  # Key of each group: that of its first.
         for key_one, (name, distribution) in zip(keys, found.items(), strict=True):
             if distribution.group:
                 key_one = shared.setdefault(distribution.group, key_one)
@@ -155,25 +133,10 @@ class RandomisedOnce(Randomised):
     """
 
     steps_without_reset: ClassVar[bool] = False
+    # Only the start of the next episode is special.
+    keeps_last_state: ClassVar[bool] = True  # type: ignore[assignment]
 
-    def step(
-        self,
-        key: jax.Array,
-        state: RandomisedState,
-        action: jax.Array,
-        params: Any = None,
-    ) -> tuple[Obs, RandomisedState, jax.Array, jax.Array, jax.Array, Info]:
-        """Take one step; where it ended the episode, the next has the same numbers.
-
-        Args:
-            key: Random key, consumed.
-            state: State of the running episode.
-            action: Member of `action_space(params)`.
-            params: Numbers of the environment, distributions among them.
-        """
-        params = put_in(self._params(params), state.drawn)
-        obs, inner, *rest = self.env.step(key, state.inner, action, params)
-        return obs, RandomisedState(inner, state.drawn), *rest  # type: ignore[return-value]
+    step = Wrapper._step_with_the_same_numbers
 
 
 def distributions(params: Any) -> dict[str, Distribution]:
@@ -197,7 +160,7 @@ def put_in(params: Any, drawn: dict[str, Any]) -> Any:
     )
 
 
-def drawn_params(state: Any) -> dict[str, jax.Array]:
+def drawn_params(state: Any) -> dict[str, Array]:
     """Return the numbers that were drawn for the episode of a state, by name.
 
     Args:
@@ -228,3 +191,97 @@ def _hull(low: Space, high: Space) -> Space:
     bottom = on_bounds(lambda xp, b: xp.minimum(*b), low.low, high.low)
     top = on_bounds(lambda xp, b: xp.maximum(*b), low.high, high.high)
     return Box(bottom, top, high.shape, high.dtype)
+
+
+@struct.dataclass
+class LevelState(WrapperState):
+    """The state of the environment inside, and the level of this episode.
+
+    Attributes:
+        level: Parameters of the environment inside in this episode.
+    """
+
+    level: Any
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class RandomLevels(Wrapper):
+    """An environment in which every reset draws a level: domain randomisation.
+
+    A level is all parameters of the environment inside, as its `draw_level` draws them.
+    The state of an episode has its level, so that each of many environments can have
+    its own.
+
+    Attributes:
+        env: The environment inside, with `draw_level`.
+    """
+
+    has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Refuse an environment without levels."""
+        if not self.env.has_levels:
+            raise ValueError(
+                f"{self.env.name} has no levels: {type(self).__name__} needs an "
+                "environment with draw_level(key, params), such as Maze-v0."
+            )
+
+    def draw_level(self, key: Array, params: Any) -> Any:
+        """Draw a level; the key is consumed."""
+        return jax.tree.map(_as_array, self.env.draw_level(key, params))
+
+    def drawn(self, params: Any) -> Any:
+        """Return which numbers `draw_level` draws: a bool for every leaf of `params`.
+
+        The others, such as a time limit, come out as they went in, and belong to no
+        level.
+
+        Args:
+            params: Numbers of the environment.
+        """
+        leaves = jax.tree.map(_as_array, params)
+        traced = jax.make_jaxpr(self.draw_level)(jax.random.key(0), leaves).jaxpr
+        given = {id(variable) for variable in traced.invars}
+        found = [id(variable) not in given for variable in traced.outvars]
+        return jax.tree.unflatten(jax.tree.structure(leaves), found)
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, LevelState]:
+        """Draw a level and start an episode in it; the key is consumed."""
+        level = self.draw_level(jax.random.fold_in(key, _LEVEL), params)
+        return self.reset_in(key, level)
+
+    def reset_in(self, key: Array, level: Any) -> tuple[Obs, LevelState]:
+        """Start an episode in a level; the key is consumed.
+
+        Args:
+            key: Random key, consumed.
+            level: Parameters of the environment inside, as `draw_level` returns them.
+        """
+        obs, inner = self.env.reset_env(key, level)
+        return obs, LevelState(inner, level)
+
+    def inner_params(self, state: LevelState, params: Any) -> Any:
+        """Return the level of this episode, which has all numbers."""
+        return state.level
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class RepeatedLevels(RandomLevels):
+    """Random levels that stay: all episodes of an environment have its first level.
+
+    Every `reset` draws. `step` starts the next episode in the level of the last one, so
+    that its reset is its own: there is no pool of resets for it.
+
+    Attributes:
+        env: The environment inside, with `draw_level`.
+    """
+
+    steps_without_reset: ClassVar[bool] = False
+
+    step = Wrapper._step_with_the_same_numbers
+
+
+def _as_array(number: Any) -> Array:
+    """A number of a level as an array whose type does not depend on how it came."""
+    return jnp.asarray(number, jax.dtypes.canonicalize_dtype(jnp.result_type(number)))

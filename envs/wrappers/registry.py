@@ -1,7 +1,5 @@
 """Wrappers by name: `FrameStack(4)` in files and on command lines."""
 
-from __future__ import annotations
-
 import ast
 import difflib
 import inspect
@@ -10,33 +8,23 @@ from typing import Any
 
 from ..adapters.adapt import adapt
 from ..base import Environment
-from .action_repeat import ActionRepeat
 from .base import Wrapper
-from .frame_stack import FrameStack
-from .levels import RandomLevels
-from .observations import FlattenObservation, OneHotObservation
-from .previous import PreviousActionReward
-from .rewards import ClipReward, ScaleReward
-from .sticky_actions import StickyActions
-from .terminal_limit import TerminalLimit
-from .time_observation import TimeObservation
+from .observations import (
+    FlattenObservation,
+    FrameStack,
+    OneHotObservation,
+    PreviousActionReward,
+    TimeObservation,
+)
+from .randomised import RandomLevels
+from .steps import ActionRepeat, ClipReward, ScaleReward, StickyActions, TerminalLimit
 
-_OWN: dict[str, type] = {
-    cls.__name__: cls
-    for cls in (
-        FrameStack,
-        ActionRepeat,
-        TimeObservation,
-        TerminalLimit,
-        StickyActions,
-        ClipReward,
-        ScaleReward,
-        OneHotObservation,
-        FlattenObservation,
-        PreviousActionReward,
-        RandomLevels,
-    )
-}
+_CLASSES = (
+    *(FrameStack, ActionRepeat, TimeObservation, TerminalLimit, StickyActions),
+    *(ClipReward, ScaleReward, OneHotObservation, FlattenObservation),
+    *(PreviousActionReward, RandomLevels),
+)
+_OWN: dict[str, type] = {cls.__name__: cls for cls in _CLASSES}
 WRAPPERS: dict[str, type] = dict(_OWN)
 """Wrappers by name; `register_wrapper` adds to them."""
 

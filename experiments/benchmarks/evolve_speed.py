@@ -28,9 +28,8 @@ from purerl.execution.members import crossed
 from purerl.meta import store
 from purerl.meta.fitness import inner_config
 from purerl.meta.loop import EvolutionLoop
-from purerl.meta.population import rollout_keys, strategy_keys
 from purerl.meta.setup import EvolutionSettings, make_setup
-from purerl.meta.training import Options
+from purerl.meta.training import Options, rollout_keys, strategy_keys
 from purerl.scale.devices import make_workers
 from purerl.sweeps.planner import worker_limit
 

@@ -48,9 +48,8 @@ def gymnasium_walk(kind: str, actions: np.ndarray) -> tuple[Walk, Walk]:
         kind: `sync` or `async`.
         actions: int32 `[T, N]`.
     """
+    from doors_numpy import NumpyDoors
     from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
-
-    from purerl.envs.adapters.gymnasium_doors import NumpyDoors
 
     make = [NumpyDoors] * actions.shape[1]
     mode = AutoresetMode.SAME_STEP

@@ -8,6 +8,10 @@ numbers are replaced by finite ones.
 A rollout that is learned from whole has other transitions in the place of the bad ones
 (`replaced`); a replay buffer keeps them, with weight zero in every loss.
 
+Of an environment whose observations are always finite (`finite_observations`) only
+rewards are looked at. To look at its pictures, and to have others in their place, are
+kernels in every step and a copy of the rollout.
+
 Axes: `T` steps, `B` environments.
 """
 
@@ -54,7 +58,7 @@ def as_finite(tree: PyTree) -> PyTree:
 
 
 def replaced(
-    transitions: Transition, memories: PyTree = ()
+    transitions: Transition, memories: PyTree = (), finite_observations: bool = False
 ) -> tuple[Transition, PyTree]:
     """Put other transitions of a rollout in the place of the bad ones.
 
@@ -67,11 +71,15 @@ def replaced(
     Args:
         transitions: `[T, B, ...]` transitions, flags of bad ones both true.
         memories: Memories `[T, B, ...]` on which the actions were chosen.
+        finite_observations: Whether only rewards can be bad; then a bad transition
+            stays, as a truncated step that earned nothing.
 
     Returns:
         Transitions of which none is bad, and the memories that belong to them.
     """
     bad = is_bad(transitions)
+    if finite_observations:
+        return transitions._replace(terminated=transitions.terminated & ~bad), memories
     good = ~bad
     # By rolling alone, as a gather is kernels of its own on an accelerator.
     sources = [(jnp.roll(good.at[0].set(False), -1, 0), -1, 0)]

@@ -1,21 +1,21 @@
-"""Evaluation of the deterministic policy, inside the compiled program."""
+"""Evaluation of a policy: inside the compiled program, or on the host."""
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from purerl.acting.bad import is_finite
 from purerl.acting.environment import (
     Environment,
-    keeps_last_state,
     step_without_reset,
 )
 from purerl.config import ConfigError
 from purerl.envs.base import select_tree
 from purerl.learning.collectives import vary_like
-from purerl.types import Array, Evaluation, PyTree
+from purerl.types import Array, Evaluation, HostMetrics, PyTree
 
 
 class _Episodes(NamedTuple):
@@ -34,11 +34,12 @@ class _Episodes(NamedTuple):
 def evaluate(
     env: Environment,
     params: PyTree,
-    act: Callable[[Array], Array],
+    act: Callable[..., Any],
     key: Array,
     *,
     num_episodes: int,
     max_steps: int,
+    memory: PyTree = None,
 ) -> Evaluation:
     """Play `E` episodes from fresh resets with a deterministic policy.
 
@@ -49,47 +50,19 @@ def evaluate(
     Args:
         env: The environment.
         params: Numbers of the environment.
-        act: Policy, `(obs [E, ...]) -> action [E, ...]`.
+        act: Policy, `(obs [E, ...]) -> action [E, ...]`, or with a memory `(obs,
+            memory [E, ...]) -> (action, memory)`.
         key: Random key, consumed.
         num_episodes: Number E of episodes.
         max_steps: Longest episode.
+        memory: `[E, ...]` memory of episodes that are about to begin; None for a policy
+            that remembers nothing.
     """
+    remembers = memory is not None
 
-    def act_without_memory(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
-        return act(obs), memory
+    def act_and_remember(obs: Array, memory: PyTree) -> tuple[Array, PyTree]:
+        return act(obs, memory) if remembers else (act(obs), memory)
 
-    return evaluate_recurrent(
-        env,
-        params,
-        act_without_memory,
-        (),
-        key,
-        num_episodes=num_episodes,
-        max_steps=max_steps,
-    )
-
-
-def evaluate_recurrent(
-    env: Environment,
-    params: PyTree,
-    act: Callable[[Array, PyTree], tuple[Array, PyTree]],
-    memory: PyTree,
-    key: Array,
-    *,
-    num_episodes: int,
-    max_steps: int,
-) -> Evaluation:
-    """Evaluate as `evaluate` does a policy that remembers the episode so far.
-
-    Args:
-        env: The environment.
-        params: Numbers of the environment.
-        act: Policy, `(obs [E, ...], memory [E, ...]) -> (action [E, ...], memory)`.
-        memory: `[E, ...]` memory of episodes that are about to begin.
-        key: Random key, consumed.
-        num_episodes: Number E of episodes.
-        max_steps: Longest episode.
-    """
     if num_episodes < 1:
         raise ConfigError(f"num_episodes must be at least 1, got {num_episodes}.")
     keys = jax.random.split(key, 1 + num_episodes)
@@ -101,7 +74,8 @@ def evaluate_recurrent(
 
     def play(carry: _Episodes) -> _Episodes:
         key = jax.random.fold_in(key_play, carry.step)
-        return _step(env, params, act, carry, jax.random.split(key, num_episodes))
+        keys_now = jax.random.split(key, num_episodes)
+        return _step(env, params, act_and_remember, carry, keys_now)
 
     # The counter stays the same on every device.
     start = vary_like(start, key)._replace(step=start.step)
@@ -149,7 +123,7 @@ def record(
     max_steps: int,
     keep: Callable[[PyTree, Array], PyTree],
 ) -> Recording:
-    """Play the episodes of `evaluate_recurrent`, and keep something of every moment.
+    """Play the episodes of `evaluate`, and keep something of every moment.
 
     The same key gives the same episodes. The number of steps is always `max_steps`.
     Where an environment does not tell the state in which an episode ended, the state
@@ -176,7 +150,7 @@ def record(
         before = carry
         keys_now = jax.random.split(key, num_episodes)
         carry = _step(env, params, player.act, carry, keys_now)
-        if keeps_last_state(env):
+        if env.keeps_last_state:
             return carry, moment(carry)
         # The state of an episode that just ended is the start of the next one.
         last = jax.vmap(select_tree)(carry.running, carry.state, before.state)
@@ -222,7 +196,8 @@ def _step(
     obs, state, reward, terminated, truncated = step(
         env, params, keys, carry.state, action
     )
-    counts = carry.running & jax.vmap(is_finite)(obs, reward)
+    looked_at = reward if env.finite_observations else (obs, reward)
+    counts = carry.running & jax.vmap(is_finite)(looked_at)
     return _Episodes(
         step=carry.step + 1,
         obs=obs,
@@ -233,3 +208,48 @@ def _step(
         episode_return=carry.episode_return + jnp.where(counts, reward, 0.0),
         episode_length=carry.episode_length + counts,
     )
+
+
+def play_episodes(
+    envs: Any,
+    act: Callable[[Any, PyTree], tuple[Any, PyTree]],
+    memory: PyTree,
+    seed: int,
+    max_steps: int,
+) -> HostMetrics:
+    """Play the first episode of every environment, and no other.
+
+    An environment whose episode has ended is stepped on, and nothing of it counts. An
+    episode that still runs after `max_steps`, or that breaks, is cut: it counts with
+    what it has earned by then.
+
+    Args:
+        envs: The `E` environments to play in, `envs.adapters.host.HostEnvs`.
+        act: Policy, `(obs [E, ...], memory) -> (action, memory)`.
+        memory: Memory of episodes that are about to begin, `[E, ...]`.
+        seed: Seed of the first environment; the others follow.
+        max_steps: Longest episode.
+
+    Returns:
+        The fields of `types.Evaluation`, by name.
+    """
+    returns = np.zeros(envs.num_envs, np.float32)
+    lengths = np.zeros(envs.num_envs, np.int32)
+    running, broken = np.ones(envs.num_envs, bool), np.zeros(envs.num_envs, bool)
+    obs = envs.reset(seed)
+    for _ in range(max_steps):
+        action, memory = act(obs, memory)
+        step = envs.step(action)
+        returns += np.where(running, step.reward, np.float32(0))
+        now_broken = running & step.terminated & step.truncated
+        lengths += running & ~now_broken
+        broken |= now_broken
+        running &= ~(step.terminated | step.truncated)
+        obs = step.obs
+        if not running.any():
+            break
+    return {
+        "episode_return": returns,
+        "episode_length": lengths,
+        "cut_episodes": (running | broken).sum(dtype=np.int32),
+    }

@@ -19,7 +19,6 @@ from purerl.acting.environment import (
     Environment,
     bind_params,
     step_without_reset,
-    steps_without_reset,
 )
 from purerl.config import TrainConfig
 from purerl.keys import several
@@ -67,7 +66,8 @@ class Start(NamedTuple):
 class StepOutput(NamedTuple):
     """The outcome of one step of all environments, `[B, ...]` each.
 
-    After a bad transition `next_obs` is the first observation of the next episode.
+    After a bad transition `next_obs` is the first observation of the next episode, or
+    what it was where observations are always finite.
     """
 
     reward: Array
@@ -172,9 +172,8 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
         num_envs: Number B of environments on this device.
     """
     keys = env_keys(key, (num_envs,), stepper.axis_name)
-    return carry_of(
-        jax.vmap(_starter(stepper.env.reset), (0, None))(keys, stepper.params)
-    )
+    reset = _starter(stepper.env, stepper.env.reset)
+    return carry_of(jax.vmap(reset, (0, None))(keys, stepper.params))
 
 
 def carry_of(start: Start, counted: Array | None = None) -> EnvCarry:
@@ -194,21 +193,31 @@ def carry_of(start: Start, counted: Array | None = None) -> EnvCarry:
     )
 
 
-def start_of(obs: PyTree, state: PyTree) -> Start:
+def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start:
     """Return the start of one episode; an observation that is not finite marks it."""
+    if is_known_finite:
+        return Start(obs, state, jnp.float32(0))
     total = jnp.where(bad.is_finite(obs), jnp.float32(0), jnp.float32(jnp.nan))
     return Start(bad.as_finite(obs), state, total)
 
 
-def _starter(reset: Callable[..., Any]) -> Callable[[Array, PyTree], Start]:
-    """`(key, params) -> Start` of a `reset` or `reset_env`."""
-    return lambda key, params: start_of(*reset(key, params))
+def _starter(
+    env: Environment, reset: Callable[..., Any]
+) -> Callable[[Array, PyTree], Start]:
+    """`(key, params) -> Start` of a `reset` or `reset_env` of the environment."""
+
+    def start(key: Array, params: PyTree) -> Start:
+        obs, state = reset(key, params)
+        return start_of(obs, state, env.finite_observations)
+
+    return start
 
 
 def draw_pool(stepper: Stepper, key: Array) -> Start:
     """Draw `[reset_pool_size, ...]` starts; consume the key."""
     keys = jax.random.split(key, stepper.reset_pool_size)
-    return jax.vmap(_starter(stepper.env.reset_env), (0, None))(keys, stepper.params)
+    reset = _starter(stepper.env, stepper.env.reset_env)
+    return jax.vmap(reset, (0, None))(keys, stepper.params)
 
 
 def make_restarts(
@@ -235,11 +244,11 @@ def make_restarts(
         by itself has the same starts in all steps, for those after a bad transition.
     """
     env, params = stepper.env, stepper.params
-    if not steps_without_reset(env):
+    if env.resets_by_itself:
         keys_start = env_keys(key_pool, keys.shape[1:], stepper.axis_name)
-        fallback = jax.vmap(_starter(env.reset), (0, None))(keys_start, params)
+        fallback = jax.vmap(_starter(env, env.reset), (0, None))(keys_start, params)
         return keys, lambda keys_t: (keys_t, fallback)
-    reset = jax.vmap(_starter(env.reset_env), (0, None))
+    reset = jax.vmap(_starter(env, env.reset_env), (0, None))
     if stepper.reset_scheme == "pool":
         size = stepper.reset_pool_size
         keys_step, keys_pick = _split_each(keys)
@@ -297,7 +306,7 @@ def _step_and_restart(
     start: Start,
 ) -> tuple[EnvCarry, StepOutput]:
     """One environment's step, going on from `start` where the episode ended."""
-    if steps_without_reset(env):
+    if not env.resets_by_itself:
         next_obs, state, reward, terminated, truncated = step_without_reset(
             env, params, key, carry.state, action
         )
@@ -310,16 +319,17 @@ def _step_and_restart(
         truncated = truncated & ~terminated  # A foreign environment may set both.
         reward = reward.astype(jnp.float32)
     total = carry.episode_return + reward
-    is_good = bad.is_finite(next_obs, total)
-    if not steps_without_reset(env):
-        start = _where(is_good, start_of(obs, state), start)
+    is_known_finite = env.finite_observations
+    is_good = bad.is_finite(() if is_known_finite else next_obs, total)
+    if env.resets_by_itself:
+        start = _where(is_good, start_of(obs, state, is_known_finite), start)
     terminated, truncated = terminated | ~is_good, truncated | ~is_good
     done = terminated | truncated
     obs, state, begun = _where(done, start, Start(obs, state, total))
     length = carry.episode_length + 1
     output = StepOutput(
         jnp.where(is_good, reward, 0.0),
-        _where(is_good, next_obs, obs),
+        next_obs if is_known_finite else _where(is_good, next_obs, obs),
         terminated,
         truncated,
         total,
@@ -370,12 +380,9 @@ def collect(
         the environment gave them, none of them bad, and where episodes ended (see
         `episode_metrics`).
     """
-    num_envs = carry.episode_return.shape[0]
-    randomness = draw_randomness(stepper, key, num_steps, num_envs, draw)
-    carry, transitions, episodes = unroll(
-        stepper, carry, act, prepare, randomness.inputs, randomness.restart
-    )
-    return carry, bad.replaced(transitions)[0], episodes
+    policy = Policy(without_memory(act), prepare, draw)
+    played = collect_recurrent(stepper, carry, (), policy, key, num_steps)
+    return played.envs, played.transitions, played.episodes
 
 
 class RolloutRandomness(NamedTuple):
@@ -554,12 +561,14 @@ def collect_recurrent(
         randomness.inputs,
         randomness.restart,
     )
-    return without_bad(played)
+    return without_bad(played, stepper.env.finite_observations)
 
 
-def without_bad(played: Played) -> Played:
+def without_bad(played: Played, finite_observations: bool = False) -> Played:
     """Return steps of which none is bad; see `bad.replaced`."""
-    transitions, memories = bad.replaced(played.transitions, played.memories)
+    transitions, memories = bad.replaced(
+        played.transitions, played.memories, finite_observations
+    )
     return played._replace(transitions=transitions, memories=memories)
 
 

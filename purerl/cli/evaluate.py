@@ -12,8 +12,8 @@ from rich.console import Console
 
 from purerl import serialise
 from purerl.acting.environment import bind_params, resolve_env
+from purerl.acting.evaluate import play_episodes
 from purerl.acting.observe import as_arrays
-from purerl.acting.play import play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
 from purerl.cli.options import AgentSeed, EpisodeSeed, RunOrAgent, option, read_agent

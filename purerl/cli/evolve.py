@@ -2,14 +2,16 @@
 
 import dataclasses
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
+import yaml
 from rich.console import Console
+from rich.table import Table
 
 from purerl import presets
-from purerl.cli import absent, flags, settings
-from purerl.cli.evolved import estimate_table, show
+from purerl.cli import absent, flags, report, settings
 from purerl.cli.options import (
     Algorithm,
     CheckpointSeconds,
@@ -27,14 +29,15 @@ from purerl.cli.options import (
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
+from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store
-from purerl.meta.estimate import estimate
 from purerl.meta.evolve import check_snapshots, evolve
-from purerl.meta.setup import EvolutionSettings, make_setup
+from purerl.meta.result import EvolutionResult
+from purerl.meta.setup import EvolutionSettings, check_whole_runs, make_setup
 from purerl.meta.strategy import PRESETS, read_strategy
-from purerl.meta.unrolls import check_whole_runs
+from purerl.meta.training import Estimate, estimate
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seconds
 from purerl.scale import hosts
@@ -292,3 +295,74 @@ def _show_estimate(
     cost = estimate(setup, generations, workers, limit, run["lanes"])
     console = Console()
     console.print(estimate_table(cost, setup.settings))
+
+
+def estimate_table(cost: Estimate, what: dict[str, Any]) -> Table:
+    """Return the cost of an evolution as a table."""
+    table, hours = Table(show_header=False, box=None), cost.hours
+    strategy = {
+        name: value
+        for name, value in what["strategy"].items()
+        if name != "options" and value is not None
+    }
+    rows = {
+        "evolve": (
+            f"{with_noun(cost.numbers, 'number')} of {', '.join(what['evolve'])}"
+        ),
+        "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
+        "population": (
+            f"{what['population']:,} x {with_noun(what['rollouts'], 'rollout')}"
+        ),
+        "generations": f"{cost.generations:,}",
+        "agents": f"{cost.agents:,}",
+        "environment steps": format_count(cost.env_steps),
+        "measured here": f"{format_count(cost.steps_per_second)} steps/s "
+        f"({with_noun(cost.lanes, 'lane')})",
+        "estimated hours": f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}",
+    }
+    for name, text in rows.items():
+        table.add_row(name, text)
+    return table
+
+
+def show(result: EvolutionResult) -> None:
+    """Print what came out; write pictures and the page into the folder."""
+    from purerl.report import plots
+    from purerl.report.page_comparison import train_command
+
+    say = partial(Console().print, highlight=False, soft_wrap=True)
+    history, numbers, folder = result.history, result.summary, result.out
+    say(
+        f"generation {result.done:,}/{result.generations:,}: mean "
+        f"{history['mean'][-1]:.4g}, best {history['best'][-1]:.4g}; best of all "
+        f"{result.best_fitness:.4g} in generation {result.best_generation + 1:,}; "
+        f"{with_noun(int(history['failed'].sum()), 'member')} failed"
+    )
+    say(
+        f"compile {numbers['compile_seconds']:.1f} s; in all {numbers['agents']:,} "
+        f"agents in {numbers['train_seconds']:.1f} s "
+        f"({numbers['agents_per_second']:.3g} agents/s, "
+        f"{format_count(numbers['steps_per_second'])} steps/s)"
+    )
+    if folder is None:
+        return
+    plots.save(result.plot(), folder / "evolution.png")
+    for name, figure in result.pictures().items():
+        plots.save(figure, folder / f"{name}.png")
+    learned = result.learned
+    for name in (*result.losses(learned), *result.optimisers(learned), "rule"):
+        file = folder / f"{name}.npz"
+        verb = "learn" if name == "rule" else "train"
+        if name != "rule" or file.exists():
+            say(f"{verb} with it: {train_command(learned, name, file)}")
+    whole = folder / "learned.yaml"
+    if whole.exists():
+        say(
+            "train with all that was learned: "
+            f"{program()} train --config {quoted(whole)}"
+        )
+    report.write(folder)
+    say(
+        f"written to {folder}/, with report.html; in Python "
+        f"purerl.load_evolution({str(folder)!r})"
+    )

@@ -130,7 +130,7 @@ def show(result: HalvingResult) -> None:
 
 def rungs_table(result: HalvingResult) -> Table:
     """Return a row per bracket: members that were trained up to each rung."""
-    from purerl.report.page_search import rung_rows
+    from purerl.report.tables import rung_rows
 
     headings, rows = rung_rows(result.dataset)
     table = Table(title="members of all searches trained up to each rung")

@@ -1,7 +1,7 @@
 """`purerl plot`: the curves of a run, sweep, evolution or comparison."""
 
 import dataclasses
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -11,7 +11,7 @@ from purerl.cli import flags
 from purerl.cli.options import Repeated, option
 from purerl.config import ConfigError
 from purerl.report import plots
-from purerl.report.load_folder import load
+from purerl.report.sweep_data import ENV, environments
 from purerl.storage import folders
 
 if TYPE_CHECKING:
@@ -66,53 +66,26 @@ def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
     Raises:
         ConfigError: it holds something else, or nothing yet, or no such metric.
     """
+    from purerl.report.folder import load, read_result
+
     kind = folders.kind_of(folder)
-    if metrics and kind in _PICTURES:
-        if kind not in _METRICS:
-            raise ConfigError(
-                f"metric: {folder} holds {folders.words_of(kind)}, and metrics are "
-                "drawn of a run or a sweep; leave --metric out."
-            )
-        return _METRICS[kind](folder, metrics)
-    if kind not in _PICTURES:
+    if kind not in ("run", "sweep", "evolution", folders.COMPARISON):
         raise ConfigError(
             folders.refusal(folder, kind, ", for which there is no picture")
         )
-    return _PICTURES[kind](folder)
-
-
-def _run(folder: Path) -> "Figure":
-    from purerl.report.saved import read_result
-
-    return plots.run_curve(read_result(folder))
-
-
-def _sweep(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
-    from purerl.report.sweep_data import ENV, environments
-
-    dataset = load(folder).dataset
-    # Several environments have no best configurations in common, but one each.
-    by = ENV if len(environments(dataset)) > 1 else None
-    return plots.sweep_curves(dataset, by, metric=metrics or None)
-
-
-def _run_metrics(folder: Path, names: Sequence[str]) -> "Figure":
-    from purerl.report.saved import read_result
-
-    return plots.metric_curves(read_result(folder), names)
-
-
-def _own_picture(folder: Path) -> "Figure":
+    if kind == "run":
+        result = read_result(folder)
+        return (
+            plots.metric_curves(result, metrics) if metrics else plots.run_curve(result)
+        )
+    if kind == "sweep":
+        dataset = load(folder).dataset
+        # Several environments have no best configurations in common, but one each.
+        by = ENV if len(environments(dataset)) > 1 else None
+        return plots.sweep_curves(dataset, by, metric=metrics or None)
+    if metrics:
+        raise ConfigError(
+            f"metric: {folder} holds {folders.words_of(kind)}, and metrics are drawn "
+            "of a run or a sweep; leave --metric out."
+        )
     return load(folder).plot()
-
-
-_PICTURES: dict[str, Callable[[Path], "Figure"]] = {
-    "run": _run,
-    "sweep": _sweep,
-    "evolution": _own_picture,
-    folders.COMPARISON: _own_picture,
-}
-_METRICS: dict[str, Callable[[Path, Sequence[str]], "Figure"]] = {
-    "run": _run_metrics,
-    "sweep": _sweep,
-}

@@ -185,7 +185,7 @@ def show_plan(planned: Any) -> None:
 def show(result: SweepResult) -> None:
     """Print the best points; write report.html into the folder."""
     from purerl.report.sweep_data import by_environment, read_scores
-    from purerl.report.sweep_tables import best_table
+    from purerl.report.tables import best_table
 
     console = Console()
     if not result.names or not np.isfinite(result.scores()).any():

@@ -9,7 +9,7 @@ import tyro
 
 from purerl.cli import flags
 from purerl.cli.options import Repeated, option, read_trackers
-from purerl.report.track_folder import track
+from purerl.report.folder import track
 from purerl.runner.trackers import TRACKERS
 
 

@@ -23,14 +23,14 @@ from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.members import crossed
 from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, ReturnCurve
-from purerl.meta.population import Stopped
+from purerl.meta.training import Stopped
 from purerl.scale.devices import Worker, run_blocks
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.train import Plan
 from purerl.types import Array
 
-# What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
+# What to fold into a seed's key; `purerl.meta.training` has 0 to 2, and 4.
 _HELD_OUT = 3
 _MADE_WITH = "made_with"  # The name of versions and device in a file of scores.
 _IDENTITY = "identity"

@@ -6,7 +6,7 @@ from typing import Any
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig, check_known, field_names
-from purerl.losses import registry
+from purerl.losses import LOSSES, POLICY_LOSSES, VALUE_LOSSES
 
 # A loss: an object, the path of a saved one, text such as "HuberError(delta=2.0)", or
 # changes of the config by name, the field among them or not.
@@ -78,11 +78,11 @@ def _full_name(field: str, text: str) -> str:
     """The text with its loss's whole name, where only the start was given."""
     start, bracket, rest = text.partition("(")
     kinds = {
-        "value_loss": registry.VALUE_LOSSES,
-        "policy_loss": registry.POLICY_LOSSES,
+        "value_loss": VALUE_LOSSES,
+        "policy_loss": POLICY_LOSSES,
     }
     known = list(kinds.get(field, {}))
-    if not start.isidentifier() or start in registry.LOSSES:
+    if not start.isidentifier() or start in LOSSES:
         return text
     matches = [name for name in known if name.lower().startswith(start.lower())]
     return f"{matches[0]}{bracket}{rest}" if len(matches) == 1 else text

@@ -135,9 +135,10 @@ class _Intervals:
         tables = [self.gaps[name].reshape(len(self.gaps[name]), -1) for name in names]
         if tables[0].shape[1] == 1:
             # One column per setting: they all share the weights of the resamples.
-            low, high = statistics.mean_interval(
+            found = statistics.mean_interval(
                 np.concatenate(tables, 1), confidence=confidence, resamples=resamples
-            )[:2]
+            )
+            low, high = found.low, found.high
         else:
             ends = [self._ends_of(name)(confidence, resamples) for name in names]
             low, high = np.transpose(ends)

@@ -21,7 +21,7 @@ from purerl.comparison.settings import Setting
 from purerl.execution.cache import BlockCompiler, ProgramCache, current_cache
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import crossed
-from purerl.meta.population import Stopped
+from purerl.meta.training import Stopped
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.progress import Reporter
 from purerl.scale.devices import Worker, default_lanes

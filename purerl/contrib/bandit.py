@@ -284,8 +284,13 @@ def step(parts: Parts, state: BanditState) -> tuple[BanditState, Metrics]:
     def body(
         carry: tuple[Learner, rollout.EnvCarry], inputs: Any
     ) -> tuple[tuple[Learner, rollout.EnvCarry], Trace]:
-        noise, inputs_t = inputs
-        return _pull(parts, carry, noise, randomness.restart(inputs_t))
+        (learner, before), (noise, inputs_t) = carry, inputs
+        arm = _pull(parts, learner, before, noise)
+        envs, out = rollout.step_envs(
+            parts.stepper, before, arm, *randomness.restart(inputs_t)
+        )
+        learner, trace = _learn_from(parts, learner, before, arm, out)
+        return (learner, envs), trace
 
     start = _learner(state)
     (learner, envs), trace = packing.scan(body, (start, state.envs), randomness.inputs)
@@ -301,21 +306,8 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     """
     del update
 
-    def pull(learner: Learner, envs: rollout.EnvCarry, noise: Noise) -> Array:
-        return choose(parts, _known(parts, learner, envs), noise)
-
-    def learn_from(
-        learner: Learner,
-        envs: rollout.EnvCarry,
-        arm: Array,
-        out: rollout.StepOutput,
-        noise: Noise,
-    ) -> tuple[Learner, Trace]:
-        del noise
-        learner = _known(parts, learner, envs)
-        judged = _judge(parts, envs, arm[0])
-        learner = _learned(parts, learner, arm[0], out)
-        return learner, _trace(out, *judged)
+    def learn_from(*args: Any) -> tuple[Learner, Trace]:
+        return _learn_from(parts, *args[:-1])  # All but the noise.
 
     def restart(state: BanditState, obs: Any) -> BanditState:
         return state._replace(envs=pieces.first_step(state.envs, obs))
@@ -325,7 +317,7 @@ def hosted(parts: Parts, update: Array) -> Hosted:
         pieces.Steps(
             draw=partial(draw_noise, parts),
             begin=_learner,
-            act=pull,
+            act=partial(_pull, parts),
             learn=learn_from,
             finish=partial(finish, parts),
             restart=restart,
@@ -443,36 +435,30 @@ def learn(config: BanditConfig, learner: Learner, arm: Array, reward: Array) -> 
 
 
 def _pull(
+    parts: Parts, learner: Learner, envs: rollout.EnvCarry, noise: Noise
+) -> Array:
+    """Choose an arm, after forgetting another problem's estimates."""
+    return choose(parts, _known(parts, learner, envs), noise)
+
+
+def _learn_from(
     parts: Parts,
-    carry: tuple[Learner, rollout.EnvCarry],
-    noise: Noise,
-    restart: tuple[Array, Any],
-) -> tuple[tuple[Learner, rollout.EnvCarry], Trace]:
-    """Pull an arm and learn from it; forget another problem's estimates before."""
-    learner, envs = carry
-    learner = _known(parts, learner, envs)
-    arm = choose(parts, learner, noise)
+    learner: Learner,
+    envs: rollout.EnvCarry,
+    arm: Array,
+    out: rollout.StepOutput,
+) -> tuple[Learner, Trace]:
+    """Learn from a pull, of which a bad one teaches nothing; and what is to be told."""
+    known = _known(parts, learner, envs)
     optimal, regret = _judge(parts, envs, arm[0])
-    envs, out = rollout.step_envs(parts.stepper, envs, arm, *restart)
-    learner = _learned(parts, learner, arm[0], out)
-    return (learner, envs), _trace(out, optimal, regret)
-
-
-def _learned(
-    parts: Parts, learner: Learner, arm: Array, out: rollout.StepOutput
-) -> Learner:
-    """Return the estimates after a pull; a bad one teaches nothing."""
-    learned = learn(parts.config, learner, arm, out.reward[0])
+    learned = learn(parts.config, known, arm[0], out.reward[0])
     bad = is_bad(out)[0]
-    return jax.tree.map(lambda old, new: jnp.where(bad, old, new), learner, learned)
-
-
-def _trace(out: rollout.StepOutput, optimal: Array, regret: Array) -> Trace:
-    """Return the numbers of a pull that the metrics need."""
-    return Trace(
-        *(out.reward[0], optimal, regret),
-        *(out.terminated ^ out.truncated, out.episode_return, out.episode_length),
+    learner = jax.tree.map(lambda old, new: jnp.where(bad, old, new), known, learned)
+    done = out.terminated ^ out.truncated
+    trace = Trace(
+        out.reward[0], optimal, regret, done, out.episode_return, out.episode_length
     )
+    return learner, trace
 
 
 def _judge(parts: Parts, envs: rollout.EnvCarry, arm: Array) -> tuple[Array, Array]:

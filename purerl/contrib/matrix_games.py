@@ -250,9 +250,15 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
     terminal_lifetime: bool = False
 
     stochastic_transitions: ClassVar[bool] = False
+    title: ClassVar[str] = ""
     payoff: ClassVar[Table]
     opponent_payoff: ClassVar[Table]
     learning_rate: ClassVar[float] = 1.0
+
+    @property
+    def name(self) -> str:
+        """The name that it is registered under, or its class name."""
+        return self.title or type(self).__name__
 
     @property
     def default_params(self) -> MatrixGameParams:
@@ -326,11 +332,7 @@ class IteratedPrisonersDilemma(MatrixGame):
 
     payoff: ClassVar[Table] = ((-1.0, -3.0), (0.0, -2.0))
     opponent_payoff: ClassVar[Table] = ((-1.0, 0.0), (-3.0, -2.0))
-
-    @property
-    def name(self) -> str:
-        """The name, `IteratedPrisonersDilemma-v0`."""
-        return "IteratedPrisonersDilemma-v0"
+    title: ClassVar[str] = "IteratedPrisonersDilemma-v0"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -343,11 +345,7 @@ class MatchingPennies(MatrixGame):
 
     payoff: ClassVar[Table] = ((1.0, -1.0), (-1.0, 1.0))
     opponent_payoff: ClassVar[Table] = ((-1.0, 1.0), (1.0, -1.0))
-
-    @property
-    def name(self) -> str:
-        """The name, `MatchingPennies-v0`."""
-        return "MatchingPennies-v0"
+    title: ClassVar[str] = "MatchingPennies-v0"
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -362,11 +360,7 @@ class ChickenGame(MatrixGame):
     payoff: ClassVar[Table] = ((0.0, -1.0), (1.0, -100.0))
     opponent_payoff: ClassVar[Table] = ((0.0, 1.0), (-1.0, -100.0))
     learning_rate: ClassVar[float] = 0.01
-
-    @property
-    def name(self) -> str:
-        """The name, `Chicken-v0`."""
-        return "Chicken-v0"
+    title: ClassVar[str] = "Chicken-v0"
 
 
 def _observe(agent: jax.Array, opponent: jax.Array) -> jax.Array:
@@ -420,7 +414,7 @@ def shaped_lifetime(
         # The agent's policy in this game, and the opponent's before its update.
         return (seen, state), Lifetime(earned, seen[:NUM_LOGITS], obs[NUM_LOGITS:])
 
-    start = game.reset_env(_opponent_key(key), params)
+    start = game.reset_env(jax.random.fold_in(key, 0), params)
     return jax.lax.scan(step, start, length=num_games)[1]
 
 
@@ -491,17 +485,11 @@ def naive_lifetime(
         before = Lifetime(earned, jax.nn.sigmoid(agent), jax.nn.sigmoid(opponent))
         return (learnt[0], learnt[1]), before
 
-    keys = (_agent_key(key), _opponent_key(key))
-    starts = [game.reset_env(k, params)[1].opponent for k in keys]
-    return jax.lax.scan(step, (starts[0], starts[1]), length=num_games)[1]
-
-
-def _opponent_key(key: jax.Array) -> jax.Array:
-    return jax.random.fold_in(key, 0)
-
-
-def _agent_key(key: jax.Array) -> jax.Array:
-    return jax.random.fold_in(key, 1)
+    agent, opponent = (
+        game.reset_env(jax.random.fold_in(key, number), params)[1].opponent
+        for number in (1, 0)  # The opponent is that of `shaped_lifetime`.
+    )
+    return jax.lax.scan(step, (agent, opponent), length=num_games)[1]
 
 
 def _count(num_games: int | None, params: MatrixGameParams) -> int:

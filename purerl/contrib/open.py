@@ -20,8 +20,9 @@ from jax.flatten_util import ravel_pytree
 
 from purerl import schedules
 from purerl.config import FRACTION, POSITIVE_OR_NONE, ConfigError, dynamic, static
+from purerl.learning.small_networks import whole
 from purerl.networks.layers import ACTIVITY
-from purerl.optimisers.differentiable import EPS_ROOT
+from purerl.optimisers.first_order import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.optimisers.learned import mean_of, noise_at, seed_of
 from purerl.types import Array, PyTree
@@ -277,15 +278,11 @@ class OpenOptimiser:
         Raises:
             ConfigError: a size or the seed is no whole number, or too small.
         """
-        sizes = {"hidden_size": hidden_size, "memory_size": memory_size, "seed": seed}
-        for name, value in sizes.items():
-            least = int(name != "seed")
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(
-                    f"{name} of OpenOptimiser must be a whole number, {least} or "
-                    f"greater, got {value!r}."
-                )
-        params = make_params(hidden_size, memory_size, seed)
+        params = make_params(
+            whole("hidden_size of OpenOptimiser", hidden_size),
+            whole("memory_size of OpenOptimiser", memory_size),
+            whole("seed of OpenOptimiser", seed, least=0),
+        )
         return cls(params, max_norm, noise=bool(noise))
 
     @classmethod

@@ -10,11 +10,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.play import HostEnvs, play_episodes
+from purerl.acting.evaluate import play_episodes
 from purerl.acting.policy import recurrence_of
 from purerl.acting.rollout import EnvCarry, Episodes, Played
 from purerl.config import ConfigError
-from purerl.envs.adapters.host import finite_rows
+from purerl.envs.adapters.host import HostEnvs, finite_rows
 from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, Segment
 from purerl.execution.memory import least_bytes, require_agent
 from purerl.execution.programs import has_few_bad

@@ -9,19 +9,42 @@ from purerl.losses.policy import AsymmetricClipDrift as AsymmetricClipDrift
 from purerl.losses.policy import ClipDrift as ClipDrift
 from purerl.losses.policy import DPODrift as DPODrift
 from purerl.losses.policy import surrogate as surrogate
-from purerl.losses.registry import LOSSES as LOSSES
-from purerl.losses.registry import POLICY_LOSSES as POLICY_LOSSES
-from purerl.losses.registry import VALUE_LOSSES as VALUE_LOSSES
-from purerl.losses.registry import register as register
 from purerl.losses.value import ClippedSquaredError as ClippedSquaredError
 from purerl.losses.value import HuberError as HuberError
 from purerl.losses.value import RobustError as RobustError
 from purerl.losses.value import SquaredError as SquaredError
 from purerl.losses.value import value_error as value_error
+from purerl.registry import Registry, Table
+
+_POLICY = (ClipDrift, AsymmetricClipDrift, DPODrift, MLPDrift, TemporalDrift)
+_VALUE = (SquaredError, ClippedSquaredError, HuberError, RobustError, MLPValueLoss)
+_CONTRIB = {"FormulaDrift": "purerl.contrib.formula:FormulaDrift"}
+POLICY_LOSSES: Table[type] = Table({cls.__name__: cls for cls in _POLICY}, _CONTRIB)
+VALUE_LOSSES: Table[type] = Table({cls.__name__: cls for cls in _VALUE})
+LOSSES: Table[type] = Table(
+    {cls.__name__: cls for cls in (*_POLICY, *_VALUE)}, _CONTRIB
+)
+_registry = Registry("loss", "losses", "purerl.losses.register", LOSSES)
+
+
+def register(name: str, cls: type) -> None:
+    """Let configs with a loss of class `cls` be written to files and read back.
+
+    The same class under the same name may be registered again, as when a notebook's
+    cell runs twice: the new one takes the old one's place.
+
+    Args:
+        name: Name in files and on command lines, such as `"KLDrift"`.
+        cls: Class to register, a `flax.struct.dataclass` with `__call__`.
+
+    Raises:
+        ConfigError: no such class, no name, or either is taken.
+    """
+    _registry.register(name, cls)
 
 
 def __getattr__(name: str) -> Any:
     """Load what `purerl.contrib` has, when it is first used."""
-    if name == "FormulaDrift":
+    if name in _CONTRIB:
         return LOSSES[name]
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,7 +1,7 @@
 """Losses that are small networks: the same kind of thing as a hand-written loss."""
 
 import itertools
-import operator
+from collections.abc import Iterable
 from typing import Any, ClassVar
 
 import jax
@@ -16,6 +16,13 @@ from purerl.config import (
     ConfigError,
     dynamic,
     static,
+)
+from purerl.learning.small_networks import (
+    dense,
+    is_random,
+    random_layer,
+    whole,
+    zero_layer,
 )
 from purerl.losses.policy import ClipDrift
 from purerl.schedules import Share
@@ -57,12 +64,13 @@ class MLPValueLoss:
         Raises:
             ConfigError: other inputs.
         """
-        layers = []
-        for index, (fan_in, fan_out) in enumerate(_layers(hidden_sizes, inputs)):
-            key_layer = jax.random.fold_in(key, index)
-            kernel = jax.random.normal(key_layer, (fan_in, fan_out)) / fan_in**0.5
-            layers.append((kernel, jnp.zeros(fan_out)))
-        return cls(params=tuple(layers))
+        sizes = _layers(hidden_sizes, inputs)
+        return cls(
+            params=tuple(
+                random_layer(jax.random.fold_in(key, index), *size)
+                for index, size in enumerate(sizes)
+            )
+        )
 
     @classmethod
     def zeros(cls, hidden_sizes: tuple[int, ...] = (64, 64), inputs: str = "error"):
@@ -72,7 +80,7 @@ class MLPValueLoss:
             ConfigError: other inputs.
         """
         sizes = _layers(hidden_sizes, inputs)
-        return cls(params=tuple((np.zeros(s, np.float32), _zeros(s[1])) for s in sizes))
+        return cls(params=tuple(zero_layer(*size) for size in sizes))
 
     @classmethod
     def make(
@@ -93,7 +101,7 @@ class MLPValueLoss:
         Raises:
             ConfigError: another init or other inputs.
         """
-        if _is_random(init):
+        if is_random(init):
             return cls.create(jax.random.key(int(seed)), hidden_sizes, inputs)
         return cls.zeros(hidden_sizes, inputs)
 
@@ -104,9 +112,8 @@ class MLPValueLoss:
             hidden = (value - target)[..., None]
         else:
             hidden = jnp.stack(jnp.broadcast_arrays(value, target), axis=-1)
-        for kernel, bias in self.params[:-1]:
-            out = hidden @ kernel
-            hidden = jnp.tanh(out + jnp.broadcast_to(bias, out.shape))
+        for layer in self.params[:-1]:
+            hidden = jnp.tanh(dense(layer, hidden))
         kernel, bias = self.params[-1]
         return (hidden @ kernel)[..., 0] + bias[0]
 
@@ -184,7 +191,7 @@ class MLPDrift:
         Raises:
             ConfigError: another init.
         """
-        if _is_random(init):
+        if is_random(init):
             key = jax.random.key(int(seed))
             return cls.create(key, int(hidden_size), base_clip=base_clip)
         return cls.zeros(int(hidden_size), base_clip)
@@ -246,24 +253,10 @@ def _layers(hidden_sizes: tuple[int, ...], inputs: str) -> list[tuple[int, int]]
         raise ConfigError(
             f"inputs must be one of {', '.join(VALUE_INPUTS)}, got {inputs!r}."
         )
-    try:
-        sizes = tuple(operator.index(units) for units in hidden_sizes)
-    except TypeError:
-        sizes = (0,)
-    if any(units < 1 for units in sizes):
+    if not isinstance(hidden_sizes, Iterable):
         raise ConfigError(
-            "hidden_sizes must be whole numbers of units, one for each layer, such as "
-            f"(64, 64), got {hidden_sizes!r}."
+            f"hidden_sizes must be sizes, such as (64, 64), got {hidden_sizes!r}."
         )
+    sizes = [whole("each of hidden_sizes", units) for units in hidden_sizes]
     first = 1 + VALUE_INPUTS.index(inputs)
     return list(itertools.pairwise((first, *sizes, 1)))
-
-
-def _zeros(size: int) -> np.ndarray:
-    return np.zeros(size, np.float32)
-
-
-def _is_random(init: str) -> bool:
-    if init not in ("zeros", "random"):
-        raise ConfigError(f"init must be zeros or random, got {init!r}.")
-    return init == "random"

@@ -13,13 +13,17 @@ from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import require_listing
+from purerl.meta.genome import Names
 from purerl.meta.loop import EvolutionLoop
-from purerl.meta.names import Names
 from purerl.meta.result import EvolutionResult
-from purerl.meta.setup import Environments, EvolutionSettings, make_setup
+from purerl.meta.setup import (
+    Environments,
+    EvolutionSettings,
+    check_whole_runs,
+    make_setup,
+)
 from purerl.meta.strategy import Strategy
 from purerl.meta.training import Options
-from purerl.meta.unrolls import check_whole_runs
 from purerl.precision import in_32_bits
 from purerl.runner.arguments import as_folder, check_call, check_seconds
 from purerl.runner.trackers import Tracker, choose

@@ -13,7 +13,7 @@ strategy sees a vector of numbers without bounds; a *scale* says what they mean:
 """
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
-from purerl.acting.environment import Environment
+from purerl.acting.environment import Environment, bind_params
 from purerl.config import (
     DECAY,
     FRACTION,
@@ -31,11 +31,17 @@ from purerl.config import (
     ConfigError,
     TrainConfig,
     apply_overrides,
+    check_apart,
+    check_known,
     field_names,
+    part_kind,
 )
-from purerl.meta.names import Names, is_float, read_names, value_at
 from purerl.types import Array, Overrides, PyTree, Schedule
 
+# What `evolve` may be: a name, several, or names with their scales.
+Names = str | Sequence[str] | Mapping[str, str]
+
+SCALES = ("auto", "linear", "log", "logit")
 _SIGNED = (POSITIVE, POSITIVE_OR_NONE, NON_NEGATIVE)
 _SHARES = (FRACTION, DECAY)
 
@@ -62,7 +68,8 @@ class Genome:
     Args:
         config: The config whose leaves are evolved.
         env: The environment, whose parameters may be evolved.
-        evolve: The name of a field, several, or names with their scales.
+        evolve: The name of a field, several, or names with their scales; `env_params`
+            alone means all its numbers.
         word: Name in messages of the argument that names the fields.
 
     Attributes:
@@ -73,16 +80,12 @@ class Genome:
     """
 
     def __init__(
-        self,
-        config: TrainConfig,
-        env: Environment,
-        evolve: Names,
-        word: str = "evolve",
+        self, config: TrainConfig, env: Environment, evolve: Names, word: str = "evolve"
     ) -> None:
         config = auto.resolve(config, env)
-        self.scales = read_names(config, env, evolve, word)
+        self.scales = _read_names(env, evolve, word)
         self.values: dict[str, PyTree] = {
-            name: value_at(config, env, name, word) for name in self.scales
+            name: _value_at(config, env, name, word) for name in self.scales
         }
         self.leaves: list[Leaf] = []
         try:
@@ -95,14 +98,11 @@ class Genome:
 
     def start(self) -> np.ndarray:
         """Return the vector `[D]` of the config's own values, float32."""
-        return np.concatenate(
-            [
-                leaf.start.ravel()
-                if leaf.scale == "linear"
-                else np.zeros(leaf.start.size, np.float32)
-                for leaf in self.leaves
-            ]
+        starts = (
+            leaf.start if leaf.scale == "linear" else np.zeros_like(leaf.start)
+            for leaf in self.leaves
         )
+        return np.concatenate([start.ravel() for start in starts])
 
     def decode(self, vectors: Array) -> Overrides:
         """Return overrides of a population `[P, D]`, leaves `[P, ...]`; traceable."""
@@ -127,19 +127,76 @@ class Genome:
         many = jax.jit(self.decode)(np.asarray(vector, np.float32)[None])
         return jax.tree.map(lambda x: np.asarray(x)[0], many)
 
-    def describe(self) -> dict[str, Any]:
-        """Return names, scales and sizes as plain values."""
-        return {
-            name: {
-                "scale": scale,
-                "leaves": [
-                    [leaf.name, list(leaf.start.shape), leaf.scale]
-                    for leaf in self.leaves
-                    if leaf.field == name
-                ],
-            }
-            for name, scale in self.scales.items()
-        }
+
+def is_float(leaf: Any) -> bool:
+    """Return whether a leaf is a floating-point number, or an array of them."""
+    if isinstance(leaf, bool):
+        return False
+    if not isinstance(leaf, float | np.ndarray | np.generic | jax.Array):
+        return False
+    return jnp.issubdtype(jnp.result_type(leaf), jnp.floating)
+
+
+def _read_names(env: Environment, evolve: Names, word: str) -> dict[str, str]:
+    """Names of fields with their scales."""
+    if isinstance(evolve, str):
+        evolve = [part.strip() for part in evolve.split(",") if part.strip()]
+    is_names = isinstance(evolve, Sequence | Mapping)
+    if not is_names or not all(isinstance(name, str) for name in evolve):
+        raise ConfigError(
+            f"{word} must be names of fields of the config, got {evolve!r}."
+        )
+    if not evolve:
+        raise ConfigError(
+            f"{word} must name at least one field of the config with float leaves, "
+            "such as 'value_loss' or 'learning_rate'."
+        )
+    if not isinstance(evolve, Mapping):
+        if len(set(evolve)) != len(evolve):
+            raise ConfigError(f"{word} names a field twice: {', '.join(evolve)}.")
+        evolve = dict.fromkeys(evolve, "auto")
+    scale_of: dict[str, str] = {}
+    for name, scale in evolve.items():
+        if scale not in SCALES:
+            raise ConfigError(
+                f"{word}: the scale of {name} must be one of {', '.join(SCALES)}, got "
+                f"{scale!r}."
+            )
+        inside = _numbers_of(env, word) if name == "env_params" else [name]
+        scale_of.update(dict.fromkeys(inside, scale))
+    check_apart(scale_of, f"{word} names")
+    return scale_of
+
+
+def _numbers_of(env: Environment, word: str) -> list[str]:
+    params = env.default_params
+    fields = [field.name for field in dataclasses.fields(params)]
+    names = [f"env_params.{x}" for x in fields if is_float(getattr(params, x))]
+    if not names:
+        raise ConfigError(f"{word}: {env.name} has no parameters that are floats.")
+    return names
+
+
+def _value_at(config: TrainConfig, env: Environment, name: str, word: str) -> PyTree:
+    """The value that a config, or its environment's parameters, have under a name."""
+    first, *rest = name.split(".")
+    check_known(first, field_names(config), f"{word}: {type(config).__name__}")
+    value: Any = getattr(config, first)
+    if first == "env_params":
+        value = bind_params(env, config.env_params)
+    for part in rest:
+        known = list(value) if isinstance(value, Mapping) else []
+        if dataclasses.is_dataclass(value):
+            known = field_names(value)
+        if part == "params" and part not in known and part_kind(first) == "optimiser":
+            raise ConfigError(
+                f"{word}: {name}: {type(value).__name__} has no weights; start from a "
+                f"network: {first}=purerl.optimisers.LearnedOptimiser(), or "
+                f"--{first.replace('_', '-')} 'LearnedOptimiser()'."
+            )
+        check_known(part, known, f"{word}: {name}: {type(value).__name__}")
+        value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+    return value
 
 
 def _from_vector(part: Array, leaf: Leaf) -> Array:
@@ -155,28 +212,22 @@ def _from_vector(part: Array, leaf: Leaf) -> Array:
 
 
 def _leaves(config: TrainConfig, name: str, value: PyTree, scale: str) -> list[Leaf]:
-    paths, _ = jax.tree_util.tree_flatten_with_path(value)
     leaves = []
-    for path, leaf in paths:
-        if not is_float(leaf):
-            continue
-        where = name + jax.tree_util.keystr(path)
-        start = np.asarray(leaf, np.float32)
-        chosen = _scale(where, start, scale, _check_at(config, name, path))
-        leaves.append(Leaf(name, where, start, chosen))
-    if not leaves:
-        raise ConfigError(_no_leaves(name, value))
-    return leaves
-
-
-def _no_leaves(name: str, value: Any) -> str:
+    for path, leaf in jax.tree_util.tree_flatten_with_path(value)[0]:
+        if is_float(leaf):
+            where = name + jax.tree_util.keystr(path)
+            start = np.asarray(leaf, np.float32)
+            chosen = _scale(where, start, scale, _check_at(config, name, path))
+            leaves.append(Leaf(name, where, start, chosen))
+    if leaves:
+        return leaves
     if not name.endswith("_loss"):
-        return (
+        raise ConfigError(
             f"{name} is {value!r}, which has no float leaves; only fields that "
             "are numbers with a fraction can be moved."
         )
     learned = "MLPDrift" if name == "policy_loss" else "MLPValueLoss"
-    return (
+    raise ConfigError(
         f"{name} is {type(value).__name__}, which has no numbers to move; "
         f"start from a learned one: {name}=purerl.losses.{learned}.zeros(), or "
         f"--{name.replace('_', '-')} '{learned}()'."
@@ -188,29 +239,25 @@ def _scale(where: str, start: np.ndarray, scale: str, check: Any) -> str:
     if not np.isfinite(start).all():
         raise ConfigError(f"{where} must be finite at the start, got {start}.")
     if scale == "auto":
-        if start.ndim > 0:
-            scale = "linear"
-        elif check in _SHARES:
+        scale = "linear"
+        if start.ndim == 0 and check in _SHARES:
             scale = "logit"
-        elif start > 0 or check in _SIGNED:
+        elif start.ndim == 0 and (start > 0 or check in _SIGNED):
             scale = "log"
-        else:
-            scale = "linear"
     if scale == "linear" and check in (*_SIGNED, *_SHARES):
         better = "logit" if check in _SHARES else "log"
         raise ConfigError(
             f"{where} has bounds, which a linear scale would leave; use "
             f"{better} or auto."
         )
-    if scale == "log" and not (start > 0).all():
+    is_inside = (start > 0) if scale == "log" else (start > 0) & (start < 1)
+    if scale != "linear" and not is_inside.all():
+        needs = "positive start"
+        if scale == "logit":
+            needs = "start between 0 and 1, ends excluded"
         raise ConfigError(
-            f"{where} starts at {start} and moves on a log scale, which "
-            "needs a positive start; set it in the config."
-        )
-    if scale == "logit" and not ((start > 0) & (start < 1)).all():
-        raise ConfigError(
-            f"{where} starts at {start} and moves on a logit scale, which "
-            "needs a start between 0 and 1, ends excluded; set it in the config."
+            f"{where} starts at {start} and moves on a {scale} scale, which needs a "
+            f"{needs}; set it in the config."
         )
     return scale
 

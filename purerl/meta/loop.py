@@ -1,5 +1,6 @@
 """The loop of an evolution: ask, train, tell; compiled once, saved, gone on with."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -10,17 +11,23 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.execution.format import format_count, program, quoted, with_noun
+from purerl.execution.format import (
+    format_count,
+    format_duration,
+    program,
+    quoted,
+    with_noun,
+)
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
-from purerl.meta.population import Stopped, start_key, strategy_keys
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
-from purerl.meta.training import Options, Training
+from purerl.meta.training import Options, Stopped, Training, start_key, strategy_keys
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import notes
+from purerl.runner.progress import LINES, Reporter
 from purerl.runner.trackers import Tracker
 from purerl.scale import hosts
 from purerl.scale.devices import Worker
@@ -29,6 +36,69 @@ from purerl.storage.checkpoint import Pace
 from purerl.streams import say
 
 SNAPSHOT_EVERY = 16
+
+
+class EvolutionReporter(Reporter):
+    """Shows the generation, best and mean fitness, agents and frames per second.
+
+    Args:
+        setup: The evolution.
+        generations: The number of generations of the whole evolution.
+        done: The number of generations that were finished before.
+        enabled: Whether to show anything.
+    """
+
+    def __init__(
+        self, setup: EvolutionSetup, generations: int, done: int, enabled: bool
+    ) -> None:
+        runs = setup.runs
+        super().__init__(generations * runs, done * runs, enabled=enabled)
+        self.setup, self.generations, self.done = setup, generations, done
+        self._lock, self._runs_now, self._words = threading.Lock(), 0, ""
+
+    def ran(self, runs: int) -> None:
+        """Count some runs of the generation that have ended, and show them."""
+        with self._lock:
+            self._runs_now += runs
+            if self._live:
+                self._show()
+
+    def generation(self, best: float, mean: float, failed: int) -> None:
+        """Show that a generation has ended: its members' fitness, and how many failed.
+
+        Args:
+            best: The fitness of its best member.
+            mean: The mean fitness of its members.
+            failed: The number of its members that failed.
+        """
+        self.done += 1
+        self._runs_now = 0
+        self._words = f"best {best:.4g}  mean {mean:.4g}"
+        if failed:
+            self._words += f"  failed {failed}"
+        share = self.done / self.generations
+        if self._live:
+            self._show()
+        elif share >= self._next_line or self.done >= self.generations:
+            self._next_line = (math.floor(share * LINES) + 1) / LINES
+            self.info("  ".join(self._fields().values()))
+
+    def _show(self) -> None:
+        done = self.done * self.setup.runs + self._runs_now
+        self._bar.update(self._task, completed=done, **self._fields())
+
+    def _fields(self) -> dict[str, Any]:
+        done = self.done * self.setup.runs + self._runs_now
+        elapsed = max(time.perf_counter() - self._began, 1e-9)
+        rate = (done - self.start_steps) / elapsed
+        left = (self.total - done) / rate if rate > 0 else math.inf
+        frames = rate * self.setup.steps / self.setup.runs
+        number = f"generation {self.done:,}/{self.generations:,}"
+        return {
+            "returns": f"{number}  {self._words}",
+            "rate": f"{format_count(rate)} agents/s  {format_count(frames)} steps/s",
+            "left": f"{format_duration(left)} left",
+        }
 
 
 class EvolutionLoop:
@@ -54,45 +124,35 @@ class EvolutionLoop:
         self.optimiser = setup.optimiser
         self.key = jax.random.key(setup.settings["seed"])
         self.training = Training(setup, self.key, workers, options)
-        self.lock = threading.Lock()
         asked = options.snapshot_every
         self.snapshot_every = SNAPSHOT_EVERY if asked is None else asked
         self.saved_at, self.pace = -1, Pace(options.checkpoint_seconds)
-        is_first = hosts.index() == 0  # The others write nothing.
-        self.tracking = Tracking(
-            setup, options.folder if is_first else None, trackers if is_first else ()
-        )
+        # Of several processes the first one looks at the folder, and writes.
+        is_first = hosts.index() == 0
+        self.folder = options.folder if is_first else None
+        self.tracking = Tracking(setup, self.folder, trackers if is_first else ())
 
     def run(self) -> EvolutionResult:
         """Train all generations that are missing, and return the result."""
-        # Only the first process writes.
-        folder = self.options.folder if hosts.index() == 0 else None
-        with folders.undone_if_empty(folder):
-            return self._run(*self.open())
+        with folders.undone_if_empty(self.folder):
+            state, generations = self.open()
+            first = int(state.done)
+            reporter = EvolutionReporter(
+                self.setup, generations, first, self.options.progress
+            )
+            with self.tracking.group:
+                hosts.run_on_all(lambda: self.tracking.begin(state, reporter.info))
+                if first >= generations:
+                    reporter.info(f"all {generations:,} generations had finished")
+                    result = self._result(state, first)
+                else:
+                    result = self._evolve(state, generations, reporter)
+                self.tracking.close(result, result.done >= generations)
+            return result
 
-    def _run(self, state: State, generations: int) -> EvolutionResult:
-        # Imported here so that only callers that run pay for importing rich.
-        from purerl.meta.progress import EvolutionReporter
-
-        first = int(state.done)
-        reporter = EvolutionReporter(
-            generations,
-            first,
-            self.setup.runs,
-            self.setup.steps,
-            self.options.progress,
-        )
-        with self.tracking.group:
-            hosts.run_on_all(lambda: self.tracking.begin(state, reporter.info))
-            if first >= generations:
-                reporter.info(f"all {generations:,} generations had finished")
-                result = self._result(state, first)
-            else:
-                result = self._evolve(state, generations, reporter)
-            self.tracking.close(result, result.done >= generations)
-        return result
-
-    def _evolve(self, state: State, generations: int, reporter: Any) -> EvolutionResult:
+    def _evolve(
+        self, state: State, generations: int, reporter: EvolutionReporter
+    ) -> EvolutionResult:
         """The generations that are missing, until somebody asks to stop."""
         first = int(state.done)
         reporter.info(self._banner())
@@ -108,7 +168,9 @@ class EvolutionLoop:
                 return interrupt.asked
 
             try:
-                state = self._with_anchors(state, is_stopped)
+                if not np.isfinite(state.anchors).all():
+                    anchors = self.training.measured_anchors(is_stopped)
+                    state = state._replace(anchors=anchors)
                 running = state
                 while int(state.done) < generations:
                     running = self.generation(running, reporter, is_stopped)
@@ -129,64 +191,47 @@ class EvolutionLoop:
 
     def open(self) -> tuple[State, int]:
         """Return the state to go on from, equal in every process, and where to stop."""
-        # Only the first process looks at the disk: the others are told.
-        folder = self.options.folder if hosts.index() == 0 else None
-        rows = hosts.run_on_all(lambda: self._open_folder(folder))
-        rows = int(hosts.broadcast(rows))
+        rows = int(hosts.broadcast(hosts.run_on_all(self._open_folder)))
         key, environments = start_key(self.key), len(self.setup.bounds)
         state = fresh_state(self.optimiser, key, rows, environments)
         if self.setup.anchors is not None:
             state = state._replace(anchors=self.setup.anchors)
-        state = hosts.run_on_all(lambda: _restored(folder, state))
+        state = hosts.run_on_all(lambda: _restored(self.folder, state))
         state = State(*hosts.broadcast(tuple(state)))
         self.training.lanes = int(hosts.broadcast(self.training.lanes))
         self.training.is_fixed |= int(state.done) > 0
         self.saved_at = int(state.done)
         return state, max(self.generations, int(state.done))
 
-    def _open_folder(self, folder: Path | None) -> int:
+    def _open_folder(self) -> int:
         """Rows of the history; takes over what a folder was started with."""
-        if folder is None:
+        if self.folder is None:
             return self.generations
-        asked = self.options.snapshot_every
-        stored = store.open_folder(folder, self._specification(), asked)
-        self._print_versions(stored)
-        self.training.lanes = stored["lanes"]
-        self.snapshot_every = stored["snapshot_every"]
-        return stored["generations"]
-
-    def _specification(self) -> dict[str, Any]:
         run = {
             "lanes": self.training.lanes,
             "lanes_asked": self.options.lanes,
             "segment_updates": self.options.segment_updates,
             "snapshot_every": self.snapshot_every,
         }
-        return specification(self.setup, self.generations, run)
-
-    def _print_versions(self, stored: dict[str, Any]) -> None:
+        spec = specification(self.setup, self.generations, run)
+        stored = store.open_folder(self.folder, spec, self.options.snapshot_every)
         note = folders.differences_of_versions(stored)
-        here = metadata.version("evosax")
-        if note is None and stored["evosax"] != here:
-            note = (
-                "resumed with other versions, so bits may differ: evosax "
-                f"{stored['evosax']} -> {here}"
-            )
+        before, here = stored["evosax"], metadata.version("evosax")
+        if note is None and before != here:
+            note = f"resumed with other versions, so bits may differ: evosax {before} "
+            note += f"-> {here}"
         if note and self.options.progress:
             say(note)
+        self.training.lanes = stored["lanes"]
+        self.snapshot_every = stored["snapshot_every"]
+        return stored["generations"]
 
     def compile(self) -> None:
         """Compile the programs of a generation; the folder keeps how wide they are."""
-        before, training = self.training.lanes, self.training
-        training.compile()
-        if training.lanes != before and self.options.folder and hosts.index() == 0:
-            store.set_lanes(self.options.folder, training.lanes)
-
-    def _with_anchors(self, state: State, is_stopped: Callable[[], bool]) -> State:
-        """The state with measured baselines, where they are needed and not known."""
-        if np.isfinite(state.anchors).all():
-            return state
-        return state._replace(anchors=self.training.measured_anchors(is_stopped))
+        before = self.training.lanes
+        self.training.compile()
+        if self.training.lanes != before and self.folder:
+            store.set_lanes(self.folder, self.training.lanes)
 
     def generation(
         self, state: State, reporter: Any, is_stopped: Callable[[], bool]
@@ -202,13 +247,8 @@ class EvolutionLoop:
         key_ask, key_tell = strategy_keys(self.key, number)
         vectors, overrides, strategy = self.optimiser.ask(key_ask, state.strategy)
         sigma = self.optimiser.sigma(strategy)
-
-        def on_runs(number: int) -> None:
-            with self.lock:
-                reporter.ran(number)
-
         returns, reasons = self.training.generation(
-            number, overrides, on_runs, is_stopped
+            number, overrides, reporter.ran, is_stopped
         )
         scores = member_scores(returns, state.anchors, self.setup.fitness)
         known = np.vstack([state.fitness[:number], scores])
@@ -227,47 +267,26 @@ class EvolutionLoop:
 
     def _save(self, state: State, force: bool) -> None:
         """Save the state now and then: what comes after is computed again."""
-        folder, done = self.options.folder, int(state.done)
-        if folder is None or hosts.index() > 0:
+        done = int(state.done)
+        if self.folder is None:
             return
         every = self.snapshot_every
         passed = every and done // every > (done - self.setup.per_run) // every
         if passed and done != self.saved_at:
             mean = self.optimiser.mean(state.strategy)
-            store.save_snapshot(folder, done, state.best if mean is None else mean)
+            store.save_snapshot(self.folder, done, state.best if mean is None else mean)
         if done == self.saved_at or not (force or self.pace.is_due()):
             return
         with self.pace.saving():
-            store.save(folder, state)
+            store.save(self.folder, state)
         self.saved_at = done
 
     def _result(self, state: State, first: int) -> EvolutionResult:
         """The result; `first` is the generation that this call began with."""
-        folder, costs = self.options.folder, self._costs(state)
-        call = {
-            "generations_run": int(state.done) - first,
-            "compile_seconds": round(self.training.compile_seconds, 2),
-        }
-        result = EvolutionResult(
-            self.setup.config,
-            self.setup.settings,
-            self.optimiser,
-            state,
-            folder,
-            {**call, **costs},
-        )
-        if folder is not None and hosts.index() == 0 and result.done:
-            result.save(folder)
-            has_trained = result.done > first
-            folders.write_summary(folder, costs, call, has_trained, ["compile_seconds"])
-        return result
-
-    def _costs(self, state: State) -> dict[str, Any]:
-        """The costs of all generations, those of earlier calls among them."""
-        done = int(state.done)
-        agents = -(-done // self.setup.per_run) * self.setup.runs
-        steps, seconds = done * self.setup.steps, float(state.seconds[:done].sum())
-        return {
+        setup, done = self.setup, int(state.done)
+        agents = -(-done // setup.per_run) * setup.runs
+        steps, seconds = done * setup.steps, float(state.seconds[:done].sum())
+        costs = {  # Of all generations, those of earlier calls among them.
             "generations": done,
             "agents": agents,
             "env_steps": steps,
@@ -276,6 +295,24 @@ class EvolutionLoop:
             "steps_per_second": round(steps / max(seconds, 1e-9)),
             "lanes": self.training.lanes,
         }
+        call = {
+            "generations_run": done - first,
+            "compile_seconds": round(self.training.compile_seconds, 2),
+        }
+        result = EvolutionResult(
+            setup.config,
+            setup.settings,
+            self.optimiser,
+            state,
+            self.options.folder,
+            {**call, **costs},
+        )
+        if self.folder is not None and done:
+            result.save(self.folder)
+            folders.write_summary(
+                self.folder, costs, call, done > first, ["compile_seconds"]
+            )
+        return result
 
     def _banner(self) -> str:
         setup, device = self.setup, jax.local_devices()[0]

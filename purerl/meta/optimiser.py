@@ -17,9 +17,14 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.config import ConfigError, check_known
-from purerl.meta.catalogue import TRUNCATED, algorithms
 from purerl.meta.genome import Genome
-from purerl.meta.strategy import NUMBERS, Strategy, given_fields
+from purerl.meta.strategy import (
+    NUMBERS,
+    TRUNCATED,
+    Strategy,
+    algorithms,
+    given_fields,
+)
 from purerl.scale.host import to_host
 from purerl.tracing import read_by
 from purerl.types import Array, Overrides, PyTree

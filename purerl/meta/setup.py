@@ -13,14 +13,14 @@ from purerl.config import (
     nearest_divisors,
     part_kind,
 )
+from purerl.execution.programs import check_divides
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
-from purerl.meta.catalogue import COMPARING, TRUNCATED
-from purerl.meta.genome import Genome
-from purerl.meta.names import Names
+from purerl.meta.genome import Genome, Names
 from purerl.meta.optimiser import Optimiser
-from purerl.meta.strategy import Strategy, read_strategy
+from purerl.meta.strategy import COMPARING, TRUNCATED, Strategy, read_strategy
 from purerl.runner.arguments import as_seed
+from purerl.scale import hosts
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
 from purerl.storage import folders
@@ -132,7 +132,16 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
     strategy = read_strategy(settings.strategy)
     if len(changes) == 1:
         config = config.replace(**changes[0])  # What is learned is for this one.
-    truncated = _truncated(strategy, settings, bounds)
+    if settings.truncation is not None:
+        truncated = _truncated(strategy, settings, bounds)
+    elif strategy.name in TRUNCATED:
+        raise ConfigError(
+            f"strategy: {strategy.name} needs truncation, the number of updates that a "
+            "generation trains: a divisor of the run's "
+            f"{min(bound.plan.num_updates for bound in bounds):,}."
+        )
+    else:
+        truncated = strategy
     genome = _genome(config, settings, bounds)
     optimiser = Optimiser(truncated, genome, settings.population)
     compares = strategy.name in COMPARING or not optimiser.is_distribution
@@ -145,11 +154,13 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
     plain = settings._replace(
         evolve=genome.scales,
         strategy=strategy.to_dict(),
-        environments=[_plain(change) for change in changes if settings.environments],
+        environments=[
+            {name: serialise.plain(value, name) for name, value in change.items()}
+            for change in changes
+            if settings.environments
+        ],
         baselines=None if anchors is None else anchors.tolist(),
     )._asdict()
-    if settings.truncation is None:
-        del plain["truncation"]  # Folders of earlier evolutions do not have it.
     return EvolutionSetup(
         config=config,
         optimiser=optimiser,
@@ -164,88 +175,8 @@ def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSet
     )
 
 
-def _genome(
-    config: TrainConfig, settings: EvolutionSettings, bounds: Sequence[Bound]
-) -> Genome:
-    """Return the numbers that are evolved, which the config of every environment has.
-
-    Raises:
-        ConfigError: a config does not have them, nothing reads them, or they would have
-            to change while agents train and cannot.
-    """
-    genome = Genome(config, resolve_env(config), settings.evolve)
-    for bound in bounds:
-        if len(bounds) > 1:
-            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
-        if settings.truncation in (None, bound.plan.num_updates):
-            continue
-        asked = "and truncation changes numbers while agents train"
-        check_may_move(bound, genome.values, asked)
-    runs = ((bound, genome.values) for bound in bounds)
-    check_effects(runs, genome.scales, "in an evolution")
-    return genome
-
-
-def _nearest(updates: Sequence[int], cut: int) -> str:
-    """The divisors around a length that is none, as the beginning of a remedy."""
-    if len(updates) > 1:
-        return ""
-    return f"take {nearest_divisors(updates[0], cut)}, or "
-
-
-def _truncated(
-    strategy: Strategy, settings: EvolutionSettings, bounds: Sequence[Bound]
-) -> Strategy:
-    """The strategy, told how long runs are and how much of them a generation trains.
-
-    Raises:
-        ConfigError: runs cannot be cut so, or the strategy needs that they are.
-    """
-    updates = sorted({bound.plan.num_updates for bound in bounds})
-    needs_it, cut = strategy.name in TRUNCATED, settings.truncation
-    if cut is None:
-        if needs_it:
-            raise ConfigError(
-                f"strategy: {strategy.name} needs truncation, the number of updates "
-                f"that a generation trains: a divisor of the run's {updates[0]:,}."
-            )
-        return strategy
-    if needs_it and strategy.shaping not in ("auto", "none"):
-        raise ConfigError(
-            f"strategy: shaping must be none with {strategy.name}, which adds up what "
-            f"the parts of a run were worth, got {strategy.shaping!r}."
-        )
-    if needs_it and strategy.sigma_decay != 1.0:
-        raise ConfigError(
-            f"strategy: sigma_decay must be 1 with {strategy.name}, whose noise may "
-            f"outlast a generation, got {strategy.sigma_decay:g}."
-        )
-    if len(updates) > 1 or updates[0] % cut:
-        lengths = ", ".join(f"{number:,}" for number in updates)
-        raise ConfigError(
-            f"truncation must divide the updates of a run ({lengths}), which must be "
-            f"the same in all environments, got {cut:,}; {_nearest(updates, cut)}"
-            "change total_timesteps, num_envs or num_steps."
-        )
-    if settings.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
-        raise ConfigError(
-            "fitness must be training_curve or negative_training_curve with "
-            f"truncation, got {settings.fitness}: a generation is worth what is "
-            "earned in it."
-        )
-    given = [name for name in ("T", "K") if name in strategy.options]
-    if given:
-        raise ConfigError(
-            f"strategy: {given[0]} follows from total_timesteps and truncation; leave "
-            "it out."
-        )
-    if not needs_it:
-        return strategy
-    options = {**strategy.options, "T": updates[0], "K": cut}
-    return dataclasses.replace(strategy, options=options)
-
-
 def _changes(environments: Environments) -> list[dict[str, Any]]:
+    """Changes of the config, for each environment."""
     if isinstance(environments, str | Mapping):
         environments = [environments]
     changes = []
@@ -267,19 +198,108 @@ def _names(bounds: Sequence[Bound]) -> tuple[str, ...]:
     return tuple(names)
 
 
-def _plain(change: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: serialise.plain(value, name) for name, value in change.items()}
+def _genome(
+    config: TrainConfig, settings: EvolutionSettings, bounds: Sequence[Bound]
+) -> Genome:
+    """The numbers that are evolved, which the config of every environment has.
+
+    Raises:
+        ConfigError: a config does not have them, nothing reads them, or they would have
+            to change while agents train and cannot.
+    """
+    genome = Genome(config, resolve_env(config), settings.evolve)
+    for bound in bounds:
+        if len(bounds) > 1:
+            Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
+        if settings.truncation not in (None, bound.plan.num_updates):
+            asked = "and truncation changes numbers while agents train"
+            check_may_move(bound, genome.values, asked)
+    runs = ((bound, genome.values) for bound in bounds)
+    check_effects(runs, genome.scales, "in an evolution")
+    return genome
+
+
+def _truncated(
+    strategy: Strategy, settings: EvolutionSettings, bounds: Sequence[Bound]
+) -> Strategy:
+    """The strategy, told how long runs are and how much of them a generation trains.
+
+    Raises:
+        ConfigError: runs cannot be cut so.
+    """
+    updates = sorted({bound.plan.num_updates for bound in bounds})
+    name, cut = strategy.name, settings.truncation
+    assert cut is not None
+    if name in TRUNCATED and strategy.shaping not in ("auto", "none"):
+        raise ConfigError(
+            f"strategy: shaping must be none with {name}, which adds up what the parts "
+            f"of a run were worth, got {strategy.shaping!r}."
+        )
+    if name in TRUNCATED and strategy.sigma_decay != 1.0:
+        raise ConfigError(
+            f"strategy: sigma_decay must be 1 with {name}, whose noise may outlast a "
+            f"generation, got {strategy.sigma_decay:g}."
+        )
+    if len(updates) > 1 or updates[0] % cut:
+        lengths = ", ".join(f"{number:,}" for number in updates)
+        near = f"take {nearest_divisors(updates[0], cut)}, or "
+        raise ConfigError(
+            f"truncation must divide the updates of a run ({lengths}), which must be "
+            f"the same in all environments, got {cut:,}; "
+            f"{near if len(updates) == 1 else ''}change total_timesteps, num_envs or "
+            "num_steps."
+        )
+    if settings.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
+        raise ConfigError(
+            "fitness must be training_curve or negative_training_curve with "
+            f"truncation, got {settings.fitness}: a generation is worth what is "
+            "earned in it."
+        )
+    given = [option for option in ("T", "K") if option in strategy.options]
+    if given:
+        raise ConfigError(
+            f"strategy: {given[0]} follows from total_timesteps and truncation; leave "
+            "it out."
+        )
+    if name not in TRUNCATED:
+        return strategy
+    options = {**strategy.options, "T": updates[0], "K": cut}
+    return dataclasses.replace(strategy, options=options)
+
+
+def check_whole_runs(
+    setup: EvolutionSetup, generations: int, segment_updates: int | None
+) -> None:
+    """Refuse truncated runs that would end within a generation, or stay unfinished.
+
+    Raises:
+        ConfigError: naming the number and its constraint; or there are several
+            processes.
+    """
+    if setup.truncation is None:
+        return
+    hosts.require_one(
+        "an evolution with truncation",
+        "Its runs are held from generation to generation: start one per host, with a "
+        "seed and a folder of its own.",
+    )
+    if generations % setup.per_run:
+        raise ConfigError(
+            f"generations must be a multiple of {setup.per_run} with truncation="
+            f"{setup.truncation:,}, so that the last runs end, got {generations:,}."
+        )
+    reason = "a generation's part of a run is whole segments"
+    check_divides(segment_updates, setup.truncation, "truncation", reason)
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
     """Return the same training, with the algorithm's own parts for evolved ones."""
-    fields = {field.name: field for field in dataclasses.fields(bound.asked)}
-    changes = {}
-    for name in {name.split(".")[0] for name in genome.values}:
-        if part_kind(name) in ("loss", "rule"):
-            field = fields[name]
-            has_factory = field.default is dataclasses.MISSING
-            changes[name] = field.default_factory() if has_factory else field.default  # type: ignore[misc]
+    defaults = type(bound.asked)()
+    changes = {
+        name: getattr(defaults, name)
+        for name in {name.split(".")[0] for name in genome.values}
+        if part_kind(name) in ("loss", "rule")
+    }
     return bind(bound.asked.replace(**changes))
 
 
@@ -291,14 +311,12 @@ def specification(setup: EvolutionSetup, generations: int, run: dict[str, Any]) 
         generations: The number of generations of the whole evolution.
         run: Settings of how it is run: lanes and updates per segment.
     """
+    automatic = [bound.automatic for bound in setup.bounds]
     return {
         "kind": store.KIND,
         "format": store.FORMAT,
         "config": serialise.to_dict(setup.config),
-        "auto": {
-            label: bound.automatic
-            for label, bound in zip(setup.names, setup.bounds, strict=True)
-        },
+        "auto": dict(zip(setup.names, automatic, strict=True)),
         "settings": setup.settings,
         "generations": generations,
         **run,

@@ -15,7 +15,6 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, as_float32, check_mapping
-from purerl.meta.catalogue import EXCLUDED, algorithms
 
 # Fields that are numbers, or None.
 NUMBERS = (
@@ -29,6 +28,31 @@ NUMBERS = (
     "beta2",
     "eps",
 )
+# Algorithms of evosax that cannot be used here, with the reason.
+EXCLUDED = {
+    "RandomSearch": "it needs a sampling function",
+    "SV_CMA_ES": "its populations are several",
+    "SV_Open_ES": "its populations are several",
+    "LES": "its weights are pickled files",
+    "LGA": "its weights are pickled files",
+    "LearnedGA": "its weights are pickled files",
+    "EvoTF_ES": "its weights are pickled files",
+    "CMAAnchoredLES": "its weights are pickled files",
+}
+
+# Algorithms that are told what a part of a training run was worth.
+TRUNCATED = ("PersistentES", "NoiseReuseES")
+
+# Algorithms with a mean that compare fitness with that of earlier generations.
+COMPARING = (
+    "GradientlessDescent",
+    "HillClimbing",
+    "Rm_ES",
+    "SimulatedAnnealing",
+    "iAMaLGaM_Full",
+    "iAMaLGaM_Univariate",
+)
+
 SHAPINGS = ("auto", "none", "centered_rank", "z_score", "normalize")
 
 
@@ -109,6 +133,13 @@ PRESETS = {
     "persistent-es": Strategy(name="PersistentES", sigma=0.03, learning_rate=0.01),
     "noise-reuse-es": Strategy(name="NoiseReuseES", sigma=0.03, learning_rate=0.01),
 }
+
+
+def algorithms() -> dict[str, Any]:
+    """Return every algorithm that can be used here, by its name in evosax."""
+    from evosax import algorithms as known
+
+    return {name: cls for name, cls in known.algorithms.items() if name not in EXCLUDED}
 
 
 def OpenES(**changes: Any) -> Strategy:  # noqa: N802  (reads like the class it makes)
@@ -226,12 +257,21 @@ def _known(name: str) -> str:
 
 
 def _check(strategy: Strategy) -> None:
-    for name in ("sigma", "sigma_decay", "learning_rate_decay", "eps"):
-        _check_number(name, getattr(strategy, name), zero=False)
-    for name in ("sigma_limit", "learning_rate_limit", "beta1", "beta2"):
-        _check_number(name, getattr(strategy, name), zero=True)
-    if strategy.learning_rate is not None:
-        _check_number("learning_rate", strategy.learning_rate, zero=False)
+    def refuse(name: str, must: str) -> None:
+        value = getattr(strategy, name)
+        raise ConfigError(f"strategy: {name} must be {must}, got {value!r}.")
+
+    for name in NUMBERS:
+        value = getattr(strategy, name)
+        if value is None and name == "learning_rate":
+            continue
+        may_be_zero = name.endswith("_limit") or name.startswith("beta")
+        is_number = isinstance(value, int | float) and not isinstance(value, bool)
+        number = as_float32(value) if is_number else np.nan
+        if not (number > 0 or (number == 0 and may_be_zero)) or number == np.inf:
+            refuse(name, "0 or greater" if may_be_zero else "greater than 0")
+        if name.startswith("beta") and number >= 1:
+            refuse(name, "less than 1")
     for name in ("sigma", "learning_rate"):
         value, least = getattr(strategy, name), getattr(strategy, f"{name}_limit")
         decays = getattr(strategy, f"{name}_decay") != 1
@@ -245,34 +285,16 @@ def _check(strategy: Strategy) -> None:
             "strategy: Open-ES needs a learning_rate for Adam, got None; "
             "purerl.OpenES() has the published defaults."
         )
-    for name in ("beta1", "beta2"):
-        if getattr(strategy, name) >= 1:
-            raise ConfigError(
-                f"strategy: {name} must be less than 1, got {getattr(strategy, name)}."
-            )
     if not isinstance(strategy.antithetic, bool | int):
-        raise ConfigError(
-            f"strategy: antithetic must be True or False, got {strategy.antithetic!r}."
-        )
+        refuse("antithetic", "True or False")
+    if strategy.shaping not in SHAPINGS:
+        refuse("shaping", f"one of {', '.join(SHAPINGS)}")
     for name, value in strategy.options.items():
         if isinstance(value, str):
             raise ConfigError(f"strategy: {name} must be a number, got {value!r}.")
-    if strategy.shaping not in SHAPINGS:
-        raise ConfigError(
-            f"strategy: shaping must be one of {', '.join(SHAPINGS)}, got "
-            f"{strategy.shaping!r}."
-        )
 
 
 def _as_python(value: Any) -> Any:
     """A number of NumPy or JAX as one of Python, which files hold; others stay."""
     is_number = isinstance(value, np.generic | np.ndarray | jax.Array)
     return value.item() if is_number and np.ndim(value) == 0 else value
-
-
-def _check_number(name: str, value: Any, zero: bool) -> None:
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    number = as_float32(value) if is_number else np.nan
-    if not np.isfinite(number) or value < 0 or (number == 0 and not zero):
-        least = "0 or greater" if zero else "greater than 0"
-        raise ConfigError(f"strategy: {name} must be {least}, got {value!r}.")

@@ -1,7 +1,19 @@
 """The training runs of an evolution, in blocks of lanes over the workers.
 
 A run's bits depend on its key, its overrides, W and K only, so they may be spread over
-chunks, devices and processes in any way.
+chunks, devices and processes in any way. All members of a generation have the same keys
+(common random numbers): what tells them apart is what is evolved. The next generation
+has others.
+
+**Truncation.** Where runs are long, an evolution that waits for their end moves seldom.
+Persistent evolution strategies (Vicol et al. 2021, arXiv:2112.13835) and noise-reuse
+evolution strategies (Li et al. 2023, arXiv:2304.12180) move after every K updates, and
+stay unbiased: the first sums the perturbations that a run has seen since it began, the
+second holds one for the whole run. A generation is worth what is earned in its part:
+the mean of the training curve there, where the updates before a run's first episode has
+ended count when it has. So the mean over a run's generations is the fitness of the
+whole run. All members begin their runs together, and all are held at once. Only what
+lies between two runs is saved: who is stopped in the middle of one begins it again.
 """
 
 import time
@@ -14,21 +26,52 @@ import jax
 import numpy as np
 
 from purerl.execution.cache import BlockCompiler
-from purerl.execution.cohort import train_through
-from purerl.execution.programs import Program
+from purerl.execution.cohort import Cohort, train_through, train_until
+from purerl.execution.dry_run import rate
+from purerl.execution.members import Members, crossed
+from purerl.execution.memory import require_together
+from purerl.execution.programs import Program, segment_length
 from purerl.meta.fitness import Accumulator, measured_anchors
-from purerl.meta.population import Population, Stopped, baseline_keys, rollout_keys
 from purerl.meta.setup import EvolutionSetup, baseline_of
-from purerl.meta.unrolls import Unrolls
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, default_lanes, run_blocks
+from purerl.scale.devices import Worker, as_count, default_lanes, run_blocks
 from purerl.train import Bound
 from purerl.types import Array, Overrides
 
 # From one run nobody can tell whether a baseline is clear of zero.
 BASELINE_ROLLOUTS = 8
+# What to fold into a key: streams of random numbers that never meet. 3 is that of
+# held-out seeds (`purerl.comparison.held_out`).
+_STRATEGY, _ROLLOUTS, _BASELINE, _START = 0, 1, 2, 4
 # Called after every chunk with the number of runs that it held.
 OnRuns = Callable[[int], None]
+
+
+class Stopped(Exception):  # noqa: N818  (no error: somebody asked to stop)
+    """A generation was left unfinished."""
+
+
+def start_key(key: Array) -> Array:
+    """Return the key of the strategy's first state."""
+    return jax.random.fold_in(key, _START)
+
+
+def strategy_keys(key: Array, generation: int) -> tuple[Array, Array]:
+    """Return the keys of ask and tell."""
+    both = jax.random.fold_in(jax.random.fold_in(key, _STRATEGY), generation)
+    ask, tell = jax.random.split(both)
+    return ask, tell
+
+
+def rollout_keys(key: Array, generation: int, rollouts: int) -> Array:
+    """Return keys `[R]` of a generation's runs, the same for every member."""
+    generation_key = jax.random.fold_in(jax.random.fold_in(key, _ROLLOUTS), generation)
+    return jax.random.split(generation_key, rollouts)
+
+
+def baseline_keys(key: Array, rollouts: int) -> Array:
+    """Return keys `[R]` of the runs that a baseline is measured with."""
+    return jax.random.split(jax.random.fold_in(key, _BASELINE), rollouts)
 
 
 class Options(NamedTuple):
@@ -56,30 +99,56 @@ class Options(NamedTuple):
     progress: bool
 
 
-class Chunk(NamedTuple):
-    """Runs that a worker trains at a time.
+class Population(NamedTuple):
+    """Members that all train with the same keys; the rollouts of a member are fastest.
 
     Attributes:
-        program: The number of the program, and so of the environment.
-        rows: Numbers of the runs.
+        keys: Keys of the runs of each member, `[R]`.
+        overrides: Values that are evolved, leaves `[P, ...]`, on the host.
+        size: The number of members, P.
     """
 
-    program: int
-    rows: np.ndarray
+    keys: Array
+    overrides: Overrides
+    size: int
+
+    @property
+    def num_runs(self) -> int:
+        """The number of runs in an environment."""
+        return self.size * self.keys.shape[0]
+
+    def runs(self, rows: np.ndarray | None = None) -> Members:
+        """Return some of the runs by their numbers, or all."""
+        rows = np.arange(self.num_runs) if rows is None else rows
+        return crossed(self.keys, self.overrides, rows)
 
 
-class Trained(NamedTuple):
-    """The fitness of a population after its training, and why runs failed.
+class _Unfinished:
+    """The truncated runs of all members in one environment, from their beginning on."""
 
-    Attributes:
-        fitness: The fitness of every run `[E, P, R]`, float32, NaN where it failed; the
-            same in every process.
-        reasons: Counts of the metrics that were not finite first in the runs of this
-            process that failed.
-    """
+    def __init__(
+        self,
+        program: Program,
+        population: Population,
+        fitness: str,
+        workers: list[Worker],
+    ) -> None:
+        members = population.runs()
+        num_blocks = -(-members.size // program.lanes)
+        require_together(program.memory(), program.lanes, num_blocks, workers)
+        self.cohort = Cohort(program, members, workers)
+        self.cohort.init()
+        updates = program.bound.plan.num_updates
+        self.curve = Accumulator(fitness, members.size, updates)
 
-    fitness: np.ndarray
-    reasons: Counter[str]
+    def part(self, population: Population, updates: int) -> np.ndarray:
+        """Train some updates more; return the worth of each run in them, `[P * R]`."""
+        self.cohort.set_overrides(population.runs().overrides)
+        before = self.curve.sum.copy()
+        train_until(self.cohort, self.cohort.update + updates, self.curve)
+        earned = self.curve.sign * (self.curve.sum - before) / updates
+        failed = self.curve.failed | ~np.isfinite(earned)
+        return np.where(failed, np.nan, earned).astype(np.float32)
 
 
 class Training:
@@ -102,8 +171,6 @@ class Training:
     ) -> None:
         self.setup, self.key, self.workers = setup, key, workers
         self.segment_updates = options.segment_updates or setup.truncation
-        cut = setup.truncation is not None
-        self.unrolls = Unrolls(setup, key, workers) if cut else None
         self.chunk_blocks = options.chunk_blocks
         self.compiler = BlockCompiler(
             workers, options.memory_limit / options.chunk_blocks
@@ -114,6 +181,7 @@ class Training:
         self.is_fixed = options.lanes is not None
         self.programs: list[Program] = []
         self.compile_seconds = 0.0
+        self._unfinished: list[_Unfinished] = []
 
     def compile(self) -> None:
         """Compile the programs of a generation, at a width that fits everywhere.
@@ -122,11 +190,8 @@ class Training:
             ConfigError: no width fits the memory, or not the one that is fixed.
         """
         began = time.perf_counter()
-        genome = self.setup.optimiser.genome
-        start = np.asarray(genome.start())[None]
-        example = jax.tree.map(np.asarray, jax.jit(genome.decode)(start))
         keys = rollout_keys(self.key, 0, self.setup.rollouts)
-        population = Population(keys, example, 1)
+        population = Population(keys, _example(self.setup), 1)
         self.programs = self._compiled(self.setup.bounds, population, self.lanes)
         self.lanes = self.programs[0].lanes
         self.compile_seconds = time.perf_counter() - began
@@ -137,7 +202,7 @@ class Training:
         overrides: Overrides,
         on_runs: OnRuns,
         is_stopped: Callable[[], bool],
-    ) -> Trained:
+    ) -> tuple[np.ndarray, Counter[str]]:
         """Train every member of a generation in every environment.
 
         Args:
@@ -147,25 +212,38 @@ class Training:
                 runs.
             is_stopped: A function that says whether somebody asked to stop.
 
+        Returns:
+            The fitness of every run `[E, P, R]`, float32, NaN where it failed, the same
+            in every process; and counts of the metrics that were not finite first in
+            the runs of this process that failed.
+
         Raises:
             Stopped: `is_stopped` said so, in any process.
         """
         setup = self.setup
-        if self.unrolls is not None:
-            returns, reasons = self.unrolls.generation(
-                self.programs, number, overrides, on_runs, is_stopped
-            )
-            split = (len(setup.bounds), setup.population, setup.rollouts)
-            return Trained(returns.reshape(split), reasons)
-        keys = rollout_keys(self.key, number, setup.rollouts)
+        run, part = divmod(number, setup.per_run)
+        keys = rollout_keys(self.key, run, setup.rollouts)
         population = Population(keys, overrides, setup.population)
-        return self._train(self.programs, population, on_runs, is_stopped)
+        if setup.truncation is None:
+            return self._train(self.programs, population, on_runs, is_stopped)
+        if part == 0:
+            self._unfinished = []  # Their memory is needed for the new ones.
+            self._unfinished = [
+                _Unfinished(program, population, setup.fitness, self.workers)
+                for program in self.programs
+            ]
+        fitness = []
+        for unfinished in self._unfinished:
+            if is_stopped():
+                raise Stopped
+            fitness.append(unfinished.part(population, setup.truncation))
+            on_runs(population.num_runs)
+        split = (len(setup.bounds), setup.population, setup.rollouts)
+        reasons = (r for each in self._unfinished for r in each.curve.reasons)
+        return np.stack(fitness).reshape(split), Counter(filter(None, reasons))
 
     def measured_anchors(self, is_stopped: Callable[[], bool]) -> np.ndarray:
         """Return the returns `[E, 2]` that count 0 and 1, of the algorithm's own loss.
-
-        Args:
-            is_stopped: A function that says whether somebody asked to stop.
 
         Raises:
             ConfigError: a baseline that is no unit; see `purerl.meta.fitness`.
@@ -177,8 +255,8 @@ class Training:
         bounds = [baseline_of(bound, genome) for bound in self.setup.bounds]
         lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
         programs = self._compiled(bounds, population, lanes)
-        trained = self._train(programs, population, lambda _: None, is_stopped)
-        return measured_anchors(trained.fitness[:, 0], self.setup.names)
+        fitness, _ = self._train(programs, population, lambda _: None, is_stopped)
+        return measured_anchors(fitness[:, 0], self.setup.names)
 
     def _compiled(
         self, bounds: Sequence[Bound], population: Population, lanes: int
@@ -196,18 +274,17 @@ class Training:
         self, bounds: Sequence[Bound], population: Population, lanes: int
     ) -> list[Program]:
         """A program per environment, all as wide as the narrowest that fits here."""
-        while True:
-            programs = [self._program(bound, population, lanes) for bound in bounds]
-            width = min(program.lanes for program in programs)
-            if all(program.lanes == width for program in programs):
-                return programs
-            lanes = width
-
-    def _program(self, bound: Bound, population: Population, lanes: int) -> Program:
-        updates = bound.plan.num_updates
-        length = min(self.segment_updates or updates, updates)
-        example = population.runs(np.arange(population.rollouts))
-        return self.compiler.compile(bound, example, lanes, length, self.is_fixed)
+        members, programs = population.runs(), []
+        for bound in bounds:
+            updates = bound.plan.num_updates
+            length = min(self.segment_updates or updates, updates)
+            programs.append(
+                self.compiler.compile(bound, members, lanes, length, self.is_fixed)
+            )
+        width = min(program.lanes for program in programs)
+        if all(program.lanes == width for program in programs):
+            return programs
+        return self._fitted(bounds, population, width)
 
     def _train(
         self,
@@ -215,7 +292,7 @@ class Training:
         population: Population,
         on_runs: OnRuns,
         is_stopped: Callable[[], bool],
-    ) -> Trained:
+    ) -> tuple[np.ndarray, Counter[str]]:
         """Train every member with every key in every environment.
 
         Under `jax.distributed` each process trains its share.
@@ -224,35 +301,117 @@ class Training:
         mine = chunks[hosts.index() :: hosts.count()]
         keys = jax.device_put(population.keys, jax.local_devices()[0])
         here = population._replace(keys=keys)
-        returns = np.zeros((len(programs), population.num_runs), np.float32)
+        fitness = np.zeros((len(programs), population.num_runs), np.float32)
         reasons: list[str] = []
 
-        def train_chunk(worker: Worker, chunk: Chunk) -> None:
+        def train_chunk(worker: Worker, chunk: tuple[int, np.ndarray]) -> None:
             if is_stopped():
                 return
-            program, members = programs[chunk.program], here.runs(chunk.rows)
+            number, rows = chunk
+            program, members = programs[number], here.runs(rows)
             updates = program.bound.plan.num_updates
             total = Accumulator(self.setup.fitness, members.size, updates)
             train_through(program, members, worker, total)
-            returns[chunk.program, chunk.rows] = total.result()
+            fitness[number, rows] = total.result()
             reasons.extend(filter(None, total.reasons))
             on_runs(members.size)
 
         hosts.run_on_all(lambda: run_blocks(self.workers, mine, train_chunk))
         if hosts.all_any(np.array([is_stopped()]))[0]:
             raise Stopped
-        gathered = hosts.all_sum(returns)
-        split = (len(programs), population.size, population.rollouts)
-        return Trained(gathered.reshape(split), Counter(reasons))
+        split = (len(programs), population.size, -1)
+        return hosts.all_sum(fitness).reshape(split), Counter(reasons)
 
 
-def _cut(programs: Sequence[Program], num_runs: int, chunk_blocks: int) -> list[Chunk]:
-    """All runs in chunks, the environments with the longest runs first."""
+def _example(setup: EvolutionSetup) -> Overrides:
+    """The overrides `[1, ...]` of a member that is the config itself, on the host."""
+    genome = setup.optimiser.genome
+    decoded = jax.jit(genome.decode)(np.asarray(genome.start())[None])
+    return jax.tree.map(np.asarray, decoded)
+
+
+def _cut(
+    programs: Sequence[Program], num_runs: int, chunk_blocks: int
+) -> list[tuple[int, np.ndarray]]:
+    """Numbers of programs with rows of runs, the longest runs first."""
     order = np.argsort([-program.steps_each for program in programs], kind="stable")
     chunks = []
     for number in order.tolist():
         size = programs[number].lanes * chunk_blocks
         for start in range(0, num_runs, size):
             rows = np.arange(start, min(start + size, num_runs))
-            chunks.append(Chunk(number, rows))
+            chunks.append((number, rows))
     return chunks
+
+
+class Estimate(NamedTuple):
+    """The cost of an evolution on this machine.
+
+    Attributes:
+        agents: The number of training runs of all generations.
+        env_steps: Environment steps of all these runs.
+        steps_per_second: Environment steps per second as measured, all workers busy,
+            over the environments.
+        hours: Hours of training; compiling comes on top.
+        lanes: The width of a block, W.
+        generations: The number of generations of the whole evolution.
+        numbers: The count of numbers that are evolved.
+    """
+
+    agents: int
+    env_steps: int
+    steps_per_second: float
+    hours: float
+    lanes: int
+    generations: int
+    numbers: int
+
+
+def estimate(
+    setup: EvolutionSetup,
+    generations: int,
+    workers: Sequence[Worker],
+    memory_limit: float,
+    lanes: int | None = None,
+) -> Estimate:
+    """Time a segment of one block on every worker, in every environment.
+
+    Args:
+        setup: The evolution.
+        generations: The number of generations of the whole evolution.
+        workers: Workers of this process; other processes are taken to have the same.
+        memory_limit: Bytes that a worker may use.
+        lanes: The width of a block, W; chosen where not given.
+
+    Raises:
+        ConfigError: `lanes` is not positive, or a block does not fit the memory.
+    """
+    lanes = as_count("lanes", lanes)
+    per_environment = setup.population * setup.rollouts
+    everyone = list(workers) * hosts.count()
+    width = lanes or default_lanes(per_environment, everyone)
+    keys = rollout_keys(jax.random.key(0), 0, setup.rollouts)
+    runs = Population(keys, _example(setup), 1).runs()
+    compiler = BlockCompiler(workers, memory_limit)
+    seconds = 0.0
+    for bound in setup.bounds:
+        length = segment_length(bound)  # One segment is timed.
+        program = compiler.compile(bound, runs, width, length, lanes is not None)
+        width = program.lanes
+        # There are never more busy workers than blocks.
+        busy = min(len(everyone), -(-per_environment // width))
+        per_worker = rate(program, runs.block(0, width), workers, 0.5) / len(workers)
+        # Whole rounds of blocks: the last round takes as long as the others.
+        rounds = -(-per_environment // width) / busy
+        steps = setup.updates(bound) * bound.plan.steps_per_update
+        seconds += generations * steps * width * np.ceil(rounds) / per_worker
+    total = setup.steps * generations
+    return Estimate(
+        setup.runs * -(-generations // setup.per_run),
+        total,
+        total / seconds,
+        seconds / 3600.0,
+        width,
+        generations,
+        setup.optimiser.genome.size,
+    )

@@ -7,10 +7,15 @@
 `D_k` is the rollout of update k. It is a constant: how other numbers would have led to
 other data is left out, as in Xu, van Hasselt and Silver (2018, arXiv:1805.09801) and
 Zahavy et al. (2020, arXiv:2002.12928).
+
+The derivative is with respect to *coordinates*, leaves of the config as arrays without
+bounds, whose names and scales are those of `purerl.evolve`: a number that must stay
+positive is `start * exp(z)`, a fraction `sigmoid(logit(start) + z)`, and arrays are
+themselves. So a step of any size leads to numbers that can be trained with.
 """
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -21,17 +26,26 @@ import numpy as np
 from purerl import schedules
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
-from purerl.algorithms.outer import Outer, OuterLoss, collect_next
-from purerl.config import ConfigError, TrainConfig
-from purerl.meta.names import Names
-from purerl.metagradient.coordinates import Coordinates, Values
-from purerl.metagradient.zeros import check_acts
+from purerl.algorithms.outer import Constant, Outer, OuterLoss, collect_next
+from purerl.config import ConfigError, TrainConfig, as_float32
+from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
+from purerl.meta.genome import Genome, Names
+from purerl.optimisers import Lion
 from purerl.optimisers.check import optimiser_fields
-from purerl.optimisers.differentiable import differentiable
+from purerl.optimisers.first_order import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
 from purerl.scale.devices import required
-from purerl.train import Bound, bind
+from purerl.train import Bound, bind, check_may_move
 from purerl.types import Algorithm, Array, Metrics, Overrides, PyTree
+
+Values = dict[str, Array]
+"""Coordinates by name of the leaf: `gamma`, `policy_loss.params[0]`."""
+StepSize = float | Callable[[Any], Any]
+"""A step size, or a function from the number of steps so far, int32 `[]`, to it."""
+
+# How to give a number of which the derivative is, by the argument that names it.
+_INSTEAD = {"wrt": "give them by values", "tune": "give them in the config"}
+_CLIPS = (ClipDrift, AsymmetricClipDrift, ClippedSquaredError)
 
 
 class MetaGradient(NamedTuple):
@@ -51,14 +65,7 @@ class MetaGradient(NamedTuple):
 
 
 class _OuterObjective(NamedTuple):
-    """The outer loss of a state, with the reference's numbers.
-
-    Attributes:
-        outer: Outer losses that judge updates of the algorithm.
-        bound: The run, whose length schedules follow.
-        reference: The numbers that the outer loss has in place of the config's own.
-        loss: The outer loss.
-    """
+    """The outer loss of a state, with the reference's numbers."""
 
     outer: Outer
     bound: Bound
@@ -95,21 +102,24 @@ class MetaGradientFunction:
     def __init__(
         self,
         bound: Bound,
-        coordinates: Coordinates,
+        genome: Genome,
         judge: _OuterObjective,
         unroll: int,
         checkpoint: bool,
+        word: str,
     ) -> None:
-        self._bound = bound
-        self._coordinates = coordinates
-        self._judge = judge
-        self._checkpoint = checkpoint
+        self._bound, self._genome, self._judge = bound, genome, judge
+        self._checkpoint, self._word = checkpoint, word
         self.unroll = unroll
 
     @in_32_bits
     def start(self) -> Values:
         """Return the coordinates of the config's own values, by name of the leaf."""
-        return self._coordinates.start()
+        vector, found = self._genome.start(), {}
+        for leaf in self._genome.leaves:
+            part, vector = np.split(vector, [leaf.start.size])
+            found[leaf.name] = jnp.asarray(part.reshape(leaf.start.shape))
+        return found
 
     @in_32_bits
     def overrides(self, values: Mapping[str, Any]) -> Overrides:
@@ -118,9 +128,28 @@ class MetaGradientFunction:
         `make_train(config)(key, overrides)` trains with them.
 
         Args:
-            values: Coordinates by name of the leaf, without bounds.
+            values: Coordinates by name of the leaf, without bounds; may be traced.
+
+        Raises:
+            ConfigError: there are other names, or other shapes.
         """
-        return self._coordinates.decode(values)
+        shapes = {leaf.name: leaf.start.shape for leaf in self._genome.leaves}
+        if not isinstance(values, Mapping) or set(values) != set(shapes):
+            got = type(values).__name__
+            if isinstance(values, Mapping):
+                got = ", ".join(map(str, values)) or "none"
+            raise ConfigError(
+                f"values must be arrays under the names {', '.join(shapes)}, as "
+                f"start() returns them, got {got}."
+            )
+        for name, shape in shapes.items():
+            if jnp.shape(values[name]) != shape:
+                raise ConfigError(
+                    f"values[{name!r}] must have the shape {shape}, got "
+                    f"{jnp.shape(values[name])}; for several agents use jax.vmap."
+                )
+        vector = jnp.concatenate([jnp.ravel(values[name]) for name in shapes])
+        return jax.tree.map(lambda x: x[0], self._genome.decode(vector[None]))
 
     @in_32_bits
     def algorithm(
@@ -138,9 +167,19 @@ class MetaGradientFunction:
                 derivative is of.
         """
         others = dict(overrides or {})
-        self._coordinates.check_apart(others)
+        for name in others:
+            for field in self._genome.values:
+                if f"{name}.".startswith(f"{field}.") or field.startswith(f"{name}."):
+                    raise ConfigError(
+                        f"overrides: {name} and {field}, which the meta-gradient is "
+                        f"of, are the same numbers; {_INSTEAD[self._word]}."
+                    )
         config = self._bound.at({**others, **self.overrides(values)})
-        return algorithm_in_32_bits(self._bound.algorithm(_differentiable(config)))
+        # Optimisers through whose steps a derivative can be taken.
+        fields = optimiser_fields(config)
+        changes = {name: differentiable(getattr(config, name)) for name in fields}
+        made = self._bound.algorithm(dataclasses.replace(config, **changes))
+        return algorithm_in_32_bits(made)
 
     def kept_bytes(self, state: PyTree) -> int:
         """Return how many bytes of each update are kept for the derivative.
@@ -251,13 +290,7 @@ def meta_gradient(
             would be zero whatever the data, or a name is unknown; before any tracing.
     """
     return make_meta_gradient(
-        config,
-        wrt,
-        "wrt",
-        unroll=unroll,
-        objective=objective,
-        reference=reference,
-        checkpoint=checkpoint,
+        config, wrt, "wrt", unroll, objective, reference, checkpoint
     )
 
 
@@ -265,65 +298,131 @@ def make_meta_gradient(
     config: TrainConfig,
     names: Names,
     word: str,
-    *,
     unroll: int,
     objective: str | OuterLoss | None,
     reference: Overrides | None,
     checkpoint: bool = True,
 ) -> MetaGradientFunction:
-    """Make a `meta_gradient` for a function whose argument has another name.
-
-    Args:
-        config: The config of the agent, of an on-policy algorithm.
-        names: The name of a field, several, or names with scales.
-        word: Name in messages of the argument that names the fields.
-        unroll: The number of updates, K.
-        objective: The outer loss.
-        reference: Values of dynamic fields by name that the outer loss has.
-        checkpoint: Whether the insides of an update are computed again.
-
-    Raises:
-        ConfigError: see `meta_gradient`.
-    """
+    """Make a `meta_gradient` for a function whose argument `wrt` is called `word`."""
     unroll = required("unroll", unroll)
     bound = bind(config)
     outer = entry_of(config).outer
     if outer is None:
-        raise ConfigError(_no_outer(config))
-    coordinates = Coordinates(bound, names, word)
-    loss = _loss_of(objective, outer)
-    for field in coordinates.fields:
-        check_acts(bound, field, outer, unroll, loss, word)
-    bound.at(reference)  # Refuses what cannot be overridden.
-    judge = _OuterObjective(outer, bound, dict(reference or {}), loss)
-    return MetaGradientFunction(bound, coordinates, judge, unroll, checkpoint)
-
-
-def _no_outer(config: TrainConfig) -> str:
-    known = [name for name, entry in ALGORITHMS.items() if entry.outer is not None]
-    return (
-        f"meta_gradient needs an algorithm whose updates learn from their own rollout "
-        f"alone ({', '.join(known)}), got {name_of(config)}: what it learns from was "
-        "collected by many updates. purerl.evolve takes its numbers."
-    )
-
-
-def _loss_of(objective: str | OuterLoss | None, outer: Outer) -> OuterLoss:
+        known = [name for name, entry in ALGORITHMS.items() if entry.outer is not None]
+        raise ConfigError(
+            "meta_gradient needs an algorithm whose updates learn from their own "
+            f"rollout alone ({', '.join(known)}), got {name_of(config)}: what it "
+            "learns from was collected by many updates. purerl.evolve takes its "
+            "numbers."
+        )
+    genome = Genome(bound.asked, bound.env, names, word)
+    check_may_move(bound, genome.values, f"and {word} is about updates")
+    loss: Any = objective
     if objective is None:
-        return next(iter(outer.losses.values()))
-    if callable(objective):
-        return objective
-    if not isinstance(objective, str) or objective not in outer.losses:
+        loss = next(iter(outer.losses.values()))
+    elif isinstance(objective, str) and objective in outer.losses:
+        loss = outer.losses[objective]
+    elif not callable(objective):
         raise ConfigError(
             f"objective must be one of {', '.join(outer.losses)}, or a function "
             f"(parts, state, rollout) -> scalar, got {objective!r}."
         )
-    return outer.losses[objective]
+    for field in genome.values:
+        check_acts(bound, field, outer, unroll, loss, word)
+    bound.at(reference)  # Refuses what cannot be overridden.
+    judge = _OuterObjective(outer, bound, dict(reference or {}), loss)
+    return MetaGradientFunction(bound, genome, judge, unroll, checkpoint, word)
 
 
-def _differentiable(config: TrainConfig) -> TrainConfig:
-    """The config with optimisers through whose steps a derivative can be taken."""
-    changes = {
-        name: differentiable(getattr(config, name)) for name in optimiser_fields(config)
-    }
-    return dataclasses.replace(config, **changes)
+def check_acts(
+    bound: Bound, field: str, outer: Outer, unroll: int, loss: OuterLoss, word: str
+) -> None:
+    """Refuse a field whose meta-gradient is zero whatever the data.
+
+    Raises:
+        ConfigError: naming the field, the reason and the remedy.
+    """
+    config = bound.config
+    judges_policy = loss is outer.losses.get("policy_gradient")
+    is_alone = outer.alone(config, bound.env, field)
+    found = _constant(config, field, outer)
+    if found is None and _by_signs(config, field, is_alone, judges_policy):
+        found = Constant(
+            "Lion steps by the sign of a gradient, which has no derivative",
+            "Use another optimiser, such as Adam(), or purerl.evolve.",
+        )
+    if found is not None:
+        raise ConfigError(
+            f"{word}: the meta-gradient of {field} is zero, for {found.why}. "
+            f"{found.remedy}"
+        )
+    if is_alone and judges_policy and unroll == 1:
+        other = ", or objective='actor_critic'"
+        raise ConfigError(
+            f"{word}: the meta-gradient of {field} is zero after one update, for it "
+            "moves the policy from the second one on only. Set unroll=2 or more"
+            f"{other if 'actor_critic' in outer.losses else ''}."
+        )
+
+
+def _constant(config: TrainConfig, field: str, outer: Outer) -> Constant | None:
+    """The reason for which a field has no derivative with any optimiser, or None."""
+    first = field.split(".")[0]
+    if first == "env_params":
+        return Constant("they only change what is collected, and data are constants")
+    if isinstance(getattr(config, first), _CLIPS):
+        # A sample has its whole gradient or none, and moving the ends changes neither.
+        return Constant("the interval of a clip only decides which samples count")
+    return outer.constant(config).get(first)
+
+
+def _by_signs(config: Any, field: str, is_alone: bool, judges_policy: bool) -> bool:
+    """True if signs of gradients stand between a field and all that is judged.
+
+    Args:
+        config: Config of the agent.
+        field: Dotted name of the field.
+        is_alone: Whether it moves the critic alone, see `Outer.alone`.
+        judges_policy: Whether the outer loss looks at the policy alone.
+    """
+    first, _, part = field.partition(".")
+    own = getattr(config, "critic_optimiser", None)
+    of_critic = "optimiser" if own is None else "critic_optimiser"
+    if part in ("b1", "b2") and type(getattr(config, first)) is Lion:
+        return True
+    # The length of a step, and the share of parameters that is taken away, stand
+    # outside of the sign.
+    in_policy = type(config.optimiser) is not Lion
+    in_critic = type(getattr(config, of_critic)) is not Lion
+    if not in_policy and judges_policy:
+        in_critic = False
+    else:
+        in_critic |= first in ("learning_rate", "critic_learning_rate", of_critic)
+    in_policy |= first in ("learning_rate", "optimiser")
+    return not in_critic and (is_alone or not in_policy)
+
+
+def check_step_size(step_size: StepSize) -> None:
+    """Refuse a `meta_learning_rate` that is neither positive nor a function of steps.
+
+    Raises:
+        ConfigError: naming the value.
+    """
+    if schedules.is_moving(step_size):
+        raise ConfigError(
+            "meta_learning_rate follows the number of steps so far, not the share of "
+            f"a run, so it cannot be {step_size!r}; give a number, or a function such "
+            "as optax.linear_schedule(3e-3, 0.0, 1_000)."
+        )
+    if callable(step_size):
+        return
+    try:
+        is_positive = bool(0 < as_float32(step_size) < float("inf"))
+    except (TypeError, ValueError):  # Text, None or several numbers.
+        is_positive = False
+    if not is_positive:
+        raise ConfigError(
+            "meta_learning_rate must be greater than 0, or a function from the number "
+            "of steps so far to such a number, such as optax.linear_schedule(3e-3, "
+            f"0.0, 1_000), got {step_size!r}."
+        )

@@ -20,10 +20,15 @@ import optax
 from purerl.algorithms.outer import OuterLoss
 from purerl.config import ConfigError, TrainConfig, check_mapping
 from purerl.config.validation import is_concrete
-from purerl.meta.names import Names
-from purerl.metagradient.api import MetaGradient, MetaGradientFunction, meta_gradient
-from purerl.metagradient.coordinates import Values
-from purerl.metagradient.step_size import StepSize, check_step_size
+from purerl.meta.genome import Names
+from purerl.metagradient.api import (
+    MetaGradient,
+    MetaGradientFunction,
+    StepSize,
+    Values,
+    check_step_size,
+    meta_gradient,
+)
 from purerl.precision import in_32_bits
 from purerl.scale.devices import required
 from purerl.train import Bound, bind, check_key

@@ -18,10 +18,14 @@ from purerl.acting.policy import recurrence_of
 from purerl.algorithms.outer import OuterLoss
 from purerl.algorithms.scheduled import check_environment_stays
 from purerl.config import ConfigError, TrainConfig
-from purerl.meta.names import Names
-from purerl.metagradient.api import MetaGradientFunction, make_meta_gradient
-from purerl.metagradient.coordinates import Values
-from purerl.metagradient.step_size import StepSize, check_step_size
+from purerl.meta.genome import Names
+from purerl.metagradient.api import (
+    MetaGradientFunction,
+    StepSize,
+    Values,
+    check_step_size,
+    make_meta_gradient,
+)
 from purerl.metrics import held
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count
@@ -99,16 +103,14 @@ def self_tune(
         ConfigError: see `meta_gradient`; or `every` is less than `unroll` or more than
             the updates of the run.
     """
-    meta = make_meta_gradient(
-        config,
-        tune,
-        "tune",
-        unroll=unroll,
-        objective=objective,
-        reference=reference,
-    )
+    meta = make_meta_gradient(config, tune, "tune", unroll, objective, reference)
     bound, every = bind(config), as_count("every", every) or unroll
-    _check_interval(every, unroll, bound.plan.num_updates)
+    num_updates = bound.plan.num_updates
+    if not unroll <= every <= num_updates:
+        raise ConfigError(
+            f"every must be at least unroll ({unroll}) and at most the updates of the "
+            f"run ({num_updates}), got {every}."
+        )
     check_step_size(meta_learning_rate)
     tuning = _Tuning(bound, meta, every, optax.adam(meta_learning_rate))
 
@@ -118,15 +120,6 @@ def self_tune(
         return _train(tuning, key, dict(overrides or {}))
 
     return train
-
-
-def _check_interval(every: int, unroll: int, num_updates: int) -> None:
-    """Refuse meta-gradients that never come, or overlap."""
-    if not unroll <= every <= num_updates:
-        raise ConfigError(
-            f"every must be at least unroll ({unroll}) and at most the updates of the "
-            f"run ({num_updates}), got {every}."
-        )
 
 
 def _train(tuning: _Tuning, key: Array, fixed: Overrides) -> SelfTuned:

@@ -18,7 +18,7 @@ from flax.core import FrozenDict
 from flax.errors import InvalidRngError
 
 from purerl.config import ConfigError, check_known
-from purerl.envs.adapters.require import imported
+from purerl.envs.adapters.packages import imported
 from purerl.networks import composite
 from purerl.types import Array, PyTree
 

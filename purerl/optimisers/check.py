@@ -10,7 +10,7 @@ from jax.core import Tracer
 from jax.flatten_util import ravel_pytree
 
 from purerl.config import ConfigError, how_to_read, is_part, part_kind
-from purerl.optimisers.registry import OPTIMISERS
+from purerl.optimisers import OPTIMISERS
 from purerl.registry import loaded
 
 _OWN = tuple(loaded(OPTIMISERS).values())

@@ -1,4 +1,4 @@
-"""Optimisers that treat every parameter alone: `optimiser(learning_rate)`.
+"""Optimisers that follow the gradient: `optimiser(learning_rate)`.
 
 The call makes optax's transformation of these numbers, whose updates are added to the
 parameters. It is made anew in every update, so that all numbers may be traced; what is
@@ -8,17 +8,19 @@ Clipping the gradient's norm is not theirs: that is `max_grad_norm` of the confi
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+import optax.contrib
 from flax import struct
+from optax.contrib import MuonDimensionNumbers
 
 from purerl.config import DECAY, FRACTION, NON_NEGATIVE, POSITIVE, dynamic, static
 from purerl.tracing import traced_for_cpu
-from purerl.types import Array
+from purerl.types import Array, PyTree
 
 
 @struct.dataclass
@@ -162,6 +164,63 @@ class Lion:
         )
 
 
+@struct.dataclass
+class Muon:
+    """Momentum whose matrices are made orthogonal (Jordan et al. 2024).
+
+    A kernel `[fan_in, fan_out]` moves by `U V^T` of its momentum `U S V^T`, which five
+    iterations of Newton and Schulz approximate, times `sqrt(max(1, fan_out / fan_in))`.
+    All kernels that are matrices move so, those of the first and the last layer too.
+    What is no matrix (biases, a log standard deviation, the kernels of convolutions)
+    moves by Adam, with the same step size and `eps`; with `nesterov`, by Nesterov's
+    form of Adam (Dozat 2016). The source is
+    https://kellerjordan.github.io/posts/muon.
+
+    Attributes:
+        momentum: Decay of the mean of gradients of matrices.
+        b1: Adam's decay of the mean of gradients, for what is no matrix.
+        b2: Adam's decay of the mean of squared gradients, for what is no matrix.
+        eps: Number that is added where something is divided.
+        weight_decay: Share of a matrix that is taken away, per unit of step size.
+        nesterov: Whether a step looks ahead along the momentum.
+        needs_layers: Muon gets a pytree of layers where others get one flat vector.
+    """
+
+    momentum: float = dynamic(0.95, "Decay of the mean of gradients.", DECAY)
+    b1: float = dynamic(0.9, "Adam's first decay, for what is no matrix.", DECAY)
+    b2: float = dynamic(0.999, "Adam's second decay, for what is no matrix.", DECAY)
+    eps: float = dynamic(1e-8, "Number added where something is divided.", POSITIVE)
+    weight_decay: float = dynamic(
+        0.0, "Share of a matrix taken away, per unit of step size.", NON_NEGATIVE
+    )
+    nesterov: bool = static(True, "Look ahead along the momentum.")
+    needs_layers: ClassVar[bool] = True
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        return optax.contrib.muon(
+            learning_rate,  # type: ignore[arg-type]
+            beta=self.momentum,
+            eps=self.eps,
+            weight_decay=self.weight_decay,
+            nesterov=self.nesterov,
+            adam_b1=self.b1,
+            adam_b2=self.b2,
+            muon_weight_dimension_numbers=_matrices,
+        )
+
+
+def _matrices(layers: PyTree) -> PyTree:
+    """Mark the kernels that are matrices; biases may have two axes as well."""
+
+    def mark(path: Any, leaf: Any) -> MuonDimensionNumbers | None:
+        name = jax.tree_util.keystr(path[-1:], simple=True) if path else ""
+        is_matrix = leaf.ndim == 2 and not name.endswith("bias")
+        return MuonDimensionNumbers() if is_matrix else None
+
+    return jax.tree_util.tree_map_with_path(mark, layers)
+
+
 def scale_by_adam(
     b1: Array | float, b2: Array | float, eps: Array | float
 ) -> optax.GradientTransformation:
@@ -256,3 +315,81 @@ def is_known(optimiser: object) -> bool:
     state is moments of the parameters' shapes and numbers.
     """
     return type(optimiser) in (Adam, AdamW, SGD, RMSProp, RAdam, Lion)
+
+
+# Its root is 1e-18, which changes no bit of a step beside any `eps` that is used.
+EPS_ROOT = 1e-36
+# Length of the moving average from which RAdam trusts it, as optax has it.
+_RECTIFIED_FROM = 5.0
+
+
+@struct.dataclass
+class Differentiable:
+    """One of Adam's family with 1e-36 under the root, whose steps have a derivative.
+
+    Adam divides by the root of a mean of squares, and the root has no derivative at
+    zero. A parameter that has never had a gradient, such as a frozen one or the weight
+    of an input that was always zero, would turn every meta-gradient into NaN. So would
+    the first steps of RAdam, which compute the root of a negative number and do not use
+    it.
+
+    Attributes:
+        inner: The optimiser.
+    """
+
+    inner: Any
+
+    def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
+        """Return the transformation with a step size, which may be traced."""
+        inner = self.inner
+        numbers = {"b1": inner.b1, "b2": inner.b2, "eps": inner.eps}
+        if type(inner) is RAdam:
+            return optax.chain(
+                _rectified(**numbers), optax.scale_by_learning_rate(learning_rate)
+            )
+        if type(inner) is AdamW:
+            numbers["weight_decay"] = inner.weight_decay
+        make: Any = optax.adamw if type(inner) is AdamW else optax.adam
+        return make(learning_rate, **numbers, eps_root=EPS_ROOT)
+
+
+def _rectified(
+    b1: Array | float, b2: Array | float, eps: Array | float
+) -> optax.GradientTransformation:
+    """Rectified Adam (arXiv:1908.03265, algorithm 2), with optax's state."""
+    moments: Any = optax.scale_by_adam(b1=b1, b2=b2, eps=eps)  # type: ignore[arg-type]
+    most = 2.0 / (1.0 - b2) - 1.0
+
+    def update(updates: Any, state: Any, params: Any = None) -> Any:
+        _, state = moments.update(updates, state, params)
+        count, decayed = state.count, b2**state.count
+        length = most - 2 * count * decayed / (1 - decayed)
+        enough = length >= _RECTIFIED_FROM
+        # The branch that is not used must be finite too, or its derivative would be
+        # NaN.
+        used = jnp.maximum(length, _RECTIFIED_FROM)
+        factor = jnp.sqrt(
+            (used - 4.0) * (used - 2.0) * most / ((most - 4.0) * (most - 2.0) * used)
+        )
+
+        def step(mean: Array, square: Array) -> Array:
+            root = jnp.sqrt(square + EPS_ROOT)
+            return jnp.where(enough, factor * mean / (root + eps), mean)
+
+        means: Any = optax.tree.bias_correction(state.mu, b1, count)
+        squares: Any = optax.tree.bias_correction(state.nu, b2, count)
+        return jax.tree.map(step, means, squares), state
+
+    return optax.GradientTransformation(moments.init, update)
+
+
+def differentiable(optimiser: Any) -> Any:
+    """Return an optimiser with the same steps, whose derivative exists at zero.
+
+    Args:
+        optimiser: The optimiser of a config. Others than Adam's family are returned as
+            they are: SGD, RMSProp and Lion have no root at zero, the learned ones have
+            this number under theirs, and of Muon or the user's own it is not known.
+    """
+    is_adam = type(optimiser) in (Adam, AdamW, RAdam)
+    return Differentiable(optimiser) if is_adam else optimiser

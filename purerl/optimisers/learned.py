@@ -18,16 +18,10 @@ from flax import struct
 from jax.flatten_util import ravel_pytree
 
 from purerl import schedules
-from purerl.config import (
-    DECAY,
-    FRACTION,
-    POSITIVE,
-    ConfigError,
-    dynamic,
-    static,
-)
+from purerl.config import DECAY, FRACTION, POSITIVE, dynamic, static
+from purerl.learning.small_networks import whole, zero_layer
 from purerl.learning.two_hot import signed_log
-from purerl.optimisers.differentiable import EPS_ROOT
+from purerl.optimisers.first_order import EPS_ROOT
 from purerl.optimisers.layout import Layout, layout_of
 from purerl.types import Array, PyTree
 
@@ -85,8 +79,9 @@ def make_params(
     """
     inputs, outputs = len(FEATURES), 3 if noise else 2
     draw = np.random.default_rng(seed).standard_normal((inputs, hidden_size))
-    first = (draw / inputs**0.5).astype(np.float32), _zeros(hidden_size)
-    return first, (_zeros(hidden_size, outputs), _zeros(outputs))
+    first = (draw / inputs**0.5).astype(np.float32)
+    bias = zero_layer(inputs, hidden_size)[1]
+    return (first, bias), zero_layer(hidden_size, outputs)
 
 
 @struct.dataclass
@@ -148,13 +143,9 @@ class LearnedOptimiser:
             ConfigError: the hidden layer has no units, or no whole number of them, or
                 the seed is no whole number.
         """
-        for name, value, least in (("hidden_size", hidden_size, 1), ("seed", seed, 0)):
-            if isinstance(value, bool) or not isinstance(value, int) or value < least:
-                raise ConfigError(
-                    f"{name} of LearnedOptimiser must be a whole number, {least} or "
-                    f"greater, got {value!r}."
-                )
-        params = make_params(hidden_size, bool(noise), seed)
+        units = whole("hidden_size of LearnedOptimiser", hidden_size)
+        seed = whole("seed of LearnedOptimiser", seed, least=0)
+        params = make_params(units, bool(noise), seed)
         return cls(params, b1, b2, eps, noise=bool(noise))
 
     def __call__(
@@ -295,7 +286,3 @@ def noise_at(seed: Array, count: Array, layout: Layout) -> Array:
     key = jax.random.fold_in(jax.random.key(seed), count)
     has_noise = layout.spread(~layout.is_critic)
     return jnp.where(has_noise, jax.random.normal(key, has_noise.shape), 0.0)
-
-
-def _zeros(*shape: int) -> np.ndarray:
-    return np.zeros(shape, np.float32)

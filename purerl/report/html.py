@@ -1,4 +1,4 @@
-"""The parts of HTML pages: sections, tables, figures, and the file itself.
+"""HTML pages: sections, tables, figures, and the file itself.
 
 A page is one HTML file without a server or network, its pictures inside. Text takes the
 colours that the reader prefers (dark or light); tables sort by a click on their header.
@@ -7,6 +7,7 @@ colours that the reader prefers (dark or light); tables sort by a click on their
 import base64
 import dataclasses
 import html
+import io
 import json
 import math
 import re
@@ -17,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl.atomic import write_atomic
-from purerl.report import page_parts
+from purerl.report import plots
 from purerl.report.sweep_data import label
 from purerl.storage import folders
 
@@ -25,10 +26,108 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_ROWS = 1_000
+LARGE = 400_000  # Characters of SVG; beyond it, a PNG is smaller and draws faster.
 # Texts that are numbers, with a comma before every three digits or with none.
 NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
 # Longer tables scroll in a box of their own; shorter ones are read and printed whole.
 SCROLLED_ROWS = 25
+
+
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta name="color-scheme" content="light dark">
+<title>{title}</title>
+<link rel="icon" href="data:,">
+<style>{style}</style>
+</head>
+<body>
+<main>
+<h1>{title}</h1>
+{note}
+<nav>{links}</nav>
+{sections}
+</main>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+STYLE = """
+:root { --ink: #24292f; --paper: #ffffff; --soft: #f3f5f7; --line: #d5dae0;
+  --dim: #5d6773; --link: #0a60a8; }
+@media (prefers-color-scheme: dark) {
+  :root { --ink: #dde3ea; --paper: #14171b; --soft: #1e2329; --line: #39414a;
+    --dim: #98a3af; --link: #6cb6ff; } }
+body { margin: 0; background: var(--paper); color: var(--ink);
+  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
+main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 64px; }
+h1 { font-size: 26px; margin: 8px 0 4px; }
+h2 { font-size: 19px; margin: 36px 0 10px; border-bottom: 1px solid var(--line);
+  padding-bottom: 4px; }
+h3 { font-size: 15px; margin: 22px 0 6px; }
+.note, figcaption { color: var(--dim); margin: 4px 0; }
+nav { columns: 2 300px; column-gap: 24px; }
+nav a { color: var(--link); display: block; text-decoration: none; }
+nav a:hover { text-decoration: underline; }
+figure { margin: 18px 0; }
+figure svg, figure img { max-width: 100%; height: auto; display: block; }
+figure img { background: #ffffff; border-radius: 6px; }
+.wide { overflow-x: auto; }
+.tall { max-height: 560px; overflow-y: auto; }
+table { border-collapse: collapse; font-size: 13.5px; }
+th, td { padding: 4px 10px 4px 6px; text-align: left; vertical-align: top;
+  border-bottom: 1px solid var(--line); }
+th { position: sticky; top: 0; background: var(--soft); }
+table.sort th { cursor: pointer; user-select: none; }
+table.sort th::after { content: " \\2195"; color: var(--dim); font-size: 11px; }
+table.sort th[aria-sort=ascending]::after { content: " \\2191"; color: var(--ink); }
+table.sort th[aria-sort=descending]::after { content: " \\2193"; color: var(--ink); }
+@media (max-width: 720px) {
+  th, td { min-width: 96px; }
+  figure { overflow-x: auto; }
+  figure svg, figure img { max-width: none; width: 680px; } }
+td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
+tbody tr:hover { background: var(--soft); }
+code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace;
+  overflow-wrap: anywhere; }
+pre { background: var(--soft); padding: 12px 14px; border-radius: 6px;
+  overflow-x: auto; }
+summary { cursor: pointer; margin: 10px 0; color: var(--link); }
+"""
+
+# Rows sort by the number in data-v, or by text; what has no number comes last.
+SCRIPT = """
+for (const table of document.querySelectorAll("table.sort")) {
+  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
+  const sort = (head) => {
+    const at = heads.indexOf(head), up = head.ariaSort !== "ascending";
+    const key = (row) => {
+      const cell = row.cells[at];
+      return "v" in cell.dataset ? parseFloat(cell.dataset.v) : cell.textContent;
+    };
+    const order = (a, b) => {
+      const x = key(a), y = key(b);
+      if (typeof x === "number" && typeof y === "number") {
+        if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);
+        return up ? x - y : y - x;
+      }
+      const text = String(x).localeCompare(String(y), undefined, {numeric: true});
+      return up ? text : -text;
+    };
+    body.append(...[...body.rows].sort(order));
+    for (const other of heads) other.removeAttribute("aria-sort");
+    head.setAttribute("aria-sort", up ? "ascending" : "descending");
+  };
+  for (const head of heads) {
+    head.tabIndex = 0;
+    head.addEventListener("click", () => sort(head));
+    head.addEventListener("keydown", (key) => key.key === "Enter" && sort(head));
+  }
+}
+"""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -56,21 +155,20 @@ def write_page(
     Raises:
         OSError: the folder cannot be written to.
     """
-    links = "".join(
-        f'<a href="#s{i}">{html.escape(s.title)}</a>' for i, s in enumerate(sections)
-    )
-    parts = "".join(
-        f'<section id="s{i}"><h2>{html.escape(s.title)}</h2>{s.body}</section>'
-        for i, s in enumerate(sections)
-    )
-    lead = note_html(note) if note else ""
-    text = page_parts.PAGE.format(
+    links, parts = [], []
+    for number, section in enumerate(sections):
+        heading = html.escape(section.title)
+        links.append(f'<a href="#s{number}">{heading}</a>')
+        parts.append(
+            f'<section id="s{number}"><h2>{heading}</h2>{section.body}</section>'
+        )
+    text = PAGE.format(
         title=html.escape(title),
-        style=page_parts.STYLE,
-        script=page_parts.SCRIPT,
-        note=lead,
-        links=links,
-        sections=parts,
+        style=STYLE,
+        script=SCRIPT,
+        note=note_html(note) if note else "",
+        links="".join(links),
+        sections="".join(parts),
     )
     write_atomic(path, text)
     return Path(path)
@@ -78,9 +176,12 @@ def write_page(
 
 def figure_html(figure: "Figure", caption: str = "") -> str:
     """Return a figure as inline SVG, or as PNG where SVG would be large."""
-    picture = page_parts.picture(figure)
-    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
-    return f"<figure>{picture}{words}</figure>"
+    shown = plots.to_svg(figure)
+    if len(shown) > LARGE:
+        buffer = io.BytesIO()
+        figure.savefig(buffer, format="png")
+        shown = f'<img alt="figure" src="{_inside("image/png", buffer.getvalue())}">'
+    return _captioned(shown, caption)
 
 
 def video_html(path: str | Path, caption: str = "") -> str:
@@ -95,14 +196,23 @@ def video_html(path: str | Path, caption: str = "") -> str:
     """
     path = Path(path)
     kind = path.suffix.lstrip(".").lower()
-    data = base64.b64encode(path.read_bytes()).decode()
-    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     if kind == "mp4":
-        source = f"data:video/mp4;base64,{data}"
+        source = _inside("video/mp4", path.read_bytes())
         shown = f'<video controls loop muted width="100%" src="{source}"></video>'
     else:
-        shown = f'<img alt="video" src="data:image/{kind};base64,{data}">'
+        source = _inside(f"image/{kind}", path.read_bytes())
+        shown = f'<img alt="video" src="{source}">'
+    return _captioned(shown, caption)
+
+
+def _captioned(shown: str, caption: str) -> str:
+    words = f"<figcaption>{html.escape(caption)}</figcaption>" if caption else ""
     return f"<figure>{shown}{words}</figure>"
+
+
+def _inside(kind: str, data: bytes) -> str:
+    """An address that is the file itself."""
+    return f"data:{kind};base64,{base64.b64encode(data).decode()}"
 
 
 def table_html(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:

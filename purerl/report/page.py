@@ -1,27 +1,443 @@
-"""Reports as one HTML file: the pages, and what others can be written with.
+"""The pages of runs, sweeps, searches and studies, and of whatever a folder holds.
 
-`run_page`, `sweep_page`, `population_page`, `study_page`, `evolution_page` and
-`comparison_page` make the usual pages; `write_page` writes any other one from sections
-(see `purerl.report.html`).
+`purerl.report.html` has what pages are made of, and `purerl.report.page_comparison`
+those of comparisons and evolutions.
 """
 
-from purerl.report.html import MAX_ROWS as MAX_ROWS
-from purerl.report.html import Section as Section
-from purerl.report.html import about as about
-from purerl.report.html import code_html as code_html
-from purerl.report.html import figure_html as figure_html
-from purerl.report.html import note_html as note_html
-from purerl.report.html import settings_html as settings_html
-from purerl.report.html import table_html as table_html
-from purerl.report.html import video_html as video_html
-from purerl.report.html import write_page as write_page
-from purerl.report.page_comparison import comparison_page as comparison_page
-from purerl.report.page_evolution import evolution_page as evolution_page
-from purerl.report.page_runs import run_page as run_page
-from purerl.report.page_search import BestRow as BestRow
-from purerl.report.page_search import Population as Population
-from purerl.report.page_search import population_page as population_page
-from purerl.report.page_search import search_page as search_page
-from purerl.report.page_study import study_page as study_page
-from purerl.report.page_sweep import sweep_page as sweep_page
-from purerl.report.page_sweep import sweep_table as sweep_table
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.execution.format import format_bytes, program, quoted
+from purerl.metrics import decimals
+from purerl.report import plots, tables
+from purerl.report.folder import load, read_result
+from purerl.report.html import (
+    Section,
+    about,
+    code_html,
+    figure_html,
+    made_with,
+    note_html,
+    table_html,
+    video_html,
+    write_page,
+)
+from purerl.report.page_comparison import comparison_page, evolution_page
+from purerl.report.plots import tuning
+from purerl.report.rendering import can_render
+from purerl.report.sweep_data import (
+    SCORE,
+    axis_names,
+    by_environment,
+    configuration,
+    env_name,
+    label,
+    read_scores,
+    short,
+)
+from purerl.runner import manifest
+from purerl.runner.result import RunResult, summary
+from purerl.runner.rows import WORTHLESS
+from purerl.storage import folders
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+    from purerl.tuning.result import TuneResult
+    from purerl.tuning.space import Space
+
+MAX_VIDEO = 20_000_000  # Bytes of a video that a page holds.
+
+
+def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
+    """Write the page of whatever a folder holds.
+
+    Args:
+        folder: The folder.
+        path: The path of the page; `report.html` in the folder if not given.
+        kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
+            two: a comparison may be written into that of an evolution.
+
+    Raises:
+        ConfigError: it holds none of them, or nothing yet.
+    """
+    path = path or folder / "report.html"
+    kind = kind or folders.kind_of(folder)
+    if kind == "run":
+        return run_page(folder, path)
+    if kind == "sweep":
+        code = f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})"
+        return sweep_page(load(folder).dataset, path, load=code, **made_with(folder))
+    if kind in ("pbt", "halving"):
+        return _search_page(folder, path)
+    if kind == "tune":
+        from purerl.tuning.saved import read
+
+        study = read(folder)
+        return study_page(study.result, study.space, study.stored, path)
+    if kind == "evolution":
+        from purerl.comparison.result import find_comparison
+
+        return evolution_page(load(folder), path, transfer=find_comparison(folder))
+    if kind == folders.COMPARISON:
+        from purerl.comparison import saved
+        from purerl.comparison.result import load_comparison
+
+        command = saved.read(folder).values.get("command", "")
+        # Not `load`, which reads the evolution where the folder holds one too.
+        result = load_comparison(folder)
+        return comparison_page(result, path, folder=str(folder), command=command)
+    if (folder / "records").is_dir():
+        return _own_search_page(folder, path)
+    raise ConfigError(folders.refusal(folder, kind, ", for which there is no page"))
+
+
+def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:
+    """Write the report of one run.
+
+    Args:
+        run: The result of `purerl.run`, or the folder that it wrote.
+        path: The path of the page; `report.html` in the run's folder if not given.
+
+    Raises:
+        ConfigError: no run in the folder.
+        OSError: the page cannot be written.
+    """
+    if isinstance(run, RunResult):
+        result, config = run, serialise.to_dict(run.config)
+    else:
+        config = manifest.load_run(Path(run))["config"]
+        result = read_result(Path(run))
+    if path is None and result.out is None:
+        raise ConfigError("path: say where to write the page; the run has no folder.")
+    path = Path(path) if path else Path(str(result.out)) / "report.html"
+    sections = [Section("Learning curve", figure_html(plots.run_curve(result)))]
+    if np.isfinite(result.scores()).any() and len(result.seeds) > 1:
+        scores = {"evaluation": result.scores()}
+        figure = plots.score_groups(scores, title="Final evaluation of every seed")
+        sections.append(Section("Seeds", figure_html(figure)))
+    agents = tables.agents_of(result)
+    sections.append(Section("Agents", table_html(agents.headings, agents.rows)))
+    videos = _videos(result.out, result.config) if result.out else ""
+    if videos:
+        sections.append(Section("Videos", videos))
+    code = f"import purerl\n\nrun = purerl.load_run({str(result.out or 'FOLDER')!r})\n"
+    code += "print(run.config, run.seeds, run.update)"
+    facts: dict[str, Any] = made_with(result.out)
+    numbers = summary(result)
+    for name in ("agents", "env_steps", "evaluation_mean"):
+        number = numbers.get(name)
+        if number is not None:
+            places = decimals(number) if isinstance(number, float) else 0
+            facts[name] = f"{number:,.{places}f}"
+    facts["diverged"] = result.divergence
+    facts["cut"] = tables.last_cut_note(result)
+    if result.train_seconds:
+        compiling, training = result.compile_seconds, result.train_seconds
+        facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"
+    sections.append(about(config, code, **facts))
+    note = f"{result.divergence}. {WORTHLESS}" if result.divergence else ""
+    note = note[:1].upper() + note[1:]
+    return write_page(path, f"Run: {config.get('env')}", *sections, note=note)
+
+
+def _videos(folder: Path, config: TrainConfig) -> str:
+    """The videos in a run's folder, or the command that writes one, if one can."""
+    shown = []
+    for path in sorted([*folder.glob("*.gif"), *folder.glob("*.mp4")]):
+        size = path.stat().st_size
+        if size <= MAX_VIDEO:
+            shown.append(video_html(path, path.name))
+        else:
+            shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
+    for path in sorted(folder.glob("video*.html")):
+        shown.append(note_html(f"Open {path.name} in a browser."))
+    if not shown and can_render(config):
+        shown = [note_html("There is no video of this run yet. To write one:")]
+        shown.append(code_html(f"{program()} render {quoted(folder)}"))
+    return "".join(shown)
+
+
+def sweep_page(
+    dataset: "xr.Dataset",
+    path: str | Path,
+    *,
+    metric: str = SCORE,
+    load: str = "",
+    **facts: Any,
+) -> Path:
+    """Write the report of a sweep: best configurations, curves, axes, seeds.
+
+    Where the environment is an axis, each environment has these sections of its own.
+
+    Args:
+        dataset: The dataset of the sweep.
+        path: The path of the page.
+        metric: The variable that the configurations are judged by.
+        load: Python code that reads the sweep; a usual way if not given.
+        **facts: Further lines about the sweep, such as `command="..."`.
+
+    Raises:
+        ConfigError: no such metric, or no score yet.
+        OSError: the page cannot be written.
+    """
+    scores = read_scores(dataset, metric)
+    parts = by_environment(dataset)
+    scored = [n for n, part in parts.items() if read_scores(part, metric).has_any]
+    sections, notes = [], []
+    for name, part in parts.items():
+        if scored and name not in scored:
+            notes.append(f"No member of {name} has a score.")
+            continue
+        before, of = (f"{name}: ", f" of {name}") if len(parts) > 1 else ("", "")
+        for section in _sweep_sections(part, metric):
+            sections.append(Section(before + section.title, section.body))
+        found = read_scores(part, metric)
+        best = int(found.ranking()[0])
+        mean = f"{found.means[best]:,.{decimals(found.means[best])}f}"
+        values = f"{found.name(best)}; " if found.names else ""
+        notes.append(f"Best{of}: {values}mean {mean} over seeds.")
+    if scores.missing:
+        notes.append(f"The sweep has not ended: {scores.missing}.")
+    code = load or (
+        "import xarray\n\n"
+        "# result.dataset.to_netcdf('sweep.nc') of what the sweep returned, then:\n"
+        "data = xarray.open_dataset('sweep.nc')"
+    )
+    shape = " x ".join(map(str, scores.grid or (len(scores.points),)))
+    about_it = about(
+        configuration(dataset),
+        code,
+        axes=", ".join(axis_names(dataset)),
+        design=f"{dataset.attrs.get('design', 'grid')}, {shape} configurations",
+        seeds=scores.scores.shape[1],
+        diverged=int(scores.diverged.sum()),
+        without_a_score=int((~np.isfinite(scores.scores)).sum()),
+        not_finished=scores.missing,
+        **facts,
+    )
+    title = f"Sweep: {env_name(dataset)}"
+    return write_page(path, title, *sections, about_it, note=" ".join(notes))
+
+
+def _sweep_sections(dataset: "xr.Dataset", metric: str) -> list[Section]:
+    """The sections of one environment."""
+    scores = read_scores(dataset, metric)
+    varying = [name for name in scores.names if len(scores.values(name)) > 1]
+    curves = figure_html(
+        plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
+    )
+    if scores.grid is None:
+        against = (
+            figure_html(plots.scatter(dataset, metric=metric)) if scores.names else ""
+        )
+    else:
+        for name in varying:
+            curves += figure_html(plots.sweep_curves(dataset, name))
+        against = (
+            figure_html(plots.slices(dataset, metric=metric)) if scores.names else ""
+        )
+        pairs = [(a, b) for i, a in enumerate(varying) for b in varying[i + 1 :]]
+        for a, b in pairs[:6]:
+            against += figure_html(plots.heat_map(dataset, b, a, metric=metric))
+    seeds = figure_html(plots.seed_scores(dataset, metric=metric))
+    seeds += figure_html(plots.profile(dataset, metric=metric))
+    sections = {
+        "Best configurations": sweep_table(dataset, metric),
+        "Learning curves": curves,
+        "Axes": against,
+        "Seeds": seeds,
+    }
+    return [Section(title, body) for title, body in sections.items() if body]
+
+
+def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
+    """Return every configuration with mean, its interval or range, IQM, best first.
+
+    Configurations of which no member has rows are left out.
+    """
+    headings, rows = tables.best_rows(read_scores(dataset, metric))
+    return table_html(headings, [[*r.values, *r.numbers, r.lost] for r in rows])
+
+
+def _search_page(folder: Path, path: Path) -> Path:
+    """The page of population-based training, or of successive halving."""
+    result = load(folder)
+    if not result.steps:
+        raise ConfigError(
+            f"the search in {folder} has saved nothing yet. Run its command again."
+        )
+    dataset, names = result.dataset, list(result.space.axes)
+    best = []
+    for seed in result.seeds if result.finished else ():
+        try:
+            best.append((seed, result.best(seed)))
+        except ConfigError:  # All of its members diverged.
+            continue
+    rows = [
+        [seed, one.member, round(one.score, 3), *(one.point[n] for n in names)]
+        for seed, one in best
+    ]
+    table = table_html(["seed", "member", "score", *names], rows)
+    sections = [Section("Best members", table)]
+    own: dict[str, Any] = {"axes": ", ".join(names)}
+    if folders.kind_of(folder) == "halving":
+        title = "Successive halving"
+        larger = "A dot per member; larger ones were trained longer."
+        values = plots.halving_values(dataset, names)
+        sections += [
+            Section("Rungs", table_html(*tables.rung_rows(dataset))),
+            Section("Scores", figure_html(plots.halving_scores(dataset))),
+            Section("Hyperparameters", figure_html(values, larger)),
+        ]
+    else:
+        title = "Population-based training"
+        lineages = {seed: one.lineage for seed, one in best}
+        bold = "Faint: every member. Bold: the training that led to the best member."
+        scores = plots.population_scores(dataset, lineages)
+        values = plots.population_values(dataset, names, lineages)
+        sections.append(Section("Scores", figure_html(scores, bold)))
+        sections.append(Section("Hyperparameters", figure_html(values, bold)))
+        if best:
+            seed, first = max(best, key=lambda pair: pair[1].score)
+            schedule = first.schedule.merged()
+            pieces = zip(schedule.first_updates, schedule.values, strict=True)
+            rows = [[start, *(value[n] for n in names)] for start, value in pieces]
+            heading = f"Schedule of member {first.member}, seed {seed}"
+            sections.append(Section(heading, table_html(["from update", *names], rows)))
+        parents = dataset["parent"].values[:, :-1]
+        everyone = np.arange(dataset.sizes["member"])
+        own["copies"] = int((parents != everyone).sum())
+    facts = {
+        **own,
+        "state": "finished" if result.finished else "not finished",
+        "training_steps": f"{result.training_steps:,}",
+        "evaluation_steps": f"{result.evaluation_steps:,}",
+        **made_with(folder),
+    }
+    code = f"import purerl\n\nresult = purerl.load_search({str(folder)!r})"
+    config = serialise.to_dict(result.config)
+    return _write_search(title, path, [*sections, about(config, code, **facts)], config)
+
+
+def _own_search_page(folder: Path, path: Path) -> Path:
+    """The page of a search that purerl knows nothing of but its folder."""
+    from purerl.search.folder import read_outcomes
+
+    stored = folders.load(folder)
+    scores, rows = [], []
+    for number, outcome in enumerate(read_outcomes(folder)):
+        score = outcome.train["episode_return"][:, -1]
+        if outcome.fresh is not None:
+            score = np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
+        scores.append(score)
+        steps = int(outcome.train["env_steps"][:, -1].max())
+        known = score[np.isfinite(score)]
+        ends = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
+        numbers = [round(float(x), 3) for x in ends]
+        rows.append([number, len(score), steps, *numbers, int(outcome.diverged.sum())])
+    caption = "A dot per member and request: fresh episodes, or else training returns."
+    headers = ["request", "members", "env steps", "best", "mean", "diverged"]
+    options = ", ".join(f"{k}={v}" for k, v in stored.get("options", {}).items())
+    kind, config = str(stored["kind"]), stored["config"]
+    sections = [
+        Section("Scores", figure_html(plots.request_scores(scores), caption)),
+        Section("Requests", table_html(headers, rows)),
+        about(config, "", options=options, **made_with(folder)),
+    ]
+    return _write_search(kind[:1].upper() + kind[1:], path, sections, config)
+
+
+def _write_search(
+    title: str, path: Path, sections: Sequence[Section], config: Mapping[str, Any]
+) -> Path:
+    note = (
+        "A score at the end favours the lucky: train what was found again with fresh "
+        "seeds (purerl.train_schedules) before you compare it with anything."
+    )
+    return write_page(path, f"{title}: {config.get('env', '')}", *sections, note=note)
+
+
+_STUDY_CAPTIONS = {
+    "history": "Scores in the order of the trials.",
+    "importance": "Share of each axis in what makes a trial good.",
+    "contour": "Smoothed score over pairs of axes; a star marks the best trial.",
+    "slice": "Score against each axis; later trials are darker.",
+}
+
+
+def study_page(
+    result: "TuneResult", space: "Space", stored: Mapping[str, Any], path: Path
+) -> Path:
+    """Write the report of a study, finished or not.
+
+    Args:
+        result: The result of the study.
+        space: The axes that the study searches.
+        stored: The manifest of the study.
+        path: The path of the page.
+
+    Raises:
+        OSError: the page cannot be written.
+    """
+    names = list(result.rows[0].params) if result.rows else []
+    # The best first, those without a score last.
+    rows = sorted(
+        result.rows,
+        key=lambda row: (row.score is None, -(row.score or 0.0), row.number),
+    )
+    table = [
+        [
+            row.number,
+            *(row.params[name] for name in names),
+            row.score,
+            row.state,
+            row.env_steps,
+            "default" if row.is_default else row.note,
+        ]
+        for row in rows
+    ]
+    headers = ["trial", *map(short, names), "score", "state", "steps", "note"]
+    sections = [Section("Trials", table_html(headers, table))]
+    if result.holdout is not None:
+        first, last = result.holdout.seeds[0], result.holdout.seeds[-1]
+        words = f"Seeds {first} to {last}, which no trial was trained with; the "
+        words += f"difference is taken seed by seed. {result.holdout.note}"
+        body = note_html(words.strip())
+        body += table_html(*result.holdout.headings_and_rows())
+        sections.append(Section("On fresh seeds", body))
+    found = tuning.figures(result.rows, result.importance, space.drawn())
+    pictures = "".join(
+        figure_html(found[name], caption)
+        for name, caption in _STUDY_CAPTIONS.items()
+        if name in found
+    )
+    if pictures:
+        sections.append(Section("Search", pictures))
+    states = [row.state for row in result.rows]
+    counts = {state: states.count(state) for state in dict.fromkeys(states)}
+    costs = ("env_steps", "compilations", "seconds")
+    code = f"import purerl\n\nresult = purerl.load_tune({str(result.out)!r})\n"
+    code += "print(result.best(), result.holdout)"
+    facts = {
+        "trials": ", ".join(f"{count} {state}" for state, count in counts.items()),
+        "axes": stored["axes"],
+        "seeds": stored["seeds"],
+        **{name: stored.get(name) for name in ("sampler", "pruner", "fitness")},
+        **{n: f"{result.summary[n]:,}" for n in costs if n in result.summary},
+        **made_with(result.out),
+    }
+    sections.append(about(stored["config"], code, **facts))
+    note = "No trial is complete yet."
+    if result.best_row is not None:
+        best = result.best_row
+        values = ", ".join(f"{short(n)}={label(v)}" for n, v in best.params.items())
+        note = f"Best: trial {best.number}, {values}; score {best.score:,.4g}."
+        note += "" if result.finished else " The study is not finished."
+    title = f"Tuning: {stored['config']['env']}"
+    return write_page(path, title, *sections, note=note)

@@ -1,16 +1,25 @@
-"""The page of a comparison: its scores, learning curves, what the settings are."""
+"""The pages of comparisons and evolutions."""
 
 import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from purerl.config import PART_KINDS
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.algorithms import name_of
+from purerl.config import PART_KINDS, ConfigError, TrainConfig
+from purerl.execution.format import program, quoted
 from purerl.metrics import decimals
+from purerl.report import plots
 from purerl.report.comparison import ALL, SHORT, WORDS
 from purerl.report.html import (
     Section,
     about,
+    code_html,
     figure_html,
+    made_with,
     note_html,
     settings_html,
     table_html,
@@ -21,6 +30,7 @@ from purerl.report.sweep_data import seeds_in_words
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
+    from purerl.meta.result import EvolutionResult
     from purerl.report.comparison import Row
 
 
@@ -56,8 +66,8 @@ def comparison_page(
     ]
     about_it = about(next(iter(places.values()), {}), load, **facts)
     sections = [
-        Section("Scores", scores_html(result)),
-        Section("Learning curves", curves_html(result)),
+        Section("Scores", _scores_html(result)),
+        Section("Learning curves", _curves_html(result)),
         Section("Settings", _settings(result)),
         Section(about_it.title, about_it.body + "".join(configs)),
     ]
@@ -65,8 +75,8 @@ def comparison_page(
     return write_page(path, title, *sections, note=_note(result))
 
 
-def curves_html(result: "Comparison") -> str:
-    """Return the learning curves as HTML."""
+def _curves_html(result: "Comparison") -> str:
+    """The learning curves of a comparison."""
     ends = heading_of(len(result.seeds))
     words = "Mean return of the episodes that ended in a piece of the run; where none "
     words += "did it is the last one before, and at first the first one. "
@@ -74,8 +84,8 @@ def curves_html(result: "Comparison") -> str:
     return figure_html(result.plot(), words)
 
 
-def scores_html(result: "Comparison") -> str:
-    """Return the table of a comparison, and how to read it, as HTML."""
+def _scores_html(result: "Comparison") -> str:
+    """The table of a comparison, and how to read it."""
     ends = heading_of(len(result.seeds))
     headers = ["environment", "measure", "setting", "mean", ends, "IQM"]
     headers += [f"minus {result.baseline}", ends, "P(better)", INTERVAL]
@@ -119,7 +129,7 @@ def _range(row: "Row", name: str, heading: str, digits: int | None = None) -> st
 
 
 def _settings(result: "Comparison") -> str:
-    """Return a table of what every setting changes; a whole config behind a click."""
+    """A table of what every setting changes; a whole config behind a click."""
     body = ""
     short: dict[str, str] = {}
     for name, values in result.about["settings"].items():
@@ -182,3 +192,136 @@ def _clear_words(row: "Row", differences: int) -> str:
         return ""
     together = f", {differences} differences taken together" if differences > 1 else ""
     return f", {'' if row.is_clear else 'not '}clear of zero at 5%{together}"
+
+
+_CAPTIONS = {
+    "value_loss": "Left: the loss from its value at zero error, beside the squared "
+    "error scaled to the same mean slope. Right: its gradient.",
+    "policy_loss": "Above: the drift beside PPO's and DPO's, on one scale. Below: the "
+    "slope of the objective that the policy maximises, at four advantages.",
+}
+_STEPS = (
+    "The step of a parameter over Adam's, both in units of the step size, for a "
+    "gradient that has been the same for long."
+)
+_TITLES = {"value_loss": "The value loss", "policy_loss": "The drift"}
+_COLUMNS = ("best", "mean", "std", "best_so_far", "sigma", "failed", "seconds")
+_COSTS = ("agents", "env_steps", "steps_per_second", "train_seconds")
+
+
+def evolution_page(
+    result: "EvolutionResult",
+    path: str | Path | None = None,
+    *,
+    transfer: "Comparison | None" = None,
+) -> Path:
+    """Write the report of an evolution: curve, pictures of what was learned, rows.
+
+    Args:
+        result: The result of `purerl.evolve` or `purerl.load_evolution`, finished or
+            not.
+        path: The path of the page; `report.html` in the evolution's folder if not
+            given.
+        transfer: The comparison of what was learned with others, by `purerl.compare`.
+
+    Raises:
+        ConfigError: neither a path nor a folder.
+        OSError: the page cannot be written.
+    """
+    if path is None and result.out is None:
+        raise ConfigError(
+            "path: say where to write the page; the evolution has no folder."
+        )
+    path = Path(path) if path else Path(str(result.out)) / "report.html"
+    history, settings = result.history, result.settings
+    own = str(serialise.plain(result.config.env, "env"))
+    places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]
+    curves = figure_html(result.plot(), "Mean and best member of every generation.")
+    if history["returns"].shape[1] > 1:
+        curves += figure_html(
+            plots.evolution_returns(history["returns"], places),
+            "Mean over members and rollouts, in units of each environment.",
+        )
+    sections = [Section("Curve", curves)]
+    pictures, learned = result.pictures(), result.learned
+    for name in (*result.losses(learned), *result.optimisers(learned)):
+        body = ""
+        if name in pictures:
+            body = figure_html(pictures[name], _CAPTIONS.get(name, _STEPS))
+        title = _TITLES.get(name, f"The {name.replace('_', ' ')}")
+        sections.append(Section(title, body + _use(result, name)))
+    numbers = _numbers(result)
+    if numbers:
+        headers = ["field", "start", "learned", "best member"]
+        sections.append(Section("Numbers", table_html(headers, numbers)))
+    if transfer is not None:
+        judged = _curves_html(transfer) + _scores_html(transfer)
+        sections.append(Section("Held-out seeds", judged))
+    headers = ["generation", *(name.replace("_", " ") for name in _COLUMNS)]
+    rows = [
+        [number + 1, *(float(history[name][number]) for name in _COLUMNS)]
+        for number in range(result.done)
+    ]
+    sections.append(Section("Generations", table_html(headers, rows)))
+    code = "import purerl\n\n"
+    code += f"result = purerl.load_evolution({str(result.out or 'FOLDER')!r})\n"
+    code += "print(result.learned, result.history['mean'])"
+    facts = {
+        "generations": f"{result.done:,} of {result.generations:,}",
+        "population": f"{settings['population']:,} x {settings['rollouts']} rollouts",
+        "fitness": settings["fitness"],
+        "environments": ", ".join(places),
+        "strategy": settings["strategy"],
+        "evolved": settings["evolve"],
+        "seed": str(settings["seed"]),
+        "members failed": f"{int(history['failed'].sum()):,}",
+        **{key: f"{result.summary[key]:,}" for key in _COSTS if key in result.summary},
+        **made_with(result.out),
+    }
+    sections.append(about(serialise.to_dict(result.config), code, **facts))
+    evolved = ", ".join(settings["evolve"])
+    title = f"Evolution: {evolved} in {', '.join(dict.fromkeys(places))}"
+    note = (
+        f"Generation {result.done:,} of {result.generations:,}: mean "
+        f"{history['mean'][-1]:,.4g}, best {history['best'][-1]:,.4g}; in the first "
+        f"mean {history['mean'][0]:,.4g}, best {history['best'][0]:,.4g}."
+    )
+    return write_page(path, title, *sections, note=note)
+
+
+def _use(result: "EvolutionResult", name: str) -> str:
+    if result.out is None:
+        return ""
+    file = result.out / f"{name}.npz"
+    config = type(result.config).__name__
+    return code_html(train_command(result.config, name, file)) + code_html(
+        f"import purerl\n\nconfig = purerl.{config}({name}=purerl.load_part("
+        f"{str(file)!r}))"
+    )
+
+
+def train_command(config: TrainConfig, name: str, file: Path) -> str:
+    """Return the command that trains the same algorithm with an evolved part.
+
+    Args:
+        config: Config of the evolution.
+        name: Name of the field that holds the part.
+        file: File of the part.
+    """
+    algorithm = name_of(config)
+    chosen = "" if algorithm == "ppo" else f"--algorithm {algorithm} "
+    return f"{program()} train {chosen}--{name.replace('_', '-')} {quoted(file)}"
+
+
+def _numbers(result: "EvolutionResult") -> list[list[Any]]:
+    """Name, start, learned and best of every number that is no part of a network."""
+    rows = []
+    is_known = np.isfinite(result.history["best"]).any()
+    best = result.best().point if is_known else result.start
+    three = (result.start, result.solution, best)
+    flat = [jax.tree_util.tree_flatten_with_path(values)[0] for values in three]
+    for (where, start), (_, learned), (_, highest) in zip(*flat, strict=True):
+        if np.ndim(start) == 0:
+            name = where[0].key + jax.tree_util.keystr(where[1:])
+            rows.append([name, *(float(x) for x in (start, learned, highest))])
+    return rows

@@ -1,5 +1,6 @@
 """purerl.render: a video of a run's agents in the environment that they learned in."""
 
+import html
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
+from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, Recording, record
 from purerl.acting.policy import recurrence_of
@@ -15,8 +17,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.envs.registry import is_on_host, source_of
 from purerl.envs.wrappers import innermost
 from purerl.precision import in_32_bits
-from purerl.report.brax_page import brax_drawing, is_brax, write_brax_page
-from purerl.report.drawing import film
+from purerl.report.drawing import canvas, film
 from purerl.report.drawing.film import Panel, Take
 from purerl.report.drawing.registry import (
     Drawing,
@@ -24,15 +25,17 @@ from purerl.report.drawing.registry import (
     drawing_of,
     moment_of,
 )
-from purerl.report.ranking import chosen_seeds, last_returns
-from purerl.report.saved import read_result
-from purerl.runner.arguments import as_seed, split_seed
+from purerl.report.folder import read_result
+from purerl.report.html import Section, note_html, write_page
+from purerl.runner.arguments import as_seed, seeds_named, split_seed
 from purerl.runner.result import RunResult, SavedRun, load_run
 from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
 
 EPISODE_SEED = 12345  # As in `purerl evaluate`, which plays the same episodes.
+RANKS = ("best", "median", "worst")
+VIEW = 420  # The height of one of brax's views in pixels.
 
 
 class Rendering(NamedTuple):
@@ -102,14 +105,17 @@ def render(
             on the host, or a package that is missing.
         OSError: the file cannot be written.
     """
-    _check_numbers(episodes, max_steps, episode_seed)
+    _check_count("episodes", episodes)
+    if max_steps is not None:
+        _check_count("max_steps", max_steps)
+    as_seed("episode_seed", episode_seed)
     cast = _read(run, seeds)
     _check_inside(cast.saved.config)
     bound = bind(cast.saved.config)
     inside = innermost(bound.env)
-    is_page = is_brax(inside)
+    is_page = _is_brax(inside)
     kind, path = _where(cast, out, format, is_page=is_page)
-    drawing = brax_drawing(inside, kind) if is_page else drawing_of(inside)
+    drawing = _brax_drawing(inside, kind) if is_page else drawing_of(inside)
     fps = check_fps(drawing.fps if fps is None else fps)
     if kind != film.PAGE:
         film.check_format(kind, fps)
@@ -119,13 +125,21 @@ def render(
     )
     panels = _panels(cast, played)
     if kind == film.PAGE:
-        frames = write_brax_page(path, panels, inside)
+        frames = _write_brax_page(path, panels, inside)
     else:
         frames = film.write_film(path, panels, drawing, kind, fps)
     returns = np.asarray(played.episode_return[:, -1])
     lengths = np.asarray(played.episode_length)
     saved = cast.saved
     return Rendering(path, saved.seeds, returns, lengths, frames, saved.diverged_at)
+
+
+def _check_count(name: str, value: Any) -> None:
+    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
+    if not is_whole or value < 1:
+        raise ConfigError(
+            f"{name} must be a whole number of at least 1, got {value!r}."
+        )
 
 
 def _check_inside(config: TrainConfig) -> None:
@@ -143,15 +157,11 @@ def _check_inside(config: TrainConfig) -> None:
 
 
 def can_render(config: TrainConfig) -> bool:
-    """Return whether `render` has a drawing of a run's environment.
-
-    Args:
-        config: Config of the run.
-    """
+    """Return whether `render` has a drawing of a run's environment."""
     try:
         _check_inside(config)
         inside = innermost(resolve_env(config))
-        return is_brax(inside) or bool(drawing_of(inside))
+        return _is_brax(inside) or bool(drawing_of(inside))
     except (ConfigError, OSError):  # The environment may also not be registered here.
         return False
 
@@ -198,28 +208,21 @@ def play(
 
 
 def _panels(cast: _Cast, played: Recording) -> list[Panel]:
-    """Return a panel for every agent."""
-    names = zip(cast.saved.seeds, cast.tags, strict=True)
-    return [
-        Panel(f"seed {seed}", tag, _takes(played, member))
-        for member, (seed, tag) in enumerate(names)
-    ]
+    """A panel for every agent of a recording `[S, T + 1, E]`, with its episodes."""
 
-
-def _takes(played: Recording, member: int) -> list[Take]:
-    """The episodes of one agent, cut out of a recording `[S, T + 1, E]`."""
-
-    def cut(x: Any, number: int) -> Any:
-        return x[member][:, number]
-
-    return [
-        Take(
-            jax.tree.map(partial(cut, number=number), played.kept),
+    def take(member: int, number: int) -> Take:
+        return Take(
+            jax.tree.map(lambda x: x[member][:, number], played.kept),
             np.asarray(played.episode_return[member, :, number]),
             int(played.episode_length[member, number]),
             bool(played.ended[member, number]),
         )
-        for number in range(played.episode_length.shape[1])
+
+    episodes = range(played.episode_length.shape[1])
+    names = zip(cast.saved.seeds, cast.tags, strict=True)
+    return [
+        Panel(f"seed {seed}", tag, [take(member, number) for number in episodes])
+        for member, (seed, tag) in enumerate(names)
     ]
 
 
@@ -233,7 +236,7 @@ def _read(
                 "this result was read from a folder without its agents; give the "
                 "folder."
             )
-        scores, out = last_returns(run.evaluation), run.out
+        evaluation, out = run.evaluation, run.out
         update = int(run.metrics["update"][0, -1]) if "update" in run.metrics else 0
         saved = SavedRun(run.config, run.seeds, update, run.state, run.diverged_at)
     else:
@@ -244,9 +247,11 @@ def _read(
             )
         seeds = seed if seed is not None else seeds
         saved = load_run(out)
-        scores = last_returns(_evaluations_of(saved, read_result(out).evaluation))
-    if scores is not None:
-        scores = np.where(saved.diverged_at < 0, scores, np.nan)
+        evaluation = _evaluations_of(saved, read_result(out).evaluation)
+    scores, returns = None, evaluation.get("episode_return")
+    if returns is not None and returns.shape[1]:
+        last = np.asarray(returns)[:, -1].mean(-1)
+        scores = np.where(saved.diverged_at < 0, last, np.nan)
     chosen = chosen_seeds(saved.seeds, scores, seeds)
     members = np.array([saved.seeds.index(seed) for seed, _ in chosen])
     state = jax.tree.map(lambda x: x[members], saved.state)
@@ -255,6 +260,67 @@ def _read(
         seeds=named, state=state, diverged_at=saved.diverged_at[members]
     )
     return _Cast(shown, tags, out)
+
+
+def chosen_seeds(
+    seeds: Sequence[int],
+    scores: np.ndarray | None,
+    asked: str | int | Sequence[int] | None,
+) -> list[tuple[int, str]]:
+    """Choose agents; each once, with its rank where it has one.
+
+    Args:
+        seeds: Seeds of the run.
+        scores: Scores of the agents, `[S]`, of which one that is not a number is the
+            worst; None without an evaluation.
+        asked: Ranks, seeds, a text of both with commas; None for all ranks.
+
+    Raises:
+        ConfigError: no such agent, nothing that ranks them, or something else.
+    """
+    if scores is None and asked is None and len(seeds) <= len(RANKS):
+        return [(seed, "") for seed in seeds]
+    words = list(RANKS) if asked is None else _words(asked)
+    ranks: dict[str, int] = {}
+    if scores is not None:
+        filled = np.where(np.isfinite(scores), scores, -np.inf)
+        order = np.argsort(-filled, kind="stable")
+        # The median of an even number is the lower middle one.
+        places = (order[0], order[len(order) // 2], order[-1])
+        ranks = {rank: seeds[at] for rank, at in zip(RANKS, places, strict=True)}
+    elif any(word in RANKS for word in words):
+        raise ConfigError(
+            "the run has no evaluation that ranks its agents; name seeds of it, which "
+            f"has {seeds_named(seeds)} (--seeds {seeds[0]})."
+        )
+    found: dict[int, str] = {}
+    for word in words:
+        if word not in ranks and not (word.isdigit() and int(word) in seeds):
+            raise ConfigError(
+                f"seeds: {word!r} is neither one of {', '.join(RANKS)} nor a seed of "
+                f"this run, which has {seeds_named(seeds)}."
+            )
+        found.setdefault(ranks[word] if word in ranks else int(word), "")
+    # With one agent, or two, a rank is that of the first name that fits.
+    for rank in ("best", "worst", "median"):
+        seed = ranks.get(rank)
+        if seed in found and not found[seed] and len(seeds) > 1:
+            found[seed] = rank
+    return list(found.items())
+
+
+def _words(asked: str | int | Sequence[int]) -> list[str]:
+    if isinstance(asked, str):
+        parts = asked.split(",")
+    else:  # One number, also one of numpy, or several.
+        parts = map(str, np.atleast_1d(np.asarray(asked)).tolist())
+    words = [part.strip() for part in parts]
+    if not words or not all(words):
+        raise ConfigError(
+            f"seeds must be {', '.join(RANKS)} or seeds of the run, got {asked!r}; for "
+            "example 'best,worst' or '0,3'."
+        )
+    return words
 
 
 def _evaluations_of(saved: SavedRun, evaluation: HostMetrics) -> HostMetrics:
@@ -293,16 +359,66 @@ def _where(
     return suffix, path
 
 
-def _check_numbers(episodes: Any, max_steps: Any, episode_seed: Any) -> None:
-    _check_count("episodes", episodes)
-    if max_steps is not None:
-        _check_count("max_steps", max_steps)
-    as_seed("episode_seed", episode_seed)
+def _is_brax(env: envs.Environment) -> bool:
+    """Look whether an environment is one of brax, without importing that."""
+    return env.name.startswith("brax/")
 
 
-def _check_count(name: str, value: Any) -> None:
-    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not is_whole or value < 1:
-        raise ConfigError(
-            f"{name} must be a whole number of at least 1, got {value!r}."
-        )
+def _brax_drawing(env: Any, kind: str) -> Drawing:
+    """The drawing of a brax environment; a page needs nothing, pictures need OpenGL."""
+    from purerl.envs.adapters import brax_pictures
+
+    def keep(state: Any, params: Any, obs: Any) -> Any:
+        return brax_pictures.pose_of(state)
+
+    def no_picture(state: Any, params: Any) -> np.ndarray:
+        raise NotImplementedError("a page has no pictures")
+
+    try:
+        fps = brax_pictures.steps_per_second(env)
+        draw = no_picture
+        if kind != "html":
+            draw = brax_pictures.drawer(env, canvas.WIDTH, canvas.HEIGHT)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return Drawing(draw, min(50, fps), keep)
+
+
+def _write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
+    """Write a page with a view for each agent and a section for each episode.
+
+    Returns:
+        The number of moments of the longest episodes.
+    """
+    several = len(panels[0].takes) > 1
+    sections, count = [], 0
+    for number, takes in enumerate(zip(*(p.takes for p in panels), strict=True)):
+        views = [
+            _view(env, panel, take) for panel, take in zip(panels, takes, strict=True)
+        ]
+        count += 1 + max(take.length for take in takes)
+        title = f"Episode {number + 1}" if several else "Episode"
+        row = "display: flex; flex-wrap: wrap; gap: 12px"
+        sections.append(Section(title, f'<div style="{row}">{"".join(views)}</div>'))
+    note = "Drag to turn, scroll to zoom. The scripts of the view come from the web."
+    write_page(path, f"Video: {env.name}", *sections, note=note)
+    return count
+
+
+def _view(env: Any, panel: Panel, take: Take) -> str:
+    from purerl.envs.adapters import brax_pictures
+
+    poses = [
+        jax.tree.map(lambda x, at=step: x[at], take.moments.state)
+        for step in range(take.length + 1)
+    ]
+    page = brax_pictures.page(env, poses, VIEW)
+    tag = f" ({panel.tag})" if panel.tag else ""
+    how = "ended" if take.ended else "cut"
+    earned = film.return_text(take.episode_return[take.length])
+    words = f"{panel.title}{tag}: return {earned}, {how} after {take.length:,} steps"
+    frame = (
+        f'<iframe title="{html.escape(panel.title)}" width="330" height="{VIEW}" '
+        f'style="border: 0" srcdoc="{html.escape(page)}"></iframe>'
+    )
+    return f"<div>{note_html(words)}{frame}</div>"

@@ -5,6 +5,7 @@ dimension `point` in zip and random designs. Here both become rows: a configurat
 values by axis and a score per seed.
 """
 
+import itertools
 import json
 import re
 from collections.abc import Mapping, Sequence
@@ -191,75 +192,70 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
         diverged = np.isfinite(_members(dataset, "diverged_at"))
     played = _are_played(dataset, metric_name(dataset, metric))
     final = _last(values, np.isfinite(values) if played is None else np.any(played, -1))
-    if metric == SCORE and "evaluation_env_steps" in dataset:
-        # An axis over `num_evaluations` may hold a zero.
-        evaluated = np.isfinite(_members(dataset, "evaluation_env_steps")).any(2)
-        returns = rows(dataset, "episode_return")[0]
-        final = np.where(evaluated, final, _last(returns, np.isfinite(returns)))
-    final = np.where(diverged, np.nan, final)
-    points, grid = _points(dataset, names)
-    trained = np.any(np.isfinite(steps), axis=2)
-    is_return = metric in RETURNS and "episode_return" in dataset
     lowest = np.full(len(final), np.nan)
-    if is_return:
+    if metric in RETURNS and "episode_return" in dataset:
         returns = _members(dataset, "episode_return")
-        lowest = np.array(
-            [lowest_of(*of) for of in zip(returns, diverged, strict=True)]
-        )
-    final = final.astype(np.float64)
-    return Scores(names, points, final, diverged, trained, grid, lowest)
+        lowest = [lowest_of(*of) for of in zip(returns, diverged, strict=True)]
+        if metric == SCORE and "evaluation_env_steps" in dataset:
+            # An axis over `num_evaluations` may hold a zero.
+            evaluated = np.isfinite(_members(dataset, "evaluation_env_steps")).any(2)
+            final = np.where(evaluated, final, _last(returns, np.isfinite(returns)))
+    final = np.where(diverged, np.nan, final).astype(np.float64)
+    columns = [
+        [v.item() if isinstance(v, np.generic) else v for v in dataset[name].values]
+        for name in names
+    ]
+    grid, points = None, zip(*columns, strict=True)
+    if dataset.attrs.get("design", "grid") == "grid" and "point" not in dataset.dims:
+        grid, points = tuple(map(len, columns)), itertools.product(*columns)
+    return Scores(
+        names,
+        tuple(dict(zip(names, point, strict=True)) for point in points),
+        final,
+        diverged,
+        np.any(np.isfinite(steps), axis=2),
+        grid,
+        np.asarray(lowest),
+    )
 
 
 def _last(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """Return the last value that counts of every member, `[P, S]` of `[P, S, T]`."""
+    """The last value that counts of every member, `[P, S]` of `[P, S, T]`."""
     last = values.shape[2] - 1 - np.argmax(counts[:, :, ::-1], axis=2)
     return np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
-
-
-def _are_played(dataset: "xr.Dataset", name: str) -> np.ndarray | None:
-    """Return whether episodes of evaluations were played, `[P, S, T, E]`.
-
-    Members may have had fewer episodes or evaluations than others: the rest is NaN in
-    all variables. A return that is NaN is none of these.
-
-    Args:
-        dataset: Dataset of a sweep.
-        name: Name of the variable that is read.
-
-    Returns:
-        Flags; None where the variable has no episodes, or nothing tells.
-    """
-    lengths = "evaluation_length"
-    if "episode" not in dataset[name].dims or lengths not in dataset:
-        return None
-    return ~np.isnan(_members(dataset, lengths))
-
-
-def _over_episodes(dataset: "xr.Dataset", name: str) -> np.ndarray:
-    """The mean over an evaluation's episodes, `[P, S, T]`.
-
-    NaN where a return is no number.
-    """
-    values, played = _members(dataset, name), _are_played(dataset, name)
-    if played is None:
-        return statistics.nanmean(values, axis=-1)
-    count = np.sum(played, -1)
-    total = np.where(played, values, 0.0).sum(-1)
-    return np.where(count > 0, total / np.maximum(count, 1), np.nan)
 
 
 def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:
     """Return a metric over training and its environment steps, `[P, S, T]` both.
 
+    Evaluations are means over their episodes: NaN where a return is no number.
+
     Raises:
         ConfigError: see `read_scores`.
     """
     name = metric_name(dataset, metric)
-    evaluated = "evaluation" in dataset[name].dims
-    is_of_episodes = "episode" in dataset[name].dims
-    values = (_over_episodes if is_of_episodes else _members)(dataset, name)
-    steps = _members(dataset, "evaluation_env_steps" if evaluated else "env_steps")
+    values, played = _members(dataset, name), _are_played(dataset, name)
+    if played is not None:
+        count = played.sum(-1)
+        total = np.where(played, values, 0.0).sum(-1)
+        values = np.where(count > 0, total / np.maximum(count, 1), np.nan)
+    elif "episode" in dataset[name].dims:
+        values = statistics.nanmean(values, axis=-1)
+    is_evaluation = "evaluation" in dataset[name].dims
+    steps = _members(dataset, "evaluation_env_steps" if is_evaluation else "env_steps")
     return values, np.broadcast_to(steps, values.shape)
+
+
+def _are_played(dataset: "xr.Dataset", name: str) -> np.ndarray | None:
+    """Flags of the episodes of evaluations that were played, `[P, S, T, E]`.
+
+    Members may have had fewer episodes or evaluations than others: the rest is NaN in
+    all variables. A return that is NaN is none of these. None where the variable has no
+    episodes, or nothing tells.
+    """
+    if "episode" not in dataset[name].dims or "evaluation_length" not in dataset:
+        return None
+    return ~np.isnan(_members(dataset, "evaluation_length"))
 
 
 def metric_name(dataset: "xr.Dataset", metric: str) -> str:
@@ -284,9 +280,11 @@ def metric_name(dataset: "xr.Dataset", metric: str) -> str:
 
 def curve_metric(dataset: "xr.Dataset") -> str:
     """Choose what to draw along training: evaluations, unless they are too few."""
-    enough = dataset.sizes.get("evaluation", 0) >= _FEW
-    trained = "episode_return" in dataset
-    return SCORE if enough or not trained else "episode_return"
+    if dataset.sizes.get("evaluation", 0) >= _FEW or "episode_return" not in dataset:
+        return SCORE
+    # Of long episodes none may have ended in training.
+    has_ended = np.isfinite(dataset["episode_return"].values).any()
+    return "episode_return" if has_ended else SCORE
 
 
 def is_log(values: Sequence[Any]) -> bool:
@@ -386,21 +384,6 @@ def _check_sweep(dataset: "xr.Dataset") -> None:
         )
 
 
-def _points(
-    dataset: "xr.Dataset", names: Sequence[str]
-) -> tuple[tuple[dict[str, Any], ...], tuple[int, ...] | None]:
-    columns = [[_plain(v) for v in dataset[name].values] for name in names]
-    if dataset.attrs.get("design", "grid") == "grid" and "point" not in dataset.dims:
-        shape = tuple(map(len, columns))
-        indices = np.ndindex(*shape)
-        values = [
-            [column[i] for column, i in zip(columns, at, strict=True)] for at in indices
-        ]
-        return tuple(dict(zip(names, row, strict=True)) for row in values), shape
-    several = zip(*columns, strict=True)
-    return tuple(dict(zip(names, row, strict=True)) for row in several), None
-
-
 def _members(dataset: "xr.Dataset", name: str) -> np.ndarray:
     """A variable as `[P, S, ...]`, axes in the order of their names."""
     array = dataset[name]
@@ -415,7 +398,3 @@ def _members(dataset: "xr.Dataset", name: str) -> np.ndarray:
 def _natural(text: str) -> list[tuple[bool, float, str]]:
     parts = re.findall(r"\d+|\D+", text)
     return [(not p.isdigit(), float(p) if p.isdigit() else 0.0, p) for p in parts]
-
-
-def _plain(value: Any) -> Any:
-    return value.item() if isinstance(value, np.generic) else value

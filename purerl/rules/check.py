@@ -6,7 +6,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.config import ConfigError, how_to_read, is_part, shown
-from purerl.rules.inputs import RuleInputs, Targets
+from purerl.rules.known import RuleInputs, Targets
 from purerl.tracing import read_by
 
 _SHAPE = (3, 2)  # Steps and environments of the rollout that is tried.

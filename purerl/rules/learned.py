@@ -5,22 +5,19 @@ with `temporal=True` Jackson et al. (2024), "Discovering Temporally-Aware Reinfo
 Learning Algorithms" (arXiv:2402.05828).
 """
 
-import operator
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from flax import struct
 
-from purerl.config import ConfigError
+from purerl.learning.small_networks import dense, is_random, random_layer, whole
 from purerl.networks.recurrent import LSTMMemory, forget, lstm
-from purerl.rules.inputs import RuleInputs, Targets
+from purerl.rules.known import RuleInputs, Targets
 from purerl.types import Array, PyTree
 
 NUM_INPUTS = 6
 NUM_TEMPORAL = 2
-INITS = ("random", "zeros")
 
 
 @struct.dataclass
@@ -81,17 +78,20 @@ class LPGRule:
         Raises:
             ConfigError: a size that is no whole number of at least 1.
         """
-        hidden = _size("hidden_size", hidden_size)
-        numbers = _size("prediction_size", prediction_size)
-        units = _size("embedding_size", embedding_size)
+        hidden = whole("hidden_size", hidden_size)
+        numbers = whole("prediction_size", prediction_size)
+        units = whole("embedding_size", embedding_size)
         inputs = NUM_INPUTS + (NUM_TEMPORAL if temporal else 0)
         keys = jax.random.split(key, 6)
         params = {
-            "embedding": (_layer(keys[0], numbers, units), _layer(keys[1], units, 1)),
-            "input": _layer(keys[2], inputs, 4 * hidden),
-            "recurrent": _layer(keys[3], hidden, 4 * hidden)[0],
-            "policy": _scaled(_layer(keys[4], hidden, 1), scale),
-            "prediction": _scaled(_layer(keys[5], hidden, numbers), scale),
+            "embedding": (
+                random_layer(keys[0], numbers, units),
+                random_layer(keys[1], units, 1),
+            ),
+            "input": random_layer(keys[2], inputs, 4 * hidden),
+            "recurrent": random_layer(keys[3], hidden, 4 * hidden)[0],
+            "policy": _scaled(random_layer(keys[4], hidden, 1), scale),
+            "prediction": _scaled(random_layer(keys[5], hidden, numbers), scale),
         }
         return cls(params=params, base=base, temporal=temporal)
 
@@ -122,14 +122,12 @@ class LPGRule:
         Raises:
             ConfigError: another init, or a size that is no whole number of at least 1.
         """
-        if init not in INITS:
-            raise ConfigError(f"init must be one of {', '.join(INITS)}, got {init!r}.")
         return cls.create(
             jax.random.key(int(seed)),
             hidden_size,
             prediction_size,
             embedding_size,
-            scale=float(init == "random"),
+            scale=float(is_random(init)),
             base=base,
             temporal=bool(temporal),
         )
@@ -143,8 +141,8 @@ class LPGRule:
         """Return the targets of a rollout, see `Targets`."""
         features = self.features(inputs)
         hidden = self.unroll(features, inputs.done)
-        policy = _dense(self.params["policy"], hidden)[..., 0]
-        logits = _dense(self.params["prediction"], hidden)
+        policy = dense(self.params["policy"], hidden)[..., 0]
+        logits = dense(self.params["prediction"], hidden)
         if self.base is not None:
             known = self.base(inputs)
             policy, logits = known.policy + policy, known.log_prediction + logits
@@ -170,7 +168,7 @@ class LPGRule:
     def embed(self, log_prediction: Array) -> Array:
         """Return `phi` of predictions `[..., M]`, `[...]`."""
         first, last = self.params["embedding"]
-        return _dense(last, jax.nn.relu(_dense(first, jnp.exp(log_prediction))))[..., 0]
+        return dense(last, jax.nn.relu(dense(first, jnp.exp(log_prediction))))[..., 0]
 
     def unroll(self, features: Array, done: Array) -> Array:
         """Read a rollout backwards.
@@ -184,7 +182,7 @@ class LPGRule:
             to the end of the episode or of the rollout.
         """
         recurrent = jnp.asarray(self.params["recurrent"])
-        gates = _dense(self.params["input"], features)
+        gates = dense(self.params["input"], features)
         blank = jnp.zeros((features.shape[1], recurrent.shape[0]))
 
         def step(
@@ -200,29 +198,5 @@ class LPGRule:
         return jax.lax.scan(step, start, (gates, done), reverse=True)[1]
 
 
-def _size(name: str, value: Any) -> int:
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if isinstance(value, bool) or number < 1:
-        raise ConfigError(
-            f"{name} must be a whole number of at least 1, got {value!r}."
-        )
-    return number
-
-
-def _layer(key: Array, fan_in: int, fan_out: int) -> tuple[Array, Array]:
-    """A random kernel and a bias of zeros."""
-    kernel = jax.random.normal(key, (fan_in, fan_out)) / np.sqrt(fan_in)
-    return kernel, jnp.zeros(fan_out)
-
-
 def _scaled(layer: tuple[Array, Array], scale: float) -> tuple[Array, Array]:
     return scale * layer[0], layer[1]
-
-
-def _dense(layer: PyTree, inputs: Array) -> Array:
-    kernel, bias = layer
-    out = inputs @ kernel
-    return out + jnp.broadcast_to(bias, out.shape)

@@ -10,7 +10,7 @@ import numpy as np
 
 from purerl.accelerator import packing
 from purerl.acting.environment import bind_params, time_limit
-from purerl.acting.evaluate import evaluate_recurrent
+from purerl.acting.evaluate import evaluate as play_evaluation
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms.scheduled import check_environment_stays
 from purerl.config import ConfigError, TrainConfig
@@ -187,12 +187,12 @@ def evaluate_agent(
         recurrence: Functions by which the algorithm acts with a memory.
         state: State of one agent.
     """
-    result = evaluate_recurrent(
+    result = play_evaluation(
         bound.env,
         env_params,
         partial(recurrence.act, state),
-        recurrence.init((config.eval_episodes,)),
         evaluation_key(state),
+        memory=recurrence.init((config.eval_episodes,)),
         num_episodes=config.eval_episodes,
         max_steps=bound.plan.eval_max_steps,
     )
@@ -219,12 +219,12 @@ def evaluate_afresh(
     recurrence = recurrence_of(bound.algorithm(config))
     env_params = bind_params(bound.env, config.env_params)
     episodes = num_episodes or config.eval_episodes
-    return evaluate_recurrent(
+    return play_evaluation(
         bound.env,
         env_params,
         partial(recurrence.act, state),
-        recurrence.init((episodes,)),
         key,
+        memory=recurrence.init((episodes,)),
         num_episodes=episodes,
         max_steps=bound.plan.eval_max_steps,
     )

@@ -423,7 +423,7 @@ def test_what_is_no_rule_is_refused():
         ActorCriticRule(low=1.0, high=1.0)
     with pytest.raises(ConfigError, match=r"there is no rule 'LPG'.*LPGRule"):
         serialise.parse_part("LPG()", "rule")
-    with pytest.raises(ConfigError, match="init must be one of"):
+    with pytest.raises(ConfigError, match="init must be zeros or random"):
         LPGRule.make(init="ones")
     with pytest.raises(ConfigError, match="hidden_size must be a whole number"):
         LPGRule.make(hidden_size=0)

@@ -93,3 +93,8 @@ def test_counts_of_gradient_steps_do_not_wrap():
     config = TD3Config(total_timesteps=4_000_000_000, buffer_size=1_000)
     number = np.uint32(3_999_999_999)
     assert int(config.gradient_steps_before(number)) == 3_999_999_000
+
+
+def test_the_dependent_steps_of_an_update_are_those_of_acting_and_of_learning():
+    config = TD3Config(num_steps=2, gradient_steps=3, rounds_per_update=5)
+    assert config.sequential_steps == 5 * (2 + 3)

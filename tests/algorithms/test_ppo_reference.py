@@ -186,6 +186,14 @@ def test_a_small_gradient_is_not_clipped():
     np.testing.assert_allclose(updates["b"] * 1e4, [-0.4], rtol=1e-3)
 
 
+@pytest.mark.parametrize("bound", [None, 1.0, 10.0])
+def test_the_norm_of_the_gradient_is_that_before_clipping_if_it_is_clipped(bound):
+    grads = {"a": jnp.array([3.0]), "b": jnp.array([4.0])}
+    optim = optimiser.make(Adam(), 1.0, max_grad_norm=bound)
+    _, state = optim.update(grads, optim.init(grads), grads)
+    np.testing.assert_allclose(optimiser.grad_norm(state), 5.0, rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("update", "expected"), [(0, 1e-3), (1, 7.5e-4), (3, 2.5e-4), (4, 0.0)]
 )

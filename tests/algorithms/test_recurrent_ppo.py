@@ -17,7 +17,7 @@ from purerl.accelerator import unrolling
 from purerl.acting import observe, rollout
 from purerl.algorithms import on_policy, ppo
 from purerl.envs import probe
-from purerl.envs.chain import ChainMDP
+from purerl.envs.probe import ChainMDP
 from tests import boxes
 from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import slow_but

@@ -9,7 +9,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.report import load_folder
+from purerl.report import folder as report_folder
 from purerl.storage import folders
 from purerl.storage.files import write_json
 from tests.helpers import tiny_config
@@ -100,11 +100,11 @@ def test_a_run_is_none_of_the_others(tmp_path, capsys):
 
 
 def test_what_reads_every_kind_is_where_the_table_says():
-    for place in load_folder.READERS.values():
+    for place in report_folder.READERS.values():
         module, _, name = place.partition(":")
         assert callable(getattr(importlib.import_module(module), name))
     # Agents that were trained with schedules have no result that could be read again.
-    assert folders.KINDS.keys() - load_folder.READERS.keys() == {"schedules"}
+    assert folders.KINDS.keys() - report_folder.READERS.keys() == {"schedules"}
 
 
 def test_what_no_command_knows_is_said_too(tmp_path):

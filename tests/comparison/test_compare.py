@@ -15,7 +15,7 @@ from purerl.config import ConfigError
 from purerl.execution import cache
 from purerl.execution.cache import BlockCompiler
 from purerl.execution.format import running
-from purerl.meta.population import Stopped
+from purerl.meta.training import Stopped
 from purerl.randomisation import Uniform
 from purerl.report import page_comparison
 from purerl.scale import hosts

@@ -18,8 +18,8 @@ from purerl.comparison.rows import chance_of, clear_of_zero
 from purerl.comparison.settings import read_settings
 from purerl.comparison.training import Options, make_parts
 from purerl.config import ConfigError
-from purerl.meta.population import baseline_keys, rollout_keys
-from purerl.report import page_comparison, plots, statistics, sweep_tables
+from purerl.meta.training import baseline_keys, rollout_keys
+from purerl.report import page_comparison, plots, statistics, tables
 from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
 
@@ -245,7 +245,7 @@ def test_ten_differences_of_one_sign_are_not_enough_among_sixty():
     moved = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 6.0])
     rng = np.random.default_rng(0)
     others = {str(n): rng.normal(size=10) for n in range(59)}
-    low, _ = statistics.mean_interval(moved, confidence=0.999, resamples=20_000)[:2]
+    low, _ = statistics.mean_interval(moved, confidence=0.999, resamples=20_000)[1:3]
     assert low > 0
     assert clear_of_zero({"moved": moved, **others}) == set()
     assert chance_of(moved) == pytest.approx(stats.ttest_1samp(moved, 0).pvalue)
@@ -328,9 +328,9 @@ def test_what_is_clear_makes_room_for_the_next():
         scores = [[base, *(base + gap for gap in gaps)]]
         return [row.is_clear for row in make(scores, names=names[: len(gaps) + 1]).rows]
 
-    low, high = statistics.mean_interval(small, confidence=0.95)[:2]
+    low, high = statistics.mean_interval(small, confidence=0.95)[1:3]
     assert low > 0
-    low, high = statistics.mean_interval(small, confidence=0.975)[:2]
+    low, high = statistics.mean_interval(small, confidence=0.975)[1:3]
     assert low < 0 < high
     assert clear(small) == [False, True]
     # Of two, the small one is held to 2.5%, and to 5% once the other is clear.
@@ -474,7 +474,7 @@ def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
         plots.sweep_curves,
         plots.seed_scores,
         plots.slices,
-        sweep_tables.best_table,
+        tables.best_table,
     ):
         with pytest.raises(ConfigError, match=r"got that of a comparison.*normalised"):
             call(data)

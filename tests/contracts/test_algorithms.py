@@ -532,6 +532,13 @@ def test_the_config_keeps_the_contract_of_configs(name):
     assert serialise.to_dict(serialise.from_dict(plain)) == plain
 
 
+@pytest.mark.parametrize("name", SMALL)
+def test_no_random_key_is_used_twice(name):
+    # By init, by an update, and by an evaluation; `fold_in` uses no key up.
+    with jax.debug_key_reuse(True):
+        jax.eval_shape(purerl.make_train(small(name)), KEY)
+
+
 def test_making_and_tracing_leave_the_config_as_it_was(name):
     config = small(name)
     before = serialise.to_dict(config)

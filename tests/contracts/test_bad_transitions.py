@@ -5,6 +5,7 @@ episode breaks at a certain step.
 """
 
 import dataclasses
+from functools import partial
 from typing import ClassVar
 
 import jax
@@ -148,6 +149,45 @@ def test_an_episode_that_begins_with_a_bad_observation_is_cut_at_once():
         assert int(result.metrics["bad_transitions"][-1]) > 0
         unseen = result.evaluation["episode_length"] == 0
         assert 8 <= int(unseen.sum()) <= 36  # 64 / 3, five deviations either way
+
+
+class Sure(envs.CartPole):
+    """Says that its observations are always finite; its rewards break."""
+
+    finite_observations: ClassVar[bool] = True
+
+    def step_env(self, key, state, action, params):
+        obs, state, reward, *rest = super().step_env(key, state, action, params)
+        return obs, state, jnp.where(state.time == AT, jnp.nan, reward), *rest
+
+
+@pytest.mark.parametrize("name", ["ppo", "recurrent_ppo", "dqn"])
+def test_of_finite_observations_a_reward_alone_is_bad(name):
+    result = jax.jit(purerl.make_train(small(name, env=Sure())))(KEY)
+    assert int(result.metrics["bad_transitions"][-1]) == expected(name)
+    assert bool(bad.is_finite(result.state))
+    assert bool((result.evaluation["episode_length"] == AT - 1).all())
+
+
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_nothing_changes_where_observations_are_known_to_be_finite(name, monkeypatch):
+    config = small(name, env_wrappers=("TerminalLimit",))
+    first = jax.jit(purerl.make_train(config))(KEY)
+    monkeypatch.setattr(envs.wrappers.TerminalLimit, "finite_observations", True)
+    second = jax.jit(purerl.make_train(config))(KEY)
+    # Another program rounds differently.
+    jax.tree.map(
+        partial(np.testing.assert_allclose, rtol=1e-3, atol=1e-5),
+        *map(learnt, (first, second)),
+    )
+
+
+def test_a_bad_reward_with_a_finite_observation_stays_a_step_that_earned_nothing():
+    given = rollout([[0], [1]])
+    found, _ = bad.replaced(given, (), finite_observations=True)
+    np.testing.assert_array_equal(found.terminated, [[False], [False]])
+    np.testing.assert_array_equal(found.truncated, [[False], [True]])
+    np.testing.assert_array_equal(found.obs, given.obs)
 
 
 def rollout(flags):

@@ -10,8 +10,8 @@ import pytest
 import purerl
 from purerl import losses, serialise
 from purerl.config import ConfigError, apply_overrides, validate_fields
-from purerl.optimisers.registry import OPTIMISERS
-from purerl.rules.registry import RULES
+from purerl.optimisers import OPTIMISERS
+from purerl.rules import RULES
 from tests.contracts.test_algorithms import small
 
 NUM_SAMPLES = 256

@@ -88,6 +88,11 @@ def test_a_tool_that_is_stopped_goes_on_in_the_same_call(tool, stop, tmp_path, c
     assert finished and after == total - before
 
 
+def test_a_search_without_a_folder_says_that_nothing_was_saved(capsys):
+    finished, _, _ = pbt(trackers=[StopAtOnce()], progress=False)
+    assert not finished and "nothing was saved" in capsys.readouterr().err
+
+
 def test_a_comparison_that_a_tracker_stops_keeps_the_settings_that_ended(tmp_path):
     # Settings of two shapes, which are two programs.
     settings = {"default": {}, "longer": {"num_steps": 32}}

@@ -334,7 +334,7 @@ BAD_INPUT = {
     ),
     "env_params as text": (
         lambda _: make(env_params="length=3"),
-        ["env_params must be names and values", "got str"],
+        ["env_params of CartPole-v1 must be names and values", "got str"],
     ),
     "env_params of another shape": (
         lambda _: make(env_params={"length": np.ones(3)}),

@@ -261,7 +261,7 @@ STICKY, CLIPPED = ("StickyActions",), ("ClipReward",)
             {"reward_low": Uniform(-1, 1), "reward_high": Uniform(0, 2)},
             "reward_low must be less than reward_high, got 1.0 and 0.0",
         ),
-        (("ScaleReward",), {"reward_factor": float("inf")}, "factor must be finite"),
+        (("ScaleReward",), {"reward_factor": float("inf")}, "factor must be a finite"),
         ((*STICKY, "FrameStack(2)"), {"sticky_probability": -1}, "of CartPole-v1: St"),
     ],
 )

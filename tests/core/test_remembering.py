@@ -9,7 +9,7 @@ import pytest
 
 from purerl import envs
 from purerl.acting import rollout
-from purerl.acting.evaluate import evaluate, evaluate_recurrent
+from purerl.acting.evaluate import evaluate
 from purerl.acting.policy import RecurrentPolicy, recurrence_of
 from purerl.acting.rollout import Stepper
 from purerl.envs.probe import MemoryProbe
@@ -87,12 +87,12 @@ def cue(obs, memory):
 
 def play(act, memory, episodes=64):
     env = MemoryProbe()
-    return evaluate_recurrent(
+    return evaluate(
         env,
         env.default_params,
         act,
-        memory,
         jax.random.key(0),
+        memory=memory,
         num_episodes=episodes,
         max_steps=10,
     )

@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from purerl import envs
-from purerl.acting import environment, rollout
+from purerl.acting import rollout
 from purerl.acting.rollout import Stepper
 from purerl.learning import collectives
 from tests.helpers import slow_but
@@ -89,7 +89,7 @@ def python_loop(stepper, key, steps=STEPS, num_envs=ENVS):
 def fresh(request):
     stepper, key = cartpole(kind=request.param), jax.random.key(0)
     is_own = request.param is ResetsItself
-    assert environment.steps_without_reset(stepper.env) == (not is_own)
+    assert stepper.env.resets_by_itself == is_own
     return collect(stepper, key), python_loop(stepper, key)
 
 

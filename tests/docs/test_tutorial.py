@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from purerl.losses.registry import LOSSES
+from purerl.losses import LOSSES
 
 from .pages import ROOT, run
 

@@ -41,20 +41,20 @@ def test_making_an_environment_prints_nothing():
 
 
 def test_a_warning_about_a_model_still_arrives(capsys):
-    from purerl.envs.adapters import mujoco_quiet
+    from purerl.envs.adapters import packages
 
     heard = []
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(heard.append)
     try:
-        with mujoco_quiet.loading():
+        with packages.loading():
             mujoco.get_mju_user_warning()("an attribute is deprecated")
             mujoco.get_mju_user_warning()("the simulation is unstable")
         assert heard == ["the simulation is unstable"]
         assert mujoco.get_mju_user_warning() == heard.append
     finally:
         mujoco.set_mju_user_warning(before)
-    with mujoco_quiet.loading():
+    with packages.loading():
         mujoco.get_mju_user_warning()("the simulation is unstable")
     assert capsys.readouterr().err == "WARNING: the simulation is unstable\n"
 
@@ -242,7 +242,7 @@ def test_fast_has_no_physics():
         (lambda: BraxEnvironment("ant", "warp"), "backend must be one of .*'warp'"),
         (
             lambda: envs.make("brax/ant", legs=5),
-            r"were \['legs'\], which brax does not",
+            r"were \['legs'\], which it does not",
         ),
         (
             lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from purerl.envs.adapters.require import with_opengl_as_asked
+from purerl.envs.adapters.packages import with_opengl_as_asked
 
 # Where the pole is in two pictures: the mean column of what is bright above the rail.
 SCRIPT = """

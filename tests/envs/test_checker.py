@@ -304,7 +304,7 @@ def test_so_does_one_with_chance_in_its_steps():
         (DecidesInPython, "step cannot be traced"),
         (ResetDecidesInPython, "reset cannot be traced"),
         (WeaklyTyped, "step was traced 2 times"),
-        (StateChangesShape, "step changed the types of the state"),
+        (StateChangesShape, "a state .* which a loop cannot carry"),
         (ObservationOfAnotherShape, r"observation of shape \(1,\).*\(2,\)"),
         (ObservationOfAnotherDtype, "dtype float16, expected .* float32"),
         (PartIsMissing, r"observation with the parts {'x'}, expected a dict .*'y'"),
@@ -315,8 +315,8 @@ def test_so_does_one_with_chance_in_its_steps():
             "a observation was infinite or NaN",
             marks=pytest.mark.slow,
         ),
-        (FloatFlag, r"terminated is float32\[\], expected one bool"),
-        (VectorReward, r"reward is float32\[1\], expected one float"),
+        (FloatFlag, r"terminated as float32\[\], expected one truth value"),
+        (VectorReward, r"reward of float32\[1\], expected one float"),
         (BothFlags, "terminated and truncated were both true"),
         (LosesTheFinalObservation, "differs from the one that step_env returns"),
         pytest.param(
@@ -480,14 +480,14 @@ class _Decides(CartPole):
 @pytest.mark.parametrize(
     ("env", "words"),
     [
-        (_IntegerPosition(), r"state\.x from float32\[\] to int32\[\]"),
+        (_IntegerPosition(), r"whose x is float32\[\], and step_env one .* int32\[\]"),
         (_LongObservation(), r"step_env returned an observation of shape \(5,\)"),
         (_DictState(), "AttributeError: 'dict' object has no attribute"),
         (_Stateless(), "reset returns one array, expected two: obs, state"),
         (_Decides(), "without Python decisions"),
         (_SaysNothingOfWind(), "another outcome with another key, .* set it to True"),
         (_SpaceIsNoMethod(), r"action_space\(params\) raised TypeError: .* a method"),
-        (_PaysNothing(), "reward is a NoneType, expected one number"),
+        (_PaysNothing(), "reward of a Python NoneType, expected one float"),
         (_LongNumbers(), "float64. JAX keeps such numbers as float32: give the space"),
     ],
 )

@@ -236,7 +236,10 @@ def test_limit_and_reward_scale_can_be_vmapped():
         ({"size": (2, 5)}, "at least 3 x 2"),
         ({"num_doors": 0}, "between 1 and the height"),
         ({"size": (15, 5)}, "puts a door at column 10, off a grid 5 wide"),
-        ({"observation": "pixels"}, "'cells', 'planes' or 'coordinates'"),
+        (
+            {"observation": "pixels"},
+            "observation must be one of cells, planes, coord",
+        ),
     ],
 )
 def test_bad_options(options, sentence):

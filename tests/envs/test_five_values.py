@@ -9,7 +9,7 @@ from flax import struct
 import purerl
 from purerl import envs
 from purerl.config import ConfigError
-from purerl.envs.adapters.contract import ContractEnvironment
+from purerl.envs.adapters.adapt import ContractEnvironment
 from purerl.envs.spaces import Box, Dict, Discrete
 from tests.helpers import tiny_config
 

@@ -15,9 +15,8 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 import purerl
 from purerl import envs
 from purerl.acting.rollout import EnvCarry, Stepper, step_envs
-from purerl.envs.adapters.arrays import as_space
+from purerl.envs.adapters.adapted import as_space
 from purerl.envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
-from purerl.envs.adapters.gymnasium_doors import NumpyDoors
 from purerl.envs.adapters.gymnasium_spaces import to_gym_space
 from purerl.envs.registry import _OWN
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Tuple
@@ -285,7 +284,7 @@ def test_options_set_numbers_and_are_otherwise_ignored():
     np.testing.assert_allclose(env.step(1)[0][3], 2 * kick, rtol=1e-5)
     with pytest.raises(ValueError, match="change a space of CartPole-v1"):
         env.reset(options={"params": {"x_threshold": 5.0}})
-    with pytest.raises(ValueError, match=r"no lenght; they have .*length"):
+    with pytest.raises(ValueError, match=r"has no 'lenght'.* mean 'length'"):
         env.reset(options={"params": {"lenght": 0.25}})
     sticky = envs.wrappers.StickyActions(envs.make("CartPole-v1"), 0.25)
     words = "params of CartPole-v1: StickyActions.* between 0 and 1, got 2.1"
@@ -306,7 +305,7 @@ def test_options_set_numbers_and_are_otherwise_ignored():
 @pytest.mark.parametrize("options", [3, "length", [("params", None)]])
 def test_options_that_are_no_dictionary_are_refused_in_a_sentence(options):
     vector = envs.to_gymnasium_vector("CartPole-v1", num_envs=2, seed=5)
-    for env in (envs.to_gymnasium("CartPole-v1", seed=5), vector, NumpyDoors()):
+    for env in (envs.to_gymnasium("CartPole-v1", seed=5), vector):
         with pytest.raises(ValueError, match="options of reset must be a dictionary, "):
             env.reset(options=options)
     # What was refused has used up nothing.
@@ -350,14 +349,14 @@ def test_misuse_is_named():
     short = envs.to_gymnasium("Doors-v0", params={"max_steps_in_episode": 1})
     short.reset(seed=0)
     assert short.step(np.int64(0))[3] is True
-    limit = "max_steps_in_episode of Doors-v0 must be"
+    limit = "params of Doors-v0: max_steps_in_episode"
     for params, sentence in (
-        ({"max_steps_in_episode": 10.7}, f"{limit} one whole number, got 10.7"),
-        ({"max_steps_in_episode": 0}, f"{limit} at least 1, got 0"),
-        ({"max_steps_in_episode": [4, 5]}, f"{limit} one whole number"),
-        ({"max_steps_in_episode": "4"}, f"{limit} one whole number"),
-        ({"max_steps_in_episode": None}, f"{limit} one whole number"),
-        ([1], "must be names and numbers, or its whole .*Params, got list"),
+        ({"max_steps_in_episode": 10.7}, f"{limit} must be a whole number, got 10.7"),
+        ({"max_steps_in_episode": 0}, f"{limit} must be a number of steps from 1"),
+        ({"max_steps_in_episode": [4, 5]}, rf"{limit} has shape \(2,\)"),
+        ({"max_steps_in_episode": "four"}, f"{limit} must be a number, got 'four'"),
+        ({"max_steps_in_episode": None}, f"{limit} must be a number, got None"),
+        ([1], "must be names and values, or a whole .*Params, got list"),
     ):
         with pytest.raises(ValueError, match=sentence):
             envs.to_gymnasium("Doors-v0", params=params)

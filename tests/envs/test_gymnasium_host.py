@@ -7,8 +7,8 @@ from gymnasium import spaces
 
 import purerl
 from purerl import envs
-from purerl.acting.play import play_episodes
-from purerl.envs.adapters.gymnasium_play import play_in_gymnasium
+from purerl.acting.evaluate import play_episodes
+from purerl.envs.adapters.gymnasium import play_in_gymnasium
 from purerl.envs.adapters.gymnasium_spaces import batch_action, from_gym_space
 from purerl.networks.distributions import make_head
 

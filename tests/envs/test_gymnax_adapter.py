@@ -10,8 +10,8 @@ from gymnax.environments import environment as gymnax_environment
 
 import purerl
 from purerl import envs
-from purerl.envs.adapters.arrays import as_space
-from purerl.envs.adapters.contract import ContractEnvironment
+from purerl.envs.adapters.adapt import ContractEnvironment
+from purerl.envs.adapters.adapted import as_space
 from purerl.envs.adapters.gymnax import GymnaxEnvironment
 from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Discrete
@@ -284,3 +284,20 @@ def test_an_observation_of_several_parts_has_the_types_of_its_space():
         "moves": ("int32", "int32"),
     }
     assert env.observation_space(env.default_params).contains(obs)
+
+
+@pytest.mark.parametrize("name", ["Asterix", "Breakout", "Freeway", "SpaceInvaders"])
+def test_pictures_of_minatar_are_zeros_and_ones(name):
+    env = envs.make(f"{name}-MinAtar")
+    assert env.finite_observations
+    assert envs.wrappers.FrameStack(env, 2).finite_observations
+    assert not envs.wrappers.PreviousActionReward(
+        envs.wrappers.FlattenObservation(env)
+    ).finite_observations
+    obs, _ = env.reset(jax.random.key(0))
+    assert set(np.unique(obs)) == {0.0, 1.0}
+
+
+def test_other_observations_of_gymnax_are_looked_at():
+    assert not envs.make("Pendulum-v1").finite_observations
+    assert not envs.make("Reacher-misc").finite_observations

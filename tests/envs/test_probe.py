@@ -7,7 +7,7 @@ import pytest
 
 from purerl import envs
 from purerl.envs import probe
-from purerl.envs.chain import ChainMDP, ChainParams
+from purerl.envs.probe import ChainMDP, ChainParams
 
 KEY = jax.random.key(0)
 KEYS = jax.random.split(jax.random.key(1), 64)

@@ -21,12 +21,13 @@ from purerl.envs.swingup import (
     CartpoleBalanceSparse,
     CartpoleSwingup,
     CartpoleSwingupSparse,
+    Motion,
     SwingupParams,
     SwingupState,
+    advance,
     smooth_reward,
     sparse_reward,
 )
-from purerl.envs.swingup_physics import Motion, advance
 from tests.helpers import slow_but
 
 DATA = dict(np.load(Path(__file__).parent / "data" / "swingup.npz"))

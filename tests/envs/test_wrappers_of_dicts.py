@@ -11,7 +11,7 @@ from purerl.envs import wrappers
 from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from purerl.envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
-from purerl.envs.wrappers.sticky_actions import is_valid
+from purerl.envs.wrappers.steps import is_valid
 from tests.helpers import tiny_config
 
 HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}

@@ -159,7 +159,7 @@ def test_members_are_plain_training_with_their_overrides(whole):
     """A member's fitness is that of `purerl.pmap(train)` on its key and numbers."""
     from purerl.execution.cohort import make_cohort
     from purerl.execution.members import crossed
-    from purerl.meta import population as runs
+    from purerl.meta import training as runs
     from purerl.meta.fitness import Accumulator, inner_config
 
     key = jax.random.key(SETTINGS["seed"])

@@ -12,7 +12,7 @@ from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import crossed
 from purerl.meta import loop
-from purerl.meta import population as runs
+from purerl.meta import training as runs
 from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
 from purerl.storage import folders

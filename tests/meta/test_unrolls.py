@@ -9,11 +9,10 @@ import pytest
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.meta.catalogue import COMPARING, algorithms
 from purerl.meta.fitness import best_of_runs
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
-from purerl.meta.strategy import read_strategy
+from purerl.meta.strategy import COMPARING, algorithms, read_strategy
 from tests.helpers import assert_same_bits, tiny_config
 
 from .conftest import EVOLVED, evolve, outcome, start
@@ -76,7 +75,7 @@ def test_stopped_and_gone_on_with_is_uninterrupted(
 ):
     """Between two runs and in the middle of one, which then begins again."""
     from purerl.meta.loop import EvolutionLoop
-    from purerl.meta.population import Stopped
+    from purerl.meta.training import Stopped
 
     generation = EvolutionLoop.generation
 

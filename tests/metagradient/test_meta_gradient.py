@@ -14,7 +14,7 @@ from purerl.algorithms import ALGORITHMS, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
 from purerl.optimisers import SGD, Adam, AdamW, Lion, Muon, RAdam, RMSProp
-from purerl.optimisers.differentiable import differentiable
+from purerl.optimisers.first_order import differentiable
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.tracing import traced_for
 from purerl.train import bind

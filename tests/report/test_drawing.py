@@ -11,10 +11,10 @@ from PIL import ImageColor
 
 from purerl import envs
 from purerl.config import ConfigError
-from purerl.envs.swingup_physics import Motion
+from purerl.envs.swingup import Motion
 from purerl.randomisation import Uniform
 from purerl.report import drawing
-from purerl.report.drawing import canvas, classic, film, minatar, observation, registry
+from purerl.report.drawing import canvas, film, grids, registry, scenes
 
 PAPER, DUSK = "#ffffff", "#2b333d"
 
@@ -34,7 +34,7 @@ def rgb(colour):
 def test_the_tip_of_cartpoles_pole_is_where_geometry_says(x, theta):
     params = envs.CartPole().default_params
     state = SimpleNamespace(x=x, theta=theta)
-    picture = classic.cartpole(state, params)
+    picture = scenes.cartpole(state, params)
     assert picture.shape == (240, 320, 3) and picture.dtype == np.uint8
     scale = 320 / (2.5 * 2.4)  # pixels of a metre
 
@@ -58,7 +58,7 @@ def test_swingups_pole_hangs_or_stands(theta, row):
     params = envs.make("CartpoleSwingup-v0").default_params
     zero = jnp.float32(0)
     state = SimpleNamespace(motion=Motion(zero, zero, jnp.float32(theta), zero))
-    picture = classic.swingup(state, params)
+    picture = scenes.swingup(state, params)
     scale = 320 / (2 * 1.8 + 0.6)
     assert at(picture, 160, 120 + row * 0.9 * scale) == canvas.YELLOW
     assert at(picture, 160, 120 - row * 0.9 * scale) == PAPER
@@ -67,11 +67,11 @@ def test_swingups_pole_hangs_or_stands(theta, row):
 def test_a_pendulums_angle_is_counter_clockwise_from_upright():
     params = SimpleNamespace(l=1.0, max_torque=2.0)
     state = SimpleNamespace(theta=math.pi / 2, last_u=0.0)
-    picture = classic.pendulum(state, params)
+    picture = scenes.pendulum(state, params)
     assert at(picture, 160 - 0.9 * 96, 120) == canvas.BLUE  # 240 / 2.5 pixels a metre
     assert at(picture, 160 + 0.9 * 96, 120) == PAPER
-    turned = classic.pendulum(SimpleNamespace(theta=0.0, last_u=2.0), params)
-    other = classic.pendulum(SimpleNamespace(theta=0.0, last_u=-2.0), params)
+    turned = scenes.pendulum(SimpleNamespace(theta=0.0, last_u=2.0), params)
+    other = scenes.pendulum(SimpleNamespace(theta=0.0, last_u=-2.0), params)
     orange = [(p == rgb(canvas.ORANGE)).all(-1) for p in (turned, other)]
     assert orange[0][:, :150].any() and not orange[0][:, 170:].any()
     assert orange[1][:, 170:].any() and not orange[1][:, :150].any()
@@ -81,7 +81,7 @@ def test_acrobots_elbow_and_tip():
     """The first link to the right, the second hanging from it."""
     params = envs.make("Acrobot-v1").default_params
     state = SimpleNamespace(joint_angle1=math.pi / 2, joint_angle2=-math.pi / 2)
-    picture = classic.acrobot(state, params)
+    picture = scenes.acrobot(state, params)
     scale = 240 / 4.6
     assert at(picture, 160 + 0.5 * scale, 120) == canvas.BLUE
     assert at(picture, 160 + scale, 120 + 0.5 * scale) == canvas.SKY
@@ -92,7 +92,7 @@ def test_acrobots_elbow_and_tip():
 @pytest.mark.parametrize("position", [-0.5, 0.2, -1.0])
 def test_the_car_is_on_the_hill(position):
     params = envs.make("MountainCar-v0").default_params
-    picture = classic.mountain_car(SimpleNamespace(position=position), params)
+    picture = scenes.mountain_car(SimpleNamespace(position=position), params)
     blue = np.argwhere((picture == rgb(canvas.BLUE)).all(-1)).mean(0)
     scale = min(320 / (1.2 * 1.8), 240 / 1.35)
     column = 160 + scale * (position + 0.3)
@@ -159,11 +159,11 @@ def test_a_cell_of_a_grid_has_the_colour_of_what_stands_there(
     assert cells(picture, *shape)[where[0]][where[1]] == getattr(canvas, colour)
 
 
-@pytest.mark.parametrize("name", minatar.GAMES)
+@pytest.mark.parametrize("name", grids.GAMES)
 def test_every_channel_of_a_game_is_seen_where_it_is(name):
     env = SimpleNamespace(name=name)
-    draw = minatar.game(env)
-    for channel, kind in minatar._GAMES[name]:
+    draw = grids.game(env)
+    for channel, kind in grids.GAMES[name]:
         grid = np.zeros((10, 10, 10))
         grid[2, 7, channel] = 1
         shown = cells(draw(grid, None), 10, 10)
@@ -180,7 +180,7 @@ def test_a_game_is_kept_as_its_grid():
 
 
 def test_a_bar_is_as_high_as_its_number():
-    picture = observation.bars({"a": np.array([2.0]), "b": np.array([-1.0])}, None)
+    picture = scenes.bars({"a": np.array([2.0]), "b": np.array([-1.0])}, None)
     # 210 - 34 pixels, half of them above the line; the largest number fills its half.
     blue = (picture == rgb(canvas.BLUE)).all(-1).any(1).sum()
     orange = (picture == rgb(canvas.ORANGE)).all(-1).any(1).sum()
@@ -219,7 +219,7 @@ def test_wrappers_are_taken_off_and_drawn_numbers_put_in():
     params = env.default_params.replace(length=Uniform(1.0, 2.0))
     obs, state = env.reset(jax.random.key(0), params)
     found = drawing.drawing_of(env)
-    assert found.draw is classic.cartpole
+    assert found.draw is scenes.cartpole
     moment = registry.moment_of(env, found, params, state, obs)
     assert type(moment.state).__name__ == "CartPoleState"
     assert 1.0 <= float(moment.params.length) <= 2.0

@@ -11,8 +11,7 @@ from purerl.metrics import decimals
 from purerl.report import comparison, statistics
 from purerl.report.plots.runs import run_curve
 from purerl.report.statistics.intervals import FEWEST
-from purerl.report.sweep_tables import best_table
-from purerl.report.tables import episodes_table, run_table
+from purerl.report.tables import best_table, episodes_table, run_table
 from purerl.tuning import result
 from purerl.tuning.console import holdout_table
 from tests.helpers import slow_but

@@ -10,7 +10,7 @@ import pytest
 
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import ConfigError
-from purerl.report import page, tables
+from purerl.report import html, page, tables
 from purerl.runner.result import RunResult
 from tests.helpers import slow_but
 from tests.report import synthetic
@@ -26,8 +26,8 @@ def folder(tmp_path_factory):
     data = synthetic.grid(num_seeds=4).isel(hidden_sizes=[0, 1], entropy_coef=[0, 1])
     page.sweep_page(data, folder / "sweep.html", command="purerl sweep <x>")
     page.run_page(make_run(), folder / "run.html")
-    table = page.table_html(("trial", "torso", "value"), TRIALS)
-    page.write_page(folder / "table.html", "Table", page.Section("Trials", table))
+    table = html.table_html(("trial", "torso", "value"), TRIALS)
+    html.write_page(folder / "table.html", "Table", html.Section("Trials", table))
     return folder
 
 
@@ -150,10 +150,10 @@ def test_a_run_without_a_folder_needs_a_path():
 
 
 def test_large_pictures_are_images(monkeypatch):
-    from purerl.report import page_parts, plots
+    from purerl.report import plots
 
-    monkeypatch.setattr(page_parts, "LARGE", 10)
-    text = page.figure_html(plots.run_curve(make_run()), "a < b")
+    monkeypatch.setattr(html, "LARGE", 10)
+    text = html.figure_html(plots.run_curve(make_run()), "a < b")
     assert 'src="data:image/png;base64,iVBOR' in text
     assert "<figcaption>a &lt; b</figcaption>" in text
 
@@ -192,6 +192,6 @@ def test_tables_sort_in_a_browser(folder, tmp_path):
 
 
 def test_only_a_long_table_scrolls_in_a_box() -> None:
-    whole, long = (page.table_html(["n"], [[i] for i in range(n)]) for n in (25, 26))
+    whole, long = (html.table_html(["n"], [[i] for i in range(n)]) for n in (25, 26))
     assert '<div class="wide">' in whole
     assert '<div class="wide tall">' in long

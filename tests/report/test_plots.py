@@ -9,7 +9,8 @@ import xarray as xr
 from matplotlib.text import Text
 
 from purerl.config import ConfigError
-from purerl.report import comparison, page, page_sweep, plots, statistics, sweep_tables
+from purerl.report import comparison, page, plots, statistics, tables
+from purerl.report.html import write_page
 from purerl.report.plots import style
 from purerl.report.plots import sweeps as sweep_plots
 from purerl.report.plots.runs import comparison_figure, is_followed
@@ -254,7 +255,7 @@ def test_tables_in_the_terminal(grid):
 
     console = Console(width=120, record=True, file=open("/dev/null", "w"))
     with console.file:
-        console.print(sweep_tables.best_table(grid, 3))
+        console.print(tables.best_table(grid, 3))
     text = console.export_text()
     rows = [line for line in text.splitlines() if "256-256" in line]
     assert rows[0].split()[1::2][:3] == ["1e-3", "0.01", "256-256"]
@@ -272,14 +273,14 @@ def test_the_ends_beside_a_mean_are_those_of_the_mean():
     best = scores.filled[scores.ranking()[0]]
     found = statistics.mean_interval(best)
     assert found.text(1) != statistics.estimate(best).text(1)
-    table = sweep_tables.best_table(data, 1)
+    table = tables.best_table(data, 1)
     names = [str(column.header) for column in table.columns]
     cells = [next(iter(column.cells)) for column in table.columns]
     assert names[-4:] == ["mean", "95% interval", "IQM", "lost"]
     assert cells[-3] == found.text(1, "95% interval")
     # The page rounds as the terminal does.
     for cell in cells[-4:-1]:
-        assert f">{cell}</td>" in page_sweep.sweep_table(data)
+        assert f">{cell}</td>" in page.sweep_table(data)
 
 
 def unfinished(grid):
@@ -306,7 +307,7 @@ def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
     found = sweep_plots.cells(drawn, "entropy_coef", "learning_rate")
     np.testing.assert_array_equal(np.isnan(found.table).all(0), np.arange(5) == 2)
     assert len(plots.slices(data).axes[0].lines[0].get_xdata()) == 4
-    table = sweep_tables.best_table(data, 3)
+    table = tables.best_table(data, 3)
     assert "best 3 of 40 configurations, 6 seeds each; 50 of 240" in str(table.title)
     path = page.sweep_page(data, tmp_path / "page.html")
     assert "The sweep has not ended: 50 of 240 members missing." in path.read_text()
@@ -315,7 +316,7 @@ def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
 def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
     for write in (
         lambda path: plots.save(style.new_figure(2, 2), path.with_suffix(".png")),
-        lambda path: page.write_page(path, "title"),
+        lambda path: write_page(path, "title"),
     ):
         with pytest.raises(OSError, match=r"missing/x\.(png|html)'$"):
             write(tmp_path / "missing" / "x.html")
@@ -370,7 +371,7 @@ def test_nothing_of_a_table_is_cut_on_a_narrow_terminal():
     data = synthetic.random(num_seeds=1)
     long = [f"ClipDrift(clip_eps=0.{number:02})" for number in range(40)]
     data = data.assign_coords(hidden_sizes=("point", long))
-    table = sweep_tables.best_table(data, 3)
+    table = tables.best_table(data, 3)
     assert "1 seed each" in str(table.title)
     row = comparison.Row(
         "CartPole-v1", "evaluation", long[0] * 2, 12, 0, *[500.25] * 12, True
@@ -418,7 +419,7 @@ def test_pictures_choose_among_points_of_one_environment(design):
             assert "Catch-bsuite" in title and "CartPole-v1" not in title
         assert set(ENVS) <= set(" ".join(texts(draw(data, "env"))).split())
     with pytest.raises(ConfigError, match="2 environments"):
-        sweep_tables.best_table(data)
+        tables.best_table(data)
     picture = plots.slices if design == "grid" else plots.scatter
     with pytest.raises(ConfigError, match="2 environments"):
         picture(data)

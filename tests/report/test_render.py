@@ -27,8 +27,8 @@ from purerl.randomisation import Uniform
 from purerl.report import page, plots, rendering
 from purerl.report.drawing import Drawing, canvas, film
 from purerl.report.drawing.registry import Moment
-from purerl.report.ranking import chosen_seeds
-from purerl.report.saved import read_result
+from purerl.report.folder import read_result
+from purerl.report.rendering import chosen_seeds
 from purerl.runner.result import load_run
 from purerl.storage.files import write_json
 from tests.helpers import tiny_config

@@ -156,6 +156,8 @@ def test_few_evaluations_make_no_curve(grid):
     few = grid.isel(evaluation=slice(3))
     assert sweep_data.curve_metric(few) == "episode_return"
     assert sweep_data.curve_metric(few.drop_vars("episode_return")) == sweep_data.SCORE
+    nothing = few.assign(episode_return=few["episode_return"] * np.nan)
+    assert sweep_data.curve_metric(nothing) == sweep_data.SCORE
 
 
 def test_what_is_no_sweep(grid):

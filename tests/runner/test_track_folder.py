@@ -15,11 +15,9 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.config import ConfigError
-from purerl.report import track_folder
 from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
-from purerl.storage import folders
 from purerl.storage.files import write_json
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
@@ -232,12 +230,6 @@ def test_a_run_that_has_saved_nothing_gets_a_sentence(tiny, tmp_path):
     shutil.rmtree(out / "checkpoints")
     with pytest.raises(ConfigError, match="has saved nothing yet"):
         purerl.track(out, [Keeps()])
-
-
-def test_kinds_say_what_can_be_sent():
-    assert set(track_folder._KINDS) == {
-        name for name in folders.KINDS if folders.is_tracked(name)
-    }
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Checkpoints hold arrays of any shape to the last bit, also those without elements."""
 
 import hashlib
+import shutil
 import sys
 import time
 import tracemalloc
@@ -55,6 +56,19 @@ def test_numbers_of_another_type_are_named_by_their_type():
         checkpoint.unflatten(flat, like, Path("run"))
     assert "['bias'] is float64, expected float32. " in str(error.value)
     assert "shape" not in str(error.value)
+
+
+def test_a_damaged_checkpoint_says_what_can_be_gone_on_with(tmp_path):
+    for step in (1, 2):
+        checkpoint.save(tmp_path, step, TREE, keep=2)
+    for path in (tmp_path / "2").rglob("*"):
+        if path.is_file():
+            path.write_bytes(b"")
+    with pytest.raises(purerl.ConfigError, match=r"2 is damaged.*from update 1\."):
+        checkpoint.restore(tmp_path, 2)
+    shutil.rmtree(tmp_path / "1")
+    with pytest.raises(purerl.ConfigError, match=r"2 is damaged.*no other one"):
+        checkpoint.restore(tmp_path, 2)
 
 
 def test_a_truncated_checkpoint_is_refused_in_its_sentence_alone(tmp_path, monkeypatch):

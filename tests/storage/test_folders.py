@@ -144,3 +144,12 @@ def test_a_folder_that_was_there_stays_as_it_is(tmp_path):
         with pytest.raises(ConfigError), folders.undone_if_empty(folder):
             raise ConfigError("cannot write")
     assert file.exists() and (own / "config.yaml").exists()
+
+
+def test_what_was_made_with_another_device_or_version_is_said():
+    made = folders.made_with()
+    assert folders.differences_of_versions(made) is None
+    other = {"device": "gpu H100", "versions": made["versions"] | {"jax": "9.9.9"}}
+    said = folders.differences_of_versions(made | other)
+    assert f"jax 9.9.9 -> {made['versions']['jax']}" in said
+    assert f"device gpu H100 -> {made['device']}" in said

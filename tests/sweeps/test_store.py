@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl import serialise
-from purerl.losses import ClipDrift, MLPValueLoss, registry
+from purerl.losses import LOSSES, ClipDrift, MLPValueLoss
 from purerl.sweeps import identity, store
 from purerl.sweeps.identity import member_id, written
 from tests.helpers import tiny_config
@@ -56,7 +56,7 @@ class Weighted:
 
 def test_losses_with_arrays_of_doubles_are_found_again(tmp_path, monkeypatch):
     # 0.1 is another number in the float32 that the loss comes back in.
-    monkeypatch.setitem(registry.LOSSES, "Weighted", Weighted)
+    monkeypatch.setitem(LOSSES, "Weighted", Weighted)
     losses = [Weighted(np.array([x, 2 * x])) for x in (0.1, 0.3)]
     result = write_sweep(tmp_path, "policy_loss", losses)
     assert result.finished

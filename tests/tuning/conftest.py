@@ -3,7 +3,7 @@
 import pytest
 
 import purerl
-from purerl.envs.chain import ChainMDP
+from purerl.envs.probe import ChainMDP
 
 REWARDS = (1.0, 2.0, 4.0, 8.0)
 STEPS = 12 * 16  # updates times steps of each

@@ -21,7 +21,7 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.cli.tune import show
-from purerl.report.page_study import study_page
+from purerl.report.page import study_page
 from purerl.storage.files import write_json
 from purerl.tuning import loop, pool
 from purerl.tuning import result as results

@@ -13,10 +13,10 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+from doors_numpy import NumpyDoors
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 from purerl import DQNConfig
-from purerl.envs.adapters.gymnasium_doors import NumpyDoors
 
 Greedy = Callable[[np.ndarray], np.ndarray]
 

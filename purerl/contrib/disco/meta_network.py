@@ -10,6 +10,7 @@ import jax.numpy as jnp
 
 from purerl.contrib.disco.inputs import DiscoInputs, DiscoTargets, Outputs, of_action
 from purerl.learning.collectives import pmean
+from purerl.learning.small_networks import dense
 from purerl.learning.two_hot import signed_log
 from purerl.networks.recurrent import LSTMMemory, forget, lstm
 from purerl.types import Array, PyTree
@@ -20,18 +21,6 @@ NUM_OF_STEP = 23
 NUM_OF_ACTION = 9
 
 Params = dict[str, PyTree]
-
-
-def dense(layer: tuple[Array, Array], x: Array) -> Array:
-    """Return `x @ kernel + bias`, `[..., O]`.
-
-    Args:
-        layer: Kernel `[I, O]` and bias `[O]`.
-        x: `[..., I]` inputs.
-    """
-    kernel, bias = layer
-    out = x @ kernel
-    return out + jnp.broadcast_to(bias, out.shape)
 
 
 def embed(params: Params, name: str, logits: Array) -> Array:

@@ -16,6 +16,7 @@ from purerl.contrib.disco.inputs import (
     Values,
     of_action,
 )
+from purerl.learning.small_networks import whole
 from purerl.networks.recurrent import LSTMMemory
 from purerl.types import PyTree
 
@@ -140,11 +141,7 @@ class DiscoRule:
             hidden_size, lifetime_size, prediction_size, units, embedding_size
         )
         for name, size in sizes._asdict().items():
-            if isinstance(size, bool) or not isinstance(size, int) or size < 1:
-                raise ConfigError(
-                    f"the size {name!r} of DiscoRule must be a whole number of at "
-                    f"least 1, got {size!r}."
-                )
+            whole(f"the size {name!r} of DiscoRule", size)
         return cls(weights.draw(sizes, int(seed)))
 
     @property
@@ -184,28 +181,20 @@ class DiscoRule:
         return meta_network.apply(self.layers(), inputs, memory, axis_name)
 
 
-_SHAPE = (3, 2)  # Steps and trajectories that are tried.
-_ACTIONS = 4
-_EXAMPLE = "purerl.rules.CMPORule()"
-
-
 def check_disco_rule(rule: Any, prediction_size: int) -> None:
     """Refuse what is no rule: called once on shapes, nothing computed.
-
-    Args:
-        rule: Value of the config's field.
-        prediction_size: Numbers of the predictions, M.
 
     Raises:
         ConfigError: it is no such rule, or does not return targets of the right shapes
             and a memory of the shapes that it began with.
     """
+    example = "purerl.rules.CMPORule()"
     is_rule = is_part(rule) and callable(getattr(rule, "init", None))
     if not is_rule or jax.tree_util.all_leaves([rule]):
         raise ConfigError(
             "rule must be an instance of a flax.struct.dataclass with init() and "
             "__call__(inputs, memory, axis_name), such as "
-            f"{_EXAMPLE}, got {shown(rule)}."
+            f"{example}, got {shown(rule)}."
         )
     size = getattr(rule, "prediction_size", prediction_size)
     if size != prediction_size:
@@ -223,42 +212,35 @@ def check_disco_rule(rule: Any, prediction_size: int) -> None:
     except Exception as error:
         raise ConfigError(
             f"rule must return targets of a purerl.contrib.disco.DiscoInputs, as "
-            f"{_EXAMPLE} does; {name} failed on one with prediction_size="
+            f"{example} does; {name} failed on one with prediction_size="
             f"{prediction_size}: {error}."
         ) from error
-    expected = ((*_SHAPE, _ACTIONS), *[(*_SHAPE, prediction_size)] * 2)
+    expected = ((3, 2, 4), (3, 2, prediction_size), (3, 2, prediction_size))
     if found != expected:
         raise ConfigError(
             f"rule must return DiscoTargets of the shapes {expected} for T = 3, B = 2, "
             f"A = 4 and M = {prediction_size}; {name} returned {found}."
         )
-    if _described(memory) != _described(after):
+    before, after = (
+        jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), each)
+        for each in (memory, after)
+    )
+    if before != after:
         raise ConfigError(
             "rule must return a memory of the shapes and types with which it begins, "
-            f"{_described(memory)}; {name} returned {_described(after)}."
+            f"{before}; {name} returned {after}."
         )
 
 
-def _described(memory: Any) -> Any:
-    return jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), memory)
-
-
 def _inputs(size: int) -> DiscoInputs:
-    def of(*more: int, dtype: Any = jnp.float32) -> Any:
-        return jax.ShapeDtypeStruct((*_SHAPE, *more), dtype)
+    """Shapes of trajectories: T = 3, B = 2, A = 4 and M = size."""
 
-    outputs = Outputs(of(_ACTIONS), of(size), of(_ACTIONS, size))
-    number, each = of(), of(_ACTIONS)
+    def of(*more: int, dtype: Any = jnp.float32) -> Any:
+        return jax.ShapeDtypeStruct((3, 2, *more), dtype)
+
+    number, each, flag = of(), of(4), of(dtype=jnp.bool_)
+    outputs = Outputs(each, of(size), of(4, size))
     values = Values(number, number, each, number, number, each, number, each)
-    return DiscoInputs(
-        action=of(dtype=jnp.int32),
-        reward=number,
-        terminated=of(dtype=jnp.bool_),
-        truncated=of(dtype=jnp.bool_),
-        behaviour=each,
-        online=outputs,
-        next_online=outputs,
-        target=outputs,
-        next_target=outputs,
-        values=values,
-    )
+    action = of(dtype=jnp.int32)
+    four = (outputs, outputs, outputs, outputs)
+    return DiscoInputs(action, number, flag, flag, each, *four, values)

@@ -148,67 +148,52 @@ def _bytes_of(path: str) -> bytes:
 
 @lru_cache(maxsize=4)
 def _layers(path: str, content: bytes) -> Params:
-    arrays = _arrays(path, content)
-    missing = [
-        n for name in _PUBLISHED.values() for n in _names(name) if n not in arrays
-    ]
-    if missing:
-        raise ConfigError(
-            f"rule must be a file of DiscoRL's weights, and {path!r} has no array "
-            f"{missing[0]!r}; give disco_103.npz, or a file with the same names."
-        )
+    """The layers of a file; arrays must be there, finite, and fit one another."""
+    try:
+        with np.load(io.BytesIO(content), allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
+        raise _unfit(path, f"is no .npz file of arrays ({error})") from None
     found = {}
     for name, theirs in _PUBLISHED.items():
-        kernel, bias = (np.asarray(arrays[n], np.float32) for n in _names(theirs))
+        pair = []
+        for array in (f"{theirs}/w", f"{theirs}/b"):
+            if array not in arrays:
+                raise _unfit(path, f"has no array {array!r}")
+            pair.append(np.asarray(arrays[array], np.float32))
+            if not np.isfinite(pair[-1]).all():
+                raise _unfit(path, f"has no finite weights in the layer {theirs!r}")
+        kernel, bias = pair
         # A convolution over single actions is a dense layer that all actions share.
         found[name] = (kernel[0] if kernel.ndim == 3 else kernel, bias)
-    _check_shapes(path, found)
+    last = {
+        name: np.shape(np.atleast_1d(bias))[-1] for name, (_, bias) in found.items()
+    }
+    sizes = Sizes(
+        hidden=last["lifetime_gain"],
+        lifetime=last["lifetime_lstm"] // 4,
+        prediction=last["y"],
+        units=last["action_1"],
+        embedding=last["action_2"],
+    )
+    for name, shape in shapes_of(sizes).items():
+        shapes = tuple(np.shape(array) for array in found[name])
+        if shapes != (shape, shape[1:]):
+            raise _unfit(
+                path,
+                f"is none: the layer {_PUBLISHED[name]!r} has the shapes {shapes[0]} "
+                f"and {shapes[1]}, where the others need {shape} and {shape[1:]}",
+            )
     for name in _RECURRENT:
         found[name] = _in_our_order(*found[name])
     return found
 
 
-def _arrays(path: str, content: bytes) -> dict[str, Any]:
-    try:
-        with np.load(io.BytesIO(content), allow_pickle=False) as file:
-            return {name: file[name] for name in file.files}
-    except (ValueError, OSError, EOFError, AttributeError, zipfile.BadZipFile) as error:
-        raise ConfigError(
-            f"rule must be a file of DiscoRL's weights (.npz), and {path!r} is none: "
-            f"{error}."
-        ) from None
-
-
-def _names(layer: str) -> tuple[str, str]:
-    return f"{layer}/w", f"{layer}/b"
-
-
-def _check_shapes(path: str, layers: Params) -> None:
-    """Refuse arrays that do not fit one another."""
-
-    def last(name: str) -> int:
-        return int(np.shape(layers[name][1])[-1]) if np.ndim(layers[name][1]) else 0
-
-    sizes = Sizes(
-        hidden=last("lifetime_gain"),
-        lifetime=last("lifetime_lstm") // 4,
-        prediction=last("y"),
-        units=last("action_1"),
-        embedding=last("action_2"),
+def _unfit(path: str, why: str) -> ConfigError:
+    return ConfigError(
+        f"rule must be a file of DiscoRL's weights, as disco_103.npz is, and {path!r} "
+        f"{why}."
     )
-    for name, shape in shapes_of(sizes).items():
-        found = tuple(np.shape(array) for array in layers[name])
-        if found != (shape, shape[1:]):
-            raise ConfigError(
-                f"rule must be a network of DiscoRL's form, and in {path!r} the layer "
-                f"{_PUBLISHED[name]!r} has the shapes {found[0]} and {found[1]}, where "
-                f"the others need {shape} and {shape[1:]}."
-            )
-        if not all(np.isfinite(array).all() for array in layers[name]):
-            raise ConfigError(
-                f"rule must have finite weights, and in {path!r} the layer "
-                f"{_PUBLISHED[name]!r} has others; get the file again."
-            )
 
 
 def _in_our_order(kernel: np.ndarray, bias: np.ndarray) -> tuple[Any, Any]:

@@ -223,9 +223,19 @@ def estimate(
     updates, limit = plain.plan.num_updates, SHARE * RESERVED * device.memory
     with traced_for("cuda"):
         one = traced_memory(plain, length)
-        work = traced_work(plain, length).times(updates / length)
+        segment = make_segment(plain)
+        state = jax.eval_shape(segment.init, jax.random.key(0))
+        first = jax.ShapeDtypeStruct((), jnp.int32)
+        program = jax.make_jaxpr(lambda s, n: segment.advance(s, n, length))
+        work = work_of(program(state, first).jaxpr).times(updates / length)
     memory = MemoryModel(one.state, UNSEEN * one.working, 0.0)
-    _require_agent(memory, device, limit)
+    if memory.state > limit:
+        raise ConfigError(
+            f"memory: one agent's state has {format_bytes(memory.state)}, and training "
+            f"may take {format_bytes(limit)} of {device.name}. Use a smaller network "
+            "(hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
+            "environments (num_envs)."
+        )
     width = lanes or lanes_by_shapes(memory, accelerator_lanes(agents), 1, limit)
     kernels, remark = work.kernels, ""
     is_compiled = is_compiled and is_installed()
@@ -253,30 +263,6 @@ def estimate(
     )
 
 
-def traced_work(bound: Bound, length: int) -> Work:
-    """Return what a segment of one agent's training does.
-
-    Args:
-        bound: Config, environment and plan of the agent.
-        length: Updates of the segment, K.
-    """
-    segment = make_segment(bound)
-    state = jax.eval_shape(segment.init, jax.random.key(0))
-    first = jax.ShapeDtypeStruct((), jnp.int32)
-    closed = jax.make_jaxpr(lambda s, n: segment.advance(s, n, length))(state, first)
-    return work_of(closed.jaxpr)
-
-
-def _require_agent(memory: MemoryModel, device: Device, limit: float) -> None:
-    if memory.state > limit:
-        raise ConfigError(
-            f"memory: one agent's state has {format_bytes(memory.state)}, and training "
-            f"may take {format_bytes(limit)} of {device.name}. Use a smaller network "
-            "(hidden_sizes), a smaller replay buffer (buffer_size) or fewer "
-            "environments (num_envs)."
-        )
-
-
 def lines(env: str, cost: Estimate) -> list[str]:
     """Return an estimate as lines of text.
 
@@ -285,12 +271,17 @@ def lines(env: str, cost: Estimate) -> list[str]:
         cost: The estimate.
     """
     device, blocks = cost.device, with_noun(cost.blocks, "block")
-    rate = cost.env_steps / cost.seconds
+    rate, together = cost.env_steps / cost.seconds, ""
+    if cost.blocks > 1:
+        needs = cost.needs_together
+        fits = "fit too" if needs <= cost.limit else "do not fit: use purerl sweep"
+        together = f"; all states at once ({format_bytes(needs)}) {fits}"
     return [
         f"{with_noun(cost.agents, 'agent')}, {env}, on {device.name}: an estimate, "
         "nothing ran",
         f"  blocks      {blocks} of {with_noun(cost.lanes, 'lane')}",
-        *_memory(cost),
+        f"  memory      {format_bytes(cost.needs)} for a block, of "
+        f"{format_bytes(cost.limit)} that training may take{together}",
         f"  kernels     {format_count(cost.blocks * cost.kernels)} that follow one "
         f"another, {device.microseconds_per_kernel:g} µs each: "
         f"{cost.kernel_seconds:,.1f} s",
@@ -303,17 +294,6 @@ def lines(env: str, cost: Estimate) -> list[str]:
         f"about {format_duration(cost.seconds)} of training there: "
         f"{format_count(cost.env_steps)} environment steps at "
         f"{format_count(rate)} steps/s, compilation and evaluations apart",
-    ]
-
-
-def _memory(cost: Estimate) -> list[str]:
-    together = cost.needs_together
-    fits = "fit too" if together <= cost.limit else "do not fit: use purerl sweep"
-    together_text = f"; all states at once ({format_bytes(together)}) {fits}"
-    return [
-        f"  memory      {format_bytes(cost.needs)} for a block, of "
-        f"{format_bytes(cost.limit)} that training may take"
-        f"{together_text if cost.blocks > 1 else ''}"
     ]
 
 

@@ -4,14 +4,12 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from purerl import envs
 from purerl.config import ConfigError
 from purerl.envs.wrappers import innermost, unwrap
-from purerl.report.drawing import classic, grids, minatar, observation, planes
+from purerl.report.drawing import grids, scenes
+from purerl.report.drawing.grids import Draw
 
-Draw = Callable[[Any, Any], np.ndarray]
 FPS = 25
 
 
@@ -37,76 +35,58 @@ class Moment(NamedTuple):
     params: Any
 
 
-def _plain(draw: Draw, fps: int = FPS) -> Callable[[Any], Drawing]:
-    return lambda env: Drawing(draw, fps)
-
-
-def _made(make: Callable[[Any], Draw], fps: int) -> Callable[[Any], Drawing]:
-    """A drawing that needs the structure of the environment: walls, sizes."""
-    return lambda env: Drawing(make(env), fps)
-
-
-def _game(env: Any) -> Drawing:
-    def keep(state: Any, params: Any, obs: Any) -> Any:
-        del obs
-        return minatar.channels(env, state, params)
-
-    return Drawing(minatar.game(env), 12, keep)
-
-
-def _bars(env: Any) -> Drawing:
-    del env
-    return Drawing(observation.bars, 4, lambda state, params, obs: obs)
-
-
-def _arms(env: Any) -> Drawing:
-    """A bandit that shows nothing: a bar for the value of every arm."""
-
-    def keep(state: Any, params: Any, obs: Any) -> Any:
-        del obs
-        return env.arm_values(state, params)
-
-    return Drawing(partial(observation.bars, title="values of the arms"), 4, keep)
-
-
-_BARS = (
-    "BernoulliBandit-misc",
-    "Chicken-v0",
-    "DiscountingChain-v0",
-    "GaussianBandit-misc",
-    "IteratedPrisonersDilemma-v0",
-    "MatchingPennies-v0",
-    "MemoryChain-bsuite",
-    "SimpleBandit-bsuite",
-    "UmbrellaChain-bsuite",
-)
 _SWINGUPS = ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
-# Drawings by the name of the environment. The steps of CartPole last 20 ms; those of
-# CartpoleSwingup last 10 ms, and it is drawn at half its pace.
+_OBSERVED = (
+    *("BernoulliBandit-misc", "Chicken-v0", "DiscountingChain-v0"),
+    *("GaussianBandit-misc", "IteratedPrisonersDilemma-v0", "MatchingPennies-v0"),
+    *("MemoryChain-bsuite", "SimpleBandit-bsuite", "UmbrellaChain-bsuite"),
+)
+# Drawings by the name of the environment, and their pace. The steps of CartPole last
+# 20 ms; those of CartpoleSwingup last 10 ms, and it is drawn at half its pace.
+_PLAIN: dict[str, tuple[Draw, int]] = {
+    "CartPole-v1": (scenes.cartpole, 50),
+    **{f"Cartpole{name}-v0": (scenes.swingup, 50) for name in _SWINGUPS},
+    "Acrobot-v1": (scenes.acrobot, 15),
+    "MountainCar-v0": (scenes.mountain_car, 30),
+    "MountainCarContinuous-v0": (scenes.mountain_car, 30),
+    "Pendulum-v1": (scenes.pendulum, 20),
+    "Reacher-misc": (scenes.reacher, 20),
+    "PointRobot-misc": (scenes.point_robot, 15),
+    "Swimmer-misc": (scenes.swimmer, 20),
+}
+# Those that need the structure of the environment: walls, sizes.
+_MADE: dict[str, tuple[Callable[[Any], Draw], int]] = {
+    "Doors-v0": (grids.doors, 8),
+    "GridWorld-v0": (grids.numbered, 8),
+    "CliffWalking-v0": (grids.numbered, 8),
+    "ObjectGrid-v0": (grids.objects, 8),
+    "Maze-v0": (grids.maze, 8),
+    "FourRooms-misc": (grids.rooms, 8),
+    "MetaMaze-misc": (grids.rooms, 8),
+    "FrozenLake-misc": (grids.frozen_lake, 5),
+    "Catch-bsuite": (grids.catch, 5),
+    "DeepSea-bsuite": (grids.deep_sea, 5),
+    "Pong-misc": (scenes.pong, 20),
+}
+# Those that are made of something other than the state.
 _BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
-    "CartPole-v1": _plain(classic.cartpole, 50),
-    **{f"Cartpole{name}-v0": _plain(classic.swingup, 50) for name in _SWINGUPS},
-    "Acrobot-v1": _plain(classic.acrobot, 15),
-    "MountainCar-v0": _plain(classic.mountain_car, 30),
-    "MountainCarContinuous-v0": _plain(classic.mountain_car, 30),
-    "Pendulum-v1": _plain(classic.pendulum, 20),
-    "Doors-v0": _made(grids.doors, 8),
-    "GridWorld-v0": _made(grids.numbered, 8),
-    "CliffWalking-v0": _made(grids.numbered, 8),
-    "ObjectGrid-v0": _made(grids.objects, 8),
-    "Maze-v0": _made(grids.maze, 8),
-    "KArmedBandit-v0": _arms,
-    "FourRooms-misc": _made(grids.rooms, 8),
-    "MetaMaze-misc": _made(grids.rooms, 8),
-    "FrozenLake-misc": _made(grids.frozen_lake, 5),
-    "Catch-bsuite": _made(grids.catch, 5),
-    "DeepSea-bsuite": _made(grids.deep_sea, 5),
-    "Pong-misc": _made(planes.pong, 20),
-    "Reacher-misc": _plain(planes.reacher, 20),
-    "PointRobot-misc": _plain(planes.point_robot, 15),
-    "Swimmer-misc": _plain(planes.swimmer, 20),
-    **dict.fromkeys(minatar.GAMES, _game),
-    **dict.fromkeys(_BARS, _bars),
+    **dict.fromkeys(
+        grids.GAMES,
+        lambda env: Drawing(
+            grids.game(env),
+            12,
+            lambda state, params, obs: env.wrapped.get_obs(state, params),
+        ),
+    ),
+    "KArmedBandit-v0": lambda env: Drawing(
+        partial(scenes.bars, title="values of the arms"),
+        4,
+        lambda state, params, obs: env.arm_values(state, params),
+    ),
+    **dict.fromkeys(
+        _OBSERVED,
+        lambda env: Drawing(scenes.bars, 4, lambda state, params, obs: obs),
+    ),
 }
 _OWN: dict[str, Drawing] = {}
 
@@ -150,7 +130,7 @@ def check_fps(fps: Any) -> int:
 
 def registered() -> tuple[str, ...]:
     """Return the names of environments that have a drawing, sorted."""
-    return tuple(sorted({*_BUILT_IN, *_OWN}))
+    return tuple(sorted({*_PLAIN, *_MADE, *_BUILT_IN, *_OWN}))
 
 
 def drawing_of(env: envs.Environment) -> Drawing:
@@ -167,6 +147,11 @@ def drawing_of(env: envs.Environment) -> Drawing:
     for name in (inside.name, type(inside).__name__, type(wrapped).__name__):
         if name in _OWN:
             return _OWN[name]
+    if inside.name in _PLAIN:
+        return Drawing(*_PLAIN[inside.name])
+    if inside.name in _MADE:
+        make, fps = _MADE[inside.name]
+        return Drawing(make(inside), fps)
     if inside.name in _BUILT_IN:
         return _BUILT_IN[inside.name](inside)
     if inside.has_picture:

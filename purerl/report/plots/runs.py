@@ -9,7 +9,7 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.report import statistics
 from purerl.report.plots import style
-from purerl.report.statistics import mean_interval, nanmean
+from purerl.report.statistics import mean_interval
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -170,13 +170,12 @@ def _draw(axes: "Axes", series: Series, is_lost: np.ndarray, label: str) -> str:
             axes.plot(*known, "--", color=colour, alpha=0.6, linewidth=0.8)
             axes.plot(*(x[-1:] for x in known), "x", color=colour, markersize=7)
     values = values if is_lost.all() else values[~is_lost]
-    ends = mean_interval(values)
-    found = (nanmean(values), ends.low, ends.high)
+    found = mean_interval(values)
     mark = "o-" if is_evaluation else "-"
     style.draw_band(axes, steps, found, colour, mark, label=label, markersize=4)
     if len(steps) == 1:  # One point has no band, so a line goes from end to end.
-        axes.vlines(steps, ends.low, ends.high, color=colour, alpha=0.6)
-    return ends.words
+        axes.vlines(steps, found.low, found.high, color=colour, alpha=0.6)
+    return found.words
 
 
 def _known(steps: np.ndarray, values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -224,7 +223,7 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
             style.draw_band(
                 axes,
                 steps[is_piece],
-                found[:3],
+                found,
                 style.colour_of(number),
                 DASHES[number // len(style.COLOURS) % len(DASHES)],
                 opacity=opacity,

@@ -119,7 +119,7 @@ def colour_of(number: int) -> str:
 def draw_band(
     axes: "Axes",
     x: np.ndarray,
-    found: tuple[Any, Any, Any],
+    found: Sequence[Any],
     colour: str,
     mark: str = "-",
     *,
@@ -132,8 +132,7 @@ def draw_band(
     Args:
         axes: The panel.
         x: Places of the points, `[T]`.
-        found: Values and their lower and upper ends, `[T]` each; the ends may also be
-            one number, or NaN.
+        found: Values and their lower and upper ends, `[T]` each, such as an `Estimate`.
         colour: Colour of the line and the band.
         mark: Format of the line, as matplotlib has it.
         opacity: Opacity of the band.
@@ -141,7 +140,7 @@ def draw_band(
         **line: Options of the line.
     """
     x = np.asarray(x)
-    value, low, high = (np.broadcast_to(part, x.shape) for part in found)
+    value, low, high = (np.broadcast_to(part, x.shape) for part in found[:3])
     known = np.isfinite(value)
     x, value, low, high = x[known], value[known], low[known], high[known]
     axes.fill_between(x, low, high, color=colour, alpha=opacity, linewidth=0)

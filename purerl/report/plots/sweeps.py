@@ -158,7 +158,7 @@ def _draw_panel(
         style.draw_band(
             axes,
             grid,
-            found[:3],
+            found,
             colour,
             opacity=0.16,
             marker=style.MARKERS[number % len(style.MARKERS)],

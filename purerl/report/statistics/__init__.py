@@ -2,8 +2,6 @@
 
 from purerl.report.statistics.intervals import INTERVAL as INTERVAL
 from purerl.report.statistics.intervals import Estimate as Estimate
-from purerl.report.statistics.intervals import Interval as Interval
-from purerl.report.statistics.intervals import aggregate as aggregate
 from purerl.report.statistics.intervals import compare as compare
 from purerl.report.statistics.intervals import curve as curve
 from purerl.report.statistics.intervals import ends_of_mean as ends_of_mean
@@ -24,3 +22,4 @@ from purerl.report.statistics.intervals import text_of as text_of
 from purerl.report.statistics.power import PowerCurve as PowerCurve
 from purerl.report.statistics.power import power_curve as power_curve
 from purerl.report.statistics.power import seeds_needed as seeds_needed
+from purerl.report.statistics.resampling import aggregate as aggregate

@@ -19,19 +19,17 @@ Statistical Precipice". The percentiles lie further out where runs are few (Hest
 ten runs of each task, or from five where there are at least forty of all tasks
 together. Of fewer runs of one task the ends are their range; of fewer runs of several
 tasks, or of two groups that are compared, there are no ends (NaN).
-
-A resample is how often each run is drawn (its counts): runs are sorted once, and the
-interquartile mean of every resample follows from running sums of the counts.
 """
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl.config import ConfigError, shown
+from purerl.report.statistics import resampling
 from purerl.report.statistics.missing import (
     Missing,
     as_numbers,
@@ -42,9 +40,7 @@ from purerl.report.statistics.missing import (
 )
 
 INTERVAL = "95% interval"
-STATISTICS = ("iqm", "mean", "median", "optimality_gap")
 CURVES = ("iqm", "mean")
-CUT = 4  # An interquartile mean leaves out one n-th at either end.
 FEWEST = 10  # With fewer runs than this the range is given.
 # With so many runs of each of several tasks, and so many of all of them together, the
 # interval of a pooled statistic holds its level (`experiments/pooled_coverage.py`).
@@ -55,50 +51,21 @@ RESAMPLES = 2_000
 # Neither costs coverage.
 REACH = 4.5
 MANY = 1_000  # With so many runs the mean is as good as normal, and needs no resamples.
-WORDS = 4_000_000  # Numbers of a block of resamples, at most.
-
-Counts = np.ndarray  # How often each run is drawn, `[R, N]` for R resamples of N runs.
-
-
-class Interval(NamedTuple):
-    """The interval or range that stands beside a mean over runs.
-
-    Attributes:
-        low: Lower ends, shaped like the mean; NaN where there is none.
-        high: Upper ends.
-        kind: The kind of the ends: `"interval"`, `"range"` (fewer than ten runs, or
-            runs that are all equal) or `"none"` (one run, or none).
-        runs: Number of runs that the mean is of; for a curve, of its best known point.
-        confidence: Confidence level of the interval.
-    """
-
-    low: Any
-    high: Any
-    kind: str
-    runs: int
-    confidence: float = 0.95
-
-    @property
-    def words(self) -> str:
-        """The name of the two ends, for a heading, a legend or a caption."""
-        return name_of(self.kind, self.runs, self.confidence)
-
-    def text(self, digits: int = 1, heading: str = INTERVAL) -> str:
-        """Return the two ends of a single mean in words; see `text_of`."""
-        return text_of(self.low, self.high, self.words, digits, heading)
 
 
 class Estimate(NamedTuple):
-    """A statistic, its interval, and what it was computed from.
+    """A statistic of runs, with the interval or the range that stands beside it.
 
     Attributes:
         value: The point estimate: a number, or one per threshold or point of a curve.
-        low: Lower end of the interval, shaped like `value`.
-        high: Upper end of the interval, shaped like `value`.
+        low: Lower end, shaped like `value`; NaN where there is none.
+        high: Upper end.
         missing: The number of runs that had no score, whatever then became of them; for
             a curve one number per point.
-        kind: The kind of the ends: `"interval"`, `"range"` of the runs, or `"none"`.
-        runs: Number of runs of each task, at least.
+        kind: The kind of the ends: `"interval"`, `"range"` (few runs, or runs that are
+            all equal) or `"none"`.
+        runs: Number of runs of each task, at least; for a curve, of its best known
+            point.
         confidence: Confidence level of the interval.
     """
 
@@ -181,8 +148,8 @@ def mean_interval(
     confidence: float = 0.95,
     resamples: int = RESAMPLES,
     seed: int = 0,
-) -> Interval:
-    """Return the interval of the mean over the first axis (runs), or their range.
+) -> Estimate:
+    """Estimate the mean over the first axis (runs), with its interval or their range.
 
     Args:
         values: Values of S runs, `[S, ...]`; a value that is not finite counts as
@@ -192,8 +159,8 @@ def mean_interval(
         seed: Number that the resamples are drawn from.
 
     Returns:
-        Ends `[...]`. Of a curve with ten known runs somewhere, points at which fewer
-        are known have no ends.
+        Means and ends `[...]`. Of a curve with ten known runs somewhere, points at
+        which fewer are known have no ends.
 
     Raises:
         ConfigError: values that are no numbers of runs, a confidence that is no share,
@@ -226,9 +193,9 @@ def mean_interval(
             )
     if kind == "interval" and not (high > low).any():
         kind = "range"
-    shape = array.shape[1:]
-    ends = low.reshape(shape)[()], high.reshape(shape)[()]
-    return Interval(*ends, kind, runs, confidence)
+    parts = (nanmean(table), low, high, len(table) - counts)
+    value, low, high, missing = (x.reshape(array.shape[1:])[()] for x in parts)
+    return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
 def _studentised(
@@ -250,8 +217,8 @@ def _studentised(
             f"fewer than {MANY:,} runs is of {resamples:,} resamples, of which none "
             "lies further out. Give a smaller confidence, more resamples, or more runs."
         )
-    weights = np.concatenate([*_drawn([runs], resamples, seed)]) / runs
-    width = max(1, WORDS // resamples)
+    weights = np.concatenate([*resampling.draw_counts([runs], resamples, seed)]) / runs
+    width = max(1, resampling.WORDS // resamples)
     parts = range(0, values.shape[1], width)
     ends = [_quantiles(weights, centred[:, at : at + width], tail) for at in parts]
     below, above = np.concatenate(ends, axis=1) if ends else np.zeros((2, 0))
@@ -293,7 +260,7 @@ def estimate(scores: Any, statistic: str = "iqm", **options: Any) -> Estimate:
 
 def estimates(
     scores: Any,
-    statistics: Sequence[str] = STATISTICS,
+    statistics: Sequence[str] = resampling.STATISTICS,
     *,
     nan: Missing = "raise",
     target: float = 1.0,
@@ -321,27 +288,31 @@ def estimates(
             or NaN with `nan="raise"`.
     """
     for name in statistics:
-        check_choice("statistics", name, STATISTICS)
+        check_choice("statistics", name, resampling.STATISTICS)
     check_numbers(confidence, resamples, seed)
     (known,), missing = resolve(scores, nan=nan)
     kind, runs = _kind_of_table(known)
     ends = np.full((2, len(statistics)), np.nan)
     if kind == "interval":
-        draws = resampled(known, statistics, resamples, seed=seed, target=target)
+        draws = resampling.resampled(
+            known, statistics, resamples, seed=seed, target=target
+        )
         ends = _percentiles(draws, confidence, runs, known.shape[1])
     found = {}
     for name, (low, high) in zip(statistics, ends.T, strict=True):
-        value, its_kind = aggregate(known, name, target), kind
+        value = resampling.aggregate(known, name, target)
         if name == "mean" and known.shape[1] == 1:
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
             of_mean = mean_interval(known[:, 0], **options)
-            low, high, its_kind = of_mean.low, of_mean.high, of_mean.kind
-        elif kind == "range":
+            ends_of = float(of_mean.low), float(of_mean.high)
+            found[name] = Estimate(value, *ends_of, missing, *of_mean[4:])
+            continue
+        if kind == "range":
             is_gap = name == "optimality_gap"
             shown = np.maximum(target - known, 0.0) if is_gap else known
             low, high = np.nanmin(shown), np.nanmax(shown)
         ends_of = float(low), float(high)
-        found[name] = Estimate(value, *ends_of, missing, its_kind, runs, confidence)
+        found[name] = Estimate(value, *ends_of, missing, kind, runs, confidence)
     return found
 
 
@@ -387,29 +358,29 @@ def probability_of_improvement(
     """
     check_numbers(confidence, resamples, seed)
     tables, missing = resolve(x, y, nan=nan)
-    first, second = map(_columns, tables)
+    first, second = map(resampling.sorted_columns, tables)
     # Runs of Y below each run of X, and those below or equal.
     places = [
         (np.searchsorted(theirs, mine), np.searchsorted(theirs, mine, side="right"))
         for mine, theirs in zip(first, second, strict=True)
     ]
 
-    def shares(counts: Counts) -> np.ndarray:
-        parts = np.split(counts, np.cumsum([*map(len, first + second)])[:-1], axis=1)
+    def shares(counts: resampling.Counts) -> np.ndarray:
+        parts = resampling.by_sample(counts, first + second)
         found = []
         for number, (below, upto) in enumerate(places):
             mine, theirs = parts[number], parts[len(first) + number]
-            beaten = _running_sums(theirs)
+            beaten = resampling.running_sums(theirs)
             twice = (mine * (beaten[:, below] + beaten[:, upto])).sum(1)
             found.append(twice / (2 * mine.sum(1) * theirs.sum(1)))
         return np.mean(found, axis=0)
 
-    value = float(shares(_once(first + second))[0])
+    value = float(shares(resampling.once(first + second))[0])
     kinds, numbers = zip(*map(_kind_of_table, tables), strict=True)
     runs = min(numbers)
     if set(kinds) != {"interval"}:
         return Estimate(value, np.nan, np.nan, missing, "none", runs)
-    draws = _bootstrap(shares, first + second, resamples, seed)
+    draws = resampling.bootstrap(shares, first + second, resamples, seed)
     low, high = map(float, _percentiles(draws, confidence, runs, len(first + second)))
     return Estimate(value, low, high, missing, "interval", runs, confidence)
 
@@ -447,23 +418,24 @@ def performance_profile(
             "example numpy.linspace(0, 1, 51)."
         )
     (known,), missing = resolve(scores, nan=nan)
-    columns = _columns(known)
+    columns = resampling.sorted_columns(known)
     places = [np.searchsorted(column, levels, side="right") for column in columns]
 
-    def above(counts: Counts) -> np.ndarray:
-        parts = np.split(counts, np.cumsum([*map(len, columns)])[:-1], axis=1)
+    def above(counts: resampling.Counts) -> np.ndarray:
         shares = []
-        for part, place in zip(parts, places, strict=True):
-            upto = _running_sums(part)
+        for part, place in zip(
+            resampling.by_sample(counts, columns), places, strict=True
+        ):
+            upto = resampling.running_sums(part)
             shares.append((upto[:, -1:] - upto[:, place]) / upto[:, -1:])
         return np.mean(shares, axis=0)
 
-    value = above(_once(columns))[0]
+    value = above(resampling.once(columns))[0]
     kind, runs = _kind_of_table(known)
     if kind != "interval":
         nothing = np.full(levels.shape, np.nan)
         return Estimate(value, nothing, nothing, missing, "none", runs)
-    draws = _bootstrap(above, columns, resamples, seed)
+    draws = resampling.bootstrap(above, columns, resamples, seed)
     low, high = _percentiles(draws, confidence, runs, known.shape[1])
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
@@ -511,29 +483,29 @@ def curve(
     kind, runs = max(kinds, key=lambda of: (order.index(of[0]), of[1]))
     value, low, high = np.full((3, points), np.nan)
     for t in np.flatnonzero(np.isfinite(table).any((0, 1))):
-        value[t] = aggregate(table[:, :, t], statistic)
+        value[t] = resampling.aggregate(table[:, :, t], statistic)
     if tasks == 1 and (statistic == "mean" or kind != "interval"):
         # The range of few runs is the same for both statistics.
         options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-        low, high = mean_interval(table[:, 0], **options)[:2]
-        return Estimate(value, low, high, missing, kind, runs, confidence)
+        ends = mean_interval(table[:, 0], **options)[1:3]
+        return Estimate(value, *ends, missing, kind, runs, confidence)
     groups: dict[tuple[int, ...], list[int]] = {}
     for t in range(points):
         if kinds[t][0] == "interval":
             known = np.isfinite(table[:, :, t]).sum(0)
             groups.setdefault(tuple(known.tolist()), []).append(t)
     for at in groups.values():
-        columns = [_columns(table[:, :, t]) for t in at]
+        columns = [resampling.sorted_columns(table[:, :, t]) for t in at]
         if tasks == 1:
             # Runs are sorted at every point, so that one set of weights serves all.
-            ordered = np.stack([column for (column,) in columns], axis=1)
-
-            def draw(counts: Counts, ordered: np.ndarray = ordered) -> np.ndarray:
-                return _middle(counts) @ ordered
-
+            draw = resampling.iqm_of(
+                np.stack([column for (column,) in columns], axis=1)
+            )
         else:
-            draw = _together([_statistic_of(of, statistic) for of in columns])
-        draws = _bootstrap(draw, columns[0], resamples, seed)
+            draw = resampling.together(
+                [resampling.statistic_of(of, statistic) for of in columns]
+            )
+        draws = resampling.bootstrap(draw, columns[0], resamples, seed)
         fewest = min(kinds[t][1] for t in at)
         low[at], high[at] = _percentiles(draws, confidence, fewest, tasks)
     return Estimate(value, low, high, missing, kind, runs, confidence)
@@ -553,129 +525,13 @@ def ends_of_mean(
         A function of a confidence and of a number of resamples, up to `most`, that
         returns the two ends that `estimate` finds with these two.
     """
-    draws = resampled(scores, ("mean",), most, seed=seed)[:, 0]
+    draws = resampling.resampled(scores, ("mean",), most, seed=seed)[:, 0]
 
     def ends(confidence: float, resamples: int) -> np.ndarray:
         # The first resamples of a longer draw are those of a shorter one.
         return _percentiles(draws[:resamples], confidence, *scores.shape)
 
     return ends
-
-
-def aggregate(scores: np.ndarray, statistic: str, target: float = 1.0) -> float:
-    """Return one of `STATISTICS` by name; NaN in the scores is left out.
-
-    Args:
-        scores: Scores, `[S, M]` or `[S]`.
-        statistic: Interquartile mean (all runs of all tasks pooled; as a 25% trimmed
-            mean, `n // 4` runs are left out at either end), mean or median over tasks
-            of each task's mean over runs, or optimality gap: how far runs fall short of
-            `target` on average, where better ones count as `target`.
-        target: Target of the optimality gap.
-    """
-    columns = _columns(np.reshape(scores, (len(scores), -1)))
-    columns = [column for column in columns if len(column)]
-    return float(_statistic_of(columns, statistic, target)(_once(columns))[0])
-
-
-def resampled(
-    scores: np.ndarray,
-    statistics: Sequence[str],
-    resamples: int,
-    *,
-    seed: int = 0,
-    target: float = 1.0,
-) -> np.ndarray:
-    """Compute statistics of stratified resamples, `[resamples, len(statistics)]`.
-
-    Args:
-        scores: Scores, `[S, M]`; NaN is left out.
-        statistics: Names in `STATISTICS`.
-        resamples: Number of resamples.
-        seed: Seed of the resampling.
-        target: Target of the optimality gap.
-    """
-    columns = _columns(scores)
-    each = [_statistic_of(columns, name, target) for name in statistics]
-    return _bootstrap(_together(each), columns, resamples, seed)
-
-
-def _columns(table: np.ndarray) -> list[np.ndarray]:
-    """The known scores of each task of `[S, M]`, ascending."""
-    return [np.sort(column[np.isfinite(column)]) for column in table.T]
-
-
-def _once(columns: Sequence[np.ndarray]) -> Counts:
-    """The counts of the runs themselves, of which each counts once, `[1, N]`."""
-    return np.ones((1, sum(map(len, columns))), int)
-
-
-def _statistic_of(
-    columns: Sequence[np.ndarray], name: str, target: float = 1.0
-) -> Callable[[Counts], np.ndarray]:
-    """A statistic `[R]` of the runs of some tasks as a function of counts `[R, N]`."""
-    pooled = np.concatenate(columns)
-    if name == "iqm":
-        order = np.argsort(pooled, kind="stable")
-        return lambda counts: _middle(counts[:, order]) @ pooled[order]
-    values = np.maximum(target - pooled, 0.0) if name == "optimality_gap" else pooled
-    sizes = np.array([*map(len, columns)])
-    starts = np.cumsum(sizes) - sizes
-    centre = np.median if name == "median" else np.mean
-
-    def over_tasks(counts: Counts) -> np.ndarray:
-        means = np.add.reduceat(counts * values, starts, axis=1) / sizes
-        return centre(means, axis=1)
-
-    return over_tasks
-
-
-def _together(
-    each: Sequence[Callable[[Counts], np.ndarray]],
-) -> Callable[[Counts], np.ndarray]:
-    """Several statistics of the same counts, `[R, K]`."""
-    return lambda counts: np.stack([compute(counts) for compute in each], axis=1)
-
-
-def _middle(counts: Counts) -> np.ndarray:
-    """Weights `[R, N]` of sorted runs in the mean of the middle half of the draws."""
-    total = int(counts[0].sum())
-    cut = total // CUT
-    upto = np.clip(np.cumsum(counts, axis=1), cut, total - cut)
-    return np.diff(upto, prepend=cut, axis=1) / (total - 2 * cut)
-
-
-def _running_sums(counts: Counts) -> np.ndarray:
-    """Number of draws of the first 0, 1, ... N runs, `[R, N + 1]`."""
-    return np.pad(np.cumsum(counts, axis=1), ((0, 0), (1, 0)))
-
-
-def _bootstrap(
-    compute: Callable[[Counts], np.ndarray],
-    columns: Sequence[np.ndarray],
-    resamples: int,
-    seed: int,
-) -> np.ndarray:
-    """Compute something of the counts of every resample, `[resamples, ...]`."""
-    drawn = _drawn([*map(len, columns)], resamples, seed)
-    return np.concatenate([compute(counts) for counts in drawn])
-
-
-def _drawn(sizes: Sequence[int], resamples: int, seed: int) -> Iterator[Counts]:
-    """Draw as many runs of each sample as it has, by blocks of resamples `[R, N]`.
-
-    Each sample has a stream of its own, so that what is drawn does not depend on the
-    blocks, and fewer resamples are the first ones of more.
-    """
-    streams = [np.random.default_rng([seed, number]) for number in range(len(sizes))]
-    width = max(1, WORDS // sum(sizes))
-    for first in range(0, resamples, width):
-        rows = min(width, resamples - first)
-        parts = [
-            stream.multinomial(size, np.full(size, 1 / size), rows)
-            for stream, size in zip(streams, sizes, strict=True)
-        ]
-        yield np.concatenate(parts, axis=1)
 
 
 def _kind_of(runs: int) -> str:

@@ -25,7 +25,7 @@ from purerl.report.statistics.missing import (
 
 TESTS = ("welch", "bootstrap")
 DEFAULT_SEEDS = (2, 3, 5, 8, 10, 15, 20, 30, 50, 75, 100)
-BATCH = 100  # Simulated experiments that share the resamples of their bootstraps.
+BATCH = 100  # Experiments that are simulated at once, and share their resamples.
 
 
 class PowerCurve(NamedTuple):
@@ -123,25 +123,30 @@ def power_curve(
         if difference is None:
             difference = float(pools[1].mean() - pools[0].mean())
     assert difference is not None
-    most = int(numbers.max())
-    groups = [
-        # Every seed draws its own row: more seeds leave the first ones as they were.
-        which * difference
-        + spread[which]
-        * _standard_scores(
-            np.random.default_rng([seed, which]), pools, which, (most, simulations)
-        )
-        for which in range(2)
-    ]
-    found = []
-    for number in numbers.tolist():
-        x, y = (group[:number] for group in groups)
-        if test == "welch":
-            is_found = _welch(x, y, significance)
-        else:
-            is_found = _bootstrap(x, y, significance, resamples, seed)
-        found.append(is_found.mean())
-    power = np.array(found)
+    found = np.zeros(len(numbers))
+    for first in range(0, simulations, BATCH):
+        shape = (int(numbers.max()), min(BATCH, simulations - first))
+        groups = []
+        for which in range(2):
+            # A seed draws its own row: more seeds leave the first ones as they were.
+            stream = np.random.default_rng([seed, first, which])
+            if pools is None:
+                scores = stream.normal(size=shape)
+            else:
+                # Draws from n runs spread less than the population of which the runs
+                # are a sample, by sqrt(1 - 1 / n): they are widened to its estimate.
+                centred = pools[which] - pools[which].mean()
+                scores = stream.choice(centred / (centred.std() or 1.0), shape)
+            groups.append(which * difference + spread[which] * scores)
+        for place, number in enumerate(numbers.tolist()):
+            x, y = (group[:number] for group in groups)
+            if test == "welch":
+                is_found = _welch(x, y, significance)
+            else:
+                stream = np.random.default_rng([seed, first, 2])
+                is_found = _bootstrap(x, y, significance, resamples, stream)
+            found[place] += is_found.sum()
+    power = found / simulations
     error = np.sqrt(power * (1 - power) / simulations)
     return PowerCurve(numbers, power, error, float(difference), spread)
 
@@ -210,23 +215,6 @@ def _pilots(pilot: Any, other: Any, nan: Missing) -> list[np.ndarray]:
     return pools
 
 
-def _standard_scores(
-    stream: np.random.Generator,
-    pools: Sequence[np.ndarray] | None,
-    which: int,
-    shape: tuple[int, int],
-) -> np.ndarray:
-    """Scores of mean zero and variance one: normal, or drawn from a pilot.
-
-    Draws from n runs spread less than the population of which the runs are a sample, by
-    the factor sqrt(1 - 1 / n): they are widened to variance one.
-    """
-    if pools is None:
-        return stream.normal(size=shape)
-    pool = pools[which]
-    return stream.choice((pool - pool.mean()) / (pool.std() or 1.0), shape)
-
-
 def _welch(x: np.ndarray, y: np.ndarray, significance: float) -> np.ndarray:
     """Flags of experiments in which Welch's t-test rejects, of `[n, simulations]`."""
     from scipy.special import stdtr
@@ -242,18 +230,18 @@ def _welch(x: np.ndarray, y: np.ndarray, significance: float) -> np.ndarray:
 
 
 def _bootstrap(
-    x: np.ndarray, y: np.ndarray, significance: float, resamples: int, seed: int
+    x: np.ndarray,
+    y: np.ndarray,
+    significance: float,
+    resamples: int,
+    stream: np.random.Generator,
 ) -> np.ndarray:
     """Flags of experiments whose interval of the difference excludes zero."""
-    number, stream = len(x), np.random.default_rng([seed, 2])
-    tails, even = (significance / 2, 1 - significance / 2), np.full(number, 1 / number)
-    found = []
-    for first in range(0, x.shape[1], BATCH):
-        means = [
-            stream.multinomial(number, even, resamples)
-            @ scores[:, first : first + BATCH]
-            for scores in (x, y)
-        ]
-        low, high = np.quantile(means[1] - means[0], tails, axis=0)
-        found.append((low > 0) | (high < 0))
-    return np.concatenate(found)
+    number = len(x)
+    draws = [
+        stream.multinomial(number, np.full(number, 1 / number), resamples) @ scores
+        for scores in (x, y)
+    ]
+    tails = (significance / 2, 1 - significance / 2)
+    low, high = np.quantile(draws[1] - draws[0], tails, axis=0)
+    return (low > 0) | (high < 0)

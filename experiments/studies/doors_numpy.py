@@ -4,7 +4,7 @@ It is what benchmarks compare the JAX environment with, and what agents of other
 train in. Importing this module registers it as `GYMNASIUM_ID`:
 
     import gymnasium
-    from purerl.envs.adapters.gymnasium_doors import GYMNASIUM_ID
+    from doors_numpy import GYMNASIUM_ID
 
     env = gymnasium.make(GYMNASIUM_ID, render_mode="rgb_array")
     env.reset(options={"agent": (14, 3), "goal": (0, 9)})
@@ -20,8 +20,8 @@ from typing import Any, Literal
 import gymnasium
 import numpy as np
 
-from ..doors import AGENT, COLOURS, EMPTY, GOAL, MOVES, WALL, Doors
-from .gymnasium_task import RENDER_FPS, read_options
+from purerl.envs.adapters.gymnasium_env import RENDER_FPS, read_options
+from purerl.envs.doors import AGENT, COLOURS, EMPTY, GOAL, MOVES, WALL, Doors
 
 GYMNASIUM_ID = "purerl-numpy/Doors-v0"
 SCALE = 10  # pixels per cell of a picture
@@ -223,6 +223,4 @@ class NumpyDoors(gymnasium.Env):
 
 
 if GYMNASIUM_ID not in gymnasium.registry:
-    gymnasium.register(
-        id=GYMNASIUM_ID, entry_point="purerl.envs.adapters.gymnasium_doors:NumpyDoors"
-    )
+    gymnasium.register(id=GYMNASIUM_ID, entry_point=f"{__name__}:NumpyDoors")

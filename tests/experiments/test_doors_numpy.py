@@ -1,5 +1,8 @@
 """Doors in NumPy equals Doors in JAX, and keeps Gymnasium's rules."""
 
+import sys
+from pathlib import Path
+
 import gymnasium
 import jax
 import jax.numpy as jnp
@@ -7,8 +10,11 @@ import numpy as np
 import pytest
 from gymnasium.utils.env_checker import check_env
 
-from purerl.envs.adapters.gymnasium_doors import GYMNASIUM_ID, NumpyDoors
 from purerl.envs.doors import Doors, DoorsState
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
+
+from doors_numpy import GYMNASIUM_ID, NumpyDoors
 
 
 def jax_walk(env, limit, agents, goals, actions):

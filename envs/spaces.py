@@ -1,7 +1,13 @@
-"""The spaces of one number or one array: `Discrete` and `Box`."""
+"""Action and observation spaces: what an environment accepts and what it returns.
 
-from __future__ import annotations
+A member of `Discrete`, `Box`, `MultiDiscrete` or `MultiBinary` is one array. A member
+of `Dict` or `Tuple` is a pytree of members of its parts, which may be a `Dict` or a
+`Tuple` again. Attribute names are those of gymnax and Gymnasium (`n`, `nvec`, `low`,
+`high`, `spaces`, `shape`, `dtype`), so that code which reads a space works on any
+package's.
+"""
 
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import jax
@@ -9,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
-from ..options import whole_number
+from .options import whole_number
 
 # Beyond this a bound of numbers with a fraction means that there is none.
 _FARTHEST = 1e30
@@ -232,3 +238,215 @@ def _brief(bound: Any) -> str:
     if len(values) == 1:
         return f"{values[0]:g}"
     return np.array2string(np.asarray(bound), separator=", ", threshold=6)
+
+
+class MultiDiscrete(Space):
+    """Arrays of integers, the i-th of which is in `0 .. nvec[i]-1`.
+
+    Attributes:
+        nvec: Number of members of each component, an int array of `shape`.
+        shape: Shape of a value, that of `nvec`.
+        dtype: Type of a value, int32.
+    """
+
+    def __init__(self, nvec: Any) -> None:
+        """Make the space from the number of members of each component.
+
+        Raises:
+            ValueError: `nvec` is empty, or holds what is no positive whole number.
+        """
+        sizes = np.asarray(nvec)
+        is_whole = sizes.dtype.kind in "iu"
+        if not is_whole or sizes.ndim == 0 or sizes.size == 0 or sizes.min() < 1:
+            raise ValueError(
+                f"nvec must be an array of positive whole numbers, got {nvec!r}; for "
+                "example [3, 2]."
+            )
+        self.nvec = sizes.astype(np.int32)
+        self.shape = sizes.shape
+        self.dtype = np.dtype(np.int32)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw uniformly, int32 of `shape`; the key is consumed."""
+        return jax.random.randint(key, self.shape, 0, self.nvec, dtype=jnp.int32)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Return whether `x` is an integer array of `shape` with members only."""
+        x = jnp.asarray(x)
+        if x.shape != self.shape or not jnp.issubdtype(x.dtype, jnp.integer):
+            return jnp.asarray(False)
+        return jnp.all((x >= 0) & (x < self.nvec))
+
+    def __repr__(self) -> str:
+        """Show the sizes."""
+        return f"MultiDiscrete({self.nvec.tolist()})"
+
+
+class MultiBinary(Space):
+    """Arrays of zeros and ones.
+
+    It has no attribute `n`, because code that reads a space takes that for the number
+    of members of a `Discrete`.
+
+    Attributes:
+        bits: Number of components.
+        shape: Shape of a value.
+        dtype: Type of a value, int8.
+    """
+
+    def __init__(self, n: int | tuple[int, ...]) -> None:
+        """Make the space of `n` zeros and ones, or of arrays of that shape.
+
+        Raises:
+            ValueError: there is no component.
+        """
+        shape = (n,) if isinstance(n, int | np.integer) else tuple(n)
+        if not shape or min(shape) < 1:
+            raise ValueError(
+                f"n must be a positive whole number or a shape of such, got {n!r}."
+            )
+        self.shape = tuple(int(size) for size in shape)
+        self.bits = int(np.prod(self.shape))
+        self.dtype = np.dtype(np.int8)
+
+    def sample(self, key: jax.Array) -> jax.Array:
+        """Draw uniformly, int8 of `shape`; the key is consumed."""
+        return jax.random.bernoulli(key, shape=self.shape).astype(jnp.int8)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Return whether `x` is an integer or bool array of `shape`, of 0 and 1."""
+        x = jnp.asarray(x)
+        if x.shape != self.shape or x.dtype.kind not in "iub":
+            return jnp.asarray(False)
+        return jnp.all((x == 0) | (x == 1))
+
+    def __repr__(self) -> str:
+        """Show the number of components, or the shape."""
+        return f"MultiBinary({self.bits if len(self.shape) == 1 else self.shape})"
+
+
+class Dict(Space):
+    """Dictionaries with a member of one space under every key.
+
+    Keys are kept in sorted order, which is the order of JAX's pytrees.
+
+    Attributes:
+        spaces: Space of each key.
+    """
+
+    def __init__(self, spaces: Mapping[str, Any]) -> None:
+        """Make the space from the space of each key.
+
+        Raises:
+            ValueError: there is no key, or one that is no text.
+        """
+        odd = [key for key in spaces if not isinstance(key, str)]
+        if not spaces or odd:
+            raise ValueError(
+                "a Dict needs at least one key, and keys that are text, got "
+                f"{list(spaces)}."
+            )
+        self.spaces: dict[str, Any] = {key: spaces[key] for key in sorted(spaces)}
+
+    @property
+    def shape(self) -> dict[str, Any]:
+        """Shape of each part."""
+        return {key: space.shape for key, space in self.spaces.items()}
+
+    @property
+    def dtype(self) -> dict[str, Any]:
+        """Type of each part."""
+        return {key: space.dtype for key, space in self.spaces.items()}
+
+    def sample(self, key: jax.Array) -> dict[str, Any]:
+        """Draw every part by itself; the key is consumed."""
+        keys = jax.random.split(key, len(self.spaces))
+        pairs = zip(self.spaces.items(), keys, strict=True)
+        return {name: space.sample(part) for (name, space), part in pairs}
+
+    def contains(self, x: Any) -> jax.Array:
+        """Return whether `x` is a mapping with the same keys, and members under all."""
+        if not isinstance(x, Mapping) or set(x) != set(self.spaces):
+            return jnp.asarray(False)
+        return _all(space.contains(x[key]) for key, space in self.spaces.items())
+
+    def __getitem__(self, key: str) -> Any:
+        """Return the space of a key."""
+        return self.spaces[key]
+
+    def __repr__(self) -> str:
+        """Show keys and spaces."""
+        inner = ", ".join(f"{key!r}: {space!r}" for key, space in self.spaces.items())
+        return f"Dict({{{inner}}})"
+
+
+class Tuple(Space):
+    """Tuples with a member of one space in every place.
+
+    Attributes:
+        spaces: Space of each place.
+    """
+
+    def __init__(self, spaces: Iterable[Any]) -> None:
+        """Make the space from the space of each place.
+
+        Raises:
+            ValueError: there is no place.
+        """
+        self.spaces: tuple[Any, ...] = tuple(spaces)
+        if not self.spaces:
+            raise ValueError("a Tuple needs at least one space, got ().")
+
+    @property
+    def shape(self) -> tuple[Any, ...]:
+        """Shape of each part."""
+        return tuple(space.shape for space in self.spaces)
+
+    @property
+    def dtype(self) -> tuple[Any, ...]:
+        """Type of each part."""
+        return tuple(space.dtype for space in self.spaces)
+
+    def sample(self, key: jax.Array) -> tuple[Any, ...]:
+        """Draw every part by itself; the key is consumed."""
+        keys = jax.random.split(key, len(self.spaces))
+        pairs = zip(self.spaces, keys, strict=True)
+        return tuple(space.sample(part) for space, part in pairs)
+
+    def contains(self, x: Any) -> jax.Array:
+        """Return whether `x` is a tuple of the same length, of members."""
+        if not isinstance(x, tuple) or len(x) != len(self.spaces):
+            return jnp.asarray(False)
+        pairs = zip(self.spaces, x, strict=True)
+        return _all(space.contains(part) for space, part in pairs)
+
+    def __getitem__(self, place: int) -> Any:
+        """Return the space of a place."""
+        return self.spaces[place]
+
+    def __iter__(self) -> Iterator[Any]:
+        """Go through the spaces of the places."""
+        return iter(self.spaces)
+
+    def __len__(self) -> int:
+        """Return the number of places."""
+        return len(self.spaces)
+
+    def __repr__(self) -> str:
+        """Show the spaces."""
+        return f"Tuple({', '.join(map(repr, self.spaces))})"
+
+
+def _all(answers: Iterable[Any]) -> jax.Array:
+    """Return whether all of some boolean scalars are true."""
+    return jnp.all(jnp.stack([jnp.asarray(answer) for answer in answers]))
+
+
+def zeros(space: Any) -> Any:
+    """Return zeros in the place of every array of a member of a space."""
+    parts = getattr(space, "spaces", None)
+    if parts is None:
+        return jnp.zeros(space.shape, space.dtype)
+    if isinstance(parts, Mapping):
+        return {key: zeros(part) for key, part in parts.items()}
+    return tuple(map(zeros, parts))

@@ -1,17 +1,52 @@
-"""From another package's spaces, states and numbers to those of this one."""
+"""Another package's spaces, states and numbers as ours: shared by all adapters."""
 
-from __future__ import annotations
-
+import dataclasses
+import functools
 from collections.abc import Mapping
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from flax import struct
 from jax.core import Tracer
 
-from ..base import StepError
+from ..base import Array, Environment, StepError
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
+
+
+class Adapted(Environment[Any, Any]):
+    """An environment whose name, numbers and spaces are those of another object.
+
+    Attributes:
+        wrapped: The object.
+    """
+
+    wrapped: Any
+
+    @property
+    def name(self) -> str:
+        """The object's name, or that of its class."""
+        return str(getattr(self.wrapped, "name", type(self.wrapped).__name__))
+
+    @property
+    def default_params(self) -> Any:
+        """The default parameters of the object."""
+        return self.wrapped.default_params
+
+    def action_space(self, params: Any = None) -> Space:
+        """Return the object's space as one of this package."""
+        params = self.default_params if params is None else params
+        return as_space(self.wrapped.action_space(params), "action_space")
+
+    def observation_space(self, params: Any = None) -> Space:
+        """Return the object's space as one of this package."""
+        params = self.default_params if params is None else params
+        return as_space(self.wrapped.observation_space(params), "observation_space")
+
+    def typed(self, obs: Any, params: Any, owner: str = "") -> Any:
+        """Return an observation with the dtypes of its space; see `as_members`."""
+        return as_members(self.observation_space(params), obs, owner)
 
 
 def as_space(space: Any, field: str = "space") -> Space:
@@ -69,7 +104,12 @@ def cast_like(tree: Any, like: Any) -> Any:
     return jax.tree.map(lambda x, y: _strong(x, jnp.result_type(y)), tree, like)
 
 
-def _strong(x: Any, dtype: Any = None) -> jax.Array:
+def scalar(x: Any, dtype: Any) -> Array:
+    """Return a number or truth value as an array `[]`."""
+    return jnp.asarray(x, dtype).reshape(())
+
+
+def _strong(x: Any, dtype: Any = None) -> Array:
     x = jnp.asarray(x)
     if jnp.issubdtype(x.dtype, jax.dtypes.prng_key):
         return x
@@ -110,3 +150,26 @@ def as_members(space: Any, obs: Any, owner: str = "") -> Any:
             "space the dtype of the observations."
         )
     return jnp.asarray(obs, space.dtype)
+
+
+def with_numbers(inner: Any, wrapper: str, numbers: dict[str, Any]) -> Any:
+    """Return parameters with further numbers among them.
+
+    Their class is a subclass, so that the environment inside takes them as its own.
+
+    Args:
+        inner: Parameters of the environment inside, a dataclass.
+        wrapper: Name of the wrapper's class, which begins that of the parameters.
+        numbers: Numbers by name.
+    """
+    own = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)}
+    return _params_class(type(inner), wrapper, tuple(numbers))(**own, **numbers)
+
+
+@functools.cache
+def _params_class(inner: Any, wrapper: str, names: tuple[str, ...]) -> Any:
+    body: dict[str, Any] = {name: 0.0 for name in names}
+    body["__annotations__"] = {name: "float | Array" for name in names}
+    body["__module__"] = __name__
+    body["__doc__"] = f"The numbers of the environment inside, and of {wrapper}."
+    return struct.dataclass(type(f"{wrapper}Params", (inner,), body))

@@ -1,0 +1,148 @@
+"""Other packages: their import, what they print, and what users add to them.
+
+Importing this imports none of them.
+"""
+
+import contextlib
+import importlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from types import ModuleType
+from typing import Any
+
+
+def require_package(package: str, extra: str = "") -> None:
+    """Say what to install where a package is missing.
+
+    Args:
+        package: Name of the package.
+        extra: Name of purerl's extra that installs it; the package's where not given.
+
+    Raises:
+        ValueError: it cannot be imported.
+    """
+    try:
+        importlib.import_module(package)
+    except (ImportError, OSError) as error:  # OSError: its files are not all there.
+        why = "" if getattr(error, "name", None) == package else f" ({error})"
+        raise ValueError(
+            f"this needs the package {package}{why}; install "
+            f"purerl[{extra or package}]."
+        ) from None
+
+
+def refused_options(
+    id: str, options: Iterable[str], why: object = "", known: Iterable[str] = ()
+) -> ValueError:
+    """Return the error about options that an environment does not take.
+
+    Args:
+        id: Name of the environment.
+        options: Names of the options that were given.
+        why: What the package said; empty where it said nothing.
+        known: Names of the options that it takes; empty where they are not known.
+    """
+    takes = ", ".join(known)
+    return ValueError(
+        f"options of {id} were {sorted(options)}, which it does not take"
+        f"{f' ({why})' if why else ''}{f'; it takes {takes}' if takes else ''}."
+    )
+
+
+def imported(module: str) -> ModuleType:
+    """Return a module that has been imported already.
+
+    Configs name modules, and may come from somebody else: to import one runs its code.
+
+    Args:
+        module: Name of the module, such as `mypackage.nets`.
+
+    Raises:
+        ValueError: it has not been imported.
+    """
+    found = sys.modules.get(module)
+    if found is None:
+        raise ValueError(
+            f"the module {module!r} has not been imported, and a config imports none, "
+            f"as that runs its code. If you trust it, import it first (import {module}"
+            f"; on the command line --import {module})."
+        )
+    return found
+
+
+@contextlib.contextmanager
+def with_opengl_as_asked() -> Iterator[None]:
+    """Say what is wrong where `MUJOCO_GL` keeps MuJoCo from being imported.
+
+    MuJoCo looks for the OpenGL that the variable names as soon as it is imported, and
+    brax imports it whether anything is drawn or not.
+
+    Raises:
+        ValueError: the variable is set, and what is imported inside fails.
+    """
+    try:
+        yield
+    except (AttributeError, ImportError, RuntimeError) as error:
+        asked = os.environ.get("MUJOCO_GL")
+        if not asked:
+            raise
+        raise ValueError(
+            f"MuJoCo, which brax needs, cannot be imported with MUJOCO_GL={asked!r} "
+            f"({type(error).__name__}: {error}): this machine lacks that OpenGL; unset "
+            "the variable, or install it, such as libosmesa6 for osmesa."
+        ) from None
+
+
+@contextlib.contextmanager
+def importing() -> Iterator[None]:
+    """Drop what modules print to the standard output while they are imported.
+
+    Importing `mujoco.mjx` prints that Warp is missing, though the physics of JAX needs
+    none.
+    """
+    with contextlib.redirect_stdout(io.StringIO()):
+        yield
+
+
+@contextlib.contextmanager
+def loading() -> Iterator[None]:
+    """Drop MuJoCo's notes about deprecated attributes while a model is loaded.
+
+    The file of brax's HalfCheetah has one. All other warnings reach the handler that
+    was there, or the standard error.
+    """
+    import mujoco
+
+    module: Any = mujoco  # Pyright does not see what its compiled part has.
+    before = module.get_mju_user_warning()
+
+    def warn(message: str) -> None:
+        if "deprecated" in message:
+            return
+        if before is not None:
+            before(message)
+        else:
+            print(f"WARNING: {message}", file=sys.stderr)
+
+    module.set_mju_user_warning(warn)
+    try:
+        yield
+    finally:
+        module.set_mju_user_warning(before)
+
+
+def own_names() -> tuple[str, ...]:
+    """Return the names in brax's registry that do not stand for brax's own classes."""
+    known = getattr(sys.modules.get("brax.envs"), "_envs", {})
+    return tuple(name for name, factory in known.items() if is_own(factory))
+
+
+def is_own(factory: Callable[..., Any]) -> bool:
+    """Return whether a class or function of brax's registry is not one of brax's own.
+
+    Args:
+        factory: Class or function that makes the environment.
+    """
+    return not str(getattr(factory, "__module__", "")).startswith("brax.")

@@ -1,0 +1,268 @@
+"""Actions and rewards that are others than those of the environment inside."""
+
+import dataclasses
+from collections.abc import Mapping
+from typing import Any, ClassVar
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import struct
+
+from ..base import Array, Obs, Step, select_tree
+from ..options import whole_number
+from ..spaces import zeros
+from .base import MASK, Wrapper, WrapperState, check_number
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ActionRepeat(Wrapper):
+    """A wrapper that takes every action n times and adds up the rewards.
+
+    It stops within the n steps where the episode terminates or its time limit is
+    reached. The limit stays one of the environment inside: `max_steps_in_episode`
+    counts its steps, of which an agent decides every n-th.
+
+    Attributes:
+        env: The environment inside.
+        n: Number of steps for which an action is taken.
+    """
+
+    n: int = 4
+    adds_to_observations: ClassVar[bool] = False
+
+    def check(self) -> None:
+        """Refuse anything but a whole number of at least 1."""
+        self.n = whole_number("ActionRepeat: n", self.n, least=1)
+
+    @property
+    def time_per_step(self) -> int:
+        """N times that of the environment inside."""
+        return self.n * self.env.time_per_step
+
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take up to n steps."""
+
+        def once(state: Any, number: Any, earned: Any) -> Step:
+            key_now = jax.random.fold_in(key, number)
+            obs, state, more, *rest = self.env.step_env(key_now, state, action, params)
+            # Truth values would not add up, and bytes would begin anew after 255.
+            more = jnp.asarray(more, jnp.float32)
+            return obs, state, more if earned is None else earned + more, *rest  # type: ignore[return-value]
+
+        def again(last: Step, number: Array) -> tuple[Step, None]:
+            _, state, reward, terminated, _ = last
+            is_over = terminated | self.env.is_truncated(state, params)
+            return select_tree(is_over, last, once(state, number, reward)), None
+
+        return jax.lax.scan(again, once(state, 0, None), jnp.arange(1, self.n))[0]
+
+
+@struct.dataclass
+class StickyActionsState(WrapperState):
+    """The state of the environment inside, and what was done.
+
+    Attributes:
+        action: Action that was executed last, a pytree where it has several parts.
+        is_first: `[]` bool, whether no action has been executed in this episode.
+        mask: The `action_mask` of the last observation, true for the actions that may
+            be repeated; None where observations have none.
+    """
+
+    action: Any
+    is_first: Array
+    mask: Array | None
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class StickyActions(Wrapper):
+    """A wrapper that with some probability repeats the action before.
+
+    Machado et al. (2018), "Revisiting the Arcade Learning Environment", section 5.1,
+    with a probability of 0.25. The first action of an episode is always executed,
+    because there is no action without effect that every environment has. Where the
+    observations of the environment inside have an `action_mask`, no action is repeated
+    that has become invalid: the new one is executed then. Of a `MultiDiscrete` action
+    all components have to be valid.
+
+    The probability is the parameter `sticky_probability`.
+
+    Attributes:
+        env: The environment inside.
+        probability: Default of `sticky_probability`, between 0 and 1.
+    """
+
+    probability: float = 0.25
+    has_state: ClassVar[bool] = True
+    adds_to_observations: ClassVar[bool] = False
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse what is no probability."""
+        value = numbers["sticky_probability"]
+        if not 0 <= value <= 1:
+            raise ValueError(
+                f"StickyActions: sticky_probability must lie between 0 and 1, got "
+                f"{value!r}; Machado et al. (2018) take 0.25."
+            )
+
+    def numbers(self) -> dict[str, float]:
+        """Return `sticky_probability`."""
+        probability = check_number("StickyActions", "probability", self.probability)
+        return {"sticky_probability": probability}
+
+    @property
+    def stochastic_transitions(self) -> bool:  # type: ignore[override]
+        """Always: chance decides which action is executed."""
+        return True
+
+    def reset_env(self, key: Array, params: Any) -> tuple[Obs, StickyActionsState]:
+        """Start an episode; the key is consumed."""
+        obs, inner = self.env.reset_env(key, params)
+        nothing, mask = zeros(self.action_space(params)), self._mask(obs, params)
+        return obs, StickyActionsState(inner, nothing, jnp.asarray(True), mask)
+
+    def step_env(
+        self, key: Array, state: StickyActionsState, action: Array, params: Any
+    ) -> Step:
+        """Take one step with the new action or the one before."""
+        key_stick, key_step = jax.random.split(key)
+        sticks = jax.random.bernoulli(key_stick, params.sticky_probability)
+        sticks = sticks & ~state.is_first
+        if state.mask is not None:
+            space = self.action_space(params)
+            sticks = sticks & is_valid(state.action, state.mask, space)
+        action = jax.tree.map(
+            lambda old, new: jnp.where(sticks, old, jnp.asarray(new, old.dtype)),
+            state.action,
+            action,
+        )
+        obs, inner, *rest = self.env.step_env(key_step, state.inner, action, params)
+        is_first = jnp.zeros_like(state.is_first)
+        after = StickyActionsState(inner, action, is_first, self._mask(obs, params))
+        return obs, after, *rest  # type: ignore[return-value]
+
+    def _mask(self, obs: Obs, params: Any) -> Array | None:
+        """Return the mask of the next action, None where an observation has none.
+
+        Only `Discrete` and `MultiDiscrete` actions have masks.
+        """
+        space = self.action_space(params)
+        can_have = hasattr(space, "n") or hasattr(space, "nvec")
+        return obs.get(MASK) if can_have and isinstance(obs, dict) else None
+
+
+def is_valid(action: Array, mask: Array, space: Any) -> Array:
+    """Return whether a mask allows an action, all components of a `MultiDiscrete`.
+
+    Args:
+        action: The action, `[]` or of the shape of `nvec`.
+        mask: Values `[A]`; of a `MultiDiscrete`, those of its components side by side.
+        space: The space of the actions.
+    """
+    sizes = np.reshape(getattr(space, "nvec", ()), -1)
+    if not sizes.size:
+        return mask[action] != 0
+    offsets = np.cumsum(sizes) - sizes
+    return jnp.all(mask[offsets + jnp.reshape(action, -1)] != 0)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class RewardWrapper(Wrapper):
+    """A wrapper that pays something else; nothing but the reward changes."""
+
+    def pay(self, reward: Array, params: Any) -> Array:
+        """Return what is paid in place of a reward `[]`."""
+        raise NotImplementedError
+
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take one step."""
+        obs, state, reward, *rest = self.env.step_env(key, state, action, params)
+        # Whole numbers and Python's own become floats before they are changed.
+        paid = self.pay(jnp.asarray(reward, jnp.float32), params)
+        return obs, state, paid, *rest  # type: ignore[return-value]
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ClipReward(RewardWrapper):
+    """Rewards between two bounds, as Mnih et al. (2015) clip them to -1 .. 1.
+
+    The bounds are the parameters `reward_low` and `reward_high`.
+
+    Attributes:
+        env: The environment inside.
+        low: Default of `reward_low`.
+        high: Default of `reward_high`.
+    """
+
+    low: float = -1.0
+    high: float = 1.0
+    adds_to_observations: ClassVar[bool] = False
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse a lower bound that is not below the upper one."""
+        low, high = numbers["reward_low"], numbers["reward_high"]
+        if not low < high:
+            raise ValueError(
+                f"ClipReward: reward_low must be less than reward_high, got {low!r} "
+                f"and {high!r}."
+            )
+
+    def numbers(self) -> dict[str, float]:
+        """Return `reward_low` and `reward_high`."""
+        low = check_number("ClipReward", "low", self.low, finite=False)
+        high = check_number("ClipReward", "high", self.high, finite=False)
+        return {"reward_low": low, "reward_high": high}
+
+    def pay(self, reward: Array, params: Any) -> Array:
+        """Return the reward within the bounds."""
+        return jnp.clip(reward, params.reward_low, params.reward_high)
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class ScaleReward(RewardWrapper):
+    """Rewards times a number, the parameter `reward_factor`.
+
+    Attributes:
+        env: The environment inside.
+        factor: Default of `reward_factor`.
+    """
+
+    factor: float = 1.0
+    adds_to_observations: ClassVar[bool] = False
+
+    def numbers(self) -> dict[str, float]:
+        """Return `reward_factor`."""
+        return {"reward_factor": check_number("ScaleReward", "factor", self.factor)}
+
+    def check_numbers(self, numbers: Mapping[str, Any]) -> None:
+        """Refuse what is not finite."""
+        check_number("ScaleReward", "reward_factor", numbers["reward_factor"])
+
+    def pay(self, reward: Array, params: Any) -> Array:
+        """Return the reward times the number."""
+        return reward * params.reward_factor
+
+
+@dataclasses.dataclass(unsafe_hash=True)
+class TerminalLimit(Wrapper):
+    """The time limit terminates the episode, where it would truncate it.
+
+    Nothing is worth anything after a termination, and a truncated episode is valued as
+    if it went on. Where a lifetime is the task, as in bandits with a number of pulls,
+    the return is to be made within it. Pardo et al. (2018), "Time limits in
+    reinforcement learning", call the two time-aware learning and partial-episode
+    bootstrapping; an agent of the first kind should see the time that is left, as with
+    `TimeObservation`, where the observation does not tell it.
+
+    Attributes:
+        env: The environment inside.
+    """
+
+    adds_to_observations: ClassVar[bool] = False
+
+    def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
+        """Take a step, which terminates at the time limit too."""
+        taken = self.env.step_env(key, state, action, params)
+        obs, state, reward, terminated, info = taken
+        is_over = terminated | self.env.is_truncated(state, params)
+        return obs, state, reward, is_over, info

@@ -1,0 +1,194 @@
+"""Folders of results, read again: `purerl.load` and `purerl.track`."""
+
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from purerl.config import ConfigError
+from purerl.execution.format import program, quoted
+from purerl.runner import manifest
+from purerl.runner.arguments import stored_folder
+from purerl.runner.loop import close_trackers
+from purerl.runner.result import RunResult, load_run
+from purerl.runner.rows import read_diverged_at, read_members, saved_records
+from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.base import describe
+from purerl.runner.trackers.group import Group
+from purerl.storage import folders
+from purerl.storage.checkpoint import steps
+from purerl.streams import say
+from purerl.train import bind
+from purerl.types import HostMetrics
+
+# The module and the name of what reads each kind: nothing is imported before it is
+# called.
+READERS = {
+    "run": "purerl.report.folder:read_run",
+    "sweep": "purerl.sweeps.result:load_sweep",
+    "pbt": "purerl.population.saved:load_search",
+    "halving": "purerl.population.saved:load_search",
+    "tune": "purerl.tuning.saved:load_tune",
+    "evolution": "purerl.meta.result:load_evolution",
+    folders.COMPARISON: "purerl.comparison.result:load_comparison",
+}
+
+
+def load(folder: str | Path) -> Any:
+    """Read the result in a folder, also while it is written.
+
+    Args:
+        folder: Folder of a run, sweep, search, study, evolution or comparison.
+
+    Returns:
+        What the call that wrote the folder returns: a `RunResult`, a `SweepResult`, a
+        `PBTResult` and so on. A run or a sweep whose config names what is not known
+        here comes with its metrics and without its agents, and a sentence says why.
+
+    Raises:
+        ConfigError: it holds nothing that purerl has written, or something damaged, or
+            what has no result of its own, as a search that is not of the library.
+    """
+    folder = stored_folder(folder)
+    kind = folders.kind_of(folder)
+    if kind not in READERS:
+        raise ConfigError(
+            folders.refusal(folder, kind, ", which has no result to load")
+        )
+    module, _, name = READERS[kind].partition(":")
+    return getattr(import_module(module), name)(folder)
+
+
+def read_result(folder: Path) -> RunResult:
+    """Read a run's curves from its files, without its states and most of its config.
+
+    Raises:
+        ConfigError: no run there, nothing logged yet, or a file of rows that is damaged
+            or missing.
+    """
+    stored = manifest.load_run(folder)
+    seeds = tuple(stored["seeds"])
+    update = max(steps(folder / "checkpoints"), default=0)
+    records = read_members(folder / "metrics", seeds, update)
+    train = records["train"]
+    if not train:
+        raise ConfigError(f"the run in {folder} has logged nothing yet.")
+    return RunResult(
+        config=manifest.task_config(stored),
+        seeds=seeds,
+        state=None,
+        metrics=train,
+        evaluation=records["evaluation"],
+        finished=False,
+        compile_seconds=0.0,
+        train_seconds=0.0,
+        train_steps=0,
+        out=folder,
+        diverged_at=read_diverged_at(stored, seeds, int(train["update"].max())),
+    )
+
+
+def read_run(folder: Path) -> RunResult:
+    """Read the curves of a run and, where it has finished, its agents.
+
+    Where its config cannot be made again here, a sentence says why, and the curves come
+    without agents.
+
+    Raises:
+        ConfigError: as of `read_result`, or there is no checkpoint.
+    """
+    curves, stored = read_result(folder), manifest.load_run(folder)
+    try:
+        config = manifest.read_config(folder, stored)
+        num_updates = bind(config, on_host=True).plan.num_updates
+    except ConfigError as error:
+        say(f"{error} Without it, {folder} is read without agents.")
+        return curves._replace(finished=_has_finished(stored, curves.metrics))
+    saved = load_run(folder, config)
+    finished = saved.update == num_updates
+    state = saved.state if finished else None
+    return curves._replace(config=config, state=state, finished=finished)
+
+
+def _has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
+    """Not even one update of a run is left to be done, by its manifest and metrics."""
+    steps = int(metrics["env_steps"][0, -1])
+    each = steps // int(metrics["update"][0, -1])
+    return steps + each > stored["config"]["total_timesteps"]
+
+
+def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
+    """Send the rows and files of a folder that trackers lack.
+
+    The folder is that of a run, sweep, search, study, comparison or evolution.
+
+    A tracker goes on where it left off (`trackers.json` in the folder), so that no row
+    is written twice; one that has not been told of the folder yet gets everything. This
+    takes as long as it takes: a tracker is called until it has all, or fails.
+
+    Args:
+        folder: Folder of what has ended, or was interrupted or killed.
+        trackers: Names and objects, as for `purerl.run`; those that have been told of
+            the folder where none are given.
+
+    Returns:
+        Whether every tracker has everything now; what it lacks is printed.
+
+    Raises:
+        ConfigError: a folder that holds nothing which trackers are told, an unknown
+            tracker, none, or one that cannot begin.
+    """
+    folder = stored_folder(folder)
+    kind = folders.kind_of(folder)
+    if not folders.is_tracked(kind) and (folder / "records").is_dir():
+        raise ConfigError(
+            f"{folder} holds a search that only its own program can read again. "
+            f"Repeat the call that wrote it, with out={str(folder)!r}: what trackers "
+            "lack is sent then."
+        )
+    if not folders.is_tracked(kind):
+        raise ConfigError(
+            folders.refusal(folder, kind, ", of which trackers are told nothing")
+        )
+    chosen = choose(trackers, folder)
+    if not chosen:
+        raise ConfigError(
+            f"no tracker has been told of {folder}; name one, such as --track mlflow "
+            "(trackers=['mlflow'])."
+        )
+    if kind == "run":
+        return _track_run(folder, chosen)
+    if kind in ("pbt", "halving"):
+        from purerl.population.saved import read
+        from purerl.search.tracking import track_search
+
+        return track_search(folder, read(folder).search, chosen, say)
+    if kind == "sweep":
+        from purerl.sweeps.tracking import track_sweep as send
+    elif kind == "tune":
+        from purerl.tuning.tracking import track_study as send
+    elif kind == "evolution":
+        from purerl.meta.tracking import track_evolution as send
+    else:
+        from purerl.comparison.tracking import track_comparison as send
+    return send(folder, chosen, say)
+
+
+def _track_run(folder: Path, trackers: Sequence[Tracker]) -> bool:
+    stored = folders.load(folder)
+    result = read_result(folder)
+    # Rows after the last checkpoint are computed again, and told, when the run goes on.
+    if not steps(folder / "checkpoints"):
+        raise ConfigError(
+            f"the run in {folder} has saved nothing yet. Send it when it has ended, or "
+            f"go on with it: {program()} train --resume {quoted(folder)}"
+        )
+    records = saved_records(folder, stored["seeds"])
+    finished = _has_finished(stored, result.metrics)
+    group = Group(trackers, in_threads=False)
+    with group:
+        run = describe(folder, stored["config"], stored["seeds"])
+        group.begin(run, say, records.num_rows)
+        records.send_missing(group)
+        close_trackers(group, result._replace(finished=finished))
+    return group.lacks_nothing
