@@ -143,7 +143,7 @@ def judge(
         result.config,
         "value_loss",
         contestants(result, tuned),
-        [{}, *HELD_OUT],
+        environments=[{}, *HELD_OUT],
         seeds=JUDGING_SEEDS,
         seed=JUDGING_STREAM,
         out=folder / "transfer",

@@ -35,10 +35,10 @@ from rich.table import Table
 
 import purerl
 from purerl.atomic import write_atomic
-from purerl.population.brackets import make_plan
-from purerl.population.pbt_result import PBTResult
+from purerl.population.halving import make_plan
+from purerl.population.pbt import PBTResult
 from purerl.population.result import Result
-from purerl.population.schedule import Schedule
+from purerl.population.schedules import Schedule
 from purerl.report.statistics import heading_of, mean_interval
 from purerl.scale.host import to_device
 from purerl.serialise import to_dict
@@ -195,7 +195,7 @@ def _copies(result: Result) -> float | None:
     if not isinstance(result, PBTResult):
         return None
     parents = result.dataset.parent.values[:, :-1]
-    return float((parents != np.arange(result.population)).sum(-1).mean())
+    return float((parents != np.arange(result.size)).sum(-1).mean())
 
 
 def table(numbers: dict[str, Any]) -> Table:

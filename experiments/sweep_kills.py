@@ -30,16 +30,16 @@ from purerl.cli import settings
 from purerl.sweeps import loop
 
 settings.enable_compile_cache()
-train_chunk = loop.train_chunk
+curves_of = loop.curves_of
 
 
 def counted(*args, **options):
     with Path(sys.argv[2]).open("a") as file:
         file.write("chunk\\n")
-    return train_chunk(*args, **options)
+    return curves_of(*args, **options)
 
 
-loop.train_chunk = counted
+loop.curves_of = counted
 purerl.sweep(
     purerl.PPOConfig(total_timesteps=20_480, num_evaluations=2),
     {"learning_rate": [1e-4, 1e-3, 1e-2]},

@@ -32,6 +32,16 @@ COMMANDS = {
     "doctor": "say what this machine has and what purerl will use",
 }
 
+# The module and the function of a command, where they are not `purerl.cli.NAME.main`.
+MAINS = {
+    "sweep": "tools:main_sweep",
+    "pbt": "tools:main_pbt",
+    "halving": "tools:main_halving",
+    "tune": "tools:main_tune",
+    "compare": "tools:main_compare",
+    "lanes": "plan:main_lanes",
+}
+
 IMPORT = (
     "--import MODULE imports a module of your own first, which registers environments, "
     "losses and other parts; it may be repeated, and PURERL_IMPORT=MODULE,... does the "
@@ -157,8 +167,9 @@ def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
     try:
         if modules:
             # They come first: flags and their help list the names that there are.
-            importlib.import_module("purerl.cli.imports").load(modules)
-        return importlib.import_module(f"purerl.cli.{name}").main(rest)
+            importlib.import_module("purerl.cli.settings").load(modules)
+        module, _, function = MAINS.get(name, f"{name}:main").partition(":")
+        return getattr(importlib.import_module(f"purerl.cli.{module}"), function)(rest)
     except ConfigError as error:
         say(f"purerl {name}: {error}")
         return 2

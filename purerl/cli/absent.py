@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from rich.console import Console
 
-from purerl.cli.options import option
+from purerl.cli.flags import option
 from purerl.config import ConfigError
 from purerl.contrib.hardware.device import Device, load_device, names
 from purerl.contrib.hardware.estimate import (
@@ -70,13 +70,6 @@ def show(
     generations: int | None = None,
 ) -> None:
     """Print the estimates of agents in some environments, and how they are made.
-
-    Args:
-        device: The device.
-        bounds: Config, environment and plan of the agents of each environment.
-        agents: Number of agents in each environment.
-        parsed: The flags: `lanes`, `segment_updates` and `compile` count.
-        generations: Number of times that all agents are trained; once where not given.
 
     Raises:
         ConfigError: `lanes` or `segment_updates` is no positive whole number.

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from purerl import envs
 from purerl.cli import flags
-from purerl.cli.options import option
+from purerl.cli.flags import option
 from purerl.config import ConfigError
 from purerl.envs.registry import is_on_host
 

@@ -16,7 +16,7 @@ from purerl.acting.evaluate import play_episodes
 from purerl.acting.observe import as_arrays
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
-from purerl.cli.options import AgentSeed, EpisodeSeed, RunOrAgent, option, read_agent
+from purerl.cli.flags import AgentSeed, EpisodeSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError, apply_overrides, shown
 from purerl.randomisation import is_random
 from purerl.report import tables

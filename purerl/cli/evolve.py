@@ -12,7 +12,7 @@ from rich.table import Table
 
 from purerl import presets
 from purerl.cli import absent, flags, report, settings
-from purerl.cli.options import (
+from purerl.cli.flags import (
     Algorithm,
     CheckpointSeconds,
     ConfigFile,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Annotated
 
 from purerl.cli import flags
-from purerl.cli.options import AgentSeed, RunOrAgent, option, read_agent
+from purerl.cli.flags import AgentSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError
 from purerl.export import export_policy
 from purerl.runner.arguments import seeds_named

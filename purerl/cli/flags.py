@@ -1,10 +1,16 @@
-"""Typed flags from a config dataclass: every field, its type, default and help."""
+"""Typed flags from dataclasses: options of tools and commands, fields of configs.
+
+A part of a config stands on the command line as text, `--optimiser "Adam(b1=0.95)"`.
+Flags with dots (`--optimiser.b1 0.95`) are written into that text before anything else
+reads the words.
+"""
 
 import contextlib
 import dataclasses
 import inspect
 import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Annotated, Any, Literal, get_args
 
 import tyro
@@ -15,15 +21,15 @@ from tyro.constructors import (
     PrimitiveTypeInfo,
 )
 
-from purerl import randomisation, schedules, serialise
+from purerl import presets, randomisation, schedules, serialise
 from purerl.algorithms import ALGORITHMS
 from purerl.cli import IMPORT
-from purerl.cli.numbers import dotted_flags, write_inside
 from purerl.config import (
     AUTO,
     Auto,
     ConfigError,
     TrainConfig,
+    check_known,
     check_mapping,
     field_names,
     is_number,
@@ -33,6 +39,217 @@ from purerl.config import (
     validate_field,
 )
 from purerl.networks import modules
+from purerl.runner import options as tools
+from purerl.runner.arguments import split_seed
+
+
+def option(text: str) -> object:
+    """Return what makes an option of a field."""
+    return tyro.conf.arg(help=text)
+
+
+Repeated = tyro.conf.UseAppendAction[tuple[str, ...]]
+"""The type of an option that may be given several times."""
+
+RunOrAgent = Annotated[
+    tyro.conf.Positional[str],
+    tyro.conf.arg(metavar="RUN[:SEED]", help="Folder of a run, or one of its agents."),
+]
+AgentSeed = Annotated[
+    int | None, option("Seed of the one agent that is taken, as RUN:SEED says it too.")
+]
+Algorithm = Annotated[str, option(f"Algorithm, one of {', '.join(ALGORITHMS)}.")]
+ConfigFile = Annotated[
+    Path | None, option("YAML file of the config that the flags change.")
+]
+EpisodeSeed = Annotated[int, option("Random seed of the episodes.")]
+DryRun = Annotated[bool, option("Say what the command would cost here, and stop.")]
+
+
+def flags_of(options: type, *names: str) -> type:
+    """Return a dataclass of the flags of a tool's options, for tyro."""
+    types = {field.name: field.type for field in dataclasses.fields(options)}
+    fields = []
+    for name, about in tools.options_of(options).items():
+        for flag in about.flags if name in (names or types) else ():
+            kind = types[name] if flag.kind is None else flag.kind
+            kind = Repeated if kind is tools.Repeated else kind
+            help_ = option(flag.help.replace("{tool}", options.tool))
+            default = dataclasses.field(default=flag.default)
+            fields.append((flag.name or name, Annotated[kind, help_], default))
+    return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
+
+
+Tracking = flags_of(tools.Options, "trackers")
+"""Flags of the trackers that are told while a command runs."""
+
+
+def _help(name: str) -> object:
+    return option(tools.options_of(tools.Saved)[name].flags[0].help)
+
+
+Lanes = Annotated[int | None, _help("lanes")]
+SegmentUpdates = Annotated[int | None, _help("segment_updates")]
+CheckpointSeconds = Annotated[float, _help("checkpoint_seconds")]
+Progress = Annotated[bool, _help("progress")]
+MemoryLimit = Annotated[str | None, option(tools.MEMORY_LIMIT)]
+FirstSeed = Annotated[int, option(tools.FIRST_SEED.help)]
+
+
+def read_trackers(parsed: Any) -> list[str | tools.Tracker] | None:
+    """Read the trackers that the flags of `Tracking` ask for; None where it is none."""
+    return tools.read_trackers(parsed.track, parsed.tracking_uri)
+
+
+@dataclasses.dataclass(kw_only=True)
+class ConfigSource:
+    """Options of the config that a command starts from."""
+
+    algorithm: Algorithm = "ppo"
+    preset: Annotated[
+        str | None,
+        option(f"Preset that the flags change: {', '.join(presets.names())}."),
+    ] = None
+    config: ConfigFile = None
+
+
+@dataclasses.dataclass(kw_only=True)
+class Processes:
+    """Options of commands that several processes run together."""
+
+    coordinator: Annotated[
+        str | None,
+        option("Address of process 0, host:port, where SLURM or MPI do not say it."),
+    ] = None
+    num_processes: Annotated[
+        int | None,
+        option("Number of processes in all, where SLURM or MPI do not say it."),
+    ] = None
+    process: Annotated[
+        int | None,
+        option("Number of this process, where SLURM or MPI do not say it."),
+    ] = None
+
+
+def read_agent(parsed: Any) -> tuple[Path, int | None]:
+    """Read the folder of a run, and the seed that `RUN:SEED` or `--seed` names.
+
+    Raises:
+        ConfigError: both name one.
+    """
+    run, seed = split_seed(parsed.run)
+    if seed is not None and parsed.seed is not None:
+        raise ConfigError(
+            f"--seed is {parsed.seed}, and {parsed.run} names a seed already; give one "
+            "of them."
+        )
+    return run, parsed.seed if seed is None else seed
+
+
+# Name of a flag -> what follows the dot, and the text of the value.
+Inside = dict[str, list[tuple[list[str], str]]]
+
+
+def write_inside(defaults: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
+    """Return the words with every dotted flag put into the text of its part.
+
+    Raises:
+        ConfigError: a flag without a value, a number that a part lacks, a part that has
+            too many numbers for a line.
+    """
+    rest, inside = _take(defaults, argv)
+    for name, changes in inside.items():
+        given, rest = _take_flag(rest, name)
+        part = defaults[name] if given is None else given
+        if isinstance(part, str):
+            part = serialise.parse_part(part, part_kind(name) or "schedule")
+        for path, text in changes:
+            part = _put(part, path, text, _dotted(name, path))
+        text = serialise.part_text(part)
+        if "(" not in text:
+            raise ConfigError(
+                f"{_dotted(name, changes[0][0])}: {text} has too many numbers for a "
+                "command line; write it to a file."
+            )
+        rest += [f"--{name}", text]
+    return rest
+
+
+def dotted_flags(name: str, part: Any) -> str:
+    """Return the flags of a part's numbers, for the help of its own flag."""
+    if not is_part(part):
+        return ""
+    plain = [n for n in field_names(part) if isinstance(getattr(part, n), int | float)]
+    flags = [_dotted(name, [n]) for n in plain]
+    return f" Inside it: {', '.join(flags)}." if flags else ""
+
+
+def _dotted(name: str, path: Sequence[str]) -> str:
+    return "--" + ".".join([name, *path]).replace("_", "-")
+
+
+def _take(defaults: Mapping[str, Any], argv: Sequence[str]) -> tuple[list[str], Inside]:
+    """The words without dotted flags, and these."""
+    rest: list[str] = []
+    inside: Inside = {}
+    words = iter(argv)
+    for word in words:
+        flag, equals, value = word.partition("=")
+        name, *path = flag.removeprefix("--").replace("-", "_").split(".")
+        if not (word.startswith("--") and path and name in defaults):
+            rest.append(word)
+            continue
+        text = value if equals else next(words, None)
+        if text is None:
+            raise ConfigError(f"{flag} needs a value.")
+        inside.setdefault(name, []).append((path, text))
+    return rest, inside
+
+
+def _take_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
+    """The last value of a flag, None where it is not given; and the other words."""
+    value, rest, words = None, [], iter(argv)
+    for word in words:
+        flag, equals, text = word.partition("=")
+        if flag.replace("-", "_") != f"__{name}":
+            rest.append(word)
+        else:
+            value = text if equals else next(words, "")
+    return value, rest
+
+
+def _put(part: Any, path: Sequence[str], text: str, flag: str) -> Any:
+    """The part with a value at a path."""
+    if not is_part(part):
+        raise ConfigError(
+            f"{flag}: {part!r} has nothing inside; give a part first, such as "
+            f"{flag.rpartition('.')[0]} 'Linear(3e-4, 0)' for a number that moves."
+        )
+    name, *rest = path
+    check_known(name, field_names(part), f"{flag}: {type(part).__name__}")
+    field = next(f for f in dataclasses.fields(part) if f.name == name)
+    if rest:
+        value = _put(getattr(part, name), rest, text, flag)
+    else:
+        value = _value(field, text, flag)
+    return dataclasses.replace(part, **{name: value})
+
+
+def _value(field: dataclasses.Field, text: str, flag: str) -> Any:
+    """The value of a field inside a part: plain, or a part itself."""
+    if "(" in text and field.metadata.get("pytree_node", True):
+        return serialise.parse_part(text, "schedule")
+    try:
+        value = serialise.read_yaml(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"cannot read the value of {flag}, got {text!r}.") from None
+    if not isinstance(value, str) or not field.metadata.get("pytree_node", True):
+        return value
+    try:
+        return float(value)
+    except ValueError:
+        raise ConfigError(f"{flag} must be a number, got {text!r}.") from None
+
 
 _MAPPINGS = {
     "env_kwargs": '{"backend": "spring"}',
@@ -40,22 +257,32 @@ _MAPPINGS = {
 }
 
 
-def parser_class(config: TrainConfig, options: type, *more: type) -> type:
-    """Make a dataclass with the fields of `options` and of the config, for tyro.
+def read_options(options: type, parsed: Any) -> dict[str, Any]:
+    """Return the options of a tool, by name, from the values of their flags.
 
-    Args:
-        config: Config whose values are the defaults.
-        options: A dataclass of the command's own options.
-        *more: Dataclasses of options that the command shares with others.
+    Raises:
+        ConfigError: a value that cannot be read.
+    """
+    return {
+        name: about.read(*(getattr(parsed, flag.name or name) for flag in about.flags))
+        for name, about in tools.options_of(options).items()
+        if about.flags
+    }
+
+
+def parser_class(
+    config: TrainConfig, options: type, *more: type, doc: str = ""
+) -> type:
+    """Make a dataclass with the fields of `options` and of the config, for tyro.
 
     Raises:
         ConfigError: a value of the config that its field cannot have, and so no flag.
     """
-    fields = [
-        (field.name, field.type, field)
-        for options_class in (options, *more)
-        for field in dataclasses.fields(options_class)
-    ]
+    fields: dict[str, Any] = {}
+    for kind in (options, *more):
+        own = flags_of(kind) if issubclass(kind, tools.Options) else kind
+        for field in dataclasses.fields(own):
+            fields.setdefault(field.name, (field.name, field.type, field))
     ours = []
     for field in dataclasses.fields(config):
         _check_default(field, getattr(config, field.name))
@@ -67,8 +294,8 @@ def parser_class(config: TrainConfig, options: type, *more: type) -> type:
         ours.append((field.name, Annotated[kind, help_], default))
     return dataclasses.make_dataclass(
         options.__name__,
-        [*fields, *ours],
-        namespace={"__doc__": options.__doc__},
+        [*fields.values(), *ours],
+        namespace={"__doc__": doc or options.__doc__},
         kw_only=True,
     )
 
@@ -169,10 +396,6 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
 
 def read_mapping(name: str, pairs: Sequence[str]) -> Mapping[str, Any]:
     """Read the words `name=value` of a flag.
-
-    Args:
-        name: Name of the field, for messages.
-        pairs: Words after the flag.
 
     Raises:
         ConfigError: a word without `=`, a name given twice, or a value that cannot be
@@ -336,11 +559,6 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """Parse with tyro; underscores and dashes are both understood.
 
     tyro prints what is wrong with a flag and exits with 2.
-
-    Args:
-        cls: A dataclass, whose fields are the flags.
-        argv: The words after the command.
-        command: The name of the command.
 
     Raises:
         ConfigError: a path that is empty, or a flag that cannot be.

@@ -1,15 +1,25 @@
-"""`purerl plan`: what training would take, here or on a GPU that is not here."""
+"""`purerl plan` and `purerl lanes`: what training takes, here or on an absent GPU."""
 
 import dataclasses
 from collections.abc import Sequence
 from typing import Annotated
 
+from rich.console import Console
+
 from purerl.cli import absent, flags, settings
-from purerl.cli.options import ConfigSource, Lanes, SegmentUpdates, option
+from purerl.cli.flags import (
+    ConfigSource,
+    Lanes,
+    MemoryLimit,
+    SegmentUpdates,
+    option,
+)
 from purerl.cli.train import base_config
 from purerl.execution import dry_run
 from purerl.execution.memory import require_number
 from purerl.scale.devices import check_count, make_workers
+from purerl.sweeps import planner
+from purerl.sweeps.console import lanes_table
 from purerl.train import bind
 
 
@@ -43,3 +53,44 @@ def main(argv: Sequence[str]) -> int:
     parts = [dry_run.whole_runs(bound, parsed.seeds)]
     dry_run.show(parts, parsed.lanes, parsed.segment_updates)
     return 0
+
+
+@dataclasses.dataclass(kw_only=True)
+class FindLanes:
+    """Measure training throughput over lane widths, and remember the best one.
+
+    `purerl sweep --lanes auto` takes it from then on.
+    """
+
+    widths: Annotated[
+        tuple[int, ...], option("Widths to measure; powers of two if not given.")
+    ] = ()
+    seconds: Annotated[float, option("Seconds of measurement per width.")] = 2.0
+    memory_limit: MemoryLimit = None
+
+
+def main_lanes(argv: Sequence[str]) -> int:
+    """Run the command; return the exit status."""
+    base = base_config(argv)
+    parsed = flags.parse(
+        flags.parser_class(base, FindLanes, ConfigSource), argv, "lanes"
+    )
+    settings.enable_compile_cache()
+    rates = planner.find_lanes(
+        flags.read_config(parsed, base),
+        widths=sorted(parsed.widths) or None,
+        memory_limit=parsed.memory_limit,
+        seconds=parsed.seconds,
+    )
+    console = Console()
+    console.print(lanes_table(rates))
+    path = planner.cache_file()
+    words = f"remembered in {path}" if path else _FORGOTTEN
+    console.print(words, highlight=False, soft_wrap=True)
+    return 0
+
+
+_FORGOTTEN = (
+    "not remembered, because you have no home folder; set XDG_CACHE_HOME to a folder "
+    "that you may write to"
+)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import tyro
 
 from purerl.cli import flags
-from purerl.cli.options import Repeated, option
+from purerl.cli.flags import Repeated, option
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.sweep_data import ENV, environments

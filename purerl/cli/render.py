@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from rich.console import Console
 
 from purerl.cli import flags, settings
-from purerl.cli.options import EpisodeSeed, RunOrAgent, option
+from purerl.cli.flags import EpisodeSeed, RunOrAgent, option
 from purerl.report.rendering import EPISODE_SEED, render
 from purerl.runner.rows import warn
 

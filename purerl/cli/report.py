@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from purerl.cli import flags
-from purerl.cli.options import option
+from purerl.cli.flags import option
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -8,7 +8,7 @@ from typing import Annotated
 import tyro
 
 from purerl.cli import flags
-from purerl.cli.options import Repeated, option, read_trackers
+from purerl.cli.flags import Repeated, option, read_trackers
 from purerl.report.folder import track
 from purerl.runner.trackers import TRACKERS
 

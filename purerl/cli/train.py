@@ -14,18 +14,7 @@ from rich.console import Console
 from purerl import presets, serialise
 from purerl.algorithms import config_class, name_of
 from purerl.cli import absent, flags, settings
-from purerl.cli.options import (
-    CheckpointSeconds,
-    ConfigSource,
-    DryRun,
-    FirstSeed,
-    Lanes,
-    Progress,
-    SegmentUpdates,
-    Tracking,
-    option,
-    read_trackers,
-)
+from purerl.cli.flags import ConfigSource, DryRun, FirstSeed, option, read_trackers
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
 from purerl.execution import dry_run
@@ -34,6 +23,7 @@ from purerl.execution.memory import require_number
 from purerl.runner import manifest
 from purerl.runner.api import run
 from purerl.runner.arguments import check_seconds, check_seeds, seeds_from
+from purerl.runner.options import Saved
 from purerl.runner.result import RunResult, summary
 from purerl.runner.start import (
     NETWORKS,
@@ -76,9 +66,6 @@ class Train:
     out: Annotated[
         Path | None, option("Folder to write; runs/<env>-<time> if not given.")
     ] = None
-    lanes: Lanes = None
-    segment_updates: SegmentUpdates = None
-    checkpoint_seconds: CheckpointSeconds = 30.0
     keep_checkpoints: Annotated[
         int | None, option("Number of newest checkpoints to keep; 3 if not given.")
     ] = None
@@ -86,10 +73,9 @@ class Train:
         bool, option("Spread each agent's environments over all devices.")
     ] = False
     dry_run: DryRun = False
-    progress: Progress = True
 
 
-SHARED = (ConfigSource, Tracking, absent.Absent)
+SHARED = (Saved, ConfigSource, absent.Absent)
 
 
 def base_config(argv: Sequence[str]) -> TrainConfig:

@@ -6,11 +6,17 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from purerl.cli import changes, comparing, flags, settings
-from purerl.cli.options import Repeated, option
+from purerl.cli import flags
+from purerl.cli.flags import Repeated, option
+from purerl.cli.tools import read_comparison, run_comparison
 from purerl.cli.train import base_config, default_folder
-from purerl.comparison.api import check_out, compare, planned
-from purerl.comparison.losses import read_loss, settings_of
+from purerl.comparison.settings import (
+    read_changes,
+    read_loss,
+    settings_of,
+    split_parts,
+)
+from purerl.comparison.training import Compared
 from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.meta import store
 from purerl.runner import manifest
@@ -65,39 +71,25 @@ class Transfer:
 
 def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
-    parsed, config, environments = comparing.read(argv, Transfer, _base)
+    parsed, given = read_comparison(argv, _base, Transfer, Compared)
     field, losses = parsed.field or "value_loss", {}
     if part_kind(field) != "loss":
         raise ConfigError(f"--field must be value_loss or policy_loss, got {field!r}.")
     if parsed.evolution:
         field, losses = _evolved(parsed.evolution, parsed.field)
-    given = _given(field, parsed.loss, losses)
-    losses = {**losses, **given}
+    own = _given(field, parsed.loss, losses)
+    losses = {**losses, **own}
     if not losses:
         raise ConfigError(
             "say which losses to compare, such as --loss learned=value_loss.npz "
             "--loss squared, or give --evolution FOLDER."
         )
-    settings.enable_compile_cache()
-    asked = settings_of(config, field, losses)
-    options = comparing.keywords(parsed)
+    config = given["config"]
+    given["settings"] = settings_of(config, field, losses)
     if parsed.dry_run:
-        check_out(parsed.out)
-        chosen = (options["seeds"], parsed.measures, parsed.baseline)
-        parts = planned(config, asked, environments, *chosen)
-        comparing.show_plan(parts, parsed)
-        return 0
-    folder = _folder(parsed, str(config.env))
-    result = compare(
-        config,
-        asked,
-        environments=environments,
-        out=folder,
-        baseline=parsed.baseline or next(iter(given), list(losses)[-1]),
-        **options,
-    )
-    comparing.show(result, folder)
-    return 0
+        return run_comparison(parsed, given, None)
+    given["baseline"] = parsed.baseline or next(iter(own), list(losses)[-1])
+    return run_comparison(parsed, given, _folder(parsed, str(config.env)))
 
 
 def _given(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
@@ -106,7 +98,7 @@ def _given(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict
     for text in texts:
         name, value = _loss(field, text)
         if name in losses or name in evolved:
-            named = _NAMED.fullmatch(changes.split(text)[0])
+            named = _NAMED.fullmatch(split_parts(text)[0])
             unnamed = text.partition("=")[2].strip() if named else text
             raise ConfigError(
                 f"--loss {text}: the name {name!r} is taken; write {name}-2={unnamed}."
@@ -130,7 +122,7 @@ def _base(argv: Sequence[str]) -> TrainConfig:
 
 def _loss(field: str, text: str) -> tuple[str, Any]:
     """Name and loss, or changes of the config, from the text of a `--loss`."""
-    first, *others = changes.split(text)
+    first, *others = split_parts(text)
     named = _NAMED.fullmatch(first)
     if named:
         name, value = (part.strip() for part in named.groups())
@@ -141,7 +133,7 @@ def _loss(field: str, text: str) -> tuple[str, Any]:
     loss = read_loss(field, value)
     if not others:
         return name, loss
-    return name, {field: loss, **changes.read_changes("--loss", text, others)}
+    return name, {field: loss, **read_changes("--loss", text, others)}
 
 
 def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:

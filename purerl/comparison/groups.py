@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
-from purerl.comparison.environments import Task
-from purerl.comparison.settings import Piece, Setting
+from purerl.comparison.settings import Piece, Setting, Task
 from purerl.config import (
     ConfigError,
     TrainConfig,
@@ -20,8 +19,7 @@ from purerl.config import (
 from purerl.execution.programs import length_of_pieces
 from purerl.space.points import resolve_point
 from purerl.sweeps.effects import check_pieces, check_setting
-from purerl.sweeps.groups import group_points
-from purerl.sweeps.identity import canonical
+from purerl.sweeps.groups import canonical, group_points
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides
 
@@ -95,10 +93,6 @@ def enter(setting: Setting, task: Task) -> Contestant:
 
 def check_effect(contestant: Contestant, name: str) -> None:
     """Refuse a setting that trains exactly as the config that it changes.
-
-    Args:
-        contestant: The setting in an environment.
-        name: The name of the setting, for the message.
 
     Raises:
         ConfigError: nothing reads what it changes.

@@ -1,32 +1,189 @@
-"""The result of a comparison: scores with labels, statistics, one table."""
+"""The result of a comparison: scores with labels, statistics, one table, files.
 
+comparison.json   what was compared, scores, and the rows of the table
+comparison.csv    these rows
+comparison.npz    learning curves
+comparison.png    a picture of them
+trained/          scores of every setting in every environment, as they were finished
+"""
+
+import csv
+import io
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from purerl import serialise
-from purerl.comparison import saved
-from purerl.comparison.environments import Task
-from purerl.comparison.held_out import Scores
-from purerl.comparison.normalised import Numbers, normalise
+from purerl.atomic import write_atomic
 from purerl.comparison.rows import filled_scores, make_rows
-from purerl.comparison.settings import Setting, described
-from purerl.comparison.training import Options
-from purerl.config import ConfigError, part_kind
+from purerl.comparison.settings import Setting, Task, described
+from purerl.comparison.training import Compared, Scores
+from purerl.config import ConfigError, part_kind, shown
+from purerl.execution.format import this_command
 from purerl.report import plots
 from purerl.report.comparison import Row, make_table
-from purerl.report.statistics.missing import check_choice, lowest_of
-from purerl.runner.arguments import stored_folder
-from purerl.storage import folders
+from purerl.report.statistics.missing import as_numbers, check_choice, lowest_of
+from purerl.runner.arguments import check_seeds, stored_folder
+from purerl.storage import checkpoint, folders
+from purerl.storage.files import DAMAGE, load_arrays, read_json, save_arrays, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
     import xarray as xr
     from matplotlib.figure import Figure
     from rich.table import Table
+
+# One for all environments, one for each in their order, or by their names.
+Numbers = float | Sequence[float] | Mapping[str, float]
+
+
+def normalise(
+    scores: np.ndarray, environments: Sequence[str], low: Numbers, high: Numbers
+) -> np.ndarray:
+    """Return scores of which `low` is 0 and `high` is 1 in every environment.
+
+    Args:
+        scores: Scores `[N, S, E]`.
+        environments: Names of the environments, E of them.
+        low: The returns that become 0.
+        high: The returns that become 1.
+
+    Raises:
+        ConfigError: an environment has no number, or `high` is not above `low`.
+    """
+    lows, highs = (
+        read_numbers(name, numbers, environments)
+        for name, numbers in (("low", low), ("high", high))
+    )
+    for environment, least, most in zip(environments, lows, highs, strict=True):
+        if not least < most:
+            raise ConfigError(
+                f"high must be above low in every environment, got {most:g} and "
+                f"{least:g} for {environment}; give for example the return of a good "
+                "policy as high, and that of a random one as low."
+            )
+    return (scores - lows) / (highs - lows)
+
+
+def read_numbers(
+    field: str, numbers: Numbers, environments: Sequence[str]
+) -> np.ndarray:
+    """Read a finite number for each environment, `[E]`.
+
+    Raises:
+        ConfigError: an environment has none, or there is one too many.
+    """
+    values = numbers
+    if isinstance(numbers, Mapping):
+        if set(numbers) != set(environments):
+            raise ConfigError(
+                f"{field} must have a number for each of {', '.join(environments)}, "
+                f"got {', '.join(map(str, numbers)) or 'none'}."
+            )
+        values = [numbers[name] for name in environments]
+    found = as_numbers(field, values)
+    if found.shape not in ((), (len(environments),)) or not np.isfinite(found).all():
+        example = ", ".join(f"{name!r}: 0.0" for name in environments)
+        raise ConfigError(
+            f"{field} must be a finite number, or one for each environment, got "
+            f"{shown(numbers)}; give for example {{{example}}}."
+        )
+    return np.broadcast_to(found, len(environments))
+
+
+KIND, FILE, FORMAT = folders.COMPARISON, folders.COMPARISON_FILE, 2
+REPEAT = "Repeat the call that wrote it: nothing is trained again."
+
+
+class Stored(NamedTuple):
+    """The contents of the files of a comparison.
+
+    Attributes:
+        values: Names, seeds, and what the settings and environments are, as plain
+            values; scores and steps are nested lists with None for no number.
+        curves: Curves by environment, as `Comparison` has them.
+        rows: The rows of the table; they are not read again.
+    """
+
+    values: dict[str, Any]
+    curves: dict[str, np.ndarray]
+    rows: Sequence[Row] = ()
+
+
+def write(folder: Path, stored: Stored, figure: "Figure") -> None:
+    """Write a comparison's files.
+
+    Raises:
+        OSError: the folder cannot be written to.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    values = {"kind": KIND, "format": FORMAT, "command": this_command()}
+    values |= stored.values
+    values["rows"] = [_plain_row(row) for row in stored.rows]
+    path = folder / FILE
+    curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}
+    values["curves_sha256"] = checkpoint.digest(curves).hex()
+    plots.save(figure, path.with_suffix(".png"))
+    write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
+    save_arrays(path.with_suffix(".npz"), curves)
+    # Written last: a reader that finds this file finds the others too.
+    write_json(path, values)
+
+
+def read(folder: Path) -> Stored:
+    """Read what `write` wrote.
+
+    Raises:
+        ConfigError: there is no comparison, it is damaged, or of another version.
+    """
+    path = folder / FILE
+    if not path.exists() and folders.kind_of(folder) == KIND:
+        raise ConfigError(f"there is no {path}. {REPEAT}")
+    if not path.exists():
+        raise ConfigError(folders.not_wanted(folder, folders.kind_of(folder), KIND))
+    try:
+        values = read_json(path, REPEAT)
+        if (values["kind"], values["format"]) != (KIND, FORMAT):
+            raise ValueError(f"it is {values['kind']}, format {values['format']}")
+        stored = load_arrays(path.with_suffix(".npz"))
+        if values["curves_sha256"] != checkpoint.digest(stored).hex():
+            raise ValueError("its curves were written by a call that did not end")
+        environments = list(values["environments"])
+        return Stored(
+            values, {e: stored[f"curve{i}"] for i, e in enumerate(environments)}
+        )
+    except ConfigError:
+        raise
+    except DAMAGE as error:
+        raise ConfigError(
+            f"cannot read the comparison of {path} and {path.with_suffix('.npz').name} "
+            f"({error}). {REPEAT}"
+        ) from None
+
+
+def _csv(rows: Sequence[Row]) -> str:
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(Row._fields)
+    writer.writerows(rows)
+    return text.getvalue()
+
+
+def plain(values: np.ndarray) -> Any:
+    """Return nested lists, None where there is no number."""
+    if values.ndim > 1:
+        return [plain(part) for part in values]
+    return [x if np.isfinite(x) else None for x in values.tolist()]
+
+
+def _plain_row(row: Row) -> dict[str, Any]:
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value
+        for name, value in row._asdict().items()
+    }
 
 
 class Comparison:
@@ -78,8 +235,7 @@ class Comparison:
         cls,
         settings: Sequence[Setting],
         tasks: Sequence[Task],
-        options: Options,
-        baseline: str | None,
+        options: Compared,
         found: Mapping[tuple[str, str], Scores],
     ) -> "Comparison":
         """Make a comparison from the scores of every environment and setting.
@@ -88,8 +244,6 @@ class Comparison:
             settings: The settings.
             tasks: Environments with their configs.
             options: Options with which the settings were trained.
-            baseline: The name of the setting that others are compared with; the first
-                if not given.
             found: The scores, by names of environment and setting.
         """
         names, environments = [s.name for s in settings], [p.name for p in tasks]
@@ -115,8 +269,9 @@ class Comparison:
                 for task in tasks
             },
         }
-        seeds, seed = options.seeds, options.seed
-        return cls(about, baseline or names[0], seeds, seed, scores, curves, steps)
+        seeds, seed = check_seeds(options.seeds), options.seed
+        baseline = options.baseline or names[0]
+        return cls(about, baseline, seeds, seed, scores, curves, steps)
 
     @property
     def subject(self) -> str:
@@ -241,12 +396,12 @@ class Comparison:
             "seeds": list(self.seeds),
             "seed": self.seed,
             **self.about,
-            "scores": {name: saved.plain(x) for name, x in self.scores.items()},
-            "steps": {name: saved.plain(x) for name, x in self.steps.items()},
+            "scores": {name: plain(x) for name, x in self.scores.items()},
+            "steps": {name: plain(x) for name, x in self.steps.items()},
         }
         curves = {name: self.curves[name] for name in self.environments}
         folder = Path(folder)
-        saved.write(folder, saved.Stored(values, curves, self.rows), self.plot())
+        write(folder, Stored(values, curves, self.rows), self.plot())
         return folder
 
 
@@ -256,7 +411,7 @@ def load_comparison(folder: str | Path) -> Comparison:
     Raises:
         ConfigError: there is no comparison, it is damaged, or of another version.
     """
-    values, curves, _ = saved.read(stored_folder(folder))
+    values, curves, _ = read(stored_folder(folder))
     return Comparison(
         {name: values[name] for name in ("settings", "environments")},
         values["baseline"],

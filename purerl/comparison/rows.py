@@ -123,12 +123,7 @@ class _Intervals:
         self._ends: dict[str, Callable[[float, int], np.ndarray]] = {}
 
     def off_zero(self, names: Sequence[str], left: int) -> set[str]:
-        """Return those of some settings whose interval lies on one side of zero.
-
-        Args:
-            names: Names of the settings.
-            left: The number of settings that are left, which the confidence depends on.
-        """
+        """Return those of some settings whose interval lies on one side of zero."""
         if not names:
             return set()
         confidence, resamples = 1 - ERRORS / left, RESAMPLES * left

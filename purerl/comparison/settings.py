@@ -2,33 +2,194 @@
 
 A setting becomes *pieces*: values by (dotted) name of a field with which the updates of
 a run are made, from a first update on. All but schedules have one piece, from update 0.
+Beside them: the environments of a comparison, and losses as they are given for one.
 """
 
+import ast
 import dataclasses
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from purerl import serialise
+from purerl import presets, serialise
 from purerl.algorithms import name_of
-from purerl.comparison.environments import Task
-from purerl.comparison.losses import read_loss
 from purerl.config import (
     ENV_FIELDS,
     ConfigError,
     TrainConfig,
+    check_known,
     field_names,
     is_auto,
     part_kind,
 )
+from purerl.losses import LOSSES, POLICY_LOSSES, VALUE_LOSSES
 from purerl.meta.result import EvolutionResult, load_evolution
-from purerl.population.schedule import Schedule
+from purerl.population.schedules import Schedule
 from purerl.serialise import artifact
 from purerl.space.points import with_algorithm
+
+# A name, changes of the config by name (and `name`, what to call it), or a config.
+Environments = Sequence[str | Mapping[str, Any] | TrainConfig]
+# What a config that stands for an environment says to configs of other algorithms.
+_CARRIED_FIELDS = (*ENV_FIELDS, "total_timesteps")
+
+
+class Task(NamedTuple):
+    """An environment in which all settings train.
+
+    Attributes:
+        name: The environment's name.
+        config: The config that settings change, in this environment.
+        changes: Fields that a whole config takes over from the environment, by name.
+    """
+
+    name: str
+    config: TrainConfig
+    changes: dict[str, Any]
+
+
+def read_environments(config: TrainConfig, environments: Environments) -> list[Task]:
+    """Return the environments in their order; the config's own where none are given.
+
+    Raises:
+        ConfigError: an entry of another kind, an unknown field, or two of one name.
+    """
+    if isinstance(environments, str | Mapping | TrainConfig):
+        environments = [environments]
+    by_name: dict[str, Task] = {}
+    for entry in environments or [{}]:
+        task = _read_environment(config, entry)
+        if task.name in by_name:
+            raise ConfigError(
+                f"environments names {task.name!r} twice; give one of them a name of "
+                f"its own: {{'name': '{task.name} 2', ...}}."
+            )
+        by_name[task.name] = task
+    tasks = list(by_name.values())
+    _check_told_apart(tasks)
+    return tasks
+
+
+def _check_told_apart(tasks: Sequence[Task]) -> None:
+    """Refuse environment objects that are written alike: scores would be mixed up.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    known: dict[str, Task] = {}
+    for task in tasks:
+        env = task.config.env
+        if not hasattr(env, "step"):
+            continue
+        other = known.setdefault(serialise.plain(env, "env"), task)
+        if other.config.env is not env:
+            raise ConfigError(
+                f"environments: {other.name!r} and {task.name!r} are several objects "
+                f"that are written alike, {serialise.plain(env, 'env')}: nothing tells "
+                "their scores apart. Make them differ in an attribute that is a "
+                "number, a text or an array, or make a comparison each, in a folder of "
+                "its own."
+            )
+
+
+def _read_environment(config: TrainConfig, entry: Any) -> Task:
+    name: str | None = None
+    if isinstance(entry, str):
+        changes: dict[str, Any] = {"env": entry}
+        changed = config.replace(**changes)
+    elif isinstance(entry, Mapping):
+        changes = dict(entry)
+        name = changes.pop("name", None)
+        changed = config.replace(**changes)
+    elif isinstance(entry, TrainConfig):
+        if type(entry) is not type(config):
+            raise ConfigError(
+                f"environments: a {type(entry).__name__} stands among "
+                f"{type(config).__name__}s; give the environment's name, or what it "
+                "changes, and other algorithms as settings."
+            )
+        changes = {field: getattr(entry, field) for field in _CARRIED_FIELDS}
+        changed = entry
+    else:
+        raise ConfigError(
+            "environments takes names, changes of the config by name, and configs, got "
+            f"{entry!r}."
+        )
+    return Task(str(name or serialise.plain(changed.env, "env")), changed, changes)
+
+
+# A loss: an object, the path of a saved one, text such as "HuberError(delta=2.0)", or
+# changes of the config by name, the field among them or not.
+Losses = Mapping[str, Any]
+
+
+def settings_of(config: TrainConfig, field: str, losses: Losses) -> dict[str, Any]:
+    """Return the losses as settings: changes of the config by name, with the loss.
+
+    Raises:
+        ConfigError: a field that is no loss, no losses, or one that cannot be read.
+    """
+    check_field(config, field)
+    if not isinstance(losses, Mapping) or not losses:
+        raise ConfigError(
+            "losses must map at least one name to a loss, such as "
+            "{'squared': purerl.losses.SquaredError()}, got "
+            f"{losses if not isinstance(losses, Mapping) else 'none'!r}."
+        )
+    settings = {}
+    for name, value in losses.items():
+        if isinstance(value, Mapping) and "type" not in value:
+            settings[name] = {**value, field: value.get(field, getattr(config, field))}
+        else:
+            settings[name] = {field: read_loss(field, value)}
+    return settings
+
+
+def check_field(config: TrainConfig, field: str) -> None:
+    """Refuse what is no loss of the config.
+
+    Raises:
+        ConfigError: naming the losses.
+    """
+    known = [name for name in field_names(config) if name.endswith("_loss")]
+    if not known:
+        raise ConfigError(
+            f"field: {type(config).__name__} has no loss that can be replaced; take an "
+            "algorithm that has one, such as PPO."
+        )
+    check_known(str(field), known, f"field: {type(config).__name__}")
+
+
+def read_loss(field: str, value: Any) -> Any:
+    """Read a loss from its object, path, or text; the start of a name is enough.
+
+    Raises:
+        ConfigError: it cannot be read, or is the start of no name.
+    """
+    if isinstance(value, Path):
+        return serialise.load_loss(value)
+    if isinstance(value, str):
+        value = _full_name(field, value.strip())
+    return serialise.parse_loss(value)
+
+
+def _full_name(field: str, text: str) -> str:
+    """The text with its loss's whole name, where only the start was given."""
+    start, bracket, rest = text.partition("(")
+    kinds = {
+        "value_loss": VALUE_LOSSES,
+        "policy_loss": POLICY_LOSSES,
+    }
+    known = list(kinds.get(field, {}))
+    if not start.isidentifier() or start in LOSSES:
+        return text
+    matches = [name for name in known if name.lower().startswith(start.lower())]
+    return f"{matches[0]}{bracket}{rest}" if len(matches) == 1 else text
+
 
 # What a setting changes by (dotted) name of a field; a config of any algorithm; an
 # evolution or its folder, for what it learned; or a schedule, as `purerl.pbt` finds it.
@@ -259,3 +420,120 @@ def _described(values: Mapping[str, Any]) -> dict[str, Any]:
         else:
             texts[name] = serialise.plain(value, name)
     return texts
+
+
+def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
+    """Read settings by name from `NAME: field=value; ...`.
+
+    Raises:
+        ConfigError: none, one that cannot be read, or a name that is given twice.
+    """
+    by_name: dict[str, Any] = {}
+    for text in texts:
+        name, colon, rest = (part.strip() for part in text.partition(":"))
+        if not colon or not name:
+            raise ConfigError(
+                f"--setting {text!r}: write NAME: field=value; ..., such as "
+                "'fast: learning_rate=1e-3'."
+            )
+        if name in by_name:
+            raise ConfigError(f"--setting {text!r}: the name {name!r} is taken.")
+        values = read_changes("--setting", text, split_parts(rest) if rest else [])
+        by_name[name] = _whole(text, values)
+    if not by_name:
+        raise ConfigError(
+            "say what to compare, such as --setting 'own:' --setting "
+            "'fast: learning_rate=1e-3'."
+        )
+    return by_name
+
+
+def _whole(text: str, values: dict[str, Any]) -> Any:
+    """The changes, or the whole config or evolution that one of them names."""
+    wholes = [name for name in ("preset", "config", "evolution") if name in values]
+    if not wholes:
+        return values
+    if len(wholes) > 1 or (wholes == ["evolution"] and len(values) > 1):
+        raise ConfigError(
+            f"--setting {text!r}: {wholes[0]} says all of it; leave "
+            f"{', '.join(name for name in values if name != wholes[0])} out."
+        )
+    value = str(values.pop(wholes[0]))
+    if wholes == ["evolution"]:
+        return Path(value)
+    config = presets.load(value) if wholes == ["preset"] else serialise.from_yaml(value)
+    return _changed(config, values)
+
+
+def _changed(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
+    read = {name: serialise.parse_text(name, value) for name, value in values.items()}
+    return config.replace(**read)
+
+
+def split_parts(text: str) -> list[str]:
+    """Return the parts of a text between semicolons.
+
+    Raises:
+        ConfigError: nothing on one side of a semicolon.
+    """
+    pieces = [piece.strip() for piece in text.split(";")]
+    if not all(pieces):
+        raise ConfigError(f"{text!r} has nothing on one side of a semicolon.")
+    return pieces
+
+
+def read_changes(flag: str, text: str, pieces: Sequence[str]) -> dict[str, Any]:
+    """Read values by name from `name=value` each.
+
+    Raises:
+        ConfigError: a part that is no `name=value`, or a name given twice.
+    """
+    values: dict[str, Any] = {}
+    for piece in pieces:
+        name, equals, value = (part.strip() for part in piece.partition("="))
+        if not equals:
+            raise ConfigError(
+                f"{flag} {text!r}: after a semicolon comes name=value, got {piece!r}."
+            )
+        if name in values:
+            raise ConfigError(f"{flag} {text!r}: {name} is given twice.")
+        try:
+            values[name] = ast.literal_eval(value)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            values[name] = value
+    return values
+
+
+def take_environments(argv: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments without every `--env`, and what these say.
+
+    Raises:
+        ConfigError: one without a value.
+    """
+    rest, texts, words = [], [], iter(argv)
+    for word in words:
+        if word == "--env":
+            text = next(words, None)
+            if text is None or text.startswith("--"):
+                raise ConfigError("--env needs a value.")
+            texts.append(text)
+        elif word.startswith("--env="):
+            texts.append(word.partition("=")[2])
+        else:
+            rest.append(word)
+    return rest, texts
+
+
+def read_environment(config: TrainConfig, text: str) -> dict[str, Any]:
+    """Read changes of the config from `Acrobot-v1; total_timesteps=2e5`.
+
+    Raises:
+        ConfigError: text that cannot be read, or an unknown field.
+    """
+    first, *others = split_parts(text)
+    changes = read_changes("--env", text, others)
+    changes = {"env": first, **changes}
+    config.replace(**changes)  # An unknown field is refused here.
+    if others:
+        changes["name"] = text.strip()
+    return changes

@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from purerl.comparison import saved
-from purerl.comparison.held_out import Scores
+from purerl.comparison import result
+from purerl.comparison.training import Scores
 from purerl.runner.trackers.base import (
     Ended,
     Member,
@@ -64,7 +64,7 @@ class Tracking:
             {},
             self._folder,
             is_sweep=True,
-            kind=saved.KIND,
+            kind=result.KIND,
         )
         self.group.begin(run, notify, len(self._numbers))
 

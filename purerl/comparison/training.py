@@ -1,56 +1,307 @@
-"""A comparison's training: what is known from its folder, and what is trained."""
+"""A comparison's training, on keys that no evolution has seen, and what is kept of it.
 
+An evolution of seed `s` trains runs whose keys come from `fold_in(key(s), 0 .. 2)`; the
+keys of held-out runs come from `fold_in(key(s), 3)`, those of ordinary runs are
+`key(s)` itself. So whatever the seeds, no run that a setting is judged by starts from
+the key of a run that it was evolved on.
+"""
+
+import dataclasses
+import hashlib
+import json
 import threading
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import jax
 import numpy as np
 
-from purerl.comparison import held_out
-from purerl.comparison.environments import Task
-from purerl.comparison.groups import (
-    Contestant,
-    Group,
-    check_effect,
-    enter,
-    make_groups,
-)
-from purerl.comparison.settings import Setting
-from purerl.execution.cache import BlockCompiler, ProgramCache, current_cache
+from purerl import serialise
+from purerl.comparison.groups import Contestant, Group, check_effect, enter, make_groups
+from purerl.comparison.settings import Environments, Setting, Task
+from purerl.config import ConfigError
+from purerl.execution.cache import BlockCompiler
+from purerl.execution.cohort import Cohort
+from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.members import crossed
-from purerl.meta.training import Stopped
+from purerl.execution.members import Members, crossed
+from purerl.execution.programs import Program
+from purerl.execution.stream import Job, rows_of, stream
+from purerl.meta.fitness import Accumulator, ReturnCurve
+from purerl.report.comparison import WORDS
+from purerl.runner.arguments import as_seed, check_seeds
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.options import (
+    Segmented,
+    memory_limit_option,
+    option,
+    seeds_option,
+)
 from purerl.runner.progress import Reporter
 from purerl.scale.devices import Worker, default_lanes
+from purerl.search.fitness import check_fitness
 from purerl.storage import folders
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
+from purerl.train import Plan
+from purerl.types import Array, Overrides
 
-TRAINED = "trained"  # the folder of scores, a file per setting and environment
-Known = dict[tuple[str, str], held_out.Scores]  # by environment and setting
+# What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
+_HELD_OUT = 3
+_MADE_WITH = "made_with"  # The name of versions and device in a file of scores.
+_IDENTITY = "identity"
+POINTS = 100  # The number of points of a stored curve.
 
 
-class Options(NamedTuple):
-    """The way in which settings are trained.
+class Scores(NamedTuple):
+    """The scores of training with one setting in one environment.
 
     Attributes:
-        measures: Kinds of `purerl.meta.fitness`.
-        seeds: Numbers of the held-out seeds.
-        seed: The number from whose key the held-out seeds' keys come.
-        lanes: The width W that was asked for; None where it is chosen.
-        segment_updates: Updates of a compiled call, K; None for the whole run.
-        workers: The workers of this process.
-        memory_limit: Bytes that a worker may use.
+        measures: Values by name of the measure, `[S]` float32, NaN where a run met a
+            number that was not finite.
+        curve: The mean return of the episodes that ended in each piece of the run,
+            `[S, T]`; the last one before where none did, and at first the first one.
+        steps: Environment steps at the end of the pieces, `[T]`.
     """
 
-    measures: tuple[str, ...]
-    seeds: tuple[int, ...]
-    seed: int
-    lanes: int | None
-    segment_updates: int | None
-    workers: Sequence[Worker]
-    memory_limit: float
+    measures: dict[str, np.ndarray]
+    curve: np.ndarray
+    steps: np.ndarray
+
+
+def held_out_keys(seed: int, seeds: Sequence[int]) -> Array:
+    """Return keys `[S]`; the key of a number does not depend on the other numbers."""
+    base = jax.random.fold_in(jax.random.key(seed), _HELD_OUT)
+    return jax.vmap(lambda n: jax.random.fold_in(base, n))(np.asarray(seeds, np.uint32))
+
+
+class _Recorder:
+    """Measures and curves of runs, growing segment by segment."""
+
+    def __init__(self, measures: Sequence[str], num_runs: int, plan: Plan) -> None:
+        updates = plan.num_updates
+        self.plan = plan
+        self.totals = [Accumulator(kind, num_runs, updates) for kind in measures]
+        self.curve, self.values = ReturnCurve(num_runs), np.zeros((num_runs, updates))
+
+    def add(self, segment: Segment) -> float:
+        """Take a segment; the mean over runs of the curve's last value."""
+        means = [total.add(segment) for total in self.totals]
+        values, late = self.curve.extend(segment)
+        self.values[:, segment.first : segment.end] = values
+        self.values[:, : segment.first] += late[:, None]
+        return means[0]
+
+    def result(self) -> np.ndarray:
+        """Measures and pieces of the curve side by side, `[N, M + T]` float32."""
+        edges = _edges(self.plan)
+        curve = np.add.reduceat(self.values, edges[:-1], axis=1) / np.diff(edges)
+        measures = [total.result() for total in self.totals]
+        return np.concatenate([np.stack(measures, 1), curve], 1, dtype=np.float32)
+
+
+def _edges(plan: Plan) -> np.ndarray:
+    """Numbers of updates `[T + 1]` between which the pieces of a curve lie."""
+    pieces = min(POINTS, plan.num_updates)
+    return np.linspace(0, plan.num_updates, pieces + 1).astype(int)
+
+
+class _Results:
+    """The results of the runs of a group, the keys of a member fastest.
+
+    Args:
+        num_members: The number of members, P.
+        num_seeds: The number of keys of each, S.
+        measures: Kinds of `purerl.meta.fitness`.
+        plan: The plan of a run.
+    """
+
+    def __init__(
+        self, num_members: int, num_seeds: int, measures: Sequence[str], plan: Plan
+    ) -> None:
+        self.num_seeds, self.measures = num_seeds, measures
+        edges = _edges(plan)
+        self.steps = edges[1:] * plan.steps_per_update
+        width = len(measures) + len(edges) - 1
+        self.values = np.zeros((num_members * num_seeds, width), np.float32)
+        self.is_trained = np.zeros(len(self.values), bool)
+        self.lock = threading.Lock()
+
+    def add(self, rows: np.ndarray, values: np.ndarray) -> list[int]:
+        """Take the results of some runs; return the members that are complete now."""
+        members = dict.fromkeys((rows // self.num_seeds).tolist())
+        with self.lock:  # Blocks of one member may end at once.
+            self.values[rows] = values
+            self.is_trained[rows] = True
+            return [m for m in members if self.is_trained[self._own(m)].all()]
+
+    def scores(self, member: int) -> Scores:
+        """Return the scores of a member that is complete."""
+        own, number = self.values[self._own(member)], len(self.measures)
+        named = {name: own[:, i] for i, name in enumerate(self.measures)}
+        return Scores(named, own[:, number:], self.steps)
+
+    def _own(self, member: int) -> slice:
+        return slice(member * self.num_seeds, (member + 1) * self.num_seeds)
+
+
+def train_group(
+    program: Program,
+    keys: Array,
+    group: Group,
+    measures: Sequence[str],
+    workers: Sequence[Worker],
+    on_block: Callable[[int, float], None],
+    on_member: Callable[[int, Scores], None],
+    is_stopped: Callable[[], bool],
+) -> list[Scores]:
+    """Train every member of a group with every key, in the order of the members.
+
+    Args:
+        program: The program that trains the members.
+        keys: Keys `[S]`, with each of which every member is trained.
+        group: The group of members, P of them.
+        measures: Kinds of `purerl.meta.fitness`.
+        workers: The workers of this process, from whose threads the rest is called.
+        on_block: Called after every block with its environment steps and the mean of
+            its first measure.
+        on_member: Called with a member's number and its scores, as soon as it is
+            trained with every key.
+        is_stopped: Says whether somebody asked to stop.
+
+    Returns:
+        P scores.
+
+    Raises:
+        KeyboardInterrupt: somebody asked to stop before every block was trained.
+    """
+    num_members, plan = len(group.members), program.bound.plan
+    results = _Results(num_members, keys.shape[0], measures, plan)
+    host_keys = jax.device_put(keys, jax.local_devices()[0])
+
+    def members(rows: np.ndarray, piece: int) -> Members:
+        return crossed(host_keys, group.overrides[piece], rows)
+
+    def overrides(rows: np.ndarray, piece: int) -> Overrides:
+        return members(rows, piece).overrides
+
+    def keep(job: Job, recorder: _Recorder, cohort: Cohort) -> None:
+        values = recorder.result()
+        on_block(cohort.size * program.steps_each, mean_of_known(values[:, 0]))
+        for member in results.add(job.key, values):
+            on_member(member, results.scores(member))
+
+    jobs = [
+        Job(
+            program,
+            partial(members, rows, 0),
+            rows,
+            [(x, partial(overrides, rows, n)) for n, x in enumerate(group.starts) if n],
+        )
+        for rows in rows_of(len(results.values), program.lanes)
+    ]
+
+    def recorder(job: Job) -> _Recorder:
+        return _Recorder(measures, len(job.key), plan)
+
+    stream(jobs, workers, recorder, keep, is_stopped)
+    if not results.is_trained.all():
+        raise KeyboardInterrupt
+    return [results.scores(member) for member in range(num_members)]
+
+
+def identity(config: Any, rest: dict[str, Any]) -> str:
+    """Return a name for what one setting in one environment was trained with."""
+    text = json.dumps([serialise.to_dict(config), rest], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def save(path: Path, scores: Scores) -> None:
+    """Write scores, atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    of = {_IDENTITY: np.array(path.stem)}
+    named = {f"measure_{name}": x for name, x in scores.measures.items()}
+    made_with = {_MADE_WITH: np.array(json.dumps(folders.made_with()))}
+    save_arrays(
+        path, {"curve": scores.curve, "steps": scores.steps, **named, **made_with, **of}
+    )
+
+
+def load(path: Path) -> tuple[Scores, str | None] | None:
+    """Return what `save` wrote; None where there is nothing, or it is damaged.
+
+    Returns:
+        The scores, and a sentence where they were made with other versions or on
+        another device than this process has.
+    """
+    try:
+        stored = load_arrays(path)
+        curve, steps = stored.pop("curve"), stored.pop("steps")
+        if str(stored.pop(_IDENTITY)) != path.stem:
+            return None  # It was exchanged with another.
+        made_with = json.loads(str(stored.pop(_MADE_WITH)))
+        note = folders.differences_of_versions(made_with)
+    except DAMAGE:
+        return None
+    measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
+    return Scores(measures, curve, steps), note
+
+
+TRAINED = "trained"  # the folder of scores, a file per setting and environment
+Known = dict[tuple[str, str], Scores]  # by environment and setting
+
+
+MEASURES = ("training_curve", "final_return")
+
+
+def _as_measures(name: str, measures: Sequence[str] | None) -> tuple[str, ...]:
+    given = (measures,) if isinstance(measures, str) else measures or ()
+    names = tuple(check_fitness(kind, tuple(WORDS), name) for kind in given)
+    if not names or len(set(names)) < len(names):
+        raise ConfigError(
+            f"{name} must name each kind once and at least one, got {measures!r}; "
+            f"for example {MEASURES}."
+        )
+    return names
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Compared(Segmented):
+    """The options of `purerl.compare` and `purerl.compare_losses`."""
+
+    tool: ClassVar[str] = "compare"
+
+    environments: Environments = option(
+        (),
+        doc="Environments: names; changes of the config by name, as in "
+        '`{"env": "Acrobot-v1", "total_timesteps": 200_000}`, with `name` to call them '
+        "otherwise; or configs. The config's own where none are given.",
+    )
+    baseline: str | None = option(
+        None,
+        "Setting that others are compared with; the first --setting if not given.",
+        doc="The name of the setting that others are compared with; the first if not "
+        "given.",
+    )
+    seeds: int | Sequence[int] = seeds_option(64, "Number of held-out seeds.")
+    seed: int = option(
+        0, "Seed whose key the held-out seeds' keys come from.", check=as_seed
+    )
+    measures: Sequence[str] = option(
+        MEASURES,
+        f"Scores to compare by, of {', '.join(WORDS)}.",
+        doc="Kinds of `purerl.meta.fitness`: `training_curve` (area under the training "
+        "curve by its length), `final_return`, `evaluation`.",
+        kind=tuple[str, ...],
+        check=_as_measures,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    devices: Any = option(
+        None,
+        doc="Local devices to use; all of the default backend where not given.",
+    )
 
 
 class Part(NamedTuple):
@@ -81,7 +332,7 @@ class Part(NamedTuple):
 def make_parts(
     settings: Sequence[Setting],
     tasks: Sequence[Task],
-    options: Options,
+    options: Compared,
     folder: Path | None = None,
     notify: Callable[[str], None] = lambda sentence: None,
 ) -> tuple[Known, list[Part]]:
@@ -110,7 +361,7 @@ def make_parts(
             if folder is not None:
                 path = folder / TRAINED / f"{_identity(contestant, options, task)}.npz"
                 files.append(path)
-                stored = held_out.load(path)
+                stored = load(path)
                 if stored is not None:
                     known[task.name, settings[number].name], note = stored
                     notes |= {note: None} if note else {}
@@ -129,10 +380,10 @@ def make_parts(
     return known, parts
 
 
-def _identity(contestant: Contestant, options: Options, task: Task) -> str:
+def _identity(contestant: Contestant, options: Compared, task: Task) -> str:
     rest: dict[str, Any] = {
         "measures": options.measures,
-        "seeds": options.seeds,
+        "seeds": check_seeds(options.seeds),
         "seed": options.seed,
         "lanes": options.lanes,
         "segment_updates": options.segment_updates,
@@ -143,31 +394,24 @@ def _identity(contestant: Contestant, options: Options, task: Task) -> str:
     if hasattr(contestant.trained.env, "step"):
         # Text of an environment object may be that of another one.
         rest["environment"] = task.name
-    return held_out.identity(contestant.trained, rest)
+    return identity(contestant.trained, rest)
 
 
 def train(
     parts: Sequence[Part],
-    options: Options,
-    is_shown: bool,
+    options: Compared,
+    compiler: BlockCompiler,
     on_part: Callable[[Known], None],
     is_told: Callable[[], bool],
 ) -> Known:
     """Train what is missing, and keep it.
 
-    Args:
-        parts: The parts that are trained.
-        options: Options with which the parts are trained.
-        is_shown: Whether progress is printed.
-        on_part: A function that is called with the scores of every part.
-        is_told: A function that says whether a tracker asks to stop.
-
     Raises:
         KeyboardInterrupt: somebody asked to stop; finished settings are kept.
     """
-    num_seeds = len(options.seeds)
+    num_seeds = len(check_seeds(options.seeds))
     total = sum(part.steps(num_seeds) for part in parts)
-    reporter = Reporter(max(1, total), enabled=is_shown)
+    reporter = Reporter(max(1, total), enabled=options.progress)
     if not parts:
         reporter.info("everything had been trained before")
         return {}
@@ -181,18 +425,13 @@ def train(
 
     reporter.info(_banner(parts, num_seeds, reporter.total))
     scores: Known = {}
-    # Schedules that change at other updates are parts of one program.
-    cache = current_cache()
     with Interrupt(is_told) as interrupt, reporter:
 
         def is_stopped() -> bool:
             return interrupt.asked
 
         for part in parts:
-            try:
-                results = _train_part(part, options, on_block, is_stopped, cache)
-            except Stopped:
-                raise KeyboardInterrupt from None
+            results = _train_part(part, options, compiler, on_block, is_stopped)
             pairs = zip(part.names, results, strict=True)
             by_setting = {(part.environment, name): result for name, result in pairs}
             scores |= by_setting
@@ -216,33 +455,35 @@ def _banner(parts: Sequence[Part], num_seeds: int, steps: int) -> str:
 
 def _train_part(
     part: Part,
-    options: Options,
+    options: Compared,
+    compiler: BlockCompiler,
     on_block: Callable[[int, float], None],
     is_stopped: Callable[[], bool],
-    cache: ProgramCache,
-) -> list[held_out.Scores]:
+) -> list[Scores]:
     """Train a group and keep the scores of each setting; all, in its members' order."""
-    group, keys = part.group, held_out.held_out_keys(options.seed, options.seeds)
+    seeds, workers = check_seeds(options.seeds), compiler.workers
+    group, keys = part.group, held_out_keys(options.seed, seeds)
     updates = group.bound.plan.num_updates
-    compiler = BlockCompiler(options.workers, options.memory_limit, cache)
     program = compiler.compile(
         group.bound,
-        crossed(keys, group.overrides[0], np.arange(len(options.seeds))),
+        crossed(keys, group.overrides[0], np.arange(len(seeds))),
         # By the seeds alone: bits must not depend on which settings there are.
-        options.lanes or default_lanes(len(options.seeds), options.workers),
+        options.lanes or default_lanes(len(seeds), workers),
         min(group.length(options.segment_updates) or updates, updates),
         is_fixed=options.lanes is not None,
     )
 
-    def keep(member: int, scores: held_out.Scores) -> None:
+    def keep(member: int, scores: Scores) -> None:
         if part.files:
-            held_out.save(part.files[member], scores)
+            save(part.files[member], scores)
 
-    return held_out.train(
+    return train_group(
         program,
         keys,
         group,
         options.measures,
-        options.workers,
-        held_out.Hooks(on_block, keep, is_stopped),
+        workers,
+        on_block,
+        keep,
+        is_stopped,
     )

@@ -1,5 +1,9 @@
 """purerl.halving: successive halving and Hyperband over the lanes of one program.
 
+Li et al. 2018 (JMLR 18-185, arXiv:1603.06560), algorithm 1, with updates of training as
+the resource. A rung is a number of updates at which members are judged; a bracket is a
+number of members that start together, and the first rung at which they are.
+
 Many members start, and at every rung all but the best of each bracket are dropped. All
 brackets start together, so at any time all members have made the same number of
 updates: those of several brackets (and of several searches) share blocks, and whoever
@@ -7,51 +11,518 @@ is dropped leaves its lane to others, in fewer blocks of the same width. So work
 and no member's bits depend on who was dropped.
 """
 
+import dataclasses
+import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
-from purerl.config import TrainConfig
+import jax
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.execution.members import Members
 from purerl.execution.memory import require_number
 from purerl.execution.programs import check_divides
-from purerl.population.brackets import check_eta, make_plan
-from purerl.population.fitness import KINDS
-from purerl.population.halving_result import HalvingResult
-from purerl.population.halving_search import HalvingSearch
-from purerl.population.result import write_files
-from purerl.population.space import Space
-from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_seeds, num_seeds
-from purerl.runner.trackers import Tracker
-from purerl.scale.devices import as_count, make_workers
-from purerl.search.drive import drive
-from purerl.search.fitness import check_fitness
-from purerl.storage import folders
+from purerl.population.members import (
+    Fitness,
+    SearchOptions,
+    fitness_option,
+    measure,
+    names_of,
+    ranking,
+    rows_of,
+    spec_of,
+)
+from purerl.population.result import Result, write_files
+from purerl.population.schedules import Schedule
+from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
+from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.manifest import notes
+from purerl.runner.options import FIXED, Saved, option, tool
+from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
+from purerl.search.drive import Finished, drive
+from purerl.search.fitness import EVALUATION
+from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.space.labels import variable_of
 from purerl.sweeps.effects import check_axes
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+BRACKETS = ("hyperband", "one")
+# Pieces in which a run is cut, so that a kill costs no more than one of them.
+PIECES = 20
+
+
+class Bracket(NamedTuple):
+    """Members that start together.
+
+    Attributes:
+        size: The number of members that start.
+        first_rung: The number of the rung at which they are judged first.
+    """
+
+    size: int
+    first_rung: int
+
+
+class HalvingPlan(NamedTuple):
+    """The plan of a search: what starts, and when it is judged.
+
+    Attributes:
+        eta: The reduction factor: a rung's best `1/eta` go on.
+        rungs: Updates at which members are judged, ascending; the last is the end.
+        brackets: The brackets, the most aggressive first.
+        milestones: Updates at which something is recorded: the rungs, and some between.
+    """
+
+    eta: int
+    rungs: tuple[int, ...]
+    brackets: tuple[Bracket, ...]
+    milestones: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Members that start, in all brackets."""
+        return sum(bracket.size for bracket in self.brackets)
+
+    def bracket_of(self) -> np.ndarray:
+        """Return the bracket `[N]` of every member."""
+        sizes = [bracket.size for bracket in self.brackets]
+        return np.repeat(np.arange(len(sizes)), sizes)
+
+    def survivors(self, bracket: int, rung: int) -> int:
+        """Return how many of a bracket's members go on after a rung."""
+        size, first = self.brackets[bracket]
+        if rung == len(self.rungs) - 1:
+            rung -= 1  # The end judges, and drops nobody.
+        halvings = max(0, rung - first + 1)
+        return max(1, size // self.eta**halvings)
+
+    def alive(self, until: int) -> int:
+        """Return how many members train up to an update, if none diverges."""
+        passed = [rung for rung, update in enumerate(self.rungs) if update < until]
+        last = passed[-1] if passed else -1
+        return sum(
+            self.survivors(number, last) if passed else bracket.size
+            for number, bracket in enumerate(self.brackets)
+        )
+
+
+def check_eta(name: str, eta: int) -> int:
+    """Return a reduction factor, or refuse what is none."""
+    if isinstance(eta, bool) or not isinstance(eta, int) or eta < 2:
+        raise ConfigError(f"{name} must be a whole number of at least 2, got {eta!r}.")
+    return eta
+
+
+def make_plan(
+    num_updates: int,
+    min_updates: int,
+    eta: int,
+    num_points: int | None,
+    kind: str,
+) -> HalvingPlan:
+    """Plan rungs at `min_updates eta^k` below the end, the end, and who starts.
+
+    The last rung is the end of the run, whether or not it is a power away from the one
+    before. Bracket `b` of `s + 1` starts with `num_points eta^-b (s + 1) / (s - b + 1)`
+    members, rounded up, and is judged first at rung `b`: every bracket trains about as
+    many updates. With `num_points = eta^s`, where not given, that is Hyperband.
+
+    Raises:
+        ConfigError: numbers that leave no rung before the end, and so on.
+    """
+    if kind not in BRACKETS:
+        raise ConfigError(
+            f"brackets must be one of {', '.join(BRACKETS)}, got {kind!r}."
+        )
+    check_eta("eta", eta)
+    if min_updates * eta > num_updates:
+        raise ConfigError(
+            f"min_updates must leave room for a rung before the end: at most "
+            f"{num_updates} / eta = {num_updates // eta}, got {min_updates}. Lower it, "
+            "or raise total_timesteps."
+        )
+    last = 0
+    while min_updates * eta ** (last + 1) <= num_updates:
+        last += 1
+    rungs = (*(min_updates * eta**k for k in range(last)), num_updates)
+    first = num_points or eta**last
+    brackets = [
+        Bracket(math.ceil(first * (last + 1) / (last - b + 1) / eta**b), b)
+        for b in range(last + 1 if kind == "hyperband" else 1)
+    ]
+    milestones = _milestones(rungs, min_updates)
+    return HalvingPlan(eta, rungs, tuple(brackets), milestones)
+
+
+def _milestones(rungs: tuple[int, ...], min_updates: int) -> tuple[int, ...]:
+    """The rungs, and what cuts long ways between them; multiples of the first."""
+    stride = min_updates * math.ceil(rungs[-1] / (PIECES * min_updates))
+    milestones: list[int] = []
+    for before, rung in zip((0, *rungs[:-1]), rungs, strict=True):
+        milestones += [*range(before + stride, rung, stride), rung]
+    return tuple(milestones)
+
+
+def choose_lanes(plan: HalvingPlan, num_searches: int, workers: list[Worker]) -> int:
+    """Return a width at which few lanes are empty once most members are dropped.
+
+    An accelerator's block takes about as long whatever its width, so there it is as
+    wide as the whole population asks for. On a CPU its time grows with its lanes: it
+    is modelled as `1 + lanes`, and the width with the least time over all rungs is
+    taken.
+    """
+    num_members = plan.size * num_searches
+    widest = default_lanes(num_members, workers)
+    if workers[0].device.platform != "cpu":
+        return widest
+    ends = np.asarray(plan.rungs)
+    spans = np.diff(ends, prepend=0)
+
+    def seconds(width: int) -> float:
+        alive = np.asarray([plan.alive(end) for end in ends]) * num_searches
+        blocks = np.ceil(alive / width)
+        turns = np.ceil(blocks / len(workers))
+        return float((turns * (1 + width) * spans).sum())
+
+    widths = [1 << power for power in range(widest.bit_length())]
+    return min(reversed(widths), key=seconds)
+
+
+class HalvingState(NamedTuple):
+    """The state of successive halving, of `S` searches with `N` members each.
+
+    Attributes:
+        number: The number of milestones that have been passed.
+        hyper: Hyperparameters of all members by name, `[S N]`.
+        alive: Numbers of the members that go on, ascending, `[A]`.
+        kept: Rows of the members that go on among the members before, `[A]`.
+        score: Scores at the last milestone of the members that reached it; NaN where
+            nothing is known.
+        diverged: Whether each member that reached it met a number that was not finite.
+    """
+
+    number: int
+    hyper: Hyper
+    alive: np.ndarray
+    kept: np.ndarray
+    score: np.ndarray
+    diverged: np.ndarray
+
+
+class HalvingSearch:
+    """Successive halving as a search: its requests, and its use of their outcomes.
+
+    Args:
+        space: The axes that are searched, and the config.
+        seeds: The seeds, one search each.
+        options: Options by name: `num_points`, `eta`, `min_updates`, `brackets` and
+            `fitness`; see `purerl.halving`.
+
+    Attributes:
+        plan: The rungs and brackets that follow from the options.
+
+    Raises:
+        ConfigError: options of which no rungs and brackets can be made.
+    """
+
+    def __init__(
+        self, space: Space, seeds: tuple[int, ...], options: Mapping[str, Any]
+    ) -> None:
+        self.space, self.seeds, self.options = space, seeds, options
+        self.plan = make_plan(
+            space.bound.plan.num_updates,
+            options["min_updates"],
+            options["eta"],
+            options["num_points"],
+            options["brackets"],
+        )
+        self.size, self.milestones = self.plan.size, self.plan.milestones
+        # The seed of every member's search, `[S N]`.
+        self.search_of = np.repeat(np.asarray(seeds), self.size)
+
+    def search(self) -> Search:
+        """Return the search that `purerl.search.drive` carries out."""
+        bound, searches = self.space.bound, len(self.seeds)
+        alive = [self.plan.alive(until) * searches for until in self.milestones]
+        spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
+        return Search(
+            kind="halving",
+            bound=bound,
+            spec=spec_of(self.space, self.seeds, self.options),
+            steps=tuple((spans * alive).tolist()),
+            lanes=choose_lanes(self.plan, searches, make_workers()),
+            segment_updates=self.options["min_updates"],
+            init=self.init,
+            ask=self.ask,
+            tell=self.tell,
+            rows=self.rows,
+            names=names_of(self.seeds, self.size),
+            remarks=tuple(notes(bound, self.space.corners())),
+        )
+
+    def init(self) -> HalvingState:
+        """Return the state before the first milestone: everyone, at random points."""
+        count = len(self.search_of)
+        everyone, unknown = np.arange(count), np.full(count, np.nan)
+        hyper = self.space.draws(self.size, self.seeds)
+        none = np.zeros(count, bool)
+        return HalvingState(0, hyper, everyone, everyone, unknown, none)
+
+    def ask(self, state: HalvingState) -> Request | None:
+        """Return the request up to the next milestone; None after the last."""
+        if state.number == len(self.milestones):
+            return None
+        until, alive = self.milestones[state.number], state.alive
+        keys = member_keys(self.seeds, self.size)[alive]
+        hyper = {name: values[alive] for name, values in state.hyper.items()}
+        fresh_keys = None
+        if self._is_fresh and until in self.plan.rungs:
+            searches = self.search_of[alive]
+            fresh_keys = evaluation_keys(searches, state.number)
+        return Request(
+            Members(keys, self.space.overrides(hyper)),
+            until,
+            parents=state.kept if state.number else None,
+            evaluation_keys=fresh_keys,
+        )
+
+    def tell(
+        self, state: HalvingState, request: Request, outcome: Outcome
+    ) -> HalvingState:
+        """Return the state after a milestone, with those who go on.
+
+        Raises:
+            ConfigError: every member has diverged.
+        """
+        if self._is_fresh and outcome.fresh is None:
+            found = Fitness(np.full(len(state.alive), np.nan), outcome.diverged)
+        else:
+            found = measure(outcome, self.options["fitness"])
+        goes_on = self._survivors(found, state.alive, request.until)
+        if not goes_on.any():
+            raise ConfigError(
+                f"every member has diverged by update {request.until}: narrow the "
+                "axes, such as a smaller upper end of learning_rate."
+            )
+        return HalvingState(
+            state.number + 1,
+            state.hyper,
+            state.alive[goes_on],
+            np.flatnonzero(goes_on),
+            found.score,
+            found.diverged,
+        )
+
+    def rows(self, step: Step) -> list[Row]:
+        """Return a row for trackers per member that reached the milestone."""
+        return rows_of(self.space, step.before.alive, step)
+
+    @property
+    def _is_fresh(self) -> bool:
+        """True if members are judged by fresh episodes, at the rungs alone."""
+        return self.options["fitness"] == EVALUATION
+
+    def _survivors(self, found: Fitness, alive: np.ndarray, until: int) -> np.ndarray:
+        """Return which members go on after a milestone, `[A]` bool.
+
+        Members that diverged are dropped at every milestone; at a rung so are those
+        beyond the best of their bracket.
+
+        Args:
+            found: The fitness of the members that reached the milestone, `[A]`.
+            alive: Numbers of these members among the members of all searches, `[A]`.
+            until: The number of finished updates at the milestone.
+        """
+        plan, kept = self.plan, ~found.diverged
+        if until not in plan.rungs:
+            return kept
+        rung = plan.rungs.index(until)
+        search, member = np.divmod(alive, self.size)
+        bracket_of = plan.bracket_of()[member]
+        for number, bracket in enumerate(plan.brackets):
+            if rung < bracket.first_rung:
+                continue
+            for place in np.unique(search):
+                group = np.flatnonzero((bracket_of == number) & (search == place))
+                order = ranking(Fitness(found.score[group], found.diverged[group]))
+                kept[group[order[plan.survivors(number, rung) :]]] = False
+        return kept
+
+
+class HalvingResult(Result):
+    """A search's course: labelled arrays, who reached which rung, the best member.
+
+    Args:
+        space: The axes that were searched.
+        seeds: Seeds of the searches.
+        options: Options that fixed the result, as plain values.
+        plan: Rungs and brackets.
+        finished: The steps of the search, the final states and numbers about the run.
+        out: The folder, if any.
+
+    Attributes:
+        plan: Rungs and brackets.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seeds: Sequence[int],
+        options: dict[str, Any],
+        plan: HalvingPlan,
+        finished: Finished,
+        out: Path | None,
+    ) -> None:
+        self.plan = plan
+        super().__init__(space, seeds, options, finished, out)
+        if self.states is not None:
+            # Members that diverged at the very end did not reach the end.
+            kept = self.steps[-1].after.kept
+            self.states = jax.tree.map(lambda x: x[kept], self.states)
+
+    @property
+    def size(self) -> int:
+        """Members of a search, N."""
+        return self.plan.size
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """Updates at which members are judged: the rungs, and some between."""
+        return self.plan.milestones
+
+    @cached_property
+    def points(self) -> Hyper:
+        """Hyperparameters of all members, `[S, N]` each."""
+        shape = (len(self.seeds), self.plan.size)
+        hyper = self.space.draws(self.plan.size, self.seeds)
+        return {name: values.reshape(shape) for name, values in hyper.items()}
+
+    @cached_property
+    def dataset(self) -> "xr.Dataset":
+        """Points by rung: scores, hyperparameters, how far each was trained.
+
+        `score` is `(seed, point, rung)`, NaN where a member was dropped before;
+        hyperparameters, `trained_updates` and `diverged_at` (NaN: never) are `(seed,
+        point)`; training metrics are `(seed, point, segment)`. Coordinates: `bracket`
+        of a point, `updates` of a rung.
+        """
+        import xarray as xr
+
+        dims = ("seed", "point")
+        variables: dict[str, Any] = {
+            name: (dims, self.space.labelled(name, values))
+            for name, values in self.points.items()
+        }
+        trained, diverged_at = self._courses()
+        variables["trained_updates"] = (dims, trained)
+        variables["diverged_at"] = (dims, diverged_at)
+        scores = [
+            self._filled(step.before.alive, step.after.score)
+            for step in self.steps
+            if step.request.until in self.plan.rungs
+        ]
+        empty = np.empty((len(self.seeds), self.plan.size, 0))
+        stacked = np.stack(scores, -1) if scores else empty
+        variables["score"] = ((*dims, "rung"), stacked)
+        for name in self.train_names():
+            rows = [
+                self._filled(step.before.alive, step.outcome.train[name])
+                for step in self.steps
+            ]
+            variable = variable_of(name, self.space.axes)
+            variables[variable] = ((*dims, "segment"), np.concatenate(rows, -1))
+        coords = {
+            "seed": list(self.seeds),
+            "bracket": ("point", self.plan.bracket_of()),
+            "updates": ("rung", list(self.plan.rungs[: len(scores)])),
+        }
+        return xr.Dataset(variables, coords=coords)
+
+    def final_scores(self) -> dict[int, float]:
+        """Return the scores of the members that got to the end, by place."""
+        last = self.steps[-1].after
+        return dict(zip(last.alive.tolist(), last.score[last.kept], strict=True))
+
+    def lineage(self, seed: int, member: int) -> np.ndarray:
+        """Return the member itself, for every step: no member copies another."""
+        return np.full(len(self.steps), member)
+
+    def schedule(self, seed: int, member: int) -> Schedule:
+        """Return the one setting with which a member was trained."""
+        place = self.places(seed)[0], member
+        numbers = {name: float(values[place]) for name, values in self.points.items()}
+        return Schedule((0,), (self.space.values(numbers),))
+
+    def _courses(self) -> tuple[np.ndarray, np.ndarray]:
+        """Updates that each member was trained, and at which it diverged."""
+        trained = np.zeros(len(self.seeds) * self.plan.size)
+        diverged = np.full(len(trained), np.nan)
+        for step in self.steps:
+            alive, at = step.before.alive, step.outcome.diverged_at
+            trained[alive] = step.request.until
+            diverged[alive[at >= 0]] = at[at >= 0]
+        shape = (len(self.seeds), self.plan.size)
+        return trained.reshape(shape).astype(int), diverged.reshape(shape)
+
+    def _filled(self, alive: np.ndarray, values: np.ndarray) -> np.ndarray:
+        """Values of those alive `[A, ...]` among all, `[S, N, ...]`."""
+        shape = (len(self.seeds) * self.plan.size, *values.shape[1:])
+        filled = np.full(shape, np.nan)
+        filled[alive] = values
+        return filled.reshape(len(self.seeds), self.plan.size, *values.shape[1:])
+
 
 DEFAULT_ETA = 3
 # Rungs before the end where `min_updates` is not given.
 DEFAULT_RUNGS = 3
 
 
-@in_32_bits
-def halving(
-    config: TrainConfig,
-    axes: Mapping[str, Any],
-    *,
-    num_points: int | None = None,
-    eta: int = DEFAULT_ETA,
-    min_updates: int | None = None,
-    brackets: str = "hyperband",
-    fitness: str = "evaluation",
-    searches: int | Sequence[int] = 1,
-    out: str | Path | None = None,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    checkpoint_seconds: float = 30.0,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> HalvingResult:
+@dataclasses.dataclass(frozen=True)
+class HalvingOptions(SearchOptions):
+    """The options of `purerl.halving`."""
+
+    tool: ClassVar[str] = "halving"
+
+    _: dataclasses.KW_ONLY
+    num_points: int | None = option(
+        None,
+        "Number of points that start in the first bracket; eta^rungs if not given.",
+        doc="The number of members that start in the first bracket; `eta^s` for `s` "
+        "rungs before the end where not given. Of several brackets, as in `hyperband`, "
+        "the later ones have further members.",
+        flag="points",
+        check=as_count,
+        keep=FIXED,
+    )
+    eta: int = option(
+        DEFAULT_ETA,
+        "Share 1/eta of a rung's best points that go on.",
+        check=check_eta,
+        keep=FIXED,
+    )
+    min_updates: int | None = option(
+        None,
+        "Updates up to the first rung; about U/eta^3 of a run's U if not given.",
+        check=as_count,
+        keep=FIXED,
+    )
+    brackets: str = option(
+        "hyperband",
+        "All brackets of Hyperband, or the one of successive halving.",
+        doc="The kind of plan: `hyperband`, or `one` for successive halving.",
+        kind=Literal["hyperband", "one"],
+        keep=FIXED,
+    )
+    fitness: str = fitness_option("evaluation")
+
+
+@tool(HalvingOptions)
+def halving(asked: HalvingOptions) -> HalvingResult:
     """Search settings by dropping the worst early (Li et al. 2018, arXiv:1603.06560).
 
     Members are random points of the axes. At every rung, `min_updates eta^k` updates,
@@ -65,133 +536,38 @@ def halving(
     With `out`, the same call after a kill goes on, and the result is bitwise that of an
     uninterrupted one. Several searches have points of their own.
 
-    Args:
-        config: The config of every member, where no axis says otherwise; its
-            `total_timesteps` are those of a member that is never dropped.
-        axes: Distributions by (dotted) name of the dynamic field, such as
-            `purerl.loguniform`, or lists of values.
-        num_points: The number of members that start in the first bracket; `eta^s` for
-            `s` rungs before the end where not given. Of several brackets, as in
-            `hyperband`, the later ones have further members.
-        eta: The reduction factor: of a rung's members the best `1/eta` go on.
-        min_updates: Updates up to the first rung; `U / eta^3`, about, where not given.
-        brackets: The kind of plan: `hyperband`, or `one` for successive halving.
-        fitness: The kind of fitness. `evaluation`: `config.eval_episodes` fresh
-            episodes at every rung, the same ones for all members of a search; then
-            `num_evaluations=0` saves the planned ones. `final_return`: the last planned
-            evaluation since the milestone before, else the return of the training
-            episodes since then.
-        searches: The number of searches, whose seeds are then 0, 1, ..., or the seed of
-            each; 1 where not given.
-        out: The folder to write; nothing is written without one.
-        lanes: The width of a block, part of what fixes the bits.
-        segment_updates: Updates per compiled call, part of what fixes the bits; a
-            divisor of `min_updates`, which it is where not given.
-        checkpoint_seconds: The least time between checkpoints, or ten times what the
-            last one took where that is longer; 0 saves at every milestone.
-        trackers: Places that are told a row per member and milestone: names
-            (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
-            so with those that it was started with where none are given.
-        progress: Whether to show the progress.
-
     Raises:
         ConfigError: an axis that is static or cannot be, numbers that leave no rung, a
             folder of another search (with what differs), only diverged members.
     """
-    folder = as_folder("out", out)
-    asked = HalvingOptions(
-        num_points, eta, min_updates, brackets, fitness, searches, segment_updates
-    )
-    search = make_search(config, axes, asked, folder)
-    finished = drive(
-        search.search(),
-        out=folder,
-        lanes=lanes,
-        segment_updates=segment_updates,
-        checkpoint_seconds=checkpoint_seconds,
-        trackers=trackers,
-        progress=progress,
-    )
-    options = dict(search.options)
-    result = HalvingResult(
-        search.space, search.seeds, options, search.plan, finished, folder
-    )
+    search = make_search(asked)
+    finished = drive(search.search(), **asked.of(Saved))
+    fields = search.space, search.seeds, dict(search.options), search.plan, finished
+    result = HalvingResult(*fields, asked.folder)
     write_files(result)
     return result
 
 
-class HalvingOptions(NamedTuple):
-    """The options of a search by halving, as `halving` describes them.
-
-    Attributes:
-        num_points: The number of members that start in the first bracket, if given.
-        eta: The reduction factor.
-        min_updates: Updates up to the first rung, if given.
-        brackets: The kind of plan, `hyperband` or `one`.
-        fitness: The kind of fitness.
-        searches: The number of searches, or the seed of each.
-        segment_updates: Updates per compiled call, if given.
-    """
-
-    num_points: int | None
-    eta: int
-    min_updates: int | None
-    brackets: str
-    fitness: str
-    searches: int | Sequence[int]
-    segment_updates: int | None
-
-
-def make_search(
-    config: TrainConfig,
-    axes: Mapping[str, Any],
-    asked: HalvingOptions,
-    folder: Path | None,
-) -> HalvingSearch:
+def make_search(asked: HalvingOptions) -> HalvingSearch:
     """Return the search that `halving` carries out, with everything of it checked.
-
-    Args:
-        config: Config of every member, where no axis says otherwise.
-        axes: Distributions by name of the dynamic field.
-        asked: What is asked for.
-        folder: The folder of the search, if any.
 
     Raises:
         ConfigError: an axis that is static or cannot be, or numbers that leave no rung.
     """
-    space = Space(config, axes)
-    num_points = as_count("num_points", asked.num_points)
-    min_updates = as_count("min_updates", asked.min_updates)
-    segment_updates = as_count("segment_updates", asked.segment_updates)
-    kind = check_fitness(asked.fitness, KINDS)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(folder):
-        check_axes([space.group], space.axes)
-    agents = (num_points or 1) * num_seeds(asked.searches)
+    space = Space(asked.config, asked.axes)
+    check_axes([space.group], space.axes)
+    agents = (asked.num_points or 1) * num_seeds(asked.searches)
     require_number(space.bound, agents, make_workers())
-    seeds_of = check_seeds(asked.searches, "searches")
-    check_eta(asked.eta)
+    seeds = check_seeds(asked.searches, "searches")
     updates = space.bound.plan.num_updates
-    rung = first_rung(updates, asked.eta, min_updates)
+    rung = first_rung(updates, asked.eta, asked.min_updates)
     reason = "every rung is the end of a segment"
-    check_divides(segment_updates, rung, "min_updates", reason)
-    plan = make_plan(updates, rung, asked.eta, num_points, asked.brackets)
-    options = {
-        "num_points": plan.brackets[0].size,
-        "eta": asked.eta,
-        "min_updates": rung,
-        "brackets": asked.brackets,
-        "fitness": kind,
-    }
-    return HalvingSearch(space, seeds_of, options)
+    check_divides(asked.segment_updates, rung, "min_updates", reason)
+    plan = make_plan(updates, rung, asked.eta, asked.num_points, asked.brackets)
+    resolved = {"num_points": plan.brackets[0].size, "min_updates": rung}
+    return HalvingSearch(space, seeds, {**asked.kept(), **resolved})
 
 
 def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
-    """Return the updates up to the first rung: those asked for, or a default.
-
-    Args:
-        updates: The number of updates of the whole run.
-        eta: The reduction factor.
-        min_updates: The number of updates that was asked for, if any.
-    """
+    """Return the updates up to the first rung: those asked for, or a default."""
     return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)

@@ -5,55 +5,444 @@ training state of one of the best (exploit) and move its hyperparameters (explor
 search finds a schedule of hyperparameters, not one setting.
 """
 
+import dataclasses
 import math
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from numbers import Real
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
-from purerl.config import ConfigError, TrainConfig
+import numpy as np
+
+from purerl.config import ConfigError
+from purerl.execution.members import Members
 from purerl.execution.memory import require_number
 from purerl.execution.programs import check_divides
-from purerl.population.describe import stored_options, with_stored_values
-from purerl.population.fitness import KINDS
-from purerl.population.pbt_result import PBTResult
-from purerl.population.pbt_search import PBTSearch
-from purerl.population.result import write_files
-from purerl.population.space import Space
-from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_extend, check_seeds, num_seeds
-from purerl.runner.trackers import Tracker
-from purerl.scale.devices import as_count, make_workers, required
+from purerl.population.members import (
+    Fitness,
+    SearchOptions,
+    fitness_option,
+    measure,
+    names_of,
+    ranking,
+    rows_of,
+    spec_of,
+    stored_search,
+    with_stored_values,
+)
+from purerl.population.result import Result, write_files
+from purerl.population.schedules import Schedule
+from purerl.population.space import (
+    Hyper,
+    Space,
+    child_keys,
+    evaluation_keys,
+    member_keys,
+)
+from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.manifest import notes
+from purerl.runner.options import FIXED, Saved, option, tool
+from purerl.scale.devices import as_count, default_lanes, make_workers, required
 from purerl.search.drive import drive
-from purerl.search.fitness import check_fitness
-from purerl.storage import folders
+from purerl.search.fitness import EVALUATION
+from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.space.labels import variable_of
 from purerl.sweeps.effects import check_axes, first_values
 from purerl.train import check_may_move
+
+if TYPE_CHECKING:
+    import xarray as xr
+
+# Stream of the draws of parents, beside those of `Space`.
+_EXPLOIT = 2
+
+
+def truncation(
+    fitness: Fitness, quantile: float, stream: tuple[int, ...]
+) -> np.ndarray:
+    """Return whose state each member goes on with.
+
+    Every member of the bottom `ceil(quantile P)` draws one of the top `ceil(quantile
+    P)`, uniformly, and becomes its copy if that one is better (equals go on as they
+    are). A diverged member is always replaced.
+
+    Args:
+        fitness: The fitness of the members, `[P]`.
+        quantile: The share of the bottom, and of the top; at most a half.
+        stream: Numbers that name this moment of this search.
+
+    Returns:
+        Parents `[P]`, the member's own number where it goes on as it is: everywhere,
+        if all have diverged.
+    """
+    size = len(fitness.score)
+    order = ranking(fitness)
+    healthy = order[~fitness.diverged[order]]
+    if not len(healthy):
+        return np.arange(size)
+    # 0.07 * 100 is 7.000000000000001.
+    count = min(math.ceil(quantile * size - 1e-9), size // 2)
+    top = healthy[: max(count, 1)]
+    known = np.isfinite(fitness.score)
+    if known.any():
+        top = top[known[top]]
+    else:
+        top = healthy  # Nothing tells them apart yet.
+    bottom = order[size - count :]
+    parents = np.arange(size)
+    for member in range(size):
+        rng = np.random.default_rng([*stream, member, _EXPLOIT])
+        parent = int(top[rng.integers(len(top))])
+        if fitness.diverged[member]:
+            parents[member] = parent
+        elif member in bottom and _is_better(fitness, parent, member):
+            parents[member] = parent
+    return parents
+
+
+def _is_better(fitness: Fitness, one: int, other: int) -> bool:
+    """Return whether `one` scores higher; an unknown score is below every known one."""
+    if not np.isfinite(fitness.score[one]):
+        return False
+    unknown = not np.isfinite(fitness.score[other])
+    return bool(unknown or fitness.score[one] > fitness.score[other])
+
+
+def ancestors(parents: np.ndarray, member: int) -> np.ndarray:
+    """Return the members whose rounds led to the state that `member` ends with.
+
+    Args:
+        parents: Parents at every round's end, `[R, P]` (see `truncation`).
+        member: The number of the member after the last round.
+
+    Returns:
+        `[R]`, the member that trained it in each round.
+    """
+    line = np.empty(len(parents), int)
+    for number in reversed(range(len(parents))):
+        member = int(parents[number, member])
+        line[number] = member
+    return line
+
+
+class PBTState(NamedTuple):
+    """The state of population-based training, of `S` searches with `P` members each.
+
+    Attributes:
+        round: The number of rounds that have ended.
+        hyper: Hyperparameters of the next round by name, `[S P]`.
+        parent: The member whose state each member goes on with, rows `[S P]` of all
+            members.
+        score: Scores of the last round, `[S P]`.
+        diverged: Whether a member met a number that was not finite, `[S P]`.
+    """
+
+    round: int
+    hyper: Hyper
+    parent: np.ndarray
+    score: np.ndarray
+    diverged: np.ndarray
+
+
+class PBTSearch:
+    """Population-based training as a search: its requests, its use of their outcomes.
+
+    Args:
+        space: The axes that are searched, and the config.
+        seeds: The seeds, one search each.
+        options: Options by name: `population`, `ready_updates`, `quantile`, `factors`,
+            `resample_probability` and `fitness`; see `purerl.pbt`.
+    """
+
+    def __init__(
+        self, space: Space, seeds: tuple[int, ...], options: Mapping[str, Any]
+    ) -> None:
+        self.space, self.seeds, self.options = space, seeds, options
+        self.size: int = options["population"]
+        self.ends = round_ends(space.bound.plan.num_updates, options["ready_updates"])
+        # The seed of every member's search, and its number in that search, `[S P]`.
+        self.search_of = np.repeat(np.asarray(seeds), self.size)
+        self.member_of = np.tile(np.arange(self.size), len(seeds))
+        self.everyone = np.arange(len(self.search_of))
+
+    def search(self) -> Search:
+        """Return the search that `purerl.search.drive` carries out."""
+        count, bound = len(self.everyone), self.space.bound
+        spans = np.diff(self.ends, prepend=0) * count * bound.plan.steps_per_update
+        return Search(
+            kind="pbt",
+            bound=bound,
+            spec=spec_of(self.space, self.seeds, self.options),
+            steps=tuple(spans.tolist()),
+            lanes=default_lanes(count, make_workers()),
+            segment_updates=self.options["ready_updates"],
+            init=self.init,
+            ask=self.ask,
+            tell=self.tell,
+            rows=self.rows,
+            names=names_of(self.seeds, self.size),
+            remarks=tuple(notes(bound, self.space.corners())),
+        )
+
+    def init(self) -> PBTState:
+        """Return the state before the first round: random hyperparameters."""
+        unknown = np.full(len(self.everyone), np.nan)
+        healthy = np.zeros(len(self.everyone), bool)
+        hyper = self.space.draws(self.size, self.seeds)
+        return PBTState(0, hyper, self.everyone, unknown, healthy)
+
+    def ask(self, state: PBTState) -> Request | None:
+        """Return the request of the next round; None after the last."""
+        if state.round == len(self.ends):
+            return None
+        keys, parents, is_copy = member_keys(self.seeds, self.size), None, None
+        if state.round:
+            parents, is_copy = state.parent, state.parent != self.everyone
+            keys = child_keys(self.search_of, state.round - 1, self.member_of)
+        fresh_keys = None
+        if self.options["fitness"] == EVALUATION:
+            fresh_keys = evaluation_keys(self.search_of, state.round)
+        return Request(
+            Members(keys, self.space.overrides(state.hyper)),
+            self.ends[state.round],
+            parents,
+            is_copy,
+            fresh_keys,
+        )
+
+    def tell(self, state: PBTState, request: Request, outcome: Outcome) -> PBTState:
+        """Return the state after a round: the worst copy the best and move away.
+
+        Raises:
+            ConfigError: every member has diverged.
+        """
+        found = measure(outcome, self.options["fitness"])
+        if found.diverged.all():
+            raise ConfigError(
+                f"every member has diverged by update {request.until}, so there is "
+                "nothing to copy: narrow the axes, such as a smaller upper end of "
+                "learning_rate."
+            )
+        parents, hyper = self.everyone, state.hyper
+        # The members' last numbers are not changed any more.
+        if state.round + 1 < len(self.ends):
+            parents = self._exploit(found, state.round)
+            hyper = self._explore(state.hyper, parents, state.round)
+        return PBTState(state.round + 1, hyper, parents, found.score, found.diverged)
+
+    def rows(self, step: Step) -> list[Row]:
+        """Return a row per member for trackers."""
+        return rows_of(self.space, self.everyone, step)
+
+    def _exploit(self, found: Fitness, number: int) -> np.ndarray:
+        """Whose state each member goes on with after a round, rows `[S P]`."""
+        parents = []
+        for place, seed in enumerate(self.seeds):
+            # Nobody copies a member of another search.
+            part = slice(place * self.size, (place + 1) * self.size)
+            mine = Fitness(found.score[part], found.diverged[part])
+            own = truncation(mine, self.options["quantile"], (seed, number))
+            parents.append(own + place * self.size)
+        return np.concatenate(parents)
+
+    def _explore(self, hyper: Hyper, parents: np.ndarray, number: int) -> Hyper:
+        """Hyperparameters after a round, `[S P]`: copies move away from their parent.
+
+        Args:
+            hyper: Hyperparameters of the round by name, `[S P]`.
+            parents: The member whose state each member goes on with, rows `[S P]`.
+            number: The number of the round.
+        """
+        moved = {name: values[parents] for name, values in hyper.items()}
+        for row in np.flatnonzero(parents != self.everyone):
+            own = self.space.explore(
+                {name: values[row] for name, values in moved.items()},
+                (int(self.search_of[row]), number, int(self.member_of[row])),
+                tuple(self.options["factors"]),
+                self.options["resample_probability"],
+            )
+            for name, value in own.items():
+                moved[name][row] = value
+        return moved
+
+
+class PBTResult(Result):
+    """A population's course: labelled arrays, the best member and its schedule.
+
+    Attributes:
+        states: Final states of all members, leaves `[S * P, ...]`, on the host.
+    """
+
+    @property
+    def milestones(self) -> tuple[int, ...]:
+        """Updates at which the rounds end."""
+        updates = self.space.bound.plan.num_updates
+        return round_ends(updates, self.options["ready_updates"])
+
+    @property
+    def size(self) -> int:
+        """Members of a search, P."""
+        return self.options["population"]
+
+    @cached_property
+    def dataset(self) -> "xr.Dataset":
+        """Rounds by member: score, parent, hyperparameters; metrics by segment.
+
+        `score`, `diverged`, `parent` (whose state the member has *after* the round; its
+        own number where it went on) and every hyperparameter (with which the round was
+        trained) are `(seed, round, member)`; training metrics are `(seed, member,
+        segment)`. The coordinate `updates` says how many were done when a round
+        ended.
+        """
+        import xarray as xr
+
+        dims = ("seed", "round", "member")
+        variables: dict[str, Any] = {
+            "score": (dims, self._rounds([step.after.score for step in self.steps])),
+            "diverged": (dims, self._rounds([s.after.diverged for s in self.steps])),
+            "parent": (dims, self._parents()),
+        }
+        for name in self.space.axes:
+            numbers = self._rounds([step.before.hyper[name] for step in self.steps])
+            variables[name] = (dims, self.space.labelled(name, numbers))
+        for name in self.train_names():
+            rows = [step.outcome.train[name] for step in self.steps]
+            shape = (len(self.seeds), self.size, -1)
+            both = np.concatenate(rows, 1).reshape(shape)
+            variable = variable_of(name, self.space.axes)
+            variables[variable] = (("seed", "member", "segment"), both)
+        coords = {
+            "seed": list(self.seeds),
+            "updates": ("round", list(self.milestones[: len(self.steps)])),
+        }
+        return xr.Dataset(variables, coords=coords)
+
+    def final_scores(self) -> dict[int, float]:
+        """Return the scores of all members at the end, by place."""
+        return dict(enumerate(self.steps[-1].after.score.tolist()))
+
+    def lineage(self, seed: int, member: int) -> np.ndarray:
+        """Return the members `[R]` that trained, by round, what `member` ended with."""
+        return ancestors(self._parents()[self.places(seed)[0]], member)
+
+    def schedule(self, seed: int, member: int) -> Schedule:
+        """Return the hyperparameters that led to a member's final state.
+
+        `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains
+        with it again.
+        """
+        line = self.lineage(seed, member)
+        offset = self.places(seed)[0] * self.size
+        values = [
+            self.space.values(self._hyper(number, offset + int(who)))
+            for number, who in enumerate(line)
+        ]
+        starts = (0, *self.milestones[: len(self.steps) - 1])
+        return Schedule(starts, tuple(values))
+
+    def _hyper(self, number: int, index: int) -> dict[str, float]:
+        """The hyperparameters with which a member was trained in a round."""
+        hyper = self.steps[number].before.hyper
+        return {name: float(values[index]) for name, values in hyper.items()}
+
+    def _parents(self) -> np.ndarray:
+        """Whose state each member has after each round, `[S, R, P]` within a search."""
+        rows = [step.after.parent % self.size for step in self.steps]
+        return self._rounds(rows)
+
+    def _rounds(self, rows: list[np.ndarray]) -> np.ndarray:
+        """One number per round and member, `[S, R, P]`."""
+        if not rows:
+            raise ConfigError("the search has not ended a round yet.")
+        split = np.stack(rows).reshape(len(rows), len(self.seeds), self.size)
+        return split.transpose(1, 0, 2)
+
+
+def round_ends(num_updates: int, ready_updates: int) -> tuple[int, ...]:
+    """Return the updates at which rounds end; the last round may be shorter."""
+    return (*range(ready_updates, num_updates, ready_updates), num_updates)
+
 
 DEFAULT_ROUNDS = 20
 
 
-@in_32_bits
-def pbt(
-    config: TrainConfig,
-    axes: Mapping[str, Any],
-    *,
-    population: int = 16,
-    num_rounds: int | None = None,
-    ready_updates: int | None = None,
-    quantile: float = 0.2,
-    factors: Sequence[float] = (0.8, 1.25),
-    resample_probability: float = 0.25,
-    fitness: str = "final_return",
-    searches: int | Sequence[int] = 1,
-    out: str | Path | None = None,
-    extend: bool = False,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    checkpoint_seconds: float = 30.0,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> PBTResult:
+def _factors(name: str, factors: Sequence[float]) -> list[float]:
+    try:
+        numbers = [float(factor) for factor in factors]
+    except (TypeError, ValueError):
+        numbers = []
+    if not numbers or not all(0 < f < math.inf and f != 1 for f in numbers):
+        raise ConfigError(
+            f"{name} must be positive numbers other than 1, such as (0.8, 1.25), got "
+            f"{factors!r}."
+        )
+    return numbers
+
+
+def _fraction(name: str, value: float, most: float = 1.0) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real):
+        raise ConfigError(f"{name} must be a number, got {value!r}.")
+    if not 0 <= value <= most:
+        raise ConfigError(f"{name} must lie between 0 and {most:g}, got {value!r}.")
+    return float(value)
+
+
+@dataclasses.dataclass(frozen=True)
+class PBTOptions(SearchOptions):
+    """The options of `purerl.pbt`."""
+
+    tool: ClassVar[str] = "pbt"
+
+    _: dataclasses.KW_ONLY
+    population: int = option(
+        16, "Number of members of a search.", check=required, keep=FIXED
+    )
+    num_rounds: int | None = option(
+        None,
+        "Most rounds that a run is cut into; 20 if not given.",
+        doc="The number of rounds of the run, at most; 20 where not given. All rounds "
+        "have the same number of updates, so where it does not divide the run's there "
+        "are fewer.",
+        flag="rounds",
+        check=as_count,
+    )
+    ready_updates: int | None = option(
+        None,
+        "Updates of a round, in place of the number of rounds.",
+        check=as_count,
+        keep=FIXED,
+    )
+    quantile: float = option(
+        0.2,
+        "Share of the members that are replaced, by copies of as many others.",
+        check=lambda name, value: _fraction(name, value, 0.5),
+        keep=FIXED,
+    )
+    factors: Sequence[float] = option(
+        (0.8, 1.25),
+        "Factors of which a random one perturbs a copied value.",
+        kind=tuple[float, ...],
+        check=_factors,
+        keep=FIXED,
+    )
+    resample_probability: float = option(
+        0.25,
+        "Probability that a copied value is drawn anew and not perturbed.",
+        check=_fraction,
+        keep=FIXED,
+    )
+    fitness: str = fitness_option("final_return")
+    extend: bool = option(
+        False,
+        "Go on with a finished search in --out to more --total-timesteps.",
+        doc="Whether to go on with the search in `out` to the `total_timesteps` of "
+        "this config, which may be more than it was started with, also where it had "
+        "finished.",
+    )
+
+
+@tool(PBTOptions)
+def pbt(asked: PBTOptions) -> PBTResult:
     """Train a population whose worst members copy and perturb the best.
 
     All members are one compiled program, in blocks of lanes over all devices. After
@@ -71,166 +460,52 @@ def pbt(
     With `out`, the same call after a kill goes on, and the result is bitwise that of an
     uninterrupted one. Several searches know nothing of one another and share the lanes.
 
-    Args:
-        config: Config of every member, where no axis says otherwise.
-        axes: Distributions by (dotted) name of the dynamic field: `purerl.loguniform`,
-            `purerl.uniform`, `purerl.choice`, or a list of values (see
-            `purerl.population.space.perturb` for how each moves).
-        population: The number of members of a search, P.
-        num_rounds: The number of rounds of the run, at most; 20 where not given. All
-            rounds have the same number of updates, so where it does not divide the
-            run's there are fewer.
-        ready_updates: Updates between two exploits, in place of `num_rounds`.
-        quantile: The share that is replaced, and the share that is copied.
-        factors: Factors of which one is drawn to perturb a hyperparameter.
-        resample_probability: The probability that a hyperparameter is drawn anew
-            instead.
-        fitness: The kind of fitness. `final_return`: the last evaluation that the
-            config planned within the round, else the return of the round's training
-            episodes. `evaluation`: `config.eval_episodes` fresh episodes after every
-            round, the same ones for all members; then `num_evaluations=0` saves the
-            planned ones.
-        searches: The number of searches, whose seeds are then 0, 1, ..., or the seed of
-            each; 1 where not given.
-        out: The folder to write; nothing is written without one.
-        extend: Whether to go on with the search in `out` to the `total_timesteps` of
-            this config, which may be more than it was started with, also where it had
-            finished.
-        lanes: The width of a block, part of what fixes the bits.
-        segment_updates: Updates per compiled call, part of what fixes the bits; a
-            divisor of `ready_updates`, which it is where not given.
-        checkpoint_seconds: The least time between checkpoints, or ten times what the
-            last one took where that is longer; 0 saves after every round.
-        trackers: Places that are told every member's row of every round: names
-            (`mlflow`, `tensorboard`, `wandb`), or trackers. A search that goes on does
-            so with those that it was started with where none are given.
-        progress: Whether to show the progress.
-
     Raises:
         ConfigError: an axis that is static or cannot be, options out of range, a folder
             of another search (with what differs), a population that diverged as a
             whole.
     """
-    folder = as_folder("out", out)
-    asked = PBTOptions(
-        population=population,
-        num_rounds=num_rounds,
-        ready_updates=ready_updates,
-        quantile=quantile,
-        factors=factors,
-        resample_probability=resample_probability,
-        fitness=fitness,
-        searches=searches,
-        extend=extend,
-        segment_updates=segment_updates,
-    )
-    search = make_search(config, axes, asked, folder)
-    finished = drive(
-        search.search(),
-        out=folder,
-        extend=extend,
-        lanes=lanes,
-        segment_updates=segment_updates,
-        checkpoint_seconds=checkpoint_seconds,
-        trackers=trackers,
-        progress=progress,
-    )
+    search = make_search(asked)
+    finished = drive(search.search(), extend=asked.extend, **asked.of(Saved))
     options = dict(search.options)
-    result = PBTResult(search.space, search.seeds, options, finished, folder)
+    result = PBTResult(search.space, search.seeds, options, finished, asked.folder)
     write_files(result)
     return result
 
 
-class PBTOptions(NamedTuple):
-    """The options of population-based training, as `pbt` describes them.
-
-    Attributes:
-        population: The number of members of a search, P.
-        num_rounds: The number of rounds of the run, at most.
-        ready_updates: Updates between two exploits, in place of `num_rounds`.
-        quantile: The share that is replaced, and the share that is copied.
-        factors: Factors of which one is drawn to perturb a hyperparameter.
-        resample_probability: The probability that a hyperparameter is drawn anew.
-        fitness: The kind of fitness.
-        searches: The number of searches, or the seed of each.
-        extend: Whether to go on with a shorter search in the folder.
-        segment_updates: Updates per compiled call, if given.
-    """
-
-    population: int
-    num_rounds: int | None
-    ready_updates: int | None
-    quantile: float
-    factors: Sequence[float]
-    resample_probability: float
-    fitness: str
-    searches: int | Sequence[int]
-    extend: bool
-    segment_updates: int | None
-
-
-def make_search(
-    config: TrainConfig, axes: Mapping[str, Any], asked: PBTOptions, folder: Path | None
-) -> PBTSearch:
+def make_search(asked: PBTOptions) -> PBTSearch:
     """Return the search that `pbt` carries out, with everything of it checked.
-
-    Args:
-        config: Config of every member, where no axis says otherwise.
-        axes: Distributions by name of the dynamic field.
-        asked: What is asked for.
-        folder: The folder of the search, if any.
 
     Raises:
         ConfigError: an axis that is static or cannot be, or options out of range.
     """
-    check_extend(asked.extend, folder)
+    config, folder = asked.config, asked.folder
     if asked.extend:
-        config = with_stored_values(folder, "pbt", config, axes)
-    space = Space(config, axes)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(folder):
-        check_moving(space)
-    population = required("population", asked.population)
-    num_rounds = as_count("num_rounds", asked.num_rounds)
-    ready_updates = as_count("ready_updates", asked.ready_updates)
-    segment_updates = as_count("segment_updates", asked.segment_updates)
-    kind = check_fitness(asked.fitness, KINDS)
-    require_number(space.bound, population * num_seeds(asked.searches), make_workers())
-    seeds_of = check_seeds(asked.searches, "searches")
-    stored = stored_options(folder, "pbt", asked.extend)
-    options = {
-        "population": population,
-        "ready_updates": _ready(space, num_rounds, ready_updates, stored),
-        "quantile": _fraction("quantile", asked.quantile, 0.5),
-        "factors": _factors(asked.factors),
-        "resample_probability": _fraction(
-            "resample_probability", asked.resample_probability
-        ),
-        "fitness": kind,
-    }
+        config = with_stored_values(folder, "pbt", config, asked.axes)
+    space = Space(config, asked.axes)
+    check_moving(space)
+    agents = asked.population * num_seeds(asked.searches)
+    require_number(space.bound, agents, make_workers())
+    seeds = check_seeds(asked.searches, "searches")
+    stored = stored_search(folder, "pbt").get("options", {}) if asked.extend else {}
+    ready = _ready(asked, space, stored)
     reason = "a round is whole segments"
-    check_divides(segment_updates, options["ready_updates"], "ready_updates", reason)
-    return PBTSearch(space, seeds_of, options)
+    check_divides(asked.segment_updates, ready, "ready_updates", reason)
+    return PBTSearch(space, seeds, {**asked.kept(), "ready_updates": ready})
 
 
-def _ready(
-    space: Space,
-    num_rounds: int | None,
-    ready_updates: int | None,
-    stored: Mapping[str, Any],
-) -> int:
-    if num_rounds is not None and ready_updates is not None:
+def _ready(asked: PBTOptions, space: Space, stored: Mapping[str, Any]) -> int:
+    """The updates of a round: those that were asked for, of before, or a default."""
+    num_rounds, ready = asked.num_rounds, asked.ready_updates
+    if num_rounds is not None and ready is not None:
         raise ConfigError(
-            f"give num_rounds or ready_updates, not both, got {num_rounds} and "
-            f"{ready_updates}."
+            f"give num_rounds or ready_updates, not both, got {num_rounds} and {ready}."
         )
     updates = space.bound.plan.num_updates
-    if num_rounds is None and ready_updates is None:
+    if num_rounds is None and ready is None:
         # A search that is extended has more rounds, not longer ones.
-        ready_updates = stored.get("ready_updates")
-    return min(
-        ready_updates or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates
-    )
+        ready = stored.get("ready_updates")
+    return min(ready or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates)
 
 
 def check_moving(space: Space) -> None:
@@ -242,24 +517,3 @@ def check_moving(space: Space) -> None:
     check_axes([space.group], space.axes)
     values = first_values(space.group, space.axes)
     check_may_move(space.bound, values, "and a population changes its numbers")
-
-
-def _fraction(name: str, value: float, most: float = 1.0) -> float:
-    if isinstance(value, bool) or not isinstance(value, Real):
-        raise ConfigError(f"{name} must be a number, got {value!r}.")
-    if not 0 <= value <= most:
-        raise ConfigError(f"{name} must lie between 0 and {most:g}, got {value!r}.")
-    return float(value)
-
-
-def _factors(factors: Sequence[float]) -> list[float]:
-    try:
-        numbers = [float(factor) for factor in factors]
-    except (TypeError, ValueError):
-        numbers = []
-    if not numbers or not all(0 < f < math.inf and f != 1 for f in numbers):
-        raise ConfigError(
-            "factors must be positive numbers other than 1, such as (0.8, 1.25), got "
-            f"{factors!r}."
-        )
-    return numbers

@@ -6,11 +6,12 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import jax
 import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.population.schedule import Schedule
+from purerl.population.schedules import Schedule
 from purerl.population.space import Space
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
@@ -120,16 +121,64 @@ class Result(abc.ABC):
     def dataset(self) -> "xr.Dataset":
         """Everything, as labelled arrays."""
 
+    @property
     @abc.abstractmethod
+    def size(self) -> int:
+        """Members of a search."""
+
+    @abc.abstractmethod
+    def schedule(self, seed: int, member: int) -> Schedule:
+        """Return the hyperparameters that led to a member's final state.
+
+        `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains
+        with it again.
+        """
+
+    @abc.abstractmethod
+    def lineage(self, seed: int, member: int) -> np.ndarray:
+        """Return the members `[R]` that trained, by step, what `member` ended with."""
+
+    @abc.abstractmethod
+    def final_scores(self) -> dict[int, float]:
+        """Return the scores of those that reached the end, by place among all.
+
+        They are in the order of `states`; a place is `size` times the number of the
+        search, plus the number of the member.
+        """
+
     def best(self, seed: int | None = None) -> BestMember:
         """Return the member with the best score at the end.
-
-        Args:
-            seed: The seed of the search; the best of all searches where not given.
 
         Raises:
             ConfigError: the search was stopped, or none of its members got to the end.
         """
+        if self.states is None:
+            raise ConfigError(
+                "the search was stopped before its end; run the same search again to "
+                "go on."
+            )
+        scores, searches = self.final_scores(), self.places(seed)
+        known = [
+            place
+            for place, score in scores.items()
+            if place // self.size in searches and np.isfinite(score)
+        ]
+        if not known:
+            raise ConfigError("no member of the search has a score at the end.")
+        place = max(known, key=scores.__getitem__)  # the first of equals
+        number, member = divmod(place, self.size)
+        schedule = self.schedule(self.seeds[number], member)
+        row, point = list(scores).index(place), schedule.values[-1]
+        return BestMember(
+            seed=self.seeds[number],
+            member=member,
+            score=float(scores[place]),
+            point=point,
+            config=self.space.config_at(point),
+            schedule=schedule,
+            lineage=self.lineage(self.seeds[number], member),
+            state=jax.tree.map(lambda x: x[row], self.states),
+        )
 
     @property
     def finished(self) -> bool:
@@ -162,30 +211,3 @@ class Result(abc.ABC):
                 f"there is no search with seed {seed}; seeds are {list(self.seeds)}."
             )
         return [self.seeds.index(seed)]
-
-    def final_states(self) -> PyTree:
-        """Return the states of those that reached the end, on the host.
-
-        Raises:
-            ConfigError: the search was stopped before.
-        """
-        if self.states is None:
-            raise ConfigError(
-                "the search was stopped before its end; run the same search again to "
-                "go on."
-            )
-        return self.states
-
-    def best_place(self, scores: np.ndarray, size: int, seed: int | None) -> int:
-        """Return the place of the best of some searches in `scores` `[S * size]`.
-
-        Args:
-            scores: Scores of all members of all searches, `[S * size]`.
-            size: The number of members of a search.
-            seed: The seed of the search; all searches where not given.
-        """
-        indices = [p * size + i for p in self.places(seed) for i in range(size)]
-        known = [index for index in indices if np.isfinite(scores[index])]
-        if not known:
-            raise ConfigError("no member of the search has a score at the end.")
-        return max(known, key=lambda index: scores[index])  # the first of equals

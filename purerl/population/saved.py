@@ -4,17 +4,15 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from purerl.config import TrainConfig
-from purerl.population.halving_result import HalvingResult
-from purerl.population.halving_search import HalvingSearch
-from purerl.population.pbt_result import PBTResult
-from purerl.population.pbt_search import PBTSearch
+from purerl.population.halving import HalvingResult, HalvingSearch
+from purerl.population.pbt import PBTResult, PBTSearch
 from purerl.population.space import Space
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.search.drive import Finished
 from purerl.search.folder import FORMAT, restore
 from purerl.search.protocol import Search
-from purerl.space.stored import from_dict
+from purerl.space.axes import from_dict
 from purerl.storage import folders
 from purerl.storage.folders import keys_of
 
@@ -66,10 +64,6 @@ def load_search(
 
 def read(folder: Path, config: TrainConfig | None = None) -> Stored:
     """Read what search a folder holds, without what came of it.
-
-    Args:
-        folder: Folder of the search.
-        config: Config in place of the stored one.
 
     Raises:
         ConfigError: no search there.

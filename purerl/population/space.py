@@ -10,17 +10,17 @@ from collections.abc import Mapping
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, checks_together
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
 from purerl.space.design import expand
-from purerl.space.fields import FieldAxes
 from purerl.space.labels import in_a_line
-from purerl.space.points import split
+from purerl.space.points import FieldAxes, split
 from purerl.sweeps.groups import Group, group_points
 from purerl.train import Bound
-from purerl.types import Overrides
+from purerl.types import Array, Overrides
 
 # Name of an axis -> `[...]`: its numbers, or places in its choice, one per member.
 Hyper = dict[str, np.ndarray]
@@ -109,12 +109,6 @@ class Space(FieldAxes):
         """Return a member's hyperparameters, each moved a step or drawn anew.
 
         Where they would be wrong together, the member keeps what it has.
-
-        Args:
-            hyper: The member's hyperparameters, a number by name.
-            stream: Numbers that name the draw; every axis has a stream of its own.
-            factors: Factors of which one is drawn for each axis, see `perturb`.
-            resample_probability: The probability of a new draw instead.
         """
         moved = {}
         for name, axis in self.axes.items():
@@ -188,11 +182,6 @@ def perturb(axis: Axis, value: float, factor: float) -> float:
     * whole numbers: likewise, and by one at least.
     * choice: to the next value, or from factors below 1 to the one before; at the end
       it turns back.
-
-    Args:
-        axis: The axis of the hyperparameter.
-        value: The hyperparameter: a number, or the place of a value in a choice.
-        factor: The factor of the step; above 1 it moves up, below 1 it moves down.
     """
     if isinstance(axis, Choice):
         last = len(axis.values) - 1
@@ -207,3 +196,52 @@ def perturb(axis: Axis, value: float, factor: float) -> float:
         if moved == value:
             moved += 1 if factor > 1 else -1
     return float(min(max(moved, axis.low), axis.high))
+
+
+_EVALUATION = 2**32 - 3
+_CHILD = 2**32 - 4
+# 2**32 - 5 and below: see `purerl.execution.rekey`.
+HELD_OUT = 2**32 - 1
+"""A milestone that no search reaches: its episodes evaluate what a search has found."""
+
+
+def member_keys(seeds: tuple[int, ...], size: int) -> Array:
+    """Return keys `[S * size]` of the members of every search, the members fastest."""
+
+    def of_search(seed: Array) -> Array:
+        return jax.vmap(lambda m: jax.random.fold_in(jax.random.key(seed), m))(
+            jnp.arange(size, dtype=jnp.uint32)
+        )
+
+    return jax.vmap(of_search)(jnp.asarray(seeds, jnp.uint32)).reshape(-1)
+
+
+def evaluation_keys(seeds: np.ndarray, milestone: int) -> Array:
+    """Return keys `[N]` of the evaluations at a milestone, one for each search.
+
+    All members of a search play the same episodes, so that only the members differ.
+    """
+
+    def one(seed: Array) -> Array:
+        key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_EVALUATION))
+        return jax.random.fold_in(key, jnp.uint32(milestone))
+
+    return jax.vmap(one)(jnp.asarray(seeds, jnp.uint32))
+
+
+def child_keys(seeds: np.ndarray, milestone: int, members: np.ndarray) -> Array:
+    """Return keys `[N]` of members that go on as copies of others after a milestone.
+
+    Args:
+        seeds: The seed of each member's search, `[N]`.
+        milestone: The number of the milestone.
+        members: The number of each member in its search, `[N]`.
+    """
+
+    def one(seed: Array, member: Array) -> Array:
+        key = jax.random.fold_in(jax.random.key(seed), jnp.uint32(_CHILD))
+        return jax.random.fold_in(jax.random.fold_in(key, milestone), member)
+
+    return jax.vmap(one)(
+        jnp.asarray(seeds, jnp.uint32), jnp.asarray(members, jnp.uint32)
+    )

@@ -28,7 +28,7 @@ READERS = {
     "sweep": "purerl.sweeps.result:load_sweep",
     "pbt": "purerl.population.saved:load_search",
     "halving": "purerl.population.saved:load_search",
-    "tune": "purerl.tuning.saved:load_tune",
+    "tune": "purerl.tuning.folder:load_tune",
     "evolution": "purerl.meta.result:load_evolution",
     folders.COMPARISON: "purerl.comparison.result:load_comparison",
 }

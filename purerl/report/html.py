@@ -275,7 +275,7 @@ def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
 
 
 def made_with(folder: Path | None) -> dict[str, str]:
-    """Return the lines of `about` that say what wrote the results in a folder.
+    """Return the lines of `about` that say how the results in a folder were made.
 
     This process may be another one, on another machine; it says nothing of them.
 
@@ -284,7 +284,9 @@ def made_with(folder: Path | None) -> dict[str, str]:
     """
     stored = folders.load(folder) if folder and folders.is_begun(folder) else {}
     versions = stored.get("versions", {}).items()
+    options = stored.get("options", {}).items()
     return {
+        "options": ", ".join(f"{name}={value}" for name, value in options),
         "device": stored.get("device", ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions),
         "command": stored.get("command", ""),

@@ -60,7 +60,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     Args:
         folder: The folder.
         path: The path of the page; `report.html` in the folder if not given.
-        kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
+        kind: The kind of result, of `purerl.storage.folders`, for a folder that holds
             two: a comparison may be written into that of an evolution.
 
     Raises:
@@ -76,7 +76,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind in ("pbt", "halving"):
         return _search_page(folder, path)
     if kind == "tune":
-        from purerl.tuning.saved import read
+        from purerl.tuning.folder import read
 
         study = read(folder)
         return study_page(study.result, study.space, study.stored, path)
@@ -85,10 +85,9 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
 
         return evolution_page(load(folder), path, transfer=find_comparison(folder))
     if kind == folders.COMPARISON:
-        from purerl.comparison import saved
-        from purerl.comparison.result import load_comparison
+        from purerl.comparison.result import load_comparison, read
 
-        command = saved.read(folder).values.get("command", "")
+        command = read(folder).values.get("command", "")
         # Not `load`, which reads the evolution where the folder holds one too.
         result = load_comparison(folder)
         return comparison_page(result, path, folder=str(folder), command=command)

@@ -1,32 +1,145 @@
 """The one driver of searches: ask, train, tell, keep; until the search has ended."""
 
+import dataclasses
 import time
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 
+from purerl.config import ConfigError
+from purerl.execution.cache import current_cache
+from purerl.execution.cohort import Cohort, OnSegment, make_cohort, train_until
+from purerl.execution.curves import Curves
+from purerl.execution.dry_run import Part, show
 from purerl.execution.format import format_count, quoted, with_noun
 from purerl.execution.memory import fitting_lanes
+from purerl.metrics import HELD
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_extend, check_seconds
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.options import Saved, option, tool
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
 from purerl.search import tracking
-from purerl.search.check import check_search
-from purerl.search.executor import Executor
 from purerl.search.folder import Restored
-from purerl.search.protocol import Request, Search, Step
+from purerl.search.protocol import (
+    Outcome,
+    Request,
+    Search,
+    Step,
+    check_request,
+    check_search,
+)
 from purerl.storage import checkpoint, folders
 from purerl.storage.checkpoint import Pace
 from purerl.storage.lock import locked
 from purerl.streams import say
+from purerl.train import Bound
 from purerl.types import PyTree
+
+
+class Executor:
+    """Carries out the requests of one search.
+
+    Args:
+        bound: Config, environment and plan of all members.
+        lanes: Width of a block, W.
+        length: Updates of one compiled call, K.
+    """
+
+    def __init__(self, bound: Bound, lanes: int, length: int) -> None:
+        self.bound, self.lanes, self.length = bound, lanes, length
+        # Members that begin anew are trained by the program that there is.
+        self._programs = current_cache()
+        self._cohort: Cohort | None = None
+        self._before: Request | None = None
+        self._compile_seconds = 0.0
+
+    @property
+    def compile_seconds(self) -> float:
+        """Seconds spent compiling so far."""
+        seconds = self._cohort.compile_seconds if self._cohort else 0.0
+        return self._compile_seconds + seconds
+
+    def run(
+        self,
+        request: Request,
+        last: Outcome | None = None,
+        on_segment: OnSegment = lambda *_: None,
+    ) -> Outcome:
+        """Train the members of a request, then evaluate them.
+
+        Raises:
+            ConfigError: the request cannot be carried out as it stands, or the members
+                do not fit the memory.
+        """
+        check_request(request, self._before, self.bound.plan, self.length)
+        cohort = self._prepared(request)
+        self._before = request
+        held = {}
+        if last is not None and request.parents is not None:
+            held = {name: last.train[name][request.parents, -1] for name in HELD}
+        curves = Curves(self.bound.plan, cohort.size, held)
+        train_until(cohort, request.until, curves, on_segment)
+        keys = request.evaluation_keys
+        return Outcome(
+            train=curves.train,
+            evaluation=curves.evaluation,
+            diverged_at=curves.diverged_at,
+            keys=cohort.key_data(),
+            fresh=None if keys is None else cohort.evaluate(keys),
+        )
+
+    def compile(self, request: Request) -> None:
+        """Compile what a request needs, before it is carried out."""
+        check_request(request, self._before, self.bound.plan, self.length)
+        if self._cohort is None:
+            self._cohort = self._fresh(request)
+
+    def restore(self, request: Request, states: PyTree) -> None:
+        """Be as after a request was carried out."""
+        self._cohort = self._fresh(request)
+        self._cohort.restore(states, request.until)
+        self._before = request
+
+    def states(self) -> PyTree:
+        """States of the members of the last request, on the host."""
+        assert self._cohort is not None, "nothing has been trained yet"
+        return self._cohort.gather()
+
+    def _fresh(self, request: Request) -> Cohort:
+        if self._cohort is not None:
+            self._compile_seconds += self._cohort.compile_seconds
+            self._cohort = None  # Its memory is needed for the next one.
+        return make_cohort(
+            self.bound,
+            request.members,
+            self.lanes,
+            self.length,
+            cache=self._programs,
+        )
+
+    def _prepared(self, request: Request) -> Cohort:
+        """The cohort with the members of a request, as they begin."""
+        parents = request.parents
+        if parents is None:
+            cohort = self._cohort
+            if cohort is None or cohort.update > 0:
+                cohort = self._fresh(request)
+            cohort.init()
+            self._cohort = cohort
+            return cohort
+        cohort = self._cohort
+        assert cohort is not None, "the first request has no parents"
+        if request.is_copy is not None:
+            cohort.copy(parents, request.members.keys, request.is_copy)
+        elif len(parents) < cohort.size:
+            cohort.keep(parents)
+        cohort.set_overrides(request.members.overrides)
+        return cohort
 
 
 class Finished(NamedTuple):
@@ -44,147 +157,111 @@ class Finished(NamedTuple):
     numbers: dict[str, Any]
 
 
-class _Options(NamedTuple):
-    """The way a search is carried out; only W and K change what is computed."""
+@dataclasses.dataclass(frozen=True)
+class DriveOptions(Saved):
+    """The options of `purerl.drive`."""
 
-    out: Path | None
-    lanes: int
-    length: int
-    checkpoint_seconds: float
-    trackers: Sequence[Tracker]
-    progress: bool
+    tool: ClassVar[str] = "drive"
+
+    search: Search = option(dataclasses.MISSING, doc="The search to carry out.")
+    _: dataclasses.KW_ONLY
+    extend: bool = option(
+        False,
+        doc="Whether the folder may hold the same search of fewer environment steps.",
+    )
 
 
-@in_32_bits
-def drive(
-    search: Search,
-    *,
-    out: str | Path | None = None,
-    extend: bool = False,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    checkpoint_seconds: float = 30.0,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> Finished:
+@tool(DriveOptions)
+def drive(asked: DriveOptions) -> Finished:
     """Carry out a search, or what is missing of it.
 
     With `out`, the same call after a kill goes on, and the result is bitwise that of an
-    uninterrupted one. Ctrl-C finishes the request, saves, and says how to go on.
-
-    Args:
-        search: The search to carry out.
-        out: Folder to write; nothing is written without one.
-        extend: The folder may hold the same search of fewer environment steps.
-        lanes: Width of a block, W; the search's own where not given.
-        segment_updates: Updates of one compiled call, K; the search's own where not
-            given.
-        checkpoint_seconds: Least time between checkpoints, or ten times what the last
-            one took where that is longer; 0 saves after every request.
-        trackers: Places that are told the rows of every step: names (`mlflow`,
-            `tensorboard`, `wandb`), or trackers. A search that goes on does so with
-            those that it was started with where none are given.
-        progress: Show progress.
+    uninterrupted one. Ctrl-C finishes the request, saves, and says how to go on. Lanes
+    and updates per segment are the search's own where they are not given.
 
     Raises:
         ConfigError: the folder holds another search, or is damaged; nothing can be
             made of an outcome, as when every member diverged; there are several
             processes.
     """
+    search, folder = asked.search, asked.folder
     check_search(search)
     hosts.require_one(
         f"a {search.kind} search",
         "Its members are compared after every request: start one per host, with seeds "
         "and a folder of its own.",
     )
-    lanes = as_count("lanes", lanes)
-    segment_updates = as_count("segment_updates", segment_updates)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
-    folder = as_folder("out", out)
-    check_extend(extend, folder)
-    length = segment_updates or search.segment_updates
-    options = _Options(
-        out=folder,
-        lanes=lanes or own_lanes(search, length),
-        length=length,
-        checkpoint_seconds=checkpoint_seconds,
-        trackers=choose(trackers, folder),
-        progress=progress,
-    )
+    length = asked.segment_updates or search.segment_updates
+    lanes = asked.lanes or own_lanes(search, length)
+    trackers = choose(asked.trackers, folder)
     if folder is None:
-        return _SearchLoop(search, options, Restored([], None)).run()
-    given = {"lanes_asked": lanes, "segment_updates_asked": segment_updates}
-    with locked(folder):
-        return _in_folder(folder, search, options, given, extend)
-
-
-def _in_folder(
-    folder: Path,
-    search: Search,
-    options: _Options,
-    given: dict[str, int | None],
-    extend: bool,
-) -> Finished:
-    """Carry out a search with a folder, which is undone where nothing came of it."""
-    widths = {"lanes": options.lanes, "segment_updates": options.length, **given}
-    with folders.undone_if_empty(folder):
-        return _opened(folder, search, options, widths, extend).run()
+        nothing = Restored([], None)
+        return _SearchLoop(asked, trackers, lanes, length, nothing).run()
+    with locked(folder), folders.undone_if_empty(folder):
+        return _opened(asked, trackers, lanes, length).run()
 
 
 def own_lanes(search: Search, length: int) -> int:
-    """Return a search's own width, narrower where shapes say that it would not fit.
-
-    Args:
-        search: The search.
-        length: The number of updates of one compiled call, K.
-    """
+    """Return a search's own width, narrower where shapes say that it would not fit."""
     return fitting_lanes(
         search.bound, search.lanes, search.lanes, length, make_workers()
     )
 
 
 def _opened(
-    folder: Path,
-    search: Search,
-    options: _Options,
-    widths: dict[str, int | None],
-    extend: bool,
+    asked: DriveOptions, trackers: Sequence[Tracker], lanes: int, length: int
 ) -> "_SearchLoop":
     """The call that goes on from a folder, at the widths that hold there.
 
     Nothing but the call refers to the states that were restored: they are let go of
     when they are on the devices.
     """
-    stored = store.open_folder(folder, search, widths, extend)
+    folder, search = asked.folder, asked.search
+    widths = {
+        "lanes": lanes,
+        "segment_updates": length,
+        "lanes_asked": asked.lanes,
+        "segment_updates_asked": asked.segment_updates,
+    }
+    stored = store.open_folder(folder, search, widths, asked.extend)
     note = folders.differences_of_versions(stored)
     if note:
         say(note)
     restored = store.restore(folder, search)
-    if extend or restored.is_longer:
+    if asked.extend or restored.is_longer:
         if store.is_longer(stored, search):
             tracking.rewind(folder, search, restored.steps)
         store.extend_folder(folder, search, restored)
-    options = options._replace(lanes=stored["lanes"], length=stored["segment_updates"])
-    return _SearchLoop(search, options, restored)
+    lanes, length = stored["lanes"], stored["segment_updates"]
+    return _SearchLoop(asked, trackers, lanes, length, restored)
 
 
 class _SearchLoop:
     """One call of `drive`: the pieces that its phases share."""
 
-    def __init__(self, search: Search, options: _Options, restored: Restored) -> None:
+    def __init__(
+        self,
+        asked: DriveOptions,
+        trackers: Sequence[Tracker],
+        lanes: int,
+        length: int,
+        restored: Restored,
+    ) -> None:
         # Imported here, so that only those who run a search wait for rich.
         from purerl.runner.progress import Reporter
 
-        self.search, self.options = search, options
+        search = asked.search
+        self.search, self.out = search, asked.folder
+        self.lanes, self.length = lanes, length
         self.steps, self.states = list(restored.steps), restored.states
         self.first = len(self.steps)
-        self.executor = Executor(search.bound, options.lanes, options.length)
-        self.group = Group(options.trackers)
-        self.saved_at, self.pace = self.first, Pace(options.checkpoint_seconds)
+        self.executor = Executor(search.bound, lanes, length)
+        self.group = Group(trackers)
+        self.saved_at, self.pace = self.first, Pace(asked.checkpoint_seconds)
         self.reporter = Reporter(
             max(1, sum(search.steps)),
             sum(search.steps[: self.first]),
-            enabled=options.progress,
+            enabled=asked.progress,
         )
 
     def run(self) -> Finished:
@@ -192,11 +269,11 @@ class _SearchLoop:
         with self.group:
             request = self._ask()
             if request is None:
-                self.reporter.info(f"the search in {self.options.out} had finished")
+                self.reporter.info(f"the search in {self.out} had finished")
                 finished = Finished(self.steps, self.states, {"trained_requests": 0})
             else:
                 finished = self._train(request)
-        tracking.close(self.group, self.options.out, finished.states is not None)
+        tracking.close(self.group, self.out, finished.states is not None)
         return finished
 
     def _begin_trackers(self) -> None:
@@ -204,7 +281,7 @@ class _SearchLoop:
         if not self.group:
             return
         notify = self.reporter.notify
-        self.group.begin(tracking.describe(self.search, self.options.out), notify)
+        self.group.begin(tracking.describe(self.search, self.out), notify)
         for sentence in self.group.where():
             self.reporter.info(sentence)
         for count in range(len(self.steps)):
@@ -237,8 +314,8 @@ class _SearchLoop:
             "trained_requests": len(self.steps) - self.first,
             "compile_seconds": round(self.executor.compile_seconds, 2),
             "train_seconds": round(seconds, 2),
-            "lanes": self.options.lanes,
-            "segment_updates": self.options.length,
+            "lanes": self.lanes,
+            "segment_updates": self.length,
         }
         states = self.executor.states() if is_finished else None
         return Finished(self.steps, states, numbers)
@@ -267,15 +344,15 @@ class _SearchLoop:
         outcome = self.executor.run(request, last, on_segment)
         after = self.search.tell(before, request, outcome)
         step = Step(request, outcome, before, after)
-        if self.options.out is not None:
+        if self.out is not None:
             has_ended = self.search.ask(after) is None
-            store.save_step(self.options.out, number, step, has_ended)
+            store.save_step(self.out, number, step, has_ended)
         self.steps.append(step)
         tracking.log(self.group, self.search, self.steps)
 
     def _save(self, force: bool) -> None:
         """Save the states, now and then: what comes after is computed again."""
-        out = self.options.out
+        out = self.out
         if out is None or len(self.steps) == self.saved_at:
             return
         if not (force or self.pace.is_due()):
@@ -296,14 +373,51 @@ class _SearchLoop:
             f"{self.search.kind}: {with_noun(request.members.size, 'member')}, "
             f"{bound.env.name}, {format_count(sum(left))} steps to train, "
             f"{with_noun(bound.plan.num_updates, 'update')} to the end, on "
-            f"{device.device_kind} ({with_noun(self.options.lanes, 'lane')})"
+            f"{device.device_kind} ({with_noun(self.lanes, 'lane')})"
         )
 
     def _how_to_go_on(self) -> str:
-        out = self.options.out
+        out = self.out
         if out is None:
             return "stopped; nothing was saved (no out folder)"
         return (
             f"stopped; what was done is in {out}. The same search with "
             f"--out {quoted(out)} (out=) goes on."
         )
+
+
+@in_32_bits
+def dry_run(
+    search: Search, *, lanes: int | None = None, segment_updates: int | None = None
+) -> None:
+    """Print what a search would cost here, and train nothing of it.
+
+    A block of the members that it asks for first is compiled and timed for half a
+    second. The environment steps are those that it plans (`search.steps`), without
+    fresh evaluations. Nothing is written, and no folder is read.
+
+    Args:
+        search: The search, as `purerl.drive` takes it.
+        lanes: The width of a block, W; the search's own where not given.
+        segment_updates: The number of updates of one compiled call, K; the search's own
+            where not given.
+
+    Raises:
+        ConfigError: the search cannot be carried out as it stands, or an agent cannot
+            fit the memory.
+    """
+    lanes = as_count("lanes", lanes)
+    segment_updates = as_count("segment_updates", segment_updates)
+    check_search(search)
+    length = segment_updates or search.segment_updates
+    request = search.ask(search.init())
+    if request is None:
+        raise ConfigError(
+            f"the {search.kind} search asks for nothing: ask must return a request in "
+            "the state that init gives."
+        )
+    check_request(request, None, search.bound.plan, length)
+    members = request.members
+    part = Part(search.bound, members.size, sum(search.steps), members)
+    note = "; fresh evaluations that it asks for take more"
+    show([part], lanes or own_lanes(search, length), length, note)

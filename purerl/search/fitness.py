@@ -24,11 +24,6 @@ NEGATIVE = "negative_"
 def check_fitness(kind: str, accepted: Sequence[str], name: str = "fitness") -> str:
     """Return the kind of fitness that was asked for, if the caller can measure it.
 
-    Args:
-        kind: The kind that was asked for.
-        accepted: The kinds that the caller can measure.
-        name: The name of the argument, for the sentence.
-
     Raises:
         ConfigError: naming the kinds that are accepted.
     """

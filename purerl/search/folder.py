@@ -17,13 +17,14 @@ import numpy as np
 
 from purerl import auto
 from purerl.config import ConfigError, is_auto
-from purerl.search import records
-from purerl.search.protocol import Outcome, Request, Search, Step
+from purerl.execution.cohort import Evaluation
+from purerl.scale.host import to_host
+from purerl.search.protocol import Outcome, Request, Search, State, Step
 from purerl.storage import checkpoint, folders
-from purerl.storage.files import save_arrays
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, differences
 from purerl.train import make_algorithm
-from purerl.types import PyTree
+from purerl.types import HostMetrics, PyTree
 
 # Files written by a program that lays them out otherwise are not read.
 FORMAT = 2
@@ -51,13 +52,6 @@ def open_folder(
 ) -> dict[str, Any]:
     """Start a search's folder, or go on with it.
 
-    Args:
-        folder: The folder.
-        search: The search that the folder is to hold.
-        widths: Widths by name: `lanes` and `segment_updates`, and the values that were
-            asked for, by the same names with `_asked`.
-        extend: A stored search of fewer environment steps may be gone on with.
-
     Returns:
         The manifest that holds: the lanes and segments of a stored one win.
 
@@ -84,25 +78,14 @@ def open_folder(
 
 
 def is_longer(stored: dict[str, Any], search: Search) -> bool:
-    """Return whether a search has other environment steps than a stored one.
-
-    Args:
-        stored: The manifest of the stored search.
-        search: The search.
-    """
+    """Return whether a search has other environment steps than a stored one."""
     configs = stored["config"], search.spec["config"]
     before, now = (config.get("total_timesteps") for config in configs)
     return before != now
 
 
 def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
-    """Let a folder hold the same search of more environment steps.
-
-    Args:
-        folder: The folder.
-        search: The longer search.
-        restored: The steps and states that `restore` read from the folder.
-    """
+    """Let a folder hold the same search of more environment steps."""
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})
     # Also where the manifest says so already: a kill may have come before config.yaml.
@@ -136,15 +119,8 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 
 def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
-    """Write what came of a request; a reader sees all of it or nothing.
-
-    Args:
-        folder: The folder.
-        number: Number of the step.
-        step: The step.
-        has_ended: Whether it was the last one of the search.
-    """
-    save_arrays(records.path_of(folder, number), records.make(step, has_ended))
+    """Write what came of a request; a reader sees all of it or nothing."""
+    save_arrays(path_of(folder, number), make(step, has_ended))
 
 
 def save_states(folder: Path, number: int, states: PyTree) -> None:
@@ -164,10 +140,6 @@ def save_states(folder: Path, number: int, states: PyTree) -> None:
 def restore(folder: Path, search: Search) -> Restored:
     """Ask and tell again what a folder holds, up to its last checkpoint.
 
-    Args:
-        folder: The folder of the search.
-        search: The search, perhaps of more environment steps than when it was stored.
-
     Raises:
         ConfigError: a damaged record or checkpoint, or one of another program, which
             decided otherwise.
@@ -182,19 +154,19 @@ def restore(folder: Path, search: Search) -> Restored:
         request = search.ask(state)
         if request is None:
             break
-        path = records.path_of(folder, number)
-        record = records.load(path)
+        path = path_of(folder, number)
+        record = load(path)
         had_ended = bool(record["has_ended"])
-        if not np.array_equal(record["request"], records.digest(request)):
+        if not np.array_equal(record["request"], digest(request)):
             is_end = had_ended and number == done - 1
             raise ConfigError(_asks_otherwise(path, request, is_end))
-        outcome = records.outcome_of(record)
+        outcome = outcome_of(record)
         step = Step(request, outcome, state, search.tell(state, request, outcome))
         state = step.after
         steps.append(step)
         # After what was its end, an extended search goes on otherwise.
         is_longer = had_ended and search.ask(state) is not None
-        odd = records.differing(record, state)
+        odd = differing(record, state)
         if odd and not is_longer:
             raise ConfigError(
                 f"{path} was written by a program that decided otherwise ({odd[0]} "
@@ -231,5 +203,108 @@ def read_outcomes(folder: Path) -> list[Outcome]:
         raise ConfigError(
             f"the search in {folder} has saved nothing yet. Run its command again."
         )
-    paths = (records.path_of(folder, number) for number in range(known[-1]))
-    return [records.outcome_of(records.load(path)) for path in paths]
+    paths = (path_of(folder, number) for number in range(known[-1]))
+    return [outcome_of(load(path)) for path in paths]
+
+
+_STATE, _TRAIN, _EVALUATION, _FRESH = "state/", "train/", "evaluation/", "fresh/"
+
+
+def path_of(folder: Path, number: int) -> Path:
+    """Return the file of a step's record in the folder of a search."""
+    return folder / "records" / f"{number:05d}.npz"
+
+
+def make(step: Step, has_ended: bool) -> HostMetrics:
+    """Return the record of a step; `has_ended`: it was the last one of the search.
+
+    Raises:
+        ConfigError: the state of the search is no arrays and numbers.
+    """
+    outcome = step.outcome
+    record = {
+        "request": digest(step.request),
+        "has_ended": np.asarray(has_ended),
+        "diverged_at": outcome.diverged_at,
+        "keys": outcome.keys,
+        **{_TRAIN + name: rows for name, rows in outcome.train.items()},
+        **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
+        **_state_record(step.after),
+    }
+    if outcome.fresh is not None:
+        fresh = outcome.fresh._asdict()
+        record |= {_FRESH + name: values for name, values in fresh.items()}
+    return record
+
+
+def load(path: Path) -> HostMetrics:
+    """Read a record.
+
+    Raises:
+        ConfigError: it is missing or damaged.
+    """
+    try:
+        return load_arrays(path)
+    except DAMAGE as error:
+        raise ConfigError(
+            f"{path} is missing or damaged ({error}). Put back a copy of it, or "
+            "delete checkpoints and summary.json: the search is then computed again, "
+            "with the same result."
+        ) from None
+
+
+def outcome_of(record: HostMetrics) -> Outcome:
+    """Return the outcome that a record holds."""
+
+    def named(prefix: str) -> HostMetrics:
+        cut = len(prefix)
+        return {n[cut:]: x for n, x in record.items() if n.startswith(prefix)}
+
+    fresh = named(_FRESH)
+    return Outcome(
+        train=named(_TRAIN),
+        evaluation=named(_EVALUATION),
+        diverged_at=record["diverged_at"],
+        keys=record["keys"],
+        fresh=Evaluation(**fresh) if fresh else None,
+    )
+
+
+def differing(record: HostMetrics, state: State) -> list[str]:
+    """Return what of a search's state is not as its record says."""
+    now = _state_record(state)
+    stored = {name: x for name, x in record.items() if name.startswith(_STATE)}
+    return [
+        name.removeprefix(_STATE)
+        for name in sorted({*now, *stored})
+        if name not in now
+        or name not in stored
+        or not np.array_equal(now[name], stored[name], equal_nan=_is_float(now[name]))
+    ]
+
+
+def digest(request: Request) -> np.ndarray:
+    """Return bytes that tell requests apart: members, how far, parents, evaluation."""
+    return np.frombuffer(checkpoint.digest(_flat(tuple(request))), np.uint8)
+
+
+def _flat(tree: PyTree) -> HostMetrics:
+    """A pytree as named arrays on the host, random keys as their numbers."""
+    flat = checkpoint.flatten(to_host(tree))
+    return {name: np.asarray(value) for name, value in flat.items()}
+
+
+def _state_record(state: State) -> HostMetrics:
+    record = {_STATE + name: array for name, array in _flat(state).items()}
+    for name, array in record.items():
+        if array.dtype.hasobject:
+            raise ConfigError(
+                f"the state of a search must be arrays and numbers, "
+                f"{name.removeprefix(_STATE)} is neither: nothing is pickled. Leave "
+                "out what follows from the rest."
+            )
+    return record
+
+
+def _is_float(values: np.ndarray) -> bool:
+    return np.issubdtype(values.dtype, np.floating)

@@ -4,21 +4,22 @@ A design makes points of axes: every combination (grid), the n-th values togethe
 or independent draws (random).
 """
 
+import ast
 import math
 import operator
 import zlib
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl import serialise
+from purerl import registry, serialise
 from purerl.config import ConfigError
 from purerl.runner.arguments import as_seed
 from purerl.scale.devices import as_count
-from purerl.space.axes import read_axis, read_values
-from purerl.space.labels import identities, in_a_line
+from purerl.space.axes import choice, loguniform, read_axis, read_values, uniform
+from purerl.space.labels import identities, in_a_line, plain
 
 DESIGNS = ("grid", "zip", "random")
 
@@ -49,13 +50,7 @@ class Design(NamedTuple):
 
 
 def size_of(axes: Mapping[str, Any], design: str, num_points: int | None) -> int:
-    """Return how many points `expand` would make, at the most; it checks nothing.
-
-    Args:
-        axes: Values, or a distribution, by name of the field.
-        design: The kind of design: `grid`, `zip` or `random`.
-        num_points: The number of points of a random design.
-    """
+    """Return how many points `expand` would make, at the most; it checks nothing."""
     if design == "random":
         try:
             return operator.index(num_points)  # type: ignore[arg-type]
@@ -72,13 +67,6 @@ def expand(
     seed: int = 0,
 ) -> Design:
     """Return the points of some axes.
-
-    Args:
-        axes: Values by name of the field; a distribution in a random design.
-        design: The kind of design: `grid`, `zip` or `random`.
-        num_points: The number of points of a random design.
-        seed: The seed of a random design's draws. Every axis and point has a stream of
-            its own: more points, or another axis, leave the others as they are.
 
     Raises:
         ConfigError: an unknown design, an empty axis, the same value twice, axes of
@@ -171,3 +159,128 @@ def _listed(name: str, axis: Any, design: str) -> list[Any]:
             "values, or design='random' and num_points."
         )
     return read_values(name, axis, may_repeat=design == "zip")
+
+
+def _geomspace(low: float, high: float, count: int) -> list[float]:
+    if not (low * high > 0 and math.isfinite(low) and math.isfinite(high)):
+        raise ConfigError(
+            "geomspace needs two finite ends of one sign, neither of them 0, got "
+            f"{low} and {high}; use linspace."
+        )
+    return np.geomspace(low, high, count).tolist()
+
+
+# Functions of an axis that take so many values, and what these are.
+ARGUMENTS = {
+    "linspace": "low, high, count",
+    "geomspace": "low, high, count",
+    "uniform": "low, high",
+    "loguniform": "low, high",
+}
+FUNCTIONS = {
+    "linspace": lambda a, b, n: np.linspace(a, b, n).tolist(),
+    "geomspace": _geomspace,
+    "range": lambda *ends: list(range(*ends)),
+    "uniform": uniform,
+    "loguniform": loguniform,
+    "choice": lambda *values: choice(values),
+}
+
+
+def read_axes(texts: Sequence[str]) -> dict[str, Any]:
+    """Read axes by name, as the command line writes each.
+
+    Raises:
+        ConfigError: one that cannot be read, or given twice.
+    """
+    axes: dict[str, Any] = {}
+    for text in texts:
+        name, values = parse_axis(text)
+        if name in axes:
+            raise ConfigError(
+                f"--axis {name} is given twice; list all its values in one, such as "
+                f"{name}=1,2,3."
+            )
+        axes[name] = values
+    return axes
+
+
+def read_search_axes(texts: Sequence[str]) -> dict[str, Any]:
+    """Read the axes of a search by name, of which there is at least one.
+
+    Raises:
+        ConfigError: none, or see `read_axes`.
+    """
+    if not texts:
+        raise ConfigError(
+            "a search needs at least one axis, got none; for example "
+            '--axis "learning_rate=loguniform(1e-4,1e-2)".'
+        )
+    return read_axes(texts)
+
+
+def parse_axis(text: str) -> tuple[str, Any]:
+    """Read an axis from `NAME=VALUES`, as the command line writes it.
+
+    VALUES is a list such as `1e-4,3e-4` or `(64,64),(256,256)`, or a call such as
+    `geomspace(1e-4, 1e-2, 8)`, `linspace`, `range`, `uniform`, `loguniform`, `choice`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    name, equals, values = text.partition("=")
+    name, values = name.strip().replace("-", "_"), values.strip()
+    if not (name and equals and values):
+        raise ConfigError(
+            f"--axis takes NAME=VALUES, got {text!r}; for example "
+            "learning_rate=1e-4,3e-4 or learning_rate=geomspace(1e-4,1e-2,8)."
+        )
+    function, bracket, inside = values.partition("(")
+    function = function.strip()
+    if not (bracket and function.isidentifier() and values.endswith(")")):
+        return name, _literals(values)
+    if function in FUNCTIONS:
+        return name, _called(function, _literals(inside[:-1]), text)
+    close = registry.closest(function, list(FUNCTIONS))
+    if close and not registry.is_known(function):
+        raise ConfigError(
+            f"cannot read the axis {text!r}: there is no function {function!r}. Did "
+            f"you mean {close!r}? Functions: {', '.join(FUNCTIONS)}."
+        )
+    return name, _literals(values)
+
+
+def _called(function: str, values: list[Any], text: str) -> Any:
+    """Return what a function of an axis makes of its values."""
+    wanted = ARGUMENTS.get(function, "")
+    if wanted and len(values) != wanted.count(",") + 1:
+        raise ConfigError(
+            f"cannot read the axis {text!r}: {function} takes ({wanted}), got "
+            f"{len(values)} of them."
+        )
+    try:
+        return FUNCTIONS[function](*values)
+    except ConfigError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"cannot read the axis {text!r}: {error}.") from None
+
+
+def _literals(text: str) -> list[Any]:
+    """Comma-separated numbers, tuples, words; commas in brackets do not separate."""
+    parts, depth, current = [], 0, ""
+    for character in text:
+        depth += (character in "([{") - (character in ")]}")
+        if character == "," and depth == 0:
+            parts.append(current)
+            current = ""
+        else:
+            current += character
+    return [_literal(part.strip()) for part in [*parts, current] if part.strip()]
+
+
+def _literal(text: str) -> Any:
+    try:
+        return plain(ast.literal_eval(text))
+    except (ValueError, SyntaxError, RecursionError, MemoryError):
+        return text  # an environment, an algorithm, a loss

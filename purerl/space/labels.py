@@ -59,22 +59,12 @@ def distinct_labels(name: str, values: Sequence[Any]) -> list[Any]:
 
 
 def identities(name: str, values: Sequence[Any]) -> list[Any]:
-    """Return what tells the values of an axis apart: equal values have equal ones.
-
-    Args:
-        name: The name of the axis.
-        values: The values.
-    """
+    """Return what tells the values of an axis apart: equal values have equal ones."""
     return [_key(value, name) if callable(value) else label(value) for value in values]
 
 
 def variable_of(metric: str, taken: Container[str]) -> str:
-    """Return the name that results give to a training metric.
-
-    Args:
-        metric: The metric, such as `policy_loss`.
-        taken: Names that axes have; a metric that is called so is `train_policy_loss`.
-    """
+    """Return the name that results give to a training metric."""
     return f"train_{metric}" if metric in taken else metric
 
 
@@ -98,13 +88,7 @@ def column(points: Sequence[Mapping[str, Any]], name: str) -> list[Any]:
 
 
 def known_label(points: Sequence[Mapping[str, Any]], name: str, value: Any) -> Any:
-    """Return the label of a value of an axis; None if no point of a design has it.
-
-    Args:
-        points: Points of the design.
-        name: The name of the axis.
-        value: The value.
-    """
+    """Return the label of a value of an axis; None if no point of a design has it."""
     keys = {_key(point[name], name): i for i, point in enumerate(points)}
     place = keys.get(_key(value, name))
     return None if place is None else column(points, name)[place]

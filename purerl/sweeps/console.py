@@ -16,7 +16,7 @@ from purerl.execution.format import (
 )
 from purerl.runner.manifest import evaluations, notes
 from purerl.sweeps.groups import Group
-from purerl.sweeps.plan import GroupPlan, Outline, SweepPlan
+from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate
 
 ROWS = 40  # The number of groups that are listed.
@@ -24,16 +24,9 @@ HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time"
 
 
 def plan_table(
-    plan: SweepPlan, sweep: Outline | None = None, done: int | None = None
+    plan: SweepPlan, sweep: SweepPlan | None = None, done: int | None = None
 ) -> Table:
-    """Return a table with a row per group that is to be trained.
-
-    Args:
-        plan: The plan of what is to be done next.
-        sweep: The whole sweep, with what has been done before, if any.
-        done: Number of members that finished before; those that are not in the plan
-            where not given.
-    """
+    """Return a table with a row per group that is to be trained."""
     outline = sweep or plan
     if done is None:
         done = outline.num_members - plan.num_members
@@ -60,12 +53,7 @@ def plan_table(
 
 
 def group_label(group: Group, several: bool) -> str:
-    """Return what the points of a group share, in words.
-
-    Args:
-        group: The group.
-        several: Whether the sweep has other groups.
-    """
+    """Return what the points of a group share, in words."""
     shared = {name: str(value) for name, value in group.static.items()}
     if several:
         shared |= {
@@ -105,8 +93,8 @@ def _row(group: GroupPlan, num_workers: int) -> tuple[str, ...]:
 
 def plan_lines(plan: SweepPlan, compile_seconds: float | None = None) -> str:
     """Return the totals of a plan in words."""
-    kept = plan.keeps.results
-    results = format_bytes(plan.result_bytes()) if kept else "none: a folder"
+    has_folder = plan.options.out is not None
+    results = "none: a folder" if has_folder else format_bytes(plan.result_bytes())
     parts = [
         f"{len(plan.groups)} groups, a program each"
         if len(plan.groups) != 1

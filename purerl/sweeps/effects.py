@@ -28,12 +28,6 @@ def check_effects(
 ) -> None:
     """Refuse to search numbers that no run of a search reads.
 
-    Args:
-        runs: Runs of the search with values of the numbers; only as many are looked at
-            as it takes to find a reader of every number.
-        names: (Dotted) names of the numbers; those that no run has are passed over.
-        where: Where they were to have an effect, for the message.
-
     Raises:
         ConfigError: naming the number, and why it has no effect.
     """
@@ -61,10 +55,6 @@ def check_effects(
 def check_axes(groups: Iterable[Group], names: Collection[str]) -> None:
     """Refuse axes that no program of a search reads.
 
-    Args:
-        groups: The programs, with their points.
-        names: (Dotted) names of the axes; those that are structure are passed over.
-
     Raises:
         ConfigError: see `check_effects`.
     """
@@ -75,10 +65,6 @@ def check_axes(groups: Iterable[Group], names: Collection[str]) -> None:
 def check_setting(bound: Bound, numbers: Overrides) -> None:
     """Refuse a setting of a comparison that changes only numbers that nothing reads.
 
-    Args:
-        bound: Config, environment and plan of the runs that it changes.
-        numbers: Values of the setting by (dotted) name.
-
     Raises:
         ConfigError: naming one of them, and why it has no effect.
     """
@@ -88,11 +74,7 @@ def check_setting(bound: Bound, numbers: Overrides) -> None:
 
 
 def differing(groups: Sequence[Group]) -> list[str]:
-    """Return the names of the overrides that do not have one value in all groups.
-
-    Args:
-        groups: The groups of a search.
-    """
+    """Return the names of the overrides that do not have one value in all groups."""
     first: dict[str, PyTree] = {}
     for group in groups:
         first = first_values(group, group.overrides) | first
@@ -110,10 +92,6 @@ def differing(groups: Sequence[Group]) -> list[str]:
 def check_pieces(bound: Bound, pieces: Sequence[Mapping[str, Any]]) -> None:
     """Refuse pieces of a run that change a number that no update reads.
 
-    Args:
-        bound: Config, environment and plan of the run.
-        pieces: Values of each piece, by the same names in all.
-
     Raises:
         ConfigError: see `check_may_move`.
     """
@@ -125,12 +103,7 @@ def check_pieces(bound: Bound, pieces: Sequence[Mapping[str, Any]]) -> None:
 
 
 def first_values(group: Group, names: Iterable[str]) -> Overrides:
-    """Return the numbers of a group's first point, by name.
-
-    Args:
-        group: The group.
-        names: Names of its overrides.
-    """
+    """Return the numbers of a group's first point, by name."""
     return {
         name: jax.tree.map(lambda leaf: leaf[0], group.overrides[name])
         for name in names

@@ -1,46 +1,181 @@
-"""The phases of one sweep: open the folder, compile, train chunks, sum up."""
+"""purerl.sweep: axes and seeds in, labelled results out.
 
+The phases of one sweep: open the folder, compile, train chunks, sum up. What a member
+becomes depends on its key, overrides, lanes and segment length only, so that chunks may
+be cut in any way.
+"""
+
+import itertools
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.execution import cache
+from purerl.execution.cache import BlockCompiler, current_cache
+from purerl.execution.cohort import Cohort
+from purerl.execution.curves import Curves
 from purerl.execution.format import quoted, with_noun
-from purerl.execution.members import Members
+from purerl.execution.memory import MemoryModel, model_of
+from purerl.execution.programs import Program
+from purerl.execution.stream import Job, rows_of, stream
+from purerl.precision import as_here
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.options import tool
+from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, run_blocks
-from purerl.storage import folders
+from purerl.scale.devices import Worker, make_workers, num_cores
+from purerl.storage import checkpoint, folders
 from purerl.storage.lock import locked
 from purerl.streams import say
 from purerl.sweeps import planner, store
-from purerl.sweeps.compiling import Compiler
-from purerl.sweeps.execute import cut, train_chunk
-from purerl.sweeps.identity import written
-from purerl.sweeps.options import Options
+from purerl.sweeps.groups import written
+from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import (
-    CompiledGroup,
-    GroupOutline,
     GroupPlan,
-    KeptOutputs,
-    Outline,
     SweepPlan,
+    check_groups,
+    make_outline,
+    measured_rate,
+    timely_blocks,
     without,
-    without_program,
 )
+from purerl.sweeps.planner import worker_limit
 from purerl.sweeps.result import SweepResult, write_summary
-from purerl.sweeps.spec import describe
 from purerl.sweeps.store import FolderStore, MemoryStore
 from purerl.sweeps.tracking import TrackedMembers, Tracking
 
 
-def broadcast_outline(outline: Outline) -> Outline:
+class Compiler:
+    """Compiles the groups of one sweep, and counts what that costs.
+
+    Args:
+        workers: Workers of this process.
+        memory_limit: Bytes that a worker may use.
+        chunk_blocks: The number of blocks of a chunk, if it is asked for.
+
+    Attributes:
+        seconds: Seconds that `compile` has taken so far, the timing of segments
+            included.
+        last_seconds: Seconds of its last call.
+        num_workers: The number of workers of all processes.
+    """
+
+    def __init__(
+        self,
+        workers: Sequence[Worker],
+        memory_limit: float,
+        chunk_blocks: int | None = None,
+    ) -> None:
+        self.seconds = self.last_seconds = 0.0
+        self.num_workers = int(hosts.all_sum(np.array(len(workers))))
+        self._workers, self._limit = workers, memory_limit
+        self._chunk_blocks = chunk_blocks
+        self._cache = current_cache()
+        self._known = self._cache.compilations
+        self._given: list[Program] = []
+
+    @property
+    def compilations(self) -> int:
+        """Programs that were compiled so far."""
+        return self._cache.compilations - self._known
+
+    def compile(
+        self,
+        groups: Sequence[GroupPlan],
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> list[GroupPlan]:
+        """Return the first groups with their programs, lanes, chunks and rates.
+
+        These are all groups, or as many as this process has room for: at least one. To
+        make room for them, the programs that an earlier call returned are forgotten.
+
+        Raises:
+            ConfigError: a group does not fit the memory of some process.
+        """
+        began = time.perf_counter()
+        if groups:  # After the last ones, whoever shares programs may want them again.
+            self._cache.forget(self._given)
+        self._given = []
+        built = hosts.run_on_all(lambda: self._first_fitted(groups, is_stopped))
+        count = int(hosts.all_min(np.array(len(built))))
+        compiled = self._alike(groups[:count], built[:count])
+        self._given = [group.program for group in compiled if group.program]
+        self.last_seconds = time.perf_counter() - began
+        self.seconds += self.last_seconds
+        return compiled
+
+    def _first_fitted(
+        self, groups: Sequence[GroupPlan], is_stopped: Callable[[], bool]
+    ) -> list[tuple[Program, MemoryModel, int]]:
+        """Return what `_fitted` does, for as many groups as there is room for."""
+        is_full = threading.Event()
+
+        def fitted(index: int) -> tuple[Program, MemoryModel, int] | None:
+            # Groups are begun in their order, so that those before have been, too.
+            if index and (is_full.is_set() or cache.is_nearly_full()):
+                is_full.set()
+            if is_full.is_set() or is_stopped():
+                return None
+            return self._fitted(groups[index], groups[index].is_fixed)
+
+        with ThreadPoolExecutor(num_cores()) as pool:
+            built = list(pool.map(as_here(fitted), range(len(groups))))
+        return [entry for entry in itertools.takewhile(bool, built) if entry]
+
+    def _fitted(
+        self, group: GroupPlan, is_fixed: bool
+    ) -> tuple[Program, MemoryModel, int]:
+        """A program at a width that fits, its memory, and the blocks of a chunk."""
+        program = BlockCompiler(self._workers, self._limit, self._cache).compile(
+            group.group.bound, group.members, group.lanes, group.length, is_fixed
+        )
+        lanes = program.lanes
+        memory = model_of(program.memory(), lanes)
+        blocks = self._chunk_blocks or planner.fit_blocks(
+            memory, lanes, group.num_members, self.num_workers, self._limit
+        )
+        return program, memory, blocks
+
+    def _alike(
+        self,
+        groups: Sequence[GroupPlan],
+        fitted: Sequence[tuple[Program, MemoryModel, int]],
+    ) -> list[GroupPlan]:
+        """The groups with lanes and chunks that fit the memory of every process."""
+        if not groups:
+            return []
+        least = hosts.all_min([(entry[0].lanes, entry[2]) for entry in fitted]).tolist()
+        compiled: list[GroupPlan] = []
+        for group, fit, (lanes, blocks) in zip(groups, fitted, least, strict=True):
+            if fit[0].lanes != lanes:
+                fit = self._fitted(replace(group, lanes=lanes), is_fixed=True)
+            program, memory, _ = fit
+            rate = measured_rate(program, group.members, self._workers)
+            if self._chunk_blocks is None:
+                own = len(self._workers)
+                blocks = timely_blocks(blocks, group, lanes, rate, own)
+            plan = replace(group, lanes=lanes, chunk_blocks=blocks, memory=memory)
+            rate *= hosts.count()
+            compiled.append(replace(plan, steps_per_second=rate, program=program))
+        # Each process measures a rate of its own, and all cut the same chunks.
+        cuts = hosts.all_min([group.chunk_blocks for group in compiled]).tolist()
+        return [
+            replace(group, chunk_blocks=blocks)
+            for group, blocks in zip(compiled, cuts, strict=True)
+        ]
+
+
+def broadcast_outline(outline: SweepPlan) -> SweepPlan:
     """Return the outline with the lanes and segments of process 0.
 
     A measured width, or that of a folder that is not shared, may differ elsewhere.
@@ -50,54 +185,9 @@ def broadcast_outline(outline: Outline) -> Outline:
     )
 
 
-class Left(NamedTuple):
-    """The members of a group that have not finished.
-
-    Attributes:
-        group: The group with the members that have not finished.
-        is_fixed: Whether its width must stay as it is, however little memory there is.
-    """
-
-    group: GroupOutline
-    is_fixed: bool
-
-
-class Task(NamedTuple):
-    """A chunk that is to be trained.
-
-    Attributes:
-        group: The group of the members, with its compiled program.
-        ids: Ids of the members.
-        members: Keys and overrides of the members, `[M]`.
-    """
-
-    group: CompiledGroup
-    ids: tuple[str, ...]
-    members: Members
-
-    @property
-    def steps(self) -> int:
-        """Environment steps of its members."""
-        return len(self.ids) * self.group.group.steps_each
-
-
 def _round_known(number: float) -> float:
     """Round bytes to a whole number; NaN where the platform does not report memory."""
     return round(number) if math.isfinite(number) else number
-
-
-class Prepared(NamedTuple):
-    """Groups that are compiled and can be trained now.
-
-    Attributes:
-        groups: The groups with their programs.
-        tasks: The chunks of these groups, of all processes.
-        compile_seconds: Seconds of compiling them.
-    """
-
-    groups: list[CompiledGroup]
-    tasks: list[Task]
-    compile_seconds: float
 
 
 class SweepLoop:
@@ -106,28 +196,30 @@ class SweepLoop:
     Args:
         outline: Points, groups and members, with the same lanes in every process.
         workers: Workers of this process.
-        options: Options of how the sweep is carried out.
-        progress: Whether to show the progress.
+        options: Options of the sweep.
+        limit: Bytes that a worker may use.
+        trackers: Trackers that are told of members as their chunks end.
     """
 
     def __init__(
         self,
-        outline: Outline,
+        outline: SweepPlan,
         workers: list[Worker],
-        options: Options,
-        progress: bool,
+        options: SweepOptions,
+        limit: float,
+        trackers: Sequence[Tracker] = (),
     ) -> None:
-        self.outline, self.workers, self.options = outline, workers, options
-        self.folder = options.folder
-        self.progress = progress and hosts.index() == 0
+        self.outline = replace(outline, memory_limit=limit)
+        self.workers, self.options, self.folder = workers, options, options.folder
+        self.progress = options.progress and hosts.index() == 0
         self.source = MemoryStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
-        self.compiler = Compiler(workers, options.memory_limit, options.chunk_blocks)
+        self.compiler = Compiler(workers, limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
         members = TrackedMembers(
             outline.config, outline.design, outline.seeds, self.points, self.folder
         )
-        self.tracking = Tracking(members, options.trackers)
+        self.tracking = Tracking(members, trackers)
         self.steps_before = self.done_steps = self.trained = 0
         self.is_stop_announced = False
 
@@ -160,10 +252,13 @@ class SweepLoop:
 
         left = self._left(finished)
         is_complete = not left
-        self.steps_before = self.outline.steps - sum(part.group.steps for part in left)
+        self.steps_before = self.outline.steps - sum(group.steps for group in left)
         self.done_steps = self.steps_before
-        prepared = self._prepare(left)
-        total = self.done_steps + self._own_steps(prepared, left)
+        groups = self._prepare(left)
+        # Of groups that wait, a process trains its fair share.
+        waiting = sum(group.steps for group in left[len(groups) :]) // hosts.count()
+        own = sum(_steps_of(job) for job in self._jobs(groups))
+        total = self.done_steps + own + waiting
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
@@ -175,18 +270,17 @@ class SweepLoop:
             planner.PeakMemory(self.workers) as peak,
         ):
             with reporter:
-                while prepared.groups:
-                    self._announce(prepared, left, reporter)
-                    tasks = self._mine(prepared.tasks)
-                    seconds += self._train(tasks, reporter, interrupt)
-                    planned += [without_program(group) for group in prepared.groups]
-                    left = left[len(prepared.groups) :]
+                while groups:
+                    self._announce(groups, left, reporter)
+                    seconds += self._train(groups, reporter, interrupt)
+                    planned += [replace(group, program=None) for group in groups]
+                    left = left[len(groups) :]
                     if hosts.all_any(np.array([interrupt.asked]))[0]:
                         left = []
                     # Whoever holds these programs leaves no room for the next ones.
-                    del tasks, prepared
-                    prepared = self._prepare_more(left, interrupt, reporter)
-        result = self._result(self._plan(planned), seconds, before, peak.bytes)
+                    del groups
+                    groups = self._prepare_more(left, interrupt, reporter)
+        result = self._result(planned, seconds, before, peak.bytes)
         if result.finished or not interrupt.asked:
             if not is_complete:
                 reporter.info(end_line(result.summary))
@@ -201,27 +295,17 @@ class SweepLoop:
             )
         return result
 
-    def _own_steps(self, prepared: Prepared, left: list[Left]) -> int:
-        """Environment steps of this process; of groups that wait, its fair share."""
-        waiting = left[len(prepared.groups) :]
-        steps = sum(part.group.steps for part in waiting) // hosts.count()
-        return steps + sum(task.steps for task in self._mine(prepared.tasks))
-
-    def _announce(self, prepared: Prepared, left: list[Left], reporter: Any) -> None:
-        """Show the plan of the groups that are trained next.
-
-        Args:
-            prepared: The groups.
-            left: All groups that are to be trained, the prepared ones first.
-            reporter: The reporter that shows the progress.
-        """
+    def _announce(
+        self, groups: list[GroupPlan], left: list[GroupPlan], reporter: Any
+    ) -> None:
+        """Show the plan of the groups that are trained next, the first of all left."""
         from purerl.sweeps.console import plan_lines, plan_table
 
-        plan = self._plan(prepared.groups)
-        done = self.outline.num_members - sum(part.group.num_members for part in left)
+        plan = replace(self.outline, groups=tuple(groups), options=self.options)
+        done = self.outline.num_members - sum(group.num_members for group in left)
         reporter.table(plan_table(plan, self.outline, done))
-        reporter.info(plan_lines(plan, prepared.compile_seconds))
-        waiting = len(left) - len(prepared.groups)
+        reporter.info(plan_lines(plan, self.compiler.last_seconds))
+        waiting = len(left) - len(groups)
         if waiting:
             reporter.info(
                 f"{with_noun(waiting, 'more group')} will be compiled after these: a "
@@ -250,12 +334,9 @@ class SweepLoop:
 
     def _open_own(self, folder: Path) -> None:
         """Go on with the folder's lanes and segments, if any: they fix the bits."""
-        options = self.options
-        lanes = options.lanes if isinstance(options.lanes, int) else None
-        length, keeps = options.segment_updates, options.keep_states
-        spec = describe(self.outline, self.points, lanes, length, keeps)
-        stored = store.open_folder(folder, spec, extend=options.extend)
-        self.options = options._replace(keep_states=stored["keep_states"])
+        self.options = self.options.going_on()
+        spec = store.describe(self.outline, self.points, self.options)
+        stored = store.open_folder(folder, spec, self.options.extend)
         known = [stored["groups"][group.group.name] for group in self.outline.groups]
         self.outline = self.outline.at(
             (group["lanes"], group["segment_updates"]) for group in known
@@ -264,56 +345,40 @@ class SweepLoop:
         if note and self.progress:
             say(note)
 
-    def _left(self, finished: set[str]) -> list[Left]:
+    def _left(self, finished: set[str]) -> list[GroupPlan]:
         """The groups with members that have not finished."""
-        pairs = [(without(group, finished), group) for group in self.outline.groups]
-        # A width that a person or finished members fix is not narrowed to fit memory.
-        is_asked = isinstance(self.options.lanes, int)
-        return [
-            Left(group, is_asked or group.num_members < complete.num_members)
-            for group, complete in pairs
-            if group.num_members
-        ]
+        groups = [without(group, finished) for group in self.outline.groups]
+        return [group for group in groups if group.num_members]
 
     def _prepare(
-        self, left: list[Left], interrupt: Interrupt | None = None
-    ) -> Prepared:
-        """Compile a program each for the first groups, and cut the chunks.
-
-        Args:
-            left: Groups with members that are to be trained, none or more.
-            interrupt: The interrupt of the sweep; no group is begun once it is asked.
-        """
-        outlines = [part.group for part in left]
-        fixed = [part.is_fixed for part in left]
-        seconds = self.compiler.seconds
+        self, left: list[GroupPlan], interrupt: Interrupt | None = None
+    ) -> list[GroupPlan]:
+        """Compile a program each for the first groups, none once it is interrupted."""
         groups = self.compiler.compile(
-            outlines, fixed, lambda: interrupt is not None and interrupt.asked
+            left, lambda: interrupt is not None and interrupt.asked
         )
-        tasks: list[Task] = []
-        for before, group in zip(outlines, groups, strict=False):
+        for before, group in zip(left, groups, strict=False):
             # The memory may ask for narrower lanes than the manifest says.
             is_narrower = group.lanes != before.lanes
             if self.folder is not None and is_narrower and hosts.index() == 0:
                 store.set_lanes(self.folder, group.group.name, group.lanes)
-            cuts = cut(group.members, group.ids, group.chunk_members)
-            tasks += [Task(group, ids, members) for ids, members in cuts]
-        return Prepared(groups, tasks, self.compiler.seconds - seconds)
+        return groups
+
+    def _jobs(self, groups: list[GroupPlan]) -> list[Job]:
+        """The chunks that this process trains, each known by its group and its ids."""
+        jobs = []
+        for group in groups:
+            assert group.program is not None
+            for rows in rows_of(group.num_members, group.chunk_members):
+                members = partial(group.members.take, rows)
+                ids = tuple(group.ids[rows[0] : rows[-1] + 1])
+                jobs.append(Job(group.program, members, (group, ids)))
+        return jobs[hosts.index() :: hosts.count()]
 
     def _prepare_more(
-        self, left: list[Left], interrupt: Interrupt, reporter: Any
-    ) -> Prepared:
-        """Prepare groups after others; without a folder, no error may lose these.
-
-        Args:
-            left: Groups with members that are to be trained, none or more.
-            interrupt: The interrupt of the sweep.
-            reporter: The reporter that shows the progress.
-
-        Raises:
-            ConfigError: a group does not fit the memory, and what was trained is kept
-                by the folder.
-        """
+        self, left: list[GroupPlan], interrupt: Interrupt, reporter: Any
+    ) -> list[GroupPlan]:
+        """Prepare groups after others; without a folder, no error may lose these."""
         try:
             return self._prepare(left, interrupt)
         except ConfigError as error:
@@ -323,69 +388,57 @@ class SweepLoop:
                 f"stopped: {error} The members that had finished are in the result; "
                 "call purerl.sweep with out=FOLDER to train the others later."
             )
-            return Prepared([], [], 0.0)
+            return []
 
-    def _plan(self, groups: Sequence[GroupPlan]) -> SweepPlan:
-        """The plan of some groups."""
-        outline, options = self.outline, self.options
-        fields = outline.config, outline.design, outline.seeds, tuple(groups)
-        keeps = KeptOutputs(self.folder is None, options.keep_states)
-        return SweepPlan(*fields, len(self.workers), options.memory_limit, keeps)
+    def _train(
+        self, groups: list[GroupPlan], reporter: Any, interrupt: Interrupt
+    ) -> float:
+        """Train some groups; the seconds that it took, without waiting for others."""
+        jobs = self._jobs(groups)
 
-    def _mine(self, tasks: list[Task]) -> list[Task]:
-        """The chunks of this process."""
-        return tasks[hosts.index() :: hosts.count()]
-
-    def _train(self, tasks: list[Task], reporter: Any, interrupt: Interrupt) -> float:
-        """Train some chunks; the seconds that it took, without waiting for others."""
-
-        def train_one(worker: Worker, task: Task) -> None:
-            if interrupt.asked:
-                return
-            group = task.group
-            steps_per_update = group.group.bound.plan.steps_per_update
-
-            def on_segment(members: int, updates: int, mean_return: float) -> None:
-                if interrupt.insisted:
-                    raise KeyboardInterrupt
-                with self.lock:
-                    self.done_steps += members * updates * steps_per_update
-                    reporter.update(self.done_steps, mean_return)
-                    if interrupt.asked and not self.is_stop_announced:
-                        self.is_stop_announced = True
-                        reporter.notify(
-                            "finishing the chunks under way; another Ctrl-C stops at "
-                            "once and loses them"
-                        )
-
-            arrays = train_chunk(
-                group.program,
-                worker,
-                task.members,
-                on_segment,
-                keep_states=self.options.keep_states,
-            )
-            chunk = store.Chunk(task.ids, arrays)
-            path = None
-            if self.folder is not None:
-                path = store.save(self.folder, group.group.name, chunk)
+        def told(job: Job, members: int, updates: int, mean_return: float) -> None:
+            if interrupt.insisted:
+                raise KeyboardInterrupt
             with self.lock:
-                self.trained += len(task.ids)
-                if self.folder is None:
-                    self.source.add(chunk)
-                self.tracking.add(task.ids, path or chunk)
+                steps = job.program.bound.plan.steps_per_update
+                self.done_steps += members * updates * steps
+                reporter.update(self.done_steps, mean_return)
+                if interrupt.asked and not self.is_stop_announced:
+                    self.is_stop_announced = True
+                    reporter.notify(
+                        "finishing the chunks under way; another Ctrl-C stops at "
+                        "once and loses them"
+                    )
 
         def work() -> float:
             began = time.perf_counter()
-            run_blocks(self.workers, tasks, train_one)
+            is_stopped = lambda: interrupt.asked  # noqa: E731
+            stream(jobs, self.workers, curves_of, self._keep, is_stopped, told)
             return time.perf_counter() - began
 
         return hosts.run_on_all(work)
 
+    def _keep(self, job: Job, curves: Curves, cohort: Cohort) -> None:
+        """Keep a chunk that has been trained, in the folder or in memory."""
+        group, ids = job.key
+        arrays = dict(curves.arrays)
+        if self.options.keep_states:
+            states = checkpoint.flatten(cohort.gather())
+            arrays |= {f"state/{path}": leaf for path, leaf in states.items()}
+        chunk, path = store.Chunk(ids, arrays), None
+        if self.folder is not None:
+            path = store.save(self.folder, group.group.name, chunk)
+        with self.lock:
+            self.trained += len(ids)
+            if self.folder is None:
+                self.source.add(chunk)
+            self.tracking.add(ids, path or chunk)
+
     def _result(
-        self, plan: SweepPlan, seconds: float, before: float, peak: float
+        self, planned: list[GroupPlan], seconds: float, before: float, peak: float
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
+        plan = replace(self.outline, groups=tuple(planned), options=self.options)
         source = FolderStore(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - self.steps_before
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
@@ -416,3 +469,51 @@ class SweepLoop:
             numbers,
             self.points,
         )
+
+
+def _steps_of(job: Job) -> int:
+    """Return the environment steps of a chunk."""
+    group, ids = job.key
+    return len(ids) * group.group.steps_each
+
+
+def curves_of(job: Job) -> Curves:
+    """Return the reducer of a chunk's members: a row of metrics per segment."""
+    return Curves(job.program.bound.plan, len(job.key[1]))
+
+
+@tool(SweepOptions)
+def sweep(asked: SweepOptions) -> SweepResult:
+    """Train every point of some axes with every seed, in as few programs as possible.
+
+    Points that differ in dynamic fields only are one program, and run in blocks of
+    lanes over all devices; static fields (layer sizes, `num_envs`, `env`,
+    `algorithm`) make a group each. With `out`, every finished chunk is a file: the
+    same call after a kill trains what is missing, and the result is bitwise that of an
+    uninterrupted one. Under `jax.distributed` every process trains its part.
+
+    Raises:
+        ConfigError: an axis or value that cannot be, a folder of another sweep (with
+            what differs), memory that does not suffice; before anything is trained.
+            A group that is compiled after others were trained raises it where there is
+            a folder; without one the sweep ends with what was trained, and says so.
+    """
+    folder = asked.folder
+    if folder is None and hosts.count() > 1:
+        raise ConfigError(
+            f"out: a sweep of {hosts.count()} processes needs a folder: each trains a "
+            "part and writes its own files, and none holds all results; give out."
+        )
+
+    # Of several processes the first one tells what it has seen of all of them.
+    def choose_trackers() -> list[Tracker]:
+        return choose(asked.trackers, folder) if hosts.index() == 0 else []
+
+    workers = make_workers()
+    limit = worker_limit(asked.memory_limit, workers)
+    outline = make_outline(asked, workers, limit)
+    check_groups(outline.groups)
+    trackers = hosts.run_on_all(choose_trackers)
+    # The least that any process has: all must cut the same chunks.
+    least = float(hosts.all_min(limit))
+    return SweepLoop(broadcast_outline(outline), workers, asked, least, trackers).run()

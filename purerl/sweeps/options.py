@@ -1,32 +1,103 @@
-"""The options of a sweep, as `purerl.sweep` was given them."""
+"""The options of `purerl.sweep`."""
 
-from collections.abc import Sequence
-from pathlib import Path
-from typing import NamedTuple
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
 
-from purerl.runner.trackers import Tracker
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner.options import (
+    BEGUN,
+    Repeated,
+    Segmented,
+    memory_limit_option,
+    option,
+    seeds_option,
+)
+from purerl.scale.devices import as_count
+from purerl.space.design import read_axes
 
 
-class Options(NamedTuple):
-    """The way a sweep is carried out; only lanes and segments fix the bits.
+def _as_lanes(name: str, value: Any) -> int | str | None:
+    """A width of blocks: a number, also as text, `"auto"`, or None."""
+    if value == "auto":
+        return "auto"
+    if isinstance(value, str):
+        raise ConfigError(f"{name} must be a number or 'auto', got {value!r}.")
+    return as_count(name, value)
 
-    Attributes:
-        folder: The folder to write, or None.
-        lanes: The width W that was asked for: a number, `"auto"`, or None where it is
-            chosen.
-        segment_updates: The updates per segment K that were asked for, or None.
-        chunk_blocks: The number of blocks of a chunk, or None for what fits the memory.
-        memory_limit: Bytes that a worker may use.
-        keep_states: Whether to keep the final states.
-        extend: Whether the folder may hold a sweep of fewer members.
-        trackers: Trackers that are told of members as their chunks end.
-    """
 
-    folder: Path | None
-    lanes: int | str | None
-    segment_updates: int | None
-    chunk_blocks: int | None
-    memory_limit: float
-    keep_states: bool
-    extend: bool
-    trackers: Sequence[Tracker] = ()
+def read_lanes(text: str | None) -> int | str | None:
+    """Read the width of blocks from a flag: a number, `auto`, or None."""
+    is_number = text is not None and text.lstrip("-").isdigit()
+    return int(text) if text is not None and is_number else text
+
+
+@dataclasses.dataclass(frozen=True)
+class SweepOptions(Segmented):
+    """The options of `purerl.sweep`, and of `purerl.plan`."""
+
+    tool: ClassVar[str] = "sweep"
+
+    config: TrainConfig
+    axes: Mapping[str, Any] | None = option(
+        None,
+        "Field that the sweep varies, NAME=VALUES; may be repeated: "
+        "learning_rate=1e-4,3e-4; learning_rate=geomspace(1e-4,1e-2,8); "
+        "gamma=linspace(0.9,0.99,4); hidden_sizes=(64,64),(256,256); "
+        "algorithm=ppo,dqn; in a random design loguniform(1e-5,1e-2), "
+        "uniform(0.9,1.0), choice(4,8).",
+        doc="Values by (dotted) name of the field, or in a random design a "
+        "distribution (`purerl.uniform`, `purerl.loguniform`, `purerl.choice`). "
+        "`algorithm` is a field too: what the other algorithm has in common is "
+        "carried over.",
+        flag="axis",
+        kind=Repeated,
+        read=read_axes,
+    )
+    _: dataclasses.KW_ONLY
+    seeds: int | Sequence[int] = seeds_option(4, "Agents per point.")
+    design: str = option(
+        "grid",
+        "Points of the axes: every combination, value by value, or draws.",
+        doc="The kind of design: `grid`, `zip` or `random`.",
+        kind=Literal["grid", "zip", "random"],
+    )
+    num_points: int | None = option(
+        None,
+        "Number of points of a random design.",
+        doc="The number of points of a random design. Equal draws are trained once and "
+        "appear at each of their points.",
+        flag="points",
+    )
+    design_seed: int = option(0, "Seed of a random design's draws.")
+    extend: bool = option(
+        False,
+        "Train the points and seeds that a finished sweep in --out has not.",
+        doc="Whether `out` may hold a sweep of fewer points or seeds; the missing ones "
+        "are trained.",
+    )
+    lanes: int | str | None = option(  # type: ignore[assignment]  # a wider type
+        None,
+        "Agents per block: a number, or auto to measure the best.",
+        doc="The width of a block, part of what fixes the bits: a number, `auto` to "
+        "measure it (see `purerl.find_lanes`; few members get narrower ones), or a "
+        "default by the population's size.",
+        kind=str | None,
+        read=read_lanes,
+        check=_as_lanes,
+    )
+    chunk_blocks: int | None = option(
+        None,
+        "Number of blocks in a file.",
+        doc="The number of blocks that a worker holds, and a file keeps; what fits the "
+        "memory where not given. It changes no bit.",
+        check=as_count,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    keep_states: bool = option(
+        False,
+        "Keep the trained agents too.",
+        doc="Whether to keep the final states, to act with them or go on. A sweep that "
+        "was started with it goes on with it.",
+        keep=BEGUN,
+    )

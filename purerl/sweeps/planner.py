@@ -3,20 +3,35 @@
 The compiler says how much memory a block of W lanes needs. Two small widths give the
 bytes of one member and of what does not grow with members, from which any width
 follows.
+
+On a CPU narrow lanes win, on a GPU wide ones, and past saturation throughput falls. The
+width is part of a result's identity, so nothing chooses it behind one's back: it is
+measured where it is asked for (`lanes="auto"`, `purerl.find_lanes`).
 """
 
 import contextlib
+import hashlib
+import json
 import math
 from collections.abc import Sequence
+from pathlib import Path
 from typing import NamedTuple, Self
 
-from purerl.config import ConfigError
+import jax
+
+from purerl import serialise
+from purerl.atomic import write_atomic
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import current_cache
 from purerl.execution.dry_run import rate
 from purerl.execution.members import Members
 from purerl.execution.memory import MemoryModel, device_memory, extrapolate, model_of
-from purerl.scale.devices import Worker
-from purerl.train import Bound
+from purerl.execution.programs import segment_length
+from purerl.precision import in_32_bits
+from purerl.scale.devices import MOST_ACCELERATOR_LANES, Worker, make_workers, required
+from purerl.storage.files import cache_base
+from purerl.storage.folders import versions
+from purerl.train import Bound, bind
 
 PROBE_WIDTHS = (1, 2)
 # Chunks per worker: few files, yet little to do again after a kill.
@@ -26,14 +41,7 @@ CHUNK_SECONDS = 300.0
 
 
 def probe(bound: Bound, members: Members, length: int, worker: Worker) -> MemoryModel:
-    """Compile two small widths, and read their memory.
-
-    Args:
-        bound: Config, environment and plan of the members.
-        members: Examples of the members, at least one.
-        length: Updates per call, K.
-        worker: The worker to compile for.
-    """
+    """Compile two small widths, and read their memory."""
     blocks = [members.block(0, width) for width in PROBE_WIDTHS]
     programs = [current_cache().get(bound, b, length, [worker]) for b in blocks]
     return extrapolate([p.memory() for p in programs], PROBE_WIDTHS)
@@ -209,3 +217,129 @@ def measure_lanes(
 def widths_up_to(most: int) -> list[int]:
     """Return the powers of two up to `most`."""
     return [1 << i for i in range(max(1, most).bit_length())]
+
+
+MOST_CPU_LANES = 64
+
+
+@in_32_bits
+def find_lanes(
+    config: TrainConfig,
+    *,
+    widths: Sequence[int] | None = None,
+    memory_limit: str | float | None = None,
+    seconds: float = 2.0,
+    remember: bool = True,
+) -> list[LaneRate]:
+    """Measure training throughput over lane widths, every worker busy.
+
+    The best one is remembered for this device and config, and is what `lanes="auto"`
+    of `purerl.sweep` takes from then on.
+
+    Args:
+        config: The config to train; only what shapes the program matters.
+        widths: Widths to try, ascending; powers of two where not given.
+        memory_limit: Bytes for training, as in `purerl.sweep`.
+        seconds: Seconds of measurement per width.
+        remember: Whether to remember the best width for `lanes="auto"`.
+
+    Returns:
+        An entry per width: lanes, environment steps per second over all workers,
+        seconds of compilation, bytes of a worker.
+
+    Raises:
+        ConfigError: a config that cannot be trained, or no width fits the memory.
+    """
+    if widths is not None:
+        widths = [required("widths", width) for width in widths]
+    bound = bind(config)
+    workers = make_workers()
+    limit = worker_limit(memory_limit, workers)
+    length = segment_length(bound)
+    members = Members(jax.random.split(jax.random.key(0), 1), {})
+    rates = measure_lanes(
+        bound, members, length, workers, widths or _widths(workers), limit, seconds
+    )
+    if remember:
+        _remember(_identity(bound, workers), best_of(rates))
+    return rates
+
+
+def find(
+    bound: Bound,
+    members: Members,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float,
+) -> int:
+    """Return the best width for a program: the remembered one, or measured now."""
+    identity = _identity(bound, workers)
+    known = _remembered().get(identity)
+    if isinstance(known, int) and known >= 1:
+        return known
+    rates = measure_lanes(bound, members, length, workers, _widths(workers), limit)
+    _remember(identity, best_of(rates))
+    return best_of(rates)
+
+
+def best_of(rates: Sequence[LaneRate]) -> int:
+    """Return the width with the highest throughput."""
+    return max(rates, key=lambda rate: rate.steps_per_second).lanes
+
+
+def _widths(workers: Sequence[Worker]) -> list[int]:
+    is_cpu = workers[0].device.platform == "cpu"
+    return widths_up_to(MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES)
+
+
+def cache_file() -> Path | None:
+    """Return the path of the file in which widths are remembered, if there is one.
+
+    A user who has no caches (`cache_base`) has no such file.
+    """
+    base = cache_base()
+    return None if base is None else base / "purerl" / "lanes.json"
+
+
+def _identity(bound: Bound, workers: Sequence[Worker]) -> str:
+    """A name for a program on a device: static fields, not numbers or budgets.
+
+    Nor which numbers are overrides: a number per lane or one for all is as fast.
+    """
+    config = serialise.to_dict(bound.config)
+    static = {
+        name: value
+        for name, value in config.items()
+        if not isinstance(value, float) and name != "total_timesteps"
+    }
+    device = workers[0].device
+    about = [
+        static,
+        f"{device.platform} {device.device_kind} x{len(workers)}",
+        versions()["jaxlib"],
+    ]
+    text = json.dumps(about, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _remembered() -> dict[str, int]:
+    path = cache_file()
+    if path is None:
+        return {}
+    try:
+        remembered = json.loads(path.read_text())
+    except (OSError, ValueError):
+        return {}
+    return remembered if isinstance(remembered, dict) else {}
+
+
+def _remember(identity: str, lanes: int) -> None:
+    path = cache_file()
+    if path is None:
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = json.dumps({**_remembered(), identity: lanes}, indent=1)
+        write_atomic(path, text)
+    except OSError:
+        return  # A home that cannot be written: it is measured again next time.

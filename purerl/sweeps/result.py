@@ -21,7 +21,7 @@ from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
 from purerl.streams import say
 from purerl.sweeps import store
-from purerl.sweeps.identity import check_files, key_of, member_id, read_point
+from purerl.sweeps.groups import check_files, key_of, member_id, read_point
 from purerl.train import make_algorithm, make_policy
 from purerl.types import PyTree
 

@@ -11,9 +11,9 @@ and chunks may be cut otherwise, without touching what is there. Nothing is pick
 import contextlib
 import hashlib
 import json
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,8 +21,104 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, check_arrays, save_arrays
-from purerl.storage.folders import REMEDY
-from purerl.sweeps.spec import FORMAT, compare, is_extension, is_reordered
+from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
+from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.plan import SweepPlan
+
+# Files written by a program that lays them out otherwise are not read.
+FORMAT = 1
+REORDERED = "the same points in another order"
+
+
+def describe(
+    outline: SweepPlan, points: Sequence[Mapping[str, Any]], options: SweepOptions
+) -> dict[str, Any]:
+    """Return what the manifest says of a sweep.
+
+    Args:
+        outline: The sweep's design, seeds and groups.
+        points: Points of the design, as `purerl.sweeps.groups.written` gives them.
+        options: The options of the sweep.
+    """
+    lanes = options.lanes if isinstance(options.lanes, int) else None
+    design = outline.design
+    return {
+        "kind": "sweep",
+        "format": FORMAT,
+        "config": serialise.to_dict(outline.config),
+        "design": design.kind,
+        "axes": list(design.names),
+        "shape": list(design.shape),
+        "points": list(points),
+        "seeds": list(outline.seeds),
+        "options": options.kept(),
+        "groups": {
+            group.group.name: {
+                "auto": group.group.bound.automatic,
+                "lanes": group.lanes,
+                "lanes_asked": lanes,
+                "segment_updates": group.length,
+                # More than a whole run is a whole run.
+                "segment_updates_asked": group.length
+                if options.segment_updates
+                else None,
+            }
+            for group in outline.groups
+        },
+        **folders.made_with(),
+    }
+
+
+def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return what differs between two sweeps, in words."""
+    parts = {"config": FIELD, "options": FIELD}
+    found = differences(stored, new, parts, free=("points", "shape", "groups"))
+    if _is_same(stored, new) and _texts(stored["points"]) != _texts(new["points"]):
+        found.append(_points_words(stored["points"], new["points"]))
+    return found + _differences_of_groups(stored["groups"], new["groups"])
+
+
+def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+    """Return the differences between groups of both sweeps, each of them once."""
+    found = []
+    for name in (name for name in new if name in stored):
+        found += differences(stored[name], new[name], {"auto": AUTO_FIELD})
+    return list(dict.fromkeys(found))
+
+
+def _is_same(stored: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Return whether two sweeps may have members in common."""
+    return all(stored[name] == new[name] for name in ("config", "axes", "design"))
+
+
+def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Return whether `new` has everything that `stored` has, trained alike."""
+    kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
+    kept = kept and set(stored["seeds"]) <= set(new["seeds"])
+    kept = kept and new["options"] == stored["options"]
+    odd = _differences_of_groups(stored["groups"], new["groups"])
+    return kept and _is_same(stored, new) and not odd
+
+
+def is_reordered(stored: dict[str, Any], new: dict[str, Any]) -> bool:
+    """Return whether the two differ in nothing but the order of their points."""
+    return compare(stored, new) == [REORDERED]
+
+
+def _points_words(stored: Sequence[Any], new: Sequence[Any]) -> str:
+    known, wanted = _texts(stored), _texts(new)
+    if sorted(known) == sorted(wanted):
+        return REORDERED
+    missing, gone = len(set(wanted) - set(known)), len(set(known) - set(wanted))
+    return (
+        f"{len(known)} points there and {len(wanted)} here "
+        f"({missing} new, {gone} left out)"
+    )
+
+
+def _texts(points: Sequence[Any]) -> list[str]:
+    return [json.dumps(point, sort_keys=True) for point in points]
+
 
 MEMBERS = "members"
 
@@ -41,15 +137,8 @@ class Chunk(NamedTuple):
     arrays: Mapping[str, np.ndarray]
 
 
-def open_folder(folder: Path, spec: dict[str, Any], *, extend: bool) -> dict[str, Any]:
+def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, Any]:
     """Start a sweep's folder, or go on with it.
-
-    Args:
-        folder: The folder of the sweep.
-        spec: The specification of the sweep (`purerl.sweeps.spec.describe`): `config`,
-            `axes`, `design`, `points`, `seeds`; and how it runs: `groups`, `versions`,
-            `device`.
-        extend: Whether more points or seeds than there are may be asked for.
 
     Returns:
         The manifest that holds: the stored one's `groups` win over the new ones.
@@ -99,13 +188,7 @@ def _remedy(stored: dict[str, Any], new: dict[str, Any]) -> str:
 
 
 def set_lanes(folder: Path, group: str, lanes: int) -> None:
-    """Narrow the lanes of a group of which nothing has been trained yet.
-
-    Args:
-        folder: The folder of the sweep.
-        group: The name of the group.
-        lanes: The width of a block from now on, W.
-    """
+    """Narrow the lanes of a group of which nothing has been trained yet."""
     groups = load(folder)["groups"]
     groups[group]["lanes"] = lanes
     folders.update(folder, {"groups": groups})
@@ -162,24 +245,6 @@ def read_chunk(path: Path) -> Chunk:
     return Chunk(tuple(ids), contents)
 
 
-class MemberStore(Protocol):
-    """A source of members' arrays: a `FolderStore` or a `MemoryStore`."""
-
-    def __contains__(self, id: str) -> bool:
-        """Return whether a member has finished."""
-        ...
-
-    def names(self) -> list[str]:
-        """Return the names of all arrays."""
-        ...
-
-    def read(
-        self, name: str, only: Collection[str] | None = None
-    ) -> dict[str, np.ndarray]:
-        """Return one array's rows, by member; of these members only, if given."""
-        ...
-
-
 class FolderStore:
     """The files of a folder and the members in them; arrays are read when asked for.
 
@@ -230,11 +295,6 @@ class FolderStore:
     ) -> dict[str, np.ndarray]:
         """Return one array's rows by member, without members whose chunk has none.
 
-        Args:
-            name: The name of the array.
-            only: Ids of the members to read; no other file is opened. All where not
-                given.
-
         Raises:
             ConfigError: a damaged file.
         """
@@ -283,6 +343,10 @@ class MemoryStore:
             for row, id in enumerate(chunk.ids)
             if only is None or id in only
         }
+
+
+MemberStore = FolderStore | MemoryStore
+"""A source of members' arrays."""
 
 
 @contextlib.contextmanager

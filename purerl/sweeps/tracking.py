@@ -21,7 +21,7 @@ from purerl.runner.trackers.writer import Notify
 from purerl.space.design import Design
 from purerl.space.labels import column
 from purerl.sweeps import store
-from purerl.sweeps.identity import member_id
+from purerl.sweeps.groups import member_id
 from purerl.sweeps.result import load_sweep
 from purerl.sweeps.store import Chunk
 

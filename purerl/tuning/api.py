@@ -1,48 +1,347 @@
-"""purerl.tune: axes and a budget of trials in, the best config out."""
+"""purerl.tune: axes and a budget of trials in, the best config out.
 
+One call of it: batches until all trials have finished, then best against default on
+fresh seeds, because the winner of a search is partly lucky.
+"""
+
+import dataclasses
+import itertools
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from purerl.config import ConfigError, TrainConfig
+import numpy as np
+
+from purerl.atomic import write_atomic
+from purerl.config import ConfigError
 from purerl.execution.memory import require_listing
-from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, as_seed, check_seeds, num_seeds
-from purerl.runner.trackers import Tracker, choose
-from purerl.scale.devices import as_count, make_workers, required
-from purerl.search.fitness import check_fitness
-from purerl.storage import folders
+from purerl.report.plots import tuning as plots
+from purerl.report.statistics.missing import lowest_of
+from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.manifest import evaluations, notes
+from purerl.runner.options import TOLD, tool
+from purerl.runner.progress import Reporter
+from purerl.runner.trackers import choose
+from purerl.scale.devices import make_workers
+from purerl.storage.lock import locked
+from purerl.train import bind
+from purerl.tuning import folder
+from purerl.tuning import result as results
+from purerl.tuning.batch import Batch, Pool, choose_lanes
+from purerl.tuning.console import batch_line
 from purerl.tuning.folder import kept_lanes
-from purerl.tuning.loop import Options, StudyLoop
-from purerl.tuning.pool import KINDS, TrialSettings, choose_lanes
-from purerl.tuning.result import TuneResult
+from purerl.tuning.options import TuneOptions
+from purerl.tuning.result import Holdout, TuneResult, compare
 from purerl.tuning.space import Space
+from purerl.tuning.tracking import Tracking
 
-SAMPLERS = ("tpe", "random", "cmaes")
-PRUNERS = ("hyperband", "median")
+if TYPE_CHECKING:
+    from purerl.tuning.study import Study
 
 
-@in_32_bits
-def tune(
-    config: TrainConfig,
-    axes: Mapping[str, Any],
-    *,
-    trials: int = 40,
-    seeds: int | Sequence[int] = 4,
-    sampler: str = "tpe",
-    pruner: str | None = "hyperband",
-    storage: str | None = None,
-    study: str | None = None,
-    out: str | Path | None = None,
-    batch: int = 8,
-    fitness: str = "final_return",
-    reports: int = 9,
-    seed: int = 0,
-    holdout_seeds: int = 10,
-    lanes: int | None = None,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> TuneResult:
+def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
+    """Return `num` seeds that no trial has had: those that follow, or the smallest."""
+    following = itertools.chain(range(max(used) + 1, NUM_SEEDS), range(NUM_SEEDS))
+    return tuple(
+        itertools.islice((seed for seed in following if seed not in used), num)
+    )
+
+
+def compare_on_fresh_seeds(
+    pool: Pool,
+    trial: int,
+    best: Mapping[str, Any],
+    default: Mapping[str, Any],
+    num_seeds: int,
+) -> Holdout:
+    """Train the best point and the config's own values with the same fresh seeds.
+
+    Both by programs of the lanes and segments of the study, as one batch.
+    """
+    seeds = fresh_seeds(pool.seeds, num_seeds)
+    batch = Batch(pool, [best, default], seeds)
+    for report in range(1, pool.options.reports + 1):
+        batch.advance(report)
+    scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
+    unknown = [np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)]
+    on_the_way = [
+        score
+        for n in (0, 1)
+        for curve, failed in zip(batch.curves[n], batch.diverged[n], strict=True)
+        if not failed
+        for score in curve
+    ]
+    lowest = lowest_of(on_the_way)
+    return compare(trial, seeds, *scores, unknown=unknown, lowest=lowest)
+
+
+HOLDOUT = "holdout"  # study attribute: the comparison, once it has been made
+POLL_SECONDS = 1.0
+
+
+class StudyLoop:
+    """One call of `tune`: the pieces that its phases share.
+
+    Args:
+        space: The axes that are searched.
+        options: The options of the study, with its seeds and its lanes.
+    """
+
+    def __init__(self, space: Space, options: TuneOptions) -> None:
+        self.space, self.options = space, options
+        self.folder = options.folder
+        self.reporter = Reporter(1, enabled=options.progress)
+        self.began = time.perf_counter()
+        self.trained = 0
+        trackers = choose(options.trackers, self.folder)
+        self.tracking = Tracking(options.config, options.trials, self.folder, trackers)
+
+    def run(self) -> TuneResult:
+        """Carry out what is missing of the study, and tell trackers."""
+        from purerl.tuning.study import quiet
+
+        # Several processes may share a study.
+        with locked(self.folder, shared=True), quiet():
+            study = self._open()
+            self.pool = Pool(self.options)
+            self._begin_trackers(study)
+            with self.tracking.group:
+                result = self._carry_out(study)
+                self.tracking.close(result.finished)
+            return result
+
+    def _begin_trackers(self, study: "Study") -> None:
+        self.tracking.begin(self.reporter.notify)
+        if not study.counts().running:  # Otherwise other workers tell of their trials.
+            self.tracking.add(study.rows())
+
+    def _carry_out(self, study: "Study") -> TuneResult:
+        """Search, compare on fresh seeds, write the folder."""
+        with study.at_work(), Interrupt(lambda: self.tracking.group.stop) as interrupt:
+            self._search(study, interrupt)
+            is_done = study.counts().finished >= self.options.trials
+            holdout = None
+            if is_done and self.options.holdout_seeds and not interrupt.asked:
+                holdout = self._hold_out(study)
+        return self._result(study, is_done, holdout)
+
+    def _open(self) -> "Study":
+        from purerl.tuning.study import open_study, sqlite_url
+
+        options = self.options
+        spec = folder.spec(self.space, options)
+        url = options.storage
+        name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
+        if self.folder is not None:
+            folder.start(self.folder, spec, name)
+            if url is None:
+                self._check_database(self.folder)
+                url = sqlite_url(self.folder / folder.DATABASE)
+        study = open_study(
+            self.space,
+            spec,
+            storage=url,
+            name=name,
+            budget=options.trials,
+            sampler=options.sampler,
+            pruner=options.pruner,
+        )
+        if self.folder is not None:
+            folder.check_study(self.folder, self.space, study.rows)
+            run = {**options.kept(TOLD), "study": name, "lanes": options.lanes}
+            folder.describe(self.folder, options.config, spec, run)
+        self._say_what_to_expect()
+        return study
+
+    def _check_database(self, out: Path) -> None:
+        """Refuse a folder whose own database is gone or damaged."""
+        from purerl.tuning.study import reason_of_damage
+
+        path = out / folder.DATABASE
+        if path.exists() and path.stat().st_size:
+            if why := reason_of_damage(path):
+                raise folder.study_is_damaged(out, why)
+        else:
+            folder.check_study(out, self.space, list)
+
+    def _say_what_to_expect(self) -> None:
+        bound = bind(self.options.config)
+        for line in (evaluations(bound), *notes(bound)):
+            self.reporter.info(f"of the config itself, {line}")
+        planned = bound.plan.evaluate_after
+        if self.options.pruner and 0 < len(planned) < self.options.reports:
+            self.reporter.info(
+                f"the config evaluates {len(planned)} times, so the pruner looks only "
+                "as often; more evaluations need a larger eval_share or fewer "
+                "eval_episodes (num_evaluations=0 scores by the training return)"
+            )
+        outside = self.space.outside()
+        if outside:
+            self.reporter.info(
+                f"the config's own {', '.join(outside)} is not on its axis, so the "
+                "default is no trial; it is compared on fresh seeds in the end"
+            )
+
+    def _search(self, study: "Study", interrupt: Interrupt) -> None:
+        """Train batches until the study has its trials."""
+        waited = False
+        while not interrupt.asked:
+            rescued = study.rescue()
+            if rescued:
+                self.reporter.info(f"{rescued} trials of a stopped worker wait again")
+            if study.counts().finished >= self.options.trials:
+                return
+            trials = study.ask(self.options.batch)
+            if trials:
+                waited = False
+                self._train(study, trials, interrupt)
+                continue
+            if not waited:
+                running = study.counts().running
+                self.reporter.info(f"waiting for {running} trials of other workers")
+            waited = True
+            time.sleep(POLL_SECONDS)
+
+    def _train(self, study: "Study", trials: list[Any], interrupt: Interrupt) -> None:
+        """Train a batch; what is not finished is given back, whatever happens."""
+        open_trials = dict(enumerate(trials))
+        try:
+            points = [self.space.point(trial.params) for trial in trials]
+            batch = Batch(self.pool, points)
+            for number, reason in batch.refused.items():
+                detail = {"state": "refused", "note": reason}
+                study.finish(open_trials.pop(number), None, detail)
+            with self._bar(batch) as bar:
+                for report in range(1, self.options.reports + 1):
+                    if interrupt.asked or not open_trials:
+                        break
+                    batch.advance(report)
+                    scores = [batch.score(number).value for number in open_trials]
+                    bar.update(int(batch.steps.sum()), _mean(scores))
+                    self._report_scores(study, batch, open_trials)
+        finally:
+            study.give_back(list(open_trials.values()))
+        rows = study.rows()
+        numbers = {trial.user_attrs["stream"] for trial in trials}
+        self.tracking.add(row for row in rows if row.number in numbers)
+        self.reporter.info(batch_line(rows, self.options.trials))
+        self._write_table(rows)
+
+    def _bar(self, batch: Batch) -> Reporter:
+        """Progress of a batch, on a terminal; elsewhere a line per batch is enough."""
+        console = self.reporter.console
+        is_shown = self.reporter.enabled and console.is_terminal
+        return Reporter(max(1, batch.planned_steps), 0, console, is_shown)
+
+    def _report_scores(
+        self, study: "Study", batch: Batch, open_trials: dict[int, Any]
+    ) -> None:
+        """Report scores, and finish trials that are done, pruned or diverged."""
+        reports, stopped = self.options.reports, []
+        for number, trial in list(open_trials.items()):
+            # In steps of the budget, which trials of several programs have in common.
+            reached = batch.reached(number)
+            step = round(reached * self.options.config.total_timesteps / reports)
+            is_done = reached == reports
+            score = batch.score(number)
+            is_new, state = batch.has_news(number), ""
+            if score.diverged:
+                state = "diverged"
+            elif is_done:
+                state = "complete" if score.value == score.value else "unknown"
+            if is_new and not score.diverged:
+                trained = batch.trained(number)
+                is_hopeless = study.report(trial, score.value, step, trained)
+                if is_hopeless and not is_done:
+                    state = "pruned"
+            if not state:
+                continue
+            detail = {
+                "state": state,
+                "seed_scores": [None if s != s else float(s) for s in score.seeds],
+                "env_steps": score.env_steps,
+            }
+            study.finish(trial, score.value if state == "complete" else None, detail)
+            del open_trials[number]
+            stopped.append(number)
+            self.trained += 1
+        if stopped:
+            batch.stop(stopped)
+
+    def _hold_out(self, study: "Study") -> Holdout | None:
+        best = results.best_of(study.rows())
+        if best is None:
+            return None
+        seeds = fresh_seeds(self.pool.seeds, self.options.holdout_seeds)
+        stored = study.study.user_attrs.get(HOLDOUT)
+        if stored and (stored["trial"], stored["seeds"]) == (best.number, list(seeds)):
+            return results.read_holdout(stored)
+        self.reporter.info(
+            f"training trial {best.number} and the default with {len(seeds)} fresh "
+            "seeds"
+        )
+        holdout = compare_on_fresh_seeds(
+            self.pool,
+            best.number,
+            self.space.point(best.params),
+            self.space.default_point(),
+            len(seeds),
+        )
+        study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
+        return holdout
+
+    def _result(
+        self, study: "Study", is_done: bool, holdout: Holdout | None
+    ) -> TuneResult:
+        rows = study.rows()
+        best = results.best_of(rows)
+        config = self.space.config_at(self.space.point(best.params)) if best else None
+        result = TuneResult(
+            rows=tuple(rows),
+            best_config=config,
+            best_row=best,
+            holdout=holdout,
+            importance=study.importance(),
+            finished=is_done,
+            summary=self._summary(rows),
+            out=self.folder,
+        )
+        if self.folder is not None:
+            results.write(self.folder, result)
+            shown = plots.figures(rows, result.importance, self.space.drawn())
+            for name, figure in shown.items():
+                plots.save(figure, self.folder / f"{name}.png")
+        return result
+
+    def _summary(self, rows: Sequence[results.Row]) -> dict[str, Any]:
+        states = [row.state for row in rows]
+        return {
+            "trials": sum(row.state not in ("running", "waiting") for row in rows),
+            **{state: states.count(state) for state in results.STATES},
+            "trained_trials": self.trained,
+            "env_steps": self.pool.env_steps,
+            "block_calls": self.pool.calls,
+            "compilations": self.pool.compilations,
+            "compile_seconds": round(self.pool.compile_seconds, 2),
+            "seconds": round(time.perf_counter() - self.began, 2),
+        }
+
+    def _write_table(self, rows: Sequence[results.Row]) -> None:
+        if self.folder is not None:
+            text = results.csv_text(rows)
+            write_atomic(self.folder / results.TABLE, text)
+
+
+def _mean(values: Sequence[float]) -> float:
+    """Return the mean of the known values; NaN where none is known."""
+    known = [value for value in values if value == value]
+    return sum(known) / len(known) if known else float("nan")
+
+
+@tool(TuneOptions)
+def tune(asked: TuneOptions) -> TuneResult:
     """Search for a better config with Optuna.
 
     A trial is a point of the axes, trained with every seed; its score is the mean over
@@ -57,111 +356,20 @@ def tune(
     `storage`, in several processes or on several machines, share the trials. With one
     of them, equal calls give equal trials, also after a kill.
 
-    Args:
-        config: The config of every trial, where no axis says otherwise.
-        axes: Distributions by (dotted) name of the field: `purerl.uniform`,
-            `purerl.loguniform`, `purerl.choice`, or a list of values.
-        trials: The number of trials that are to finish: complete, pruned, or diverged.
-        seeds: The number of seeds per trial, which are then 0, 1, ..., or the seeds
-            themselves.
-        sampler: The kind of sampler: `tpe`, `random` or `cmaes`.
-        pruner: The kind of pruner: `hyperband` (asynchronous successive halving in
-            brackets), `median`, or None.
-        storage: The URL of Optuna's storage; `study.db` in `out` where not given,
-            memory without one.
-        study: The study's name in the storage; by environment and algorithm where not
-            given.
-        out: The folder for the study, its table, the best config, pictures.
-        batch: The number of trials that are trained side by side.
-        fitness: The kind of fitness: `final_return` for the last score, or
-            `training_curve` for the mean of the scores along the way.
-        reports: The number of segments of a run, after each of which the pruner looks
-            if there is a new evaluation; Hyperband's first rungs are a ninth and a
-            third of the budget.
-        seed: The seed of the sampler.
-        holdout_seeds: The number of fresh seeds with which best and default are trained
-            again and compared in the end; 0 leaves it out.
-        lanes: The width of a block, part of what fixes a result's bits.
-        trackers: Trackers that are told of trials when they finish, a nested run each:
-            names (`mlflow`, `tensorboard`, `wandb`), or trackers. A study that goes on
-            does so with those that it was started with where none are given.
-        progress: Whether to show the progress.
-
     Raises:
         ConfigError: an axis, value or option that cannot be, a study of other
             settings (with what differs), Optuna missing; before anything is trained.
     """
-    _check_options(sampler, pruner)
-    kind = check_fitness(fitness, KINDS)
-    counts = read_counts(
-        trials=trials,
-        batch=batch,
-        reports=reports,
-        holdout_seeds=holdout_seeds,
-        seed=seed,
-    )
-    batch = counts["batch"]
-    lanes = as_count("lanes", lanes)
     _require_optuna()
-    space = Space(config, axes)
-    require_listing(batch * num_seeds(seeds), config.total_timesteps)
-    numbers = check_seeds(seeds)
-    folder = as_folder("out", out)
-    lanes = kept_lanes(folder, lanes)
-    width = lanes or choose_lanes(batch * len(numbers), len(numbers), make_workers())
-    settings = TrialSettings(config, numbers, kind, counts["reports"], width)
-    # A folder of before this was checked goes on, and can be read, as it began.
-    if not folders.is_begun(folder):
-        space.check_effects()
-    options = Options(
-        counts["trials"],
-        sampler,
-        pruner,
-        storage,
-        study,
-        batch,
-        counts["seed"],
-        counts["holdout_seeds"],
-        choose(trackers, folder),
-    )
-    return StudyLoop(space, settings, options, folder, progress).run()
-
-
-def read_counts(
-    *, trials: int, batch: int, reports: int, holdout_seeds: int, seed: int
-) -> dict[str, int]:
-    """Return the numbers of a study by name, as numbers of Python.
-
-    Args:
-        trials: The number of trials that are to finish.
-        batch: The number of trials that are trained side by side.
-        reports: The number of segments of a run.
-        holdout_seeds: The number of fresh seeds of the comparison; 0 leaves it out.
-        seed: The seed of the sampler.
-
-    Raises:
-        ConfigError: naming the first that is none.
-    """
-    is_none = holdout_seeds == 0 and not isinstance(holdout_seeds, bool)
-    return {
-        "holdout_seeds": 0 if is_none else required("holdout_seeds", holdout_seeds),
-        "seed": as_seed("seed", seed),
-        "trials": as_count("trials", trials),
-        "batch": as_count("batch", batch),
-        "reports": as_count("reports", reports),
-    }
-
-
-def _check_options(sampler: str, pruner: str | None) -> None:
-    known: dict[str, tuple[str, Sequence[str]]] = {"sampler": (sampler, SAMPLERS)}
-    if pruner is not None:
-        known["pruner"] = (pruner, PRUNERS)
-    for name, (value, choices) in known.items():
-        if value not in choices:
-            more = " or None" if name == "pruner" else ""
-            raise ConfigError(
-                f"{name} must be one of {', '.join(choices)}{more}, got {value!r}."
-            )
+    space = Space(asked.config, asked.axes)
+    require_listing(asked.batch * num_seeds(asked.seeds), asked.config.total_timesteps)
+    seeds = check_seeds(asked.seeds)
+    lanes = kept_lanes(asked.folder, asked.lanes)
+    if lanes is None:
+        lanes = choose_lanes(asked.batch * len(seeds), len(seeds), make_workers())
+    asked = dataclasses.replace(asked, seeds=seeds, lanes=lanes)
+    space.check_effects()
+    return StudyLoop(space, asked).run()
 
 
 def _require_optuna() -> None:

@@ -5,18 +5,125 @@ once for the whole study. All cohorts are brought to the same share of the budge
 anything is reported. When trials are stopped, only the members of the others go on.
 """
 
+import gc
+import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.execution import cache
+from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, advance
 from purerl.execution.curves import Segment, first_bad_update, reduce_segment
+from purerl.execution.format import format_bytes
 from purerl.execution.members import every
+from purerl.execution.programs import Program, segment_length
+from purerl.runner.arguments import check_seeds
+from purerl.scale.devices import (
+    Worker,
+    default_lanes,
+    make_workers,
+    run_blocks,
+)
 from purerl.search.fitness import FINAL_RETURN
 from purerl.sweeps.groups import Group, group_points
-from purerl.tuning.pool import Pool
+from purerl.sweeps.planner import worker_limit
+from purerl.tuning.options import TuneOptions
+
+ACCELERATOR_LANES = 64
+
+
+def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
+    """Return a width at which stopping trials saves work without slowing the others.
+
+    On a CPU a block holds about one trial. An accelerator takes as long for few lanes
+    as for `ACCELERATOR_LANES`; wider batches are cut in about four blocks.
+    """
+    widest = default_lanes(members, workers)
+    if workers[0].device.platform != "cpu":
+        quarter = 1 << max(0, (-(-members // 4) - 1).bit_length())
+        return min(widest, max(ACCELERATOR_LANES, quarter))
+    return min(widest, max(4, 1 << (seeds - 1).bit_length()))
+
+
+class Pool:
+    """Compiled programs of a study by group; the devices' workers.
+
+    Attributes:
+        programs: The programs of the last batch, and those of earlier ones as far as
+            this process has room for them.
+        compilations: Number of programs compiled so far.
+        compile_seconds: Seconds spent compiling so far.
+        calls: Calls of `advance` so far, each of a block and a segment: the work that
+            was done.
+        env_steps: Environment steps trained, without those of lanes that only fill a
+            block.
+    """
+
+    def __init__(self, options: TuneOptions) -> None:
+        self.options, self.seeds = options, check_seeds(options.seeds)
+        self.lanes = options.lanes or 1
+        self.workers = make_workers()
+        self.programs: dict[str, Program] = {}
+        self.compile_seconds = 0.0
+        self.calls = self.env_steps = self.compilations = 0
+
+    def compile(self, groups: Sequence[Group]) -> dict[str, str]:
+        """Compile what is new, several programs at a time.
+
+        Returns:
+            Why a group cannot be trained, by its name: an agent does not fit the
+            memory.
+        """
+        started = time.perf_counter()
+        if cache.is_nearly_full():
+            names = {group.name for group in groups}
+            self.programs = {n: p for n, p in self.programs.items() if n in names}
+            gc.collect()
+        missing = [group for group in groups if group.name not in self.programs]
+        shared = current_cache()
+
+        def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
+            del worker
+            members = every(group.overrides, len(group.points), self.seeds)
+            example = members.block(0, self.lanes)
+            length = segment_length(group.bound, segments=self.options.reports)
+            try:
+                return shared.get(group.bound, example, length, self.workers)
+            except ConfigError as error:
+                return error
+
+        refused: dict[str, str] = {}
+        built = run_blocks(self.workers, missing, compile_one)
+        for group, program in zip(missing, built, strict=True):
+            if isinstance(program, ConfigError):
+                refused[group.name] = str(program)
+            else:
+                self.programs[group.name] = program
+        self.compilations += len(missing) - len(refused)
+        self.compile_seconds += time.perf_counter() - started
+        return refused
+
+    def check_memory(self, blocks: Mapping[str, int], num_seeds: int) -> None:
+        """Refuse a batch whose states do not fit.
+
+        Raises:
+            ConfigError: with the sizes.
+        """
+        memories = {name: self.programs[name].memory() for name in blocks}
+        num = len(self.workers)
+        states = sum(memories[name].state * count for name, count in blocks.items())
+        working = max(memory.working + memory.code for memory in memories.values())
+        free = worker_limit(None, self.workers) * num
+        if states + working * num > free:
+            raise ConfigError(
+                f"a batch of these trials with {num_seeds} seeds needs "
+                f"{format_bytes(states + working * num)} for training, "
+                f"{format_bytes(free)} are free; ask for smaller batches (batch) or "
+                "fewer seeds."
+            )
 
 
 class _Run:
@@ -77,12 +184,12 @@ class Batch:
         points: Sequence[Mapping[str, Any]],
         seeds: Sequence[int] | None = None,
     ) -> None:
-        self.pool, self.settings = pool, pool.settings
-        self.seeds = tuple(seeds or pool.settings.seeds)
+        self.pool, self.options = pool, pool.options
+        self.seeds = tuple(seeds or pool.seeds)
         self.refused: dict[int, str] = {}
         for number, point in enumerate(points):
             try:
-                group_points(self.settings.config, [point])
+                group_points(self.options.config, [point])
             except ConfigError as error:
                 self.refused[number] = str(error)
         numbers = [n for n in range(len(points)) if n not in self.refused]
@@ -102,7 +209,7 @@ class Batch:
         if not numbers:
             return []
         chosen = [points[number] for number in numbers]
-        groups = group_points(self.settings.config, chosen)
+        groups = group_points(self.options.config, chosen)
         too_large = self.pool.compile(groups)
         for group in groups:
             if group.name in too_large:
@@ -139,7 +246,7 @@ class Batch:
 
     def _is_due(self, run: _Run, report: int) -> bool:
         total = run.group.bound.plan.num_updates
-        is_behind = run.cohort.update * self.settings.reports < report * total
+        is_behind = run.cohort.update * self.options.reports < report * total
         return is_behind and len(run.trials) > 0
 
     def _add(self, run: _Run, segment: Segment) -> None:
@@ -178,7 +285,7 @@ class Batch:
     def _member_score(self, curve: list[float]) -> float:
         if not curve:
             return float("nan")
-        is_last = self.settings.fitness == FINAL_RETURN
+        is_last = self.options.fitness == FINAL_RETURN
         return curve[-1] if is_last else float(np.mean(curve))
 
     def reached(self, trial: int) -> int:
@@ -189,7 +296,7 @@ class Batch:
         """
         run = self._run_of(trial)
         total = run.group.bound.plan.num_updates
-        return run.cohort.update * self.settings.reports // total
+        return run.cohort.update * self.options.reports // total
 
     def trained(self, trial: int) -> int:
         """Return the environment steps that one agent of a trial has trained."""

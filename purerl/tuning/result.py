@@ -38,8 +38,7 @@ class Row(NamedTuple):
         seed_scores: Scores, one per seed, None where there is none.
         env_steps: Environment steps trained, over all seeds.
         curve: The mean score over the seeds, by environment steps of one agent that had
-            been trained when it was reported. Studies that were begun earlier may have
-            the share of the budget that was reported, which is less.
+            been trained when it was reported.
         is_default: Whether the trial has the config's own values.
         note: More about the trial's state.
     """
@@ -235,13 +234,9 @@ def compare(
 
 
 def read_holdout(stored: Mapping[str, Any]) -> Holdout:
-    """Return a comparison from its plain values, those of earlier versions too.
-
-    Args:
-        stored: What `holdout_dict` returned.
-    """
+    """Return a comparison from the plain values of `holdout_dict`."""
     scores = [stored[name]["scores"] for name in ("best", "default")]
-    known = {name: stored.get(name) for name in ("unknown", "lowest")}
+    known = {name: stored[name] for name in ("unknown", "lowest")}
     return compare(stored["trial"], stored["seeds"], *scores, **known)
 
 

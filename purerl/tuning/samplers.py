@@ -55,13 +55,7 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 def make_pruner(
     name: str | None, total_steps: int, stream_of: StreamOf
 ) -> optuna.pruners.BasePruner:
-    """Make a pruner whose resource is environment steps.
-
-    Args:
-        name: The kind of pruner, or None.
-        total_steps: The budget of a trial in environment steps.
-        stream_of: See `StreamPruner`.
-    """
+    """Make a pruner whose resource is environment steps."""
     if name is None:
         return optuna.pruners.NopPruner()
     if name == "median":
@@ -136,9 +130,6 @@ class Streams(optuna.samplers.BaseSampler):
 
         Under Hyperband Optuna would show it one bracket's only, which in a study of
         forty trials are too few to learn from.
-
-        Args:
-            study: The study.
         """
         self._study = _ByStreams(study, self.stream_of)
 
@@ -170,13 +161,7 @@ class Streams(optuna.samplers.BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Draw the values that are drawn together.
-
-        Args:
-            study: Optuna's view of the study; the whole study is used instead.
-            trial: The trial that the values are for.
-            search_space: Distributions of the fields that are drawn together.
-        """
+        """Draw the values that are drawn together."""
         trial = self._study.numbered(trial)
         return self.inner.sample_relative(self._study, trial, search_space)
 
@@ -187,14 +172,7 @@ class Streams(optuna.samplers.BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draw a value that is drawn alone.
-
-        Args:
-            study: Optuna's view of the study; the whole study is used instead.
-            trial: The trial that the value is for.
-            param_name: The name of the axis.
-            param_distribution: The distribution of the axis.
-        """
+        """Draw a value that is drawn alone."""
         trial = self._study.numbered(trial)
         return self.inner.sample_independent(
             self._study, trial, param_name, param_distribution
@@ -345,13 +323,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         trial: FrozenTrial,
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
-        """Draw from the strategy after all finished generations.
-
-        Args:
-            study: The study whose finished generations are replayed.
-            trial: The trial that the values are for; it is not looked at.
-            search_space: Distributions of the numbers that are drawn together.
-        """
+        """Draw from the strategy after all finished generations."""
         del trial
         if not search_space:
             return {}
@@ -391,14 +363,7 @@ class ReplayedCma(optuna.samplers.BaseSampler):
         param_name: str,
         param_distribution: BaseDistribution,
     ) -> Any:
-        """Draw a choice at random.
-
-        Args:
-            study: The study.
-            trial: The trial that the value is for.
-            param_name: The name of the axis.
-            param_distribution: The distribution of the axis.
-        """
+        """Draw a choice at random."""
         return self.random.sample_independent(
             study, trial, param_name, param_distribution
         )

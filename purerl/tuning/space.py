@@ -18,9 +18,8 @@ from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig, shortest
 from purerl.report.plots import tuning as plots
 from purerl.space.axes import Axis, Choice, LogUniform, ends, is_whole
-from purerl.space.fields import FieldAxes, value_at
 from purerl.space.labels import distinct_labels, plain
-from purerl.space.points import split, with_algorithm
+from purerl.space.points import FieldAxes, split, value_at, with_algorithm
 from purerl.sweeps.effects import check_axes
 from purerl.sweeps.groups import Group, group_points
 

@@ -1,24 +1,157 @@
-"""A study's trials: the budget, who works on what, what becomes of them.
+"""A study in Optuna's storage: the budget, who works on what, what becomes of trials.
 
 Workers share nothing else. A trial is live while it waits, runs, or has finished; it is
 kept by the worker that asked for it only if fewer live trials than the budget have
 lower numbers. So the finished trials are exactly as many as asked for, whatever crashes
-and however many workers there are: what a dead worker ran fails and is queued again.
+and however many workers there are: what a dead worker ran fails and is queued again. On
+one machine a process is looked up; of another machine's one knows only that its beat, a
+number that it keeps raising in the study, has not stopped.
 """
 
 import contextlib
 import datetime
+import json
 import math
+import os
+import platform
+import sqlite3
+import threading
+import time
+import uuid
 import warnings
-from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import optuna
+import sqlalchemy
+import sqlalchemy.event
+import sqlalchemy.exc
 from optuna.trial import FrozenTrial, TrialState
 
-from purerl.tuning import samplers, worker
+from purerl.config import ConfigError
+from purerl.storage.folders import refuse
+from purerl.tuning import samplers
+from purerl.tuning.folder import compare
 from purerl.tuning.result import Row
 from purerl.tuning.space import Space
+
+BEAT_SECONDS = 15.0
+# A worker elsewhere whose beat stood still for so long is taken for dead.
+GRACE_SECONDS = 120.0
+
+
+# Workers of this process that have not left.
+_here: set[str] = set()
+
+
+def home() -> str:
+    """Return the scope of unique process ids: host, boot and PID namespace."""
+    parts = [platform.node()]
+    for read in (
+        lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
+        lambda: os.readlink("/proc/self/ns/pid"),
+    ):
+        try:
+            parts.append(read())
+        except OSError:  # Not Linux: the name has to do.
+            continue
+    return "/".join(parts)
+
+
+def identity() -> dict[str, Any]:
+    """Return a name of the caller, unique among processes and calls, until `leave`."""
+    pid, name = os.getpid(), uuid.uuid4().hex[:12]
+    _here.add(name)
+    return {
+        "id": name,
+        "home": home(),
+        "pid": pid,
+        "started": _started(pid),
+    }
+
+
+def leave(worker: dict[str, Any]) -> None:
+    """Note that the worker has stopped, though its process may go on."""
+    _here.discard(worker["id"])
+
+
+def _started(pid: int) -> str | None:
+    """Return when a process began, in ticks; None if there is none.
+
+    Process ids are used again, but not with the same start.
+    """
+    try:
+        text = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return None
+    fields = text.rpartition(")")[2].split()
+    # A killed child that nobody has waited for is dead too.
+    return None if fields[0] in "ZX" else fields[19]
+
+
+def is_running(worker: dict[str, Any]) -> bool | None:
+    """Return whether a worker's process is there; None where nobody here can know."""
+    if worker["home"] != home():
+        return None
+    if worker["pid"] == os.getpid() and worker["started"] == _started(os.getpid()):
+        return worker["id"] in _here
+    if worker["started"] is not None:
+        return _started(worker["pid"]) == worker["started"]
+    try:
+        os.kill(worker["pid"], 0)
+    except ProcessLookupError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+class Watch:
+    """Remembers when each worker's beat was last seen to change."""
+
+    def __init__(self, grace: float = GRACE_SECONDS) -> None:
+        self.grace = grace
+        self._seen: dict[str, tuple[Any, float]] = {}
+
+    def is_dead(self, worker: dict[str, Any], beat: Any) -> bool:
+        """Return whether a worker has certainly or very probably stopped."""
+        running = is_running(worker)
+        if running is not None:
+            return not running
+        now = time.monotonic()
+        last, since = self._seen.get(worker["id"], (None, now))
+        if worker["id"] not in self._seen or last != beat:
+            self._seen[worker["id"]] = (beat, now)
+            return False
+        return now - since > self.grace
+
+
+class Heart:
+    """Calls `beat(number)` every few seconds from a thread while active."""
+
+    def __init__(self, beat: Callable[[int], None]) -> None:
+        self._beat = beat
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, daemon=True)
+
+    def _run(self) -> None:
+        number = 0
+        while not self._stop.wait(BEAT_SECONDS):
+            number += 1
+            try:
+                self._beat(number)
+            except Exception:  # A busy storage: the next beat says as much.
+                continue
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stop.set()
+        self._thread.join()
+
 
 BEAT = "beat:"  # study attribute of a worker
 # User attributes of a trial.
@@ -70,8 +203,8 @@ class Study:
         self.study, self.space, self.budget = study, space, budget
         self.streams = streams
         self.axes = samplers.distributions(space)
-        self.me = worker.identity()
-        self.watch = worker.Watch()
+        self.me = identity()
+        self.watch = Watch()
         # By the number of the trial, until it ends: a write takes as long as training.
         self._trained: dict[int, dict[str, int]] = {}
 
@@ -140,14 +273,7 @@ class Study:
     def finish(
         self, trial: optuna.Trial, score: float | None, detail: dict[str, Any]
     ) -> None:
-        """End a trial; without a score it was pruned, or came to nothing.
-
-        Args:
-            trial: The trial.
-            score: The trial's score, if it is complete.
-            detail: More about the trial: `state`, `note`, `seed_scores` and
-                `env_steps`.
-        """
+        """End a trial; without a score it was pruned, or came to nothing."""
         with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
             steps = self._trained.pop(trial.number, None)
             if steps:
@@ -163,15 +289,7 @@ class Study:
     def report(
         self, trial: optuna.Trial, score: float, step: int, trained: int
     ) -> bool:
-        """Report a trial's score so far; return whether to stop it.
-
-        Args:
-            trial: The trial.
-            score: The mean score over the seeds so far.
-            step: The report, as a share of the config's budget in environment steps:
-                the pruner compares trials at steps that all of them have.
-            trained: Environment steps of one agent that were trained until then.
-        """
+        """Report a trial's score so far; return whether to stop it."""
         self._trained.setdefault(trial.number, {})[str(step)] = trained
         try:
             trial.report(score, step)
@@ -236,10 +354,10 @@ class Study:
         """Show other workers that this one goes on, and at the end that it has left."""
         name = BEAT + self.me["id"]
         try:
-            with worker.Heart(lambda beat: self.study.set_user_attr(name, beat)):
+            with Heart(lambda beat: self.study.set_user_attr(name, beat)):
                 yield
         finally:
-            worker.leave(self.me)
+            leave(self.me)
 
     def rows(self) -> list[Row]:
         """Return what is known of every trial that waits, runs or has finished."""
@@ -270,12 +388,7 @@ class Study:
 
 
 def stream_of(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
-    """Return the number that a trial would have if no worker had ever stopped.
-
-    Args:
-        trial: The trial.
-        trials: All trials of the study, at least those with lower numbers.
-    """
+    """Return the number that a trial would have if no worker had ever stopped."""
     if STREAM in trial.user_attrs:
         return int(trial.user_attrs[STREAM])
     return sum(
@@ -318,3 +431,143 @@ def _row(trial: FrozenTrial, number: int, space: Space) -> Row:
         is_default=bool(trial.user_attrs.get(DEFAULT)),
         note=detail.get("note", ""),
     )
+
+
+SPEC = "purerl"  # study attribute: what it is
+# How long another process may take from making a study to describing it.
+START_SECONDS = 20.0
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    """Let Optuna log errors only, while active."""
+    before = optuna.logging.get_verbosity()
+    optuna.logging.set_verbosity(optuna.logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            yield
+    finally:
+        optuna.logging.set_verbosity(before)
+
+
+def open_study(
+    space: Space,
+    spec: dict[str, Any],
+    *,
+    storage: str | None,
+    name: str,
+    budget: int,
+    sampler: str,
+    pruner: str | None,
+) -> Study:
+    """Start a study, or go on with it.
+
+    Raises:
+        ConfigError: another study of that name, with what differs; a storage that
+            cannot be used.
+    """
+    opened = _storage(storage)
+    axes = samplers.distributions(space)
+    streams = samplers.Streams(sampler, spec["seed"], axes, stream_of)
+    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"], stream_of)
+    try:
+        found = optuna.create_study(
+            storage=opened,
+            study_name=name,
+            direction="maximize",
+            sampler=streams,
+            pruner=rule,
+        )
+        is_new = True
+    except optuna.exceptions.DuplicatedStudyError:
+        found = optuna.load_study(
+            study_name=name, storage=opened, sampler=streams, pruner=rule
+        )
+        is_new = False
+    study = Study(found, space, budget, streams)
+    streams.learn_from(found)
+    if is_new or not _await_spec(found):
+        default = space.default_params()
+        if default is not None:
+            # First, so that "better than the default" is judged on equal terms.
+            found.enqueue_trial(default, {DEFAULT: True}, skip_if_exists=True)
+        found.set_user_attr(SPEC, spec)
+    refuse(
+        compare(found.user_attrs[SPEC], json.loads(json.dumps(spec))),
+        "the storage",
+        f"study {name!r}",
+        "Use its settings, another folder, or another study name.",
+    )
+    return study
+
+
+def _await_spec(study: optuna.Study) -> bool:
+    """Return whether the process that made the study has described it."""
+    until = time.monotonic() + START_SECONDS
+    while SPEC not in study.user_attrs:
+        if study.trials or time.monotonic() > until:
+            # The study is somebody else's, or its maker was killed in between.
+            return SPEC in study.user_attrs
+        time.sleep(0.2)
+    return True
+
+
+def sqlite_url(path: Path) -> str:
+    """Return the URL of a SQLite file."""
+    url = sqlalchemy.URL.create("sqlite", database=str(path.absolute()))
+    return url.render_as_string(hide_password=False)
+
+
+def reason_of_damage(path: Path) -> str:
+    """Return what is wrong with a SQLite file; empty where nothing is."""
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as database:
+            (found,) = database.execute("pragma integrity_check(1)").fetchone()
+    except sqlite3.DatabaseError as error:
+        return "" if "locked" in str(error) else str(error)
+    return "" if found == "ok" else found
+
+
+def _storage(url: str | None) -> optuna.storages.BaseStorage:
+    if url is None:
+        return optuna.storages.InMemoryStorage()
+    # SQLite locks the whole file: wait for the others.
+    options = {"connect_args": {"timeout": 60}} if url.startswith("sqlite") else {}
+    for attempt in range(5):
+        try:
+            opened = optuna.storages.RDBStorage(url, engine_kwargs=options)
+            if opened.engine.name == "sqlite":
+                sqlalchemy.event.listen(opened.engine, "begin", _take_the_lock)
+            return opened
+        except (sqlalchemy.exc.OperationalError, sqlalchemy.exc.IntegrityError) as e:
+            # Two processes that make the tables at once get in each other's way.
+            error: Exception = e
+            if not any(word in str(e) for word in ("exist", "locked", "UNIQUE")):
+                break
+            time.sleep(0.3 * (attempt + 1))
+        except (ImportError, sqlalchemy.exc.SQLAlchemyError) as e:
+            error = e
+            break
+    words = str(getattr(error, "orig", None) or error).splitlines()[0]
+    raise ConfigError(
+        f"storage: cannot use {_hidden(url)} ({words}). Give an Optuna storage URL, "
+        "such as sqlite:///study.db or postgresql://host/name."
+    )
+
+
+def _take_the_lock(connection: sqlalchemy.Connection) -> None:
+    """Begin with SQLite's write lock.
+
+    Optuna looks whether a queued trial still waits, then takes it. Without the lock
+    Python's driver begins between the two, and two workers take the same trial.
+    """
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _hidden(url: str) -> str:
+    """A URL that may be shown: without its password."""
+    try:
+        return sqlalchemy.make_url(url).render_as_string(hide_password=True)
+    except sqlalchemy.exc.ArgumentError:
+        return repr(url)

@@ -94,7 +94,7 @@ def track_study(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bo
     Raises:
         ConfigError: no trial has finished, or a tracker cannot begin.
     """
-    from purerl.tuning.saved import read
+    from purerl.tuning.folder import read
 
     saved = read(folder)
     rows = [row for row in saved.result.rows if row.state in STATES]

@@ -2,6 +2,7 @@ import dataclasses
 import errno
 import importlib
 import json
+import pkgutil
 import shutil
 import typing
 
@@ -9,12 +10,14 @@ import pytest
 import yaml
 
 import purerl
+import purerl.cli
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS, config_class
 from purerl.cli import COMMANDS, evaluate, flags, main
 from purerl.cli.train import Train
 from purerl.config import ConfigError
 from purerl.execution import dry_run
+from purerl.runner.options import Options
 from purerl.runner.result import load_run
 from purerl.storage.files import read_json, write_json
 from tests.helpers import tiny_config
@@ -345,11 +348,13 @@ WHOLE = {"1e3": 1000, "1_000": 1000, "1000.0": 1000, "1000": 1000, "-1e0": -1}
 
 def integer_flags():
     """The option of every command that takes an integer, and a class for it alone."""
-    for command in COMMANDS:
+    for _, command, _ in pkgutil.iter_modules(purerl.cli.__path__):
         module = importlib.import_module(f"purerl.cli.{command}")
         for options in vars(module).values():
-            if not dataclasses.is_dataclass(options):
+            if not (isinstance(options, type) and dataclasses.is_dataclass(options)):
                 continue
+            if issubclass(options, Options):
+                options = flags.flags_of(options)
             for name, kind in typing.get_type_hints(options).items():
                 if int in (kind, *typing.get_args(kind)):
                     yield command, name, kind
@@ -357,7 +362,7 @@ def integer_flags():
 
 def test_every_integer_flag_takes_numbers_as_people_write_them(capsys):
     found = {(command, name): kind for command, name, kind in integer_flags()}
-    assert {("train", "seeds"), ("evolve", "generations"), ("tune", "trials")} <= {
+    assert {("train", "seeds"), ("evolve", "generations"), ("tools", "trials")} <= {
         *found
     }
     for name, kind in {name: kind for (_, name), kind in found.items()}.items():

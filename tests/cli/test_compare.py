@@ -3,7 +3,8 @@
 import pytest
 
 import purerl
-from purerl.cli import compare, main
+from purerl.cli import main
+from purerl.comparison.settings import parse_settings
 from purerl.config import ConfigError
 
 TINY = [
@@ -48,7 +49,7 @@ def test_a_dry_run_has_a_line_per_program(capsys):
 
 
 def test_what_a_setting_says():
-    read = compare.read_settings(
+    read = parse_settings(
         [
             "own:",
             "wide: hidden_sizes=(64, 64); torso=mlp",
@@ -79,7 +80,7 @@ def test_what_a_setting_says():
 )
 def test_text_that_is_no_setting(texts, words):
     with pytest.raises(ConfigError, match=words):
-        compare.read_settings(texts)
+        parse_settings(texts)
 
 
 def test_mistakes_print_one_sentence_and_exit_with_2(capsys, tmp_path):

@@ -94,7 +94,7 @@ def test_lanes_are_measured_and_remembered(tmp_path, capsys, monkeypatch):
         (["--axis", "learning_rate"], "--axis takes NAME=VALUES"),
         (["--axis", "gamma=0.9", "--axis", "gamma=0.8"], "--axis gamma is given twice"),
         (["--axis", "gama=0.9"], "no field 'gama'. Did you mean 'gamma'"),
-        (["--lanes", "wide"], "--lanes must be a positive number or auto, got 'wide'"),
+        (["--lanes", "wide"], "lanes must be a number or 'auto', got 'wide'"),
         (["--lanes", "0"], "lanes must be a positive"),
         (["--seeds", "0"], "seeds must be a positive whole number, got 0"),
         (["--memory-limit", "some"], "memory_limit must be a positive number"),

@@ -1,11 +1,13 @@
 """`--track` and `--tracking-uri`: by name, by address, and afterwards with --resume."""
 
+import json
+
 import pytest
 
 from purerl import serialise
-from purerl.cli import main, options
+from purerl.cli import main
 from purerl.config import ConfigError
-from purerl.runner.rows import by_member, read_rows
+from purerl.runner import options
 from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.group import load_stored
 from tests.helpers import tiny_config
@@ -42,7 +44,8 @@ def test_track_by_name_and_afterwards(tmp_path, capsys):
     assert main([*late, "--track", "mlflow"]) == 0
     assert "had finished already" in capsys.readouterr().out
     curve = event_scalars(out / "tensorboard/seed=1")["train/entropy"]
-    (rows,) = by_member(read_rows(out / "metrics")["train"], [1])
+    lines = (out / "metrics/train/seed=1.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
     assert [step for step, _ in curve] == [row["env_steps"] for row in rows]
     runs = client.search_runs([experiment], "tags.seed = '1'")
     (run,) = runs
@@ -68,14 +71,14 @@ def test_mistakes_print_one_sentence(tmp_path, capsys, flags, fragment):
 
 AXIS = ("--axis", "gamma=uniform(0.9,0.99)")
 COMMANDS = {
-    "train": ("run", ()),
-    "sweep": ("sweep", ("--axis", "gamma=0.9,0.99")),
-    "pbt": ("pbt", AXIS),
-    "halving": ("halving", AXIS),
-    "tune": ("tune", AXIS),
-    "evolve": ("evolve", ("--evolve", "gamma")),
-    "compare": ("compare", ("--setting", "own:")),
-    "transfer": ("compare", ("--loss", "squared")),
+    "train": ("cli.train.run", ()),
+    "sweep": ("cli.tools.sweep", ("--axis", "gamma=0.9,0.99")),
+    "pbt": ("population.pbt.pbt", AXIS),
+    "halving": ("population.halving.halving", AXIS),
+    "tune": ("cli.tools.tune", AXIS),
+    "evolve": ("cli.evolve.evolve", ("--evolve", "gamma")),
+    "compare": ("cli.tools.compare", ("--setting", "own:")),
+    "transfer": ("cli.tools.compare", ("--loss", "squared")),
 }
 
 
@@ -96,7 +99,7 @@ def test_every_command_that_trains_takes_an_address_of_mlflow(
         told.append(trackers)
         raise ConfigError("stopped before any training")
 
-    monkeypatch.setattr(f"purerl.cli.{command}.{function}", stop)
+    monkeypatch.setattr(f"purerl.{function}", stop)
     monkeypatch.setattr(options, "make_tracker", lambda name, uri: Made(uri))
     words = [command, *words, "--out", str(tmp_path), "--tracking-uri", "sqlite:///x"]
     assert main(words) == 2

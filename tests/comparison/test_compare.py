@@ -9,13 +9,12 @@ import pytest
 import purerl
 from purerl import losses
 from purerl.cli import main, report
-from purerl.comparison import held_out
+from purerl.comparison import training
 from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.execution import cache
 from purerl.execution.cache import BlockCompiler
 from purerl.execution.format import running
-from purerl.meta.training import Stopped
 from purerl.randomisation import Uniform
 from purerl.report import page_comparison
 from purerl.scale import hosts
@@ -46,7 +45,7 @@ def result(folder):
 def means(config, overrides=None):
     """The mean of the curve of every held-out seed, by plain training."""
     train = purerl.make_train(config.replace(num_evaluations=0))
-    keys = held_out.held_out_keys(0, range(SEEDS))
+    keys = training.held_out_keys(0, range(SEEDS))
     metrics = jax.jit(jax.vmap(lambda key: train(key, overrides).metrics))(keys)
     found = []
     for row, counts in zip(metrics["episode_return"], metrics["episodes"], strict=True):
@@ -147,8 +146,8 @@ def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
         trained.append(len(group.members))
         return original(program, keys, group, *rest)
 
-    original = held_out.train
-    monkeypatch.setattr(held_out, "train", train)
+    original = training.train_group
+    monkeypatch.setattr(training, "train_group", train)
     more = {**SETTINGS, "third": {"learning_rate": 0.01}}
     found = purerl.compare(CONFIG, more, out=folder, **SMALL)
     assert trained == [1]
@@ -181,18 +180,18 @@ def test_scores_of_other_versions_are_taken_with_a_note(
 def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
     calls = []
 
-    def train(program, keys, group, measures, workers, hooks):
+    def train(program, keys, group, measures, workers, on_block, on_member, stop):
         calls.append(group.members)
         if len(calls) == 2:
-            raise Stopped
+            raise KeyboardInterrupt
         size = {"training_curve": np.zeros(2), "final_return": np.zeros(2)}
-        scores = held_out.Scores(size, np.zeros((2, 3)), np.arange(3))
+        scores = training.Scores(size, np.zeros((2, 3)), np.arange(3))
         for member in range(len(group.members)):
-            hooks.on_member(member, scores)
+            on_member(member, scores)
         return [scores] * len(group.members)
 
     monkeypatch.setattr(BlockCompiler, "compile", lambda *_, **__: None)
-    monkeypatch.setattr(held_out, "train", train)
+    monkeypatch.setattr(training, "train_group", train)
     named = {"own": {}, "slow": SLOW}
     options = {"seeds": 2, "lanes": 2, "progress": False, "out": tmp_path / "out"}
     with pytest.raises(KeyboardInterrupt):
@@ -203,15 +202,18 @@ def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
 
 def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
     """The third fails: what was trained of the same part is not trained again."""
-    original, trained = held_out._train_block, []
+    original, trained = training.stream, []
 
-    def train_block(program, keys, group, rows, *rest):
-        if 4 in rows and not trained.count("again"):
-            raise RuntimeError("no memory")
-        trained.extend(rows.tolist())
-        original(program, keys, group, rows, *rest)
+    def streamed(jobs, workers, reducer, *rest):
+        def recorder(job):
+            if 4 in job.key and not trained.count("again"):
+                raise RuntimeError("no memory")
+            trained.extend(job.key.tolist())
+            return reducer(job)
 
-    monkeypatch.setattr(held_out, "_train_block", train_block)
+        original(jobs, workers, recorder, *rest)
+
+    monkeypatch.setattr(training, "stream", streamed)
     rates = {f"rate {x}": {"learning_rate": x} for x in (1e-3, 2e-3, 4e-3)}
     one = jax.local_devices()[:1]
     options = {"seeds": 2, "lanes": 2, "progress": False, "devices": one}

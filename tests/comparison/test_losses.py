@@ -10,13 +10,11 @@ from scipy import stats
 
 import purerl
 from purerl import losses
-from purerl.comparison import api, held_out, rows
-from purerl.comparison.environments import read_environments
-from purerl.comparison.losses import settings_of
+from purerl.comparison import api, rows, training
 from purerl.comparison.result import Comparison
 from purerl.comparison.rows import chance_of, clear_of_zero
-from purerl.comparison.settings import read_settings
-from purerl.comparison.training import Options, make_parts
+from purerl.comparison.settings import read_environments, read_settings, settings_of
+from purerl.comparison.training import Compared, make_parts
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import page_comparison, plots, statistics, tables
@@ -36,7 +34,13 @@ def start(**changes):
 def compare(out=None, named=HUBER, environments=ENVIRONMENTS, **changes):
     options = {"lanes": LANES, "progress": False, **changes}
     return purerl.compare_losses(
-        start(), "value_loss", named, environments, SEEDS, out, **options
+        start(),
+        "value_loss",
+        named,
+        environments=environments,
+        seeds=SEEDS,
+        out=out,
+        **options,
     )
 
 
@@ -55,7 +59,7 @@ def numbers(keys):
 
 
 def test_held_out_keys_are_nobody_elses():
-    held = numbers(held_out.held_out_keys(0, range(64)))
+    held = numbers(training.held_out_keys(0, range(64)))
     assert len(held) == 64
     others = numbers(jax.vmap(jax.random.key)(np.arange(200)))
     for seed in range(3):
@@ -64,7 +68,7 @@ def test_held_out_keys_are_nobody_elses():
         for generation in range(20):
             others |= numbers(rollout_keys(key, generation, 8))
     assert not held & others
-    few = held_out.held_out_keys(0, range(3))
+    few = training.held_out_keys(0, range(3))
     assert numbers(few) < held  # More seeds are more, not others.
 
 
@@ -72,7 +76,7 @@ def test_held_out_keys_are_nobody_elses():
 def test_scores_are_those_of_plain_training(result):
     config = start(value_loss=HUBER["hard"], num_evaluations=0)
     train = jax.jit(jax.vmap(purerl.make_train(config)))
-    trained = train(held_out.held_out_keys(0, range(SEEDS)))
+    trained = train(training.held_out_keys(0, range(SEEDS)))
     returns = np.asarray(trained.metrics["episode_return"], float)
     for seed, row in enumerate(returns):
         known, curve = row[np.isfinite(row)][0], []  # that of the first episode
@@ -108,8 +112,8 @@ def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
         trained.append(("long" if is_long else "CartPole-v1", len(group.members)))
         return original(program, keys, group, *rest)
 
-    original = held_out.train
-    monkeypatch.setattr(held_out, "train", train)
+    original = training.train_group
+    monkeypatch.setattr(training, "train_group", train)
     again = compare(folder)
     assert trained == []
     more = compare(folder, {**HUBER, "third": losses.HuberError(2.0)})
@@ -392,7 +396,7 @@ def test_a_field_that_is_no_loss_is_refused():
 def test_what_the_first_format_trained_counts(tmp_path):
     """Files are named by the whole config and options, as they were from the start."""
     config = start(num_evaluations=0)
-    options = Options(("final_return",), (0, 1), 3, 4, None, (), 0.0)
+    options = Compared(measures=("final_return",), seeds=(0, 1), seed=3, lanes=4)
     rest = {"measures": ("final_return",), "seeds": (0, 1), "seed": 3}
     rest |= {"lanes": 4, "segment_updates": None}
     _, parts = make_parts(
@@ -402,7 +406,7 @@ def test_what_the_first_format_trained_counts(tmp_path):
         tmp_path,
     )
     names = [
-        held_out.identity(purerl.resolve(config.replace(value_loss=loss)), rest)
+        training.identity(purerl.resolve(config.replace(value_loss=loss)), rest)
         for loss in HUBER.values()
     ]
     assert [path.stem for part in parts for path in part.files] == names

@@ -7,11 +7,9 @@ import pytest
 import purerl
 from purerl import losses, presets, serialise
 from purerl.comparison import api, training
-from purerl.comparison.api import planned
-from purerl.comparison.environments import read_environments
+from purerl.comparison.api import CompareOptions, planned
 from purerl.comparison.groups import enter, make_groups
-from purerl.comparison.losses import settings_of
-from purerl.comparison.settings import read_settings
+from purerl.comparison.settings import read_environments, read_settings, settings_of
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
 from purerl.storage.files import write_json
@@ -36,7 +34,13 @@ QUICK = (
 
 def members(settings, config=CONFIG, environments=()):
     """The names of the settings that share programs."""
-    return [part.names for part in planned(config, settings, environments, SEEDS)]
+    return [part.names for part in parts_of(settings, config, environments)]
+
+
+def parts_of(settings, config=CONFIG, environments=()):
+    """What would be trained, a part for each program."""
+    options = {"environments": environments, "seeds": SEEDS}
+    return planned(CompareOptions(config, settings, **options))
 
 
 def test_what_changes_the_same_numbers_is_one_program():
@@ -85,7 +89,7 @@ def test_a_whole_config_may_have_none_where_the_others_have_a_number():
 
 def test_whole_configs_train_where_the_others_do():
     place = {"env": "Acrobot-v1", "total_timesteps": 320, "name": "short"}
-    parts = planned(CONFIG, SETTINGS, ["CartPole-v1", place], SEEDS)
+    parts = parts_of(SETTINGS, environments=["CartPole-v1", place])
     configs = [part.group.bound.config for part in parts if "DQN" in part.names]
     assert [config.env for config in configs] == ["CartPole-v1", "Acrobot-v1"]
     assert [config.total_timesteps for config in configs] == [640, 320]
@@ -273,7 +277,7 @@ def test_environment_objects_that_are_written_alike_are_refused():
 
 def test_scores_of_an_environment_object_belong_to_its_name():
     env = CartPole()
-    options = training.Options(("area",), (0,), 0, None, None, [], None)
+    options = training.Compared(seeds=(0,))
     tasks = read_environments(CONFIG, [{"name": n, "env": env} for n in "ab"])
     (setting,) = read_settings({"own": {}})
     names = {training._identity(enter(setting, t), options, t) for t in tasks}

@@ -1,13 +1,12 @@
 """What the tools have in common has one default, in Python and on the command line."""
 
 import dataclasses
-import importlib
 import inspect
 
 import pytest
 
 import purerl
-from purerl.cli import comparing
+from purerl.cli import evolve, export, plan, render, train
 
 TOOLS = {
     "train": purerl.run,
@@ -21,8 +20,14 @@ TOOLS = {
     "export": purerl.export_policy,
     "lanes": purerl.find_lanes,
 }
-# Names that are shorter on the command line, or stand beside another one there.
-RENAMED = {"rounds": "num_rounds", "points": "num_points", "sampler_seed": "seed"}
+# Commands with a class of flags of their own.
+OWN = {
+    "train": train.Train,
+    "evolve": evolve.Evolve,
+    "render": render.Render,
+    "export": export.Export,
+    "lanes": plan.FindLanes,
+}
 # Flags of another type: the folder of the run, and how far it goes.
 OTHERS = {("train", "resume"), ("train", "extend"), ("export", "out")}
 SHARED = ("lanes", "segment_updates", "checkpoint_seconds", "trackers", "progress")
@@ -32,23 +37,16 @@ def default(function, name):
     return inspect.signature(function).parameters[name].default
 
 
-@pytest.mark.parametrize("command", TOOLS)
+@pytest.mark.parametrize("command", OWN)
 def test_a_flag_has_the_default_of_the_argument(command):
+    """The flags of all other tools are made of the options themselves."""
     function = TOOLS[command]
-    module = importlib.import_module(f"purerl.cli.{command}")
-    (asked,) = (
-        kind
-        for kind in vars(module).values()
-        if dataclasses.is_dataclass(kind) and kind.__module__ == module.__name__
-    )
-    flags = [*dataclasses.fields(asked)]
-    if command == "compare":
-        flags += dataclasses.fields(comparing.Common)
+    flags = dataclasses.fields(OWN[command])
     known = inspect.signature(function).parameters
     compared = {
         flag.name: (flag.default, default(function, name))
         for flag in flags
-        if (name := RENAMED.get(flag.name, flag.name)) in known
+        if (name := flag.name) in known
         and (command, flag.name) not in OTHERS
         and known[name].default is not inspect.Parameter.empty
     }

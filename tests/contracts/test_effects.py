@@ -3,12 +3,12 @@
 import jax
 import jax.numpy as jnp
 import pytest
-import xarray
 
 import purerl
-from purerl.comparison.api import planned
+from purerl.comparison.api import CompareOptions, planned
 from purerl.config import ConfigError
-from purerl.sweeps import api, plan
+from purerl.sweeps import plan
+from purerl.sweeps.options import SweepOptions
 from purerl.tracing import read_by
 from purerl.tuning.space import Space
 from tests.helpers import tiny_config
@@ -51,9 +51,10 @@ def test_a_setting_that_trains_as_the_config_does_is_not_compared():
         purerl.compare(BANDIT, settings, seeds=2)
     # Beside a number that is read, or a loss that has none, it is one.
     for more in ({"epsilon": 0.2}, {"method": "gradient"}):
-        planned(BANDIT, {"own": {}, "other": {"gamma": 0.5} | more}, None, seeds=2)
+        other = {"gamma": 0.5} | more
+        planned(CompareOptions(BANDIT, {"own": {}, "other": other}, seeds=2))
     loss = {"value_loss": purerl.losses.ClippedSquaredError()}
-    planned(tiny_config(), {"own": {}, "clipped": loss}, None, seeds=2)
+    planned(CompareOptions(tiny_config(), {"own": {}, "clipped": loss}, seeds=2))
 
 
 def test_a_number_that_no_update_reads_has_no_meta_gradient():
@@ -72,9 +73,8 @@ def test_a_number_that_no_update_reads_has_no_meta_gradient():
     ],
 )
 def test_an_axis_that_some_runs_read_is_swept(axes):
-    outline = plan.make_outline(
-        DQN, plan.list_points(DQN, axes, 1, "grid", None, 0), 1, None, 1, [None], 1e9
-    )
+    asked = SweepOptions(DQN, axes, seeds=1, lanes=1)
+    outline = plan.make_outline(asked, [], 1e9)
     plan.check_groups(outline.groups)
 
 
@@ -102,15 +102,6 @@ def test_a_study_looks_for_a_choice_that_reads_an_axis():
                 "kappa": purerl.uniform(0.5, 1.0),
             },
         ).check_effects()
-
-
-def test_a_sweep_that_was_begun_before_goes_on(tmp_path, monkeypatch):
-    with monkeypatch.context() as patch:
-        patch.setattr(api, "check_groups", lambda groups: None)
-        began = purerl.sweep(BANDIT, AXES, seeds=1, out=tmp_path / "out")
-    again = purerl.sweep(BANDIT, AXES, seeds=1, out=tmp_path / "out")
-    name = "episode_return"
-    xarray.testing.assert_identical(again[name], began[name])
 
 
 def test_what_is_read_is_found_in_the_program():

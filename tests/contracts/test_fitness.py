@@ -4,15 +4,15 @@ import pytest
 
 import purerl
 from purerl.meta import fitness as evolution
-from purerl.population import fitness as population
+from purerl.population import members as population
 from purerl.report.comparison import WORDS
 from purerl.search.fitness import MEASURES, check_fitness
-from purerl.tuning import pool
+from purerl.tuning import options
 from tests.helpers import tiny_config
 
 KINDS = {
     "population": population.KINDS,
-    "tuning": pool.KINDS,
+    "tuning": options.KINDS,
     "evolution": evolution.KINDS,
     "comparison": tuple(WORDS),
 }
@@ -23,7 +23,7 @@ def test_every_tool_takes_a_part_of_the_vocabulary():
     for kinds in KINDS.values():
         assert {kind.removeprefix("negative_") for kind in kinds} <= set(MEASURES)
     assert set(population.KINDS) == {"final_return", "evaluation"}
-    assert set(pool.KINDS) == {"final_return", "training_curve"}
+    assert set(options.KINDS) == {"final_return", "training_curve"}
     assert len(set(evolution.KINDS)) == 6 and set(WORDS) == set(MEASURES)
 
 

@@ -11,7 +11,7 @@ from purerl import ConfigError
 from purerl.cli import evolve as evolve_command
 from purerl.cli import main
 from purerl.cli import train as train_command
-from purerl.cli.options import Tracking
+from purerl.cli.flags import Tracking
 from purerl.storage import folders
 from tests.storage.every_kind import AXES, CONFIG, SHARED, WRITE
 
@@ -128,3 +128,13 @@ def test_a_sweep_goes_on_with_its_states(tmp_path):
     with pytest.raises(ConfigError, match="keep_states is False there and True here"):
         again = {**options, "out": tmp_path / "none"}
         purerl.sweep(CONFIG, AXES, keep_states=True, **again)
+
+
+def test_an_option_that_the_folder_keeps_is_on_its_page(tmp_path):
+    words = ["--axis", "learning_rate=1e-3,1e-2", "--seeds", "1", "--lanes", "2"]
+    config = tmp_path / "config.yaml"
+    purerl.serialise.to_yaml(CONFIG, config)
+    words += ["--config", str(config), "--keep-states", "--no-progress"]
+    assert main(["sweep", *words, "--out", str(tmp_path / "out")]) == 0
+    assert folders.load(tmp_path / "out")["options"] == {"keep_states": True}
+    assert "keep_states=True" in (tmp_path / "out" / "report.html").read_text()

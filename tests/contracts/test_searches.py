@@ -17,7 +17,7 @@ import purerl
 from purerl.cli import main
 from purerl.execution import cache, programs
 from purerl.execution import dry_run as measured
-from purerl.population.train_schedules import schedules_search
+from purerl.population.schedules import schedules_search
 from purerl.scale import hosts
 from purerl.search import folder as store
 from purerl.search.drive import drive

@@ -16,7 +16,7 @@ from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest
 from purerl.space.axes import uniform
-from purerl.space.fields import for_fields
+from purerl.space.points import for_fields
 from purerl.storage import folders
 from purerl.sweeps.console import _notes
 from purerl.sweeps.groups import group_points

@@ -16,8 +16,8 @@ from purerl.cli import flags
 from purerl.cli.train import Train
 from purerl.config import ConfigError
 from purerl.networks import modules
-from purerl.space import labels, stored
-from purerl.space.axes import choice
+from purerl.space import labels
+from purerl.space.axes import choice, from_dict, to_dict
 from purerl.train import bind
 from tests import nets
 from tests.contracts.test_algorithms import small
@@ -70,7 +70,7 @@ def test_an_import_path_survives_what_moves_inside_a_library():
 def test_a_module_is_a_value_of_an_axis():
     values = ["mlp", nets.Torso(4), nets.Torso(5)]
     axes = {"torso": choice(values)}
-    again = stored.from_dict(json.loads(json.dumps(stored.to_dict(axes))))
+    again = from_dict(json.loads(json.dumps(to_dict(axes))))
     assert list(again["torso"].values) == values
     assert labels.labels(values) == [
         "mlp",

@@ -18,7 +18,7 @@ from purerl.envs.cartpole import CartPole
 from purerl.envs.wrappers import Randomised, RandomisedOnce, drawn_params
 from purerl.meta.genome import Genome
 from purerl.randomisation import Choice, Distribution, LogUniform, Uniform
-from purerl.space.fields import FieldAxes
+from purerl.space.points import FieldAxes
 from tests.helpers import assert_same_bits, tiny_config
 
 DRAWS = 4_000

@@ -1,7 +1,7 @@
 import pytest
 
 from purerl.config import ConfigError
-from purerl.population.brackets import choose_lanes, make_plan
+from purerl.population.halving import choose_lanes, make_plan
 from purerl.scale.devices import make_workers
 
 

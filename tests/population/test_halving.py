@@ -5,8 +5,7 @@ import pytest
 import purerl
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.members import Members
-from purerl.population import streams
-from purerl.population.space import Space
+from purerl.population.space import Space, evaluation_keys, member_keys
 from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits, trained
 
@@ -34,7 +33,7 @@ def test_survivors_are_the_same_members_trained_alone_bit_for_bit(tiny, axes, wh
     space = Space(tiny, axes)
     size = whole.plan.size
     everyone = Members(
-        streams.member_keys((SEED,), size), space.overrides(space.draw(size, SEED))
+        member_keys((SEED,), size), space.overrides(space.draw(size, SEED))
     )
     survivors = whole.steps[-1].after.alive
     assert len(survivors) == 5
@@ -178,7 +177,7 @@ def test_scores_of_a_rung_are_fresh_and_share_their_episodes(tiny, axes, whole):
     frozen = {"learning_rate": [1e-30]}  # nobody learns, so all that differs is init
     result = search(tiny, frozen, brackets="one")
     best = result.best()
-    key = streams.evaluation_keys(np.array([SEED]), len(result.milestones) - 1)[0]
+    key = evaluation_keys(np.array([SEED]), len(result.milestones) - 1)[0]
     evaluation = purerl.acting.evaluate.evaluate(
         result.space.bound.env,
         result.space.bound.env.default_params,

@@ -10,8 +10,7 @@ import pytest
 import purerl
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import Members, rekey
-from purerl.population import streams
-from purerl.population.space import Space
+from purerl.population.space import Space, member_keys
 from tests.helpers import assert_same_bits, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
@@ -65,7 +64,7 @@ def test_without_exploit_it_is_plain_training_bit_for_bit(tiny, axes):
     assert (result.dataset.parent.values == np.arange(SIZE)).all()
     space = Space(tiny, axes)
     members = Members(
-        streams.member_keys((SEED,), SIZE), space.overrides(space.draw(SIZE, SEED))
+        member_keys((SEED,), SIZE), space.overrides(space.draw(SIZE, SEED))
     )
     cohort = make_cohort(purerl.train.bind(tiny), members, LANES, ROUND)
     assert_same_bits(result.states, trained(cohort))

@@ -4,12 +4,11 @@ import jax
 import numpy as np
 
 from purerl.execution.members import Members
-from purerl.population import streams
-from purerl.population.fitness import Fitness
-from purerl.population.halving_search import HalvingSearch
-from purerl.population.pbt_search import PBTSearch
-from purerl.population.space import Space
-from purerl.search.executor import Executor
+from purerl.population.halving import HalvingSearch
+from purerl.population.members import Fitness
+from purerl.population.pbt import PBTSearch
+from purerl.population.space import Space, child_keys
+from purerl.search.drive import Executor
 from purerl.search.protocol import Outcome, Request
 from purerl.train import bind
 
@@ -102,7 +101,7 @@ def test_a_copy_holds_its_parents_return(tiny, axes):
 
 def test_who_copies_twice_has_another_key_each_time():
     first, second = (
-        jax.random.key_data(streams.child_keys(np.full(2, SEED), mark, np.arange(2)))
+        jax.random.key_data(child_keys(np.full(2, SEED), mark, np.arange(2)))
         for mark in (0, 1)
     )
     assert (first != second).any(-1).all()

@@ -5,9 +5,8 @@ import pytest
 import purerl
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import Members
-from purerl.population import streams
-from purerl.population.schedule import Schedule
-from purerl.population.train_schedules import schedules_search
+from purerl.population.schedules import Schedule, schedules_search
+from purerl.population.space import evaluation_keys
 from tests.helpers import assert_same_bits, trained
 
 LOW, HIGH = {"learning_rate": 1e-4}, {"learning_rate": 3e-3}
@@ -59,7 +58,7 @@ def test_it_is_judged_by_episodes_on_which_no_search_selected(tiny):
     assert last is not None and last.evaluation_keys is not None
     judged = jax.random.key_data(last.evaluation_keys)
     for milestone in range(100):
-        keys = streams.evaluation_keys(np.array([2, 5]), milestone)
+        keys = evaluation_keys(np.array([2, 5]), milestone)
         assert (jax.random.key_data(keys) != judged).any(-1).all()
 
 

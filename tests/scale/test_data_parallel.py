@@ -8,7 +8,8 @@ from jax.sharding import PartitionSpec
 import purerl
 from purerl import ConfigError
 from purerl.acting import rollout
-from purerl.learning import diagnostics, moving, normalise
+from purerl.contrib.disco import learner as disco
+from purerl.learning import diagnostics, normalise
 from purerl.scale.parallel import AXIS, split_specs
 from tests.helpers import tiny_config
 
@@ -57,7 +58,7 @@ def test_equals_the_single_device_run(pair, name):
         rollout.make_stepper,
         normalise.scale_rewards,
         diagnostics.explained_variance,
-        moving.seen,
+        disco.seen_moments,
     ],
 )
 def test_an_algorithm_cannot_forget_the_devices(function):

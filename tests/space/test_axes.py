@@ -7,11 +7,10 @@ import pytest
 import purerl
 from purerl.losses import ClipDrift, DPODrift
 from purerl.randomisation import Uniform
-from purerl.space.axes import ends, read_axis
+from purerl.space.axes import ends, from_dict, read_axis, to_dict
 from purerl.space.design import expand
-from purerl.space.fields import for_fields
 from purerl.space.labels import label, labels
-from purerl.space.stored import from_dict, to_dict
+from purerl.space.points import for_fields
 from tests.helpers import tiny_config
 
 INSIDE = {

@@ -4,7 +4,7 @@ import pytest
 import purerl
 from purerl.config import ConfigError
 from purerl.space.axes import read_values
-from purerl.space.parse import parse
+from purerl.space.design import parse_axis as parse
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ import pytest
 
 import purerl
 from purerl.scale.devices import make_workers
-from purerl.sweeps.plan import list_points, make_outline
+from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.plan import make_outline
 from tests.helpers import tiny_config
 
 # Every sweep of these tests is made of the same two programs.
@@ -19,11 +20,10 @@ def run_sweep(config, axes=None, **options):
     return purerl.sweep(config, axes, **{**defaults, **options})
 
 
-def outline_of(config, axes, seeds, segment_updates=None, lanes=None):
+def outline_of(config, axes, seeds, **options):
     """What a sweep of a grid is asked to train, on two workers."""
-    points = list_points(config, axes, seeds, "grid", None, 0)
-    workers = make_workers()[:1] * 2
-    return make_outline(config, points, seeds, segment_updates, lanes, workers, 1e12)
+    asked = SweepOptions(config, axes, seeds=seeds, **options)
+    return make_outline(asked, make_workers()[:1] * 2, 1e12)
 
 
 def assert_equal(one, two):

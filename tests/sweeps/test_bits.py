@@ -16,8 +16,8 @@ import pytest
 import purerl
 from purerl.execution import cache
 from purerl.execution.programs import Program
-from purerl.sweeps import api, store
-from purerl.sweeps.compiling import Compiler
+from purerl.sweeps import loop, store
+from purerl.sweeps.loop import Compiler
 from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
@@ -35,9 +35,9 @@ def test_the_size_of_chunks(tiny, whole, blocks):
 
 @pytest.mark.slow
 def test_one_worker_and_two(tiny, whole, monkeypatch):
-    workers = api.make_workers()
+    workers = loop.make_workers()
     assert len(workers) == 2
-    monkeypatch.setattr(api, "make_workers", lambda: workers[:1])
+    monkeypatch.setattr(loop, "make_workers", lambda: workers[:1])
     assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
 
@@ -49,7 +49,7 @@ def test_one_device_and_two(tiny, whole, monkeypatch):
     devices = jax.local_devices()
     assert len(devices) == 2
     spread = [Worker(device, i) for i, device in enumerate(devices)]
-    monkeypatch.setattr(api, "make_workers", lambda: spread)
+    monkeypatch.setattr(loop, "make_workers", lambda: spread)
     assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
 

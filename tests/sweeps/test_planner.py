@@ -14,8 +14,8 @@ from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, available_memory
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
-from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps import plan, planner
+from purerl.sweeps import planner as lane_finder
 from purerl.sweeps.console import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config

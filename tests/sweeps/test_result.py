@@ -8,7 +8,7 @@ from purerl.config import ConfigError
 from purerl.losses import ClipDrift, MLPDrift
 from purerl.report.sweep_data import read_scores, rows
 from purerl.space.design import expand
-from purerl.sweeps.identity import member_id
+from purerl.sweeps.groups import member_id
 from purerl.sweeps.result import SweepResult
 from purerl.sweeps.store import Chunk, MemoryStore
 from tests.helpers import tiny_config

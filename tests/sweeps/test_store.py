@@ -8,8 +8,8 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.losses import LOSSES, ClipDrift, MLPValueLoss
-from purerl.sweeps import identity, store
-from purerl.sweeps.identity import member_id, written
+from purerl.sweeps import groups, store
+from purerl.sweeps.groups import member_id, written
 from tests.helpers import tiny_config
 
 
@@ -78,11 +78,11 @@ def test_finding_a_point_does_not_hash_all_others_again(tmp_path, monkeypatch):
     result = write_sweep(tmp_path, "learning_rate", rates)
     hashed = [0]
 
-    def counted(value, _digest=identity.digest):
+    def counted(value, _digest=groups.digest):
         hashed[0] += 1
         return _digest(value)
 
-    monkeypatch.setattr(identity, "digest", counted)
+    monkeypatch.setattr(groups, "digest", counted)
     configs = [result.config_at(point) for point in result.design.points]
     assert [config.learning_rate for config in configs] == rates
     ids = [result._id_of(point, 0) for point in result.design.points]

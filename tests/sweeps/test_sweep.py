@@ -15,8 +15,9 @@ from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage.lock import locked
 from purerl.sweeps import store
-from purerl.sweeps.identity import written
-from purerl.sweeps.spec import compare, describe
+from purerl.sweeps.groups import written
+from purerl.sweeps.options import SweepOptions
+from purerl.sweeps.store import compare, describe
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -225,15 +226,18 @@ def test_more_updates_per_segment_than_a_run_has_are_a_whole_run(tiny):
     """The folder of such a sweep is its own, in every group."""
     wide = tiny.replace(num_minibatches=1)
     axes = {"num_envs": [2, wide.total_timesteps // (2 * wide.num_steps)]}
-    outline = outline_of(wide, axes, 2, 4)
+    outline, asked = (
+        outline_of(wide, axes, 2, segment_updates=length) for length in (4, 3)
+    )
     assert [group.length for group in outline.groups] == [4, 2]
     points = [written(point) for point in outline.design.points]
-    spec = json.loads(json.dumps(describe(outline, points, None, 4)))
+    spec, other = (
+        describe(one, points, SweepOptions(wide, axes, segment_updates=length))
+        for one, length in ((outline, 4), (asked, 3))
+    )
+    spec = json.loads(json.dumps(spec))
     assert compare(spec, spec) == []
-    asked = outline_of(wide, axes, 2, 3)
-    assert compare(spec, describe(asked, points, None, 3)) == [
-        "segment_updates is 4 there and 3 here"
-    ]
+    assert compare(spec, other) == ["segment_updates is 4 there and 3 here"]
 
 
 def test_what_a_folder_has_is_not_held_in_memory_too(tiny, tmp_path, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
+from purerl.execution import stream
 from purerl.runner.trackers import writer
 from purerl.sweeps import loop
 
@@ -89,14 +90,14 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
             assert first.members == MEMBERS[:2]
             raise KeyboardInterrupt
         trained.append(args)
-        return train_chunk(*args, **kwargs)
+        return curves_of(*args, **kwargs)
 
-    train_chunk = loop.train_chunk
+    curves_of = loop.curves_of
     first.background = False  # Training waits for it, so that the order is known.
     options = {"seeds": 2, "out": out, "lanes": 1, "chunk_blocks": 1}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
-        patch.setattr(loop, "train_chunk", stops)
-        patch.setattr(loop, "run_blocks", one_by_one)
+        patch.setattr(loop, "curves_of", stops)
+        patch.setattr(stream, "run_blocks", one_by_one)
         run_sweep(tiny, AXES, trackers=[first], **options)
     assert first.status == "interrupted"
     entry = json.loads((out / "trackers.json").read_text())["keeps"]

@@ -9,7 +9,7 @@ from optuna.distributions import (
 import purerl
 from purerl.losses.policy import ClipDrift, DPODrift
 from purerl.tuning import samplers
-from purerl.tuning.holdout import fresh_seeds
+from purerl.tuning.api import fresh_seeds
 from purerl.tuning.space import Space
 
 

@@ -11,13 +11,12 @@ from optuna.trial import TrialState
 
 import purerl
 from purerl.train import resolve
-from purerl.tuning import folder, samplers, worker
-from purerl.tuning.api import SAMPLERS
+from purerl.tuning import folder, samplers
+from purerl.tuning import study as studies
 from purerl.tuning.folder import compare
-from purerl.tuning.pool import TrialSettings
+from purerl.tuning.options import SAMPLERS, TuneOptions
 from purerl.tuning.space import Space
-from purerl.tuning.storage import SPEC, open_study, quiet, sqlite_url
-from purerl.tuning.study import stream_of
+from purerl.tuning.study import SPEC, open_study, quiet, sqlite_url, stream_of
 from tests.helpers import slow_but
 
 AXES = {
@@ -44,7 +43,10 @@ def opened(
 ):
     config = purerl.PPOConfig(**fields)
     space = Space(config, AXES)
-    spec = folder.spec(space, TrialSettings(config, (0, 1), fitness, 9, 2), seed)
+    spec = folder.spec(
+        space,
+        TuneOptions(config, {}, seeds=(0, 1), fitness=fitness, seed=seed),
+    )
     return open_study(
         space,
         spec,
@@ -81,7 +83,7 @@ def test_a_study_goes_on_with_its_own_fitness_alone(url):
     opened(url, fitness="training_curve")
     assert complete(opened(url, fitness="training_curve", budget=2), batch=1)
     with pytest.raises(purerl.ConfigError, match="fitness is 'training_curve' there"):
-        opened(url, fitness="evaluation")
+        opened(url, fitness="final_return")
 
 
 def abandon(study):
@@ -160,12 +162,12 @@ def test_trials_that_a_call_left_behind_in_this_process_come_again(url):
 def test_trials_of_a_silent_machine_come_again(url, monkeypatch):
     now = [0.0]
     clock = types.SimpleNamespace(monotonic=lambda: now[0])
-    monkeypatch.setattr(worker, "time", clock)
+    monkeypatch.setattr(studies, "time", clock)
     first = opened(url)
     first.me = {**first.me, "home": "elsewhere"}
     first.ask(4)
     second = opened(url)
-    second.watch = worker.Watch(grace=120.0)
+    second.watch = studies.Watch(grace=120.0)
     assert second.rescue() == 0  # seen for the first time
     now[0] = 100.0
     first.study.set_user_attr("beat:" + first.me["id"], 1)
@@ -252,7 +254,7 @@ def test_asking_for_many_lists_the_trials_once_for_each(sampler, url, monkeypatc
 
 
 def test_beats_of_another_machine_decide_whether_it_lives():
-    watch = worker.Watch(grace=0.0)
+    watch = studies.Watch(grace=0.0)
     other = {"id": "a", "home": "elsewhere", "pid": 1, "started": "1"}
     assert not watch.is_dead(other, 1)
     assert not watch.is_dead(other, 2)
@@ -260,14 +262,14 @@ def test_beats_of_another_machine_decide_whether_it_lives():
 
 
 def test_a_heart_beats_until_its_worker_leaves(monkeypatch):
-    monkeypatch.setattr(worker, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(studies, "BEAT_SECONDS", 0.01)
     beats = []
 
     def beat(number):
         beats.append(number)
         raise OSError("a busy storage")
 
-    with worker.Heart(beat):
+    with studies.Heart(beat):
         while len(beats) < 3:
             time.sleep(0.005)
     last = len(beats)
@@ -276,15 +278,15 @@ def test_a_heart_beats_until_its_worker_leaves(monkeypatch):
 
 
 def test_this_process_runs_and_a_finished_one_does_not():
-    assert worker.is_running(worker.identity())
+    assert studies.is_running(studies.identity())
     process = multiprocessing.get_context("spawn").Process(target=int)
     process.start()
-    there = {**worker.identity(), "pid": process.pid}
-    there["started"] = worker._started(process.pid)
+    there = {**studies.identity(), "pid": process.pid}
+    there["started"] = studies._started(process.pid)
     process.join()
-    assert worker.is_running(there) is False
+    assert studies.is_running(there) is False
     # A number that has come again belongs to another process.
-    assert worker.is_running({**worker.identity(), "started": "1"}) is False
+    assert studies.is_running({**studies.identity(), "started": "1"}) is False
 
 
 def test_another_study_is_refused_with_the_difference(url):
@@ -302,7 +304,7 @@ def test_another_study_is_refused_with_the_difference(url):
 
 def test_a_maker_that_was_killed_before_describing_its_study(url, monkeypatch):
     optuna.create_study(storage=url, study_name="test", direction="maximize")
-    monkeypatch.setattr("purerl.tuning.storage.START_SECONDS", 0.0)
+    monkeypatch.setattr("purerl.tuning.study.START_SECONDS", 0.0)
     study = opened(url)
     assert study.rows() == [] and len(study.trials()) == 1  # the default waits
 

@@ -20,14 +20,14 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.cli.tune import show
+from purerl.cli.tools import show_study
 from purerl.report.page import study_page
 from purerl.storage.files import write_json
-from purerl.tuning import loop, pool
+from purerl.tuning import api, batch
 from purerl.tuning import result as results
-from purerl.tuning.batch import Batch
-from purerl.tuning.pool import Pool, TrialSettings
-from purerl.tuning.saved import read
+from purerl.tuning.batch import Batch, Pool
+from purerl.tuning.folder import read
+from purerl.tuning.options import TuneOptions
 from purerl.tuning.study import Study
 from tests.helpers import slow_but, tiny_config
 
@@ -269,8 +269,8 @@ def test_values_that_do_not_fit_together_are_refused_one_by_one(chain):
 
 
 def test_the_training_curve_is_the_mean_along_the_way(chain):
-    settings = TrialSettings(chain, (0, 1), "training_curve", 6, 2)
-    batch = Batch(Pool(settings), [{AXIS: 8.0}])
+    options = {"seeds": (0, 1), "fitness": "training_curve", "reports": 6, "lanes": 2}
+    batch = Batch(Pool(TuneOptions(chain, {}, **options)), [{AXIS: 8.0}])
     for report in range(1, 7):
         batch.advance(report)
     curves = np.array(batch.curves[0])
@@ -288,7 +288,7 @@ def test_without_evaluations_the_training_return_counts(chain):
 
 @pytest.mark.slow
 def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
-    look = loop.StudyLoop._report_scores
+    look = api.StudyLoop._report_scores
     calls = []
 
     def interrupt(self, *args):
@@ -297,11 +297,11 @@ def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
             os.kill(os.getpid(), signal.SIGINT)
         look(self, *args)
 
-    monkeypatch.setattr(loop.StudyLoop, "_report_scores", interrupt)
+    monkeypatch.setattr(api.StudyLoop, "_report_scores", interrupt)
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
     stopped = tune(chain, axes, out=tmp_path / "a", trials=9)
     assert not stopped.finished and len(stopped.rows) == 3
-    monkeypatch.setattr(loop.StudyLoop, "_report_scores", look)
+    monkeypatch.setattr(api.StudyLoop, "_report_scores", look)
     resumed = tune(chain, axes, out=tmp_path / "a", trials=9)
     whole = tune(chain, axes, trials=9)
     assert [r.params for r in resumed.rows] == [r.params for r in whole.rows]
@@ -418,10 +418,10 @@ def test_a_waiting_trial_is_taken_by_one_worker(tmp_path, monkeypatch):
     """Also where both have seen it wait: the second look is under the lock."""
     from optuna.storages._rdb import models
 
-    from purerl.tuning import storage
+    from purerl.tuning import study
 
-    url = storage.sqlite_url(tmp_path / "study.db")
-    workers = [storage._storage(url) for _ in range(2)]
+    url = study.sqlite_url(tmp_path / "study.db")
+    workers = [study._storage(url) for _ in range(2)]
     study = optuna.create_study(storage=workers[0])
     study.enqueue_trial({"x": 1.0})
     trial = study.get_trials(deepcopy=False)[0]._trial_id
@@ -501,7 +501,7 @@ def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
     rates = {"learning_rate": [1e38, 2e38]}
     result = tune(tiny_config(), rates, trials=2, batch=2, out=out, holdout_seeds=2)
     assert {row.state for row in result.rows} == {"diverged"}
-    show(result)
+    show_study(result)
     text = capsys.readouterr().out
     assert "no trial is complete, so that there is no best config" in " ".join(
         text.split()
@@ -552,7 +552,7 @@ def test_a_trial_that_does_not_fit_the_memory_is_refused_and_the_others_go_on(ch
 
 
 def test_a_batch_that_does_not_fit_is_refused_with_sizes(chain, monkeypatch):
-    monkeypatch.setattr(pool, "worker_limit", lambda *_: 500.0)
+    monkeypatch.setattr(batch, "worker_limit", lambda *_: 500.0)
     with pytest.raises(purerl.ConfigError, match="are free; ask for smaller") as no:
         tune(chain)
     assert "smaller batches (batch) or fewer seeds" in str(no.value)
@@ -581,5 +581,5 @@ def test_a_seed_that_diverged_is_worth_what_the_worst_had_on_its_way():
     stored = json.loads(json.dumps(results.holdout_dict(found)))
     again = results.read_holdout(stored)
     assert again.default.mean == 260.0 and again.lowest == 20.0
-    del stored["lowest"]  # as earlier versions wrote it
+    stored["lowest"] = None
     assert results.read_holdout(stored).default.mean == 500.0

@@ -1,0 +1,368 @@
+"""Schedules of hyperparameters: values that change at some updates of a run."""
+
+import dataclasses
+import itertools
+from collections.abc import Sequence
+from typing import Any, ClassVar, NamedTuple
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.execution.members import Members
+from purerl.execution.programs import length_of_pieces
+from purerl.population.space import HELD_OUT, evaluation_keys
+from purerl.runner.arguments import check_seeds
+from purerl.runner.options import Saved, option, seeds_option, tool
+from purerl.scale.devices import as_count, default_lanes, make_workers
+from purerl.search.drive import drive
+from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.sweeps.effects import check_pieces
+from purerl.sweeps.groups import Group, group_points
+from purerl.types import HostMetrics, Overrides, PyTree
+
+
+class Schedule(NamedTuple):
+    """Hyperparameters over the updates of a run.
+
+    Attributes:
+        first_updates: Updates at which the pieces begin, ascending from 0.
+        values: Values of each piece, by name of the dynamic field.
+    """
+
+    first_updates: tuple[int, ...]
+    values: tuple[dict[str, Any], ...]
+
+    def at(self, update: int) -> dict[str, Any]:
+        """Return the hyperparameters with which update number `update` is made."""
+        piece = np.searchsorted(self.first_updates, update, side="right") - 1
+        return self.values[int(piece)]
+
+    def merged(self) -> "Schedule":
+        """Return the same schedule with neighbouring pieces of equal values as one."""
+        kept = [
+            number
+            for number, values in enumerate(self.values)
+            if number == 0 or values != self.values[number - 1]
+        ]
+        return Schedule(
+            tuple(self.first_updates[number] for number in kept),
+            tuple(self.values[number] for number in kept),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """Return the schedule as plain values, for a file."""
+        values = [
+            {name: serialise.plain(value, name) for name, value in piece.items()}
+            for piece in self.values
+        ]
+        return {"first_updates": list(self.first_updates), "values": values}
+
+
+class Pieces(NamedTuple):
+    """Schedules cut at every update at which any of them changes, in one program.
+
+    Attributes:
+        schedules: The schedules, N of them.
+        starts: Updates at which the pieces begin, ascending from 0.
+        group: The program, and the values of all pieces, the schedules fastest.
+    """
+
+    schedules: tuple[Schedule, ...]
+    starts: tuple[int, ...]
+    group: Group
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """Updates at which the pieces end; the last is the end of the run."""
+        return (*self.starts[1:], self.group.bound.plan.num_updates)
+
+    def overrides(self, piece: int, repeats: int) -> Overrides:
+        """Return a piece's overrides, every schedule's as often, `[N * repeats]`."""
+        num = len(self.schedules)
+
+        def spread(leaf: np.ndarray) -> np.ndarray:
+            return np.repeat(leaf[piece * num : (piece + 1) * num], repeats, axis=0)
+
+        return jax.tree.map(spread, self.group.overrides)
+
+
+def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
+    """Return schedules piece by piece, with the program that trains all of them.
+
+    Raises:
+        ConfigError: there are none, one has no pieces from update 0 on, they set
+            different fields, or fields that are static.
+    """
+    if not schedules:
+        raise ConfigError("train_schedules needs at least one schedule, got none.")
+    for schedule in schedules:
+        _check_pieces(schedule)
+    for schedule in schedules:
+        _check_names(schedule, set(schedules[0].values[0]))
+    starts = tuple(sorted({s for one_of in schedules for s in one_of.first_updates}))
+    points = tuple(one_of.at(start) for start in starts for one_of in schedules)
+    groups = group_points(config, points)
+    if len(groups) > 1 or groups[0].static:
+        raise ConfigError(
+            "a schedule can change numbers only, and keeps every loss's structure: "
+            "static fields fix shapes or the program. Set them in the config."
+        )
+    for schedule in schedules:
+        check_pieces(groups[0].bound, schedule.values)
+    return Pieces(tuple(schedules), starts, groups[0])
+
+
+def _check_pieces(schedule: Schedule) -> None:
+    if not isinstance(schedule, Schedule):
+        raise ConfigError(
+            "train_schedules takes schedules, such as that of purerl.pbt's result or "
+            "purerl.Schedule(first_updates=(0, 50), values=({...}, {...})), got "
+            f"{schedule!r}."
+        )
+    first = schedule.first_updates
+    odd = [start for start in first if not hasattr(start, "__index__")]
+    if odd:
+        raise ConfigError(
+            "a schedule's pieces begin at numbers of updates, which are whole, got "
+            f"{odd[0]!r}."
+        )
+    ascending = all(a < b for a, b in itertools.pairwise(first))
+    if (
+        not first
+        or first[0] != 0
+        or not ascending
+        or len(first) != len(schedule.values)
+    ):
+        raise ConfigError(
+            "a schedule begins at update 0, ascends, and has values for each piece, "
+            f"got pieces at {list(first)} and {len(schedule.values)} values."
+        )
+
+
+def _check_names(schedule: Schedule, names: set[str]) -> None:
+    if any(set(values) != names for values in schedule.values) or not names:
+        raise ConfigError(
+            "every piece of every schedule must set the same fields, got "
+            f"{[sorted(values) for values in schedule.values]}."
+        )
+
+
+class SchedulesState(NamedTuple):
+    """The state of training with schedules, `N` schedules with `S` seeds each.
+
+    Attributes:
+        piece: The number of pieces that have been trained.
+        diverged: Whether an agent met a number that was not finite, `[N S]`.
+        score: Mean return of fresh episodes at the end, `[N S]`; NaN before.
+    """
+
+    piece: int
+    diverged: np.ndarray
+    score: np.ndarray
+
+
+class SchedulesSearch:
+    """Training with schedules as a search: all agents, from piece to piece.
+
+    Args:
+        pieces: The schedules and their program.
+        seeds: Seeds of each schedule's agents.
+        length: Updates of one compiled call.
+    """
+
+    def __init__(self, pieces: Pieces, seeds: tuple[int, ...], length: int) -> None:
+        self.pieces, self.seeds, self.length = pieces, seeds, length
+        self.num_schedules = len(pieces.schedules)
+        # The seed of every agent, `[N S]`.
+        self.agents = np.tile(np.asarray(seeds, np.uint32), self.num_schedules)
+
+    def search(self) -> Search:
+        """Return the search that `purerl.search.drive` carries out."""
+        bound, count = self.pieces.group.bound, len(self.agents)
+        spans = np.diff(self.pieces.ends, prepend=0) * count
+        return Search(
+            kind="schedules",
+            bound=bound,
+            spec={
+                "config": serialise.to_dict(bound.asked),
+                "options": {"schedules": [x.plain() for x in self.pieces.schedules]},
+                "seeds": list(self.seeds),
+            },
+            steps=tuple((spans * bound.plan.steps_per_update).tolist()),
+            lanes=default_lanes(count, make_workers()),
+            segment_updates=self.length,
+            init=self.init,
+            ask=self.ask,
+            tell=self.tell,
+            rows=self.rows,
+            names={
+                number * len(self.seeds) + row: f"schedule={number}-seed={seed}"
+                for number in range(self.num_schedules)
+                for row, seed in enumerate(self.seeds)
+            },
+        )
+
+    def init(self) -> SchedulesState:
+        """Return the state before the first piece."""
+        count = len(self.agents)
+        return SchedulesState(0, np.zeros(count, bool), np.full(count, np.nan))
+
+    def ask(self, state: SchedulesState) -> Request | None:
+        """Return the request of the next piece; None after the last."""
+        piece, ends = state.piece, self.pieces.ends
+        if piece == len(ends):
+            return None
+        is_last = piece == len(ends) - 1
+        return Request(
+            Members(
+                jax.vmap(jax.random.key)(self.agents),
+                self.pieces.overrides(piece, len(self.seeds)),
+            ),
+            ends[piece],
+            parents=np.arange(len(self.agents)) if piece else None,
+            # Not by the episodes on which a search of this seed selected.
+            evaluation_keys=evaluation_keys(self.agents, HELD_OUT) if is_last else None,
+        )
+
+    def tell(
+        self, state: SchedulesState, request: Request, outcome: Outcome
+    ) -> SchedulesState:
+        """Return the state after a piece, with scores after the last."""
+        diverged, score = state.diverged | outcome.diverged, state.score
+        if outcome.fresh is not None:
+            score = np.where(diverged, np.nan, outcome.fresh.episode_return)
+        return SchedulesState(state.piece + 1, diverged, score)
+
+    def rows(self, step: Step) -> list[Row]:
+        """Return the last metrics of every agent for trackers."""
+        rows = []
+        for number in range(step.request.members.size):
+            train = step.outcome.train
+            last = {name: x[number, -1].item() for name, x in train.items()}
+            last.pop("env_steps", None)
+            rows.append((number, last))
+        return rows
+
+
+class Scheduled(NamedTuple):
+    """Agents trained with schedules, `[N, S]`: schedules by seeds.
+
+    Attributes:
+        seeds: Seeds of the agents.
+        score: The mean return of `eval_episodes` fresh episodes at the end, `[N, S]`;
+            NaN where the agent diverged.
+        train: Metrics by name, rows `[N, S, R]`, one per segment.
+        state: Final states on the host, leaves `[N, S, ...]`.
+    """
+
+    seeds: tuple[int, ...]
+    score: np.ndarray
+    train: HostMetrics
+    state: PyTree
+
+
+@dataclasses.dataclass(frozen=True)
+class ScheduleOptions(Saved):
+    """The options of `purerl.train_schedules`."""
+
+    tool: ClassVar[str] = "train_schedules"
+
+    config: TrainConfig
+    schedules: Schedule | Sequence[Schedule] = option(
+        dataclasses.MISSING,
+        doc="A schedule, or several that set the same fields; their values win over "
+        "those of the config.",
+    )
+    _: dataclasses.KW_ONLY
+    seeds: int | Sequence[int] = seeds_option(1, "Number of agents per schedule.")
+
+
+@tool(ScheduleOptions)
+def train_schedules(asked: ScheduleOptions) -> Scheduled:
+    """Train agents from scratch with schedules of hyperparameters, in one program.
+
+    The judgement of what `purerl.pbt` found: a population's own scores favour lucky
+    members, fresh seeds do not. A schedule of one piece is a fixed setting, so both can
+    be compared in one call.
+
+    Raises:
+        ConfigError: a piece that does not begin with a segment, fields that are static,
+            unknown, or not the same in all pieces, a folder of something else, or a
+            training that was stopped before its end.
+    """
+    several = _several(asked.schedules)
+    agents = check_seeds(asked.seeds)
+    length = asked.segment_updates
+    search = schedules_search(
+        asked.config, several, seeds=agents, segment_updates=length
+    )
+    finished = drive(search, **asked.of(Saved))
+    if finished.states is None:
+        raise ConfigError(
+            "the training with schedules was stopped before its end; the same call "
+            "with out= goes on."
+        )
+    split = (len(several), len(agents))
+    parts = [_known(step) for step in finished.steps]
+    rows = {
+        name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
+    }
+    return Scheduled(
+        agents,
+        finished.steps[-1].after.score.reshape(split),
+        {name: row.reshape(*split, -1) for name, row in rows.items()},
+        jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), finished.states),
+    )
+
+
+def schedules_search(
+    config: TrainConfig,
+    schedules: Schedule | Sequence[Schedule],
+    *,
+    seeds: int | Sequence[int] = 1,
+    segment_updates: int | None = None,
+) -> Search:
+    """Return the search that `train_schedules` carries out, for `purerl.dry_run`.
+
+    Raises:
+        ConfigError: see `train_schedules`.
+    """
+    several = _several(schedules)
+    agents = check_seeds(seeds)
+    segment_updates = as_count("segment_updates", segment_updates)
+    pieces = cut(config, several)
+    return SchedulesSearch(pieces, agents, _length(pieces, segment_updates)).search()
+
+
+def _several(schedules: Any) -> list[Schedule]:
+    """Return one schedule as a list of it; what is none is refused by `cut`."""
+    if isinstance(schedules, Schedule):
+        return [schedules]
+    try:
+        return list(schedules)
+    except TypeError:
+        return [schedules]
+
+
+def _known(step: Step) -> HostMetrics:
+    """Training metrics of a piece; NaN for agents that had diverged before it."""
+    gone = step.before.diverged[:, None]
+    return {
+        name: rows
+        if name == "env_steps" or not gone.any()
+        else np.where(gone, np.nan, rows)
+        for name, rows in step.outcome.train.items()
+    }
+
+
+def _length(pieces: Pieces, segment_updates: int | None) -> int:
+    """Updates per segment: the largest with which every piece begins a segment."""
+    starts, num_updates = pieces.starts, pieces.ends[-1]
+    if starts[-1] >= num_updates:
+        raise ConfigError(
+            f"the schedule's last piece begins at update {starts[-1]}, but the run has "
+            f"{num_updates}; raise total_timesteps."
+        )
+    return length_of_pieces(starts, segment_updates) or num_updates

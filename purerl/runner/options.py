@@ -1,0 +1,354 @@
+"""The options of a tool, each written once.
+
+A tool such as `purerl.sweep` is a function of one frozen dataclass of options. From the
+fields of this class follow the keywords of the call and their documentation (`tool`),
+the flags of the command (`purerl.cli.flags`), and what the manifest keeps and the page
+of the folder shows (`Options.kept`). What several tools have alike stands in a class
+that theirs extend.
+"""
+
+import dataclasses
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, NamedTuple, ParamSpec, Self, TypeVar
+
+from purerl import serialise
+from purerl.config import ConfigError
+from purerl.precision import in_32_bits
+from purerl.runner.arguments import (
+    as_folder,
+    check_call,
+    check_extend,
+    check_seconds,
+    seeds_from,
+)
+from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
+from purerl.runner.trackers import read_trackers as make_trackers
+from purerl.scale.devices import as_count
+from purerl.storage import folders
+
+Call = ParamSpec("Call")
+Asked = TypeVar("Asked")
+Result = TypeVar("Result")
+
+# How a folder keeps an option. All calls must agree in what is fixed. What was begun
+# with goes on where a later call leaves it at its default. What is told is that of the
+# last call.
+FIXED, BEGUN, TOLD = "fixed", "begun", "told"
+
+
+class Repeated:
+    """The type of a flag that may be given several times: a tuple of texts."""
+
+
+class Flag(NamedTuple):
+    """A flag of the command line.
+
+    Attributes:
+        help: A sentence that can be read without any other.
+        name: The flag's name, with underscores; the option's where it is empty.
+        kind: The type of the flag's value; the option's where it is None.
+        default: The value where the flag is not given.
+    """
+
+    help: str
+    name: str = ""
+    kind: Any = None
+    default: Any = None
+
+
+class Option(NamedTuple):
+    """An option beside its name, its type and its default.
+
+    Attributes:
+        doc: What the documentation of the keyword says.
+        flags: The flags that the option is read from; none where it has none.
+        read: Makes the option's value of those of its flags.
+        check: Returns the value, from the option's name and what was given for it, or
+            refuses it.
+        keep: How the folder keeps it: `FIXED`, `BEGUN` or `TOLD`; empty where it does
+            not.
+    """
+
+    doc: str
+    flags: tuple[Flag, ...]
+    read: Callable[..., Any]
+    check: Callable[[str, Any], Any] | None
+    keep: str
+
+
+def option(
+    default: Any,
+    help: str = "",
+    *,
+    doc: str = "",
+    flag: str = "",
+    kind: Any = None,
+    also: Sequence[Flag] = (),
+    read: Callable[..., Any] = lambda value: value,
+    check: Callable[[str, Any], Any] | None = None,
+    keep: str = "",
+) -> Any:
+    """Return a field of a dataclass of options.
+
+    Args:
+        default: The default of the keyword, and of the flag.
+        help: The help of the flag; an option without one has no flag.
+        doc: What the documentation of the keyword says, where it is more than `help`.
+        flag: The name of the flag, where it is not the keyword's.
+        kind: The type of the flag, where it is not the keyword's.
+        also: Further flags that the value is read from.
+        read: See `Option`.
+        check: See `Option`.
+        keep: See `Option`.
+    """
+    absent = () if kind is Repeated else default
+    flags = (Flag(help, flag, kind, absent), *also) if help else ()
+    about = Option(doc or help, flags, read, check, keep)
+    return dataclasses.field(default=default, metadata={"option": about})
+
+
+MEMORY_LIMIT = "Bytes for training, such as 2GB; most of what is free if not given."
+FIRST_SEED = Flag(
+    "Number of the first seed; the others follow it.", "first_seed", int, 0
+)
+TRACKING_URI = Flag(
+    "Address of MLflow's store; MLFLOW_TRACKING_URI, else sqlite:///mlflow.db, if not "
+    "given.",
+    "tracking_uri",
+    str | None,
+)
+
+
+def seeds_option(default: int, help: str, *, name: str = "seeds", doc: str = "") -> Any:
+    """Return the option of a number of seeds, which are then 0, 1, ..., or of which.
+
+    Args:
+        default: The number where none is given.
+        help: The help of the flag.
+        name: The name of the option.
+        doc: What the documentation of the keyword says, where it is more than `help`.
+    """
+    return option(
+        default,
+        help,
+        doc=f"{doc or help} Their seeds are then 0, 1, ...; or the seeds themselves.",
+        kind=int,
+        also=(FIRST_SEED,),
+        read=lambda number, first: seeds_from(first, number, name),
+    )
+
+
+def read_trackers(names: Sequence[str], uri: str | None) -> list[str | Tracker] | None:
+    """Return the trackers that `--track` and `--tracking-uri` ask for, or None.
+
+    Raises:
+        ConfigError: an address without MLflow, or trackers that cannot be made.
+    """
+    if uri is not None and "mlflow" not in names:
+        raise ConfigError(
+            f"--tracking-uri {uri} is the address of MLflow's store; add --track "
+            "mlflow, or leave it out."
+        )
+    trackers = [
+        make_tracker(name, uri=uri) if name == "mlflow" and uri else name
+        for name in names
+    ]
+    make_trackers(trackers)  # By its name alone each is made again, as it was before.
+    return trackers or None
+
+
+def _seconds(name: str, value: float) -> float:
+    check_seconds(name, value)
+    return value
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Options:
+    """The options that all tools have.
+
+    A class of a tool's own options says the name of the tool, and has `config`.
+    """
+
+    tool: ClassVar[str] = ""
+
+    out: str | Path | None = option(
+        None,
+        "Folder to write; runs/{tool}-<env>-<time> if not given.",
+        doc="The folder to write; nothing is written without one. The same call again "
+        "goes on with what it holds.",
+        kind=Path | None,
+        check=as_folder,
+    )
+    lanes: int | None = option(
+        None,
+        "Agents per block of a compiled call; what suits the device if not given.",
+        doc="Agents per block of a compiled call, part of what fixes the bits; what "
+        "suits the device if not given.",
+        check=as_count,
+    )
+    trackers: Sequence[str | Tracker] | None = option(
+        None,
+        f"Tracker that is told while it runs: {', '.join(TRACKERS)}; may be repeated.",
+        doc="Trackers that are told while it runs: names "
+        f"({', '.join(TRACKERS)}) or trackers (see `purerl.make_tracker`). What goes "
+        "on does so with those that it was started with where none are given.",
+        flag="track",
+        kind=Repeated,
+        also=(TRACKING_URI,),
+        read=read_trackers,
+    )
+    progress: bool = option(True, "Show the progress.")
+
+    def __post_init__(self) -> None:
+        values = vars(self)
+        if "config" in values:
+            check_call(f"purerl.{self.tool}", values["config"])
+        for name, about in options_of(type(self)).items():
+            if about.check is not None:
+                value = about.check(name, getattr(self, name))
+                object.__setattr__(self, name, value)
+        if "extend" in values:
+            check_extend(values["extend"], self.out)
+
+    @property
+    def folder(self) -> Any:
+        """The path of the folder to write, or None."""
+        return self.out
+
+    def kept(self, *ways: str) -> dict[str, Any]:
+        """Return the options that the folder keeps, as plain values by name.
+
+        Args:
+            *ways: The ways of keeping; all of them where not given.
+        """
+        return {
+            name: serialise.plain(getattr(self, name), name)
+            for name, about in options_of(type(self)).items()
+            if about.keep in (ways or (FIXED, BEGUN, TOLD))
+        }
+
+    def of(self, owner: type["Options"]) -> dict[str, Any]:
+        """Return the options that a class has, by name, to hand them on."""
+        return {name: getattr(self, name) for name in options_of(owner)}
+
+    def going_on(self) -> Self:
+        """Return the options with those that the folder was begun with, if it was.
+
+        What is left at its default is as the folder says; see `BEGUN`.
+        """
+        folder = self.folder
+        if not folders.is_begun(folder):
+            return self
+        stored = folders.load(folder).get("options", {})
+        defaults = {f.name: f.default for f in dataclasses.fields(self)}
+        changes = {
+            name: stored[name]
+            for name, about in options_of(type(self)).items()
+            if about.keep == BEGUN
+            and name in stored
+            and getattr(self, name) == defaults[name]
+        }
+        return dataclasses.replace(self, **changes)
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Segmented(Options):
+    """Options of tools that train in segments whose length may be chosen."""
+
+    segment_updates: int | None = option(
+        None,
+        "Updates per compiled call; chosen if not given.",
+        doc="Updates per compiled call, part of what fixes the bits; chosen if not "
+        "given.",
+        check=as_count,
+    )
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True)
+class Saved(Segmented):
+    """Options of tools that save checkpoints."""
+
+    checkpoint_seconds: float = option(
+        30.0,
+        "Least number of seconds between two checkpoints, or ten times what the last "
+        "one took where that is longer; 0 saves as often as there is something new.",
+        check=_seconds,
+    )
+
+
+def memory_limit_option() -> Any:
+    """Return the option of the memory that training may take."""
+    return option(None, MEMORY_LIMIT, kind=str | None)
+
+
+def fields_of(options: type) -> list[dataclasses.Field]:
+    """Return the fields of a class of options: its own first, then what it extends."""
+    fields = {field.name: field for field in dataclasses.fields(options)}
+    places = [inspect.get_annotations(owner) for owner in options.__mro__]
+    names = dict.fromkeys(name for place in places for name in place)
+    positional = [name for name, field in fields.items() if not field.kw_only]
+    return [fields[n] for n in dict.fromkeys([*positional, *names]) if n in fields]
+
+
+def options_of(options: type) -> dict[str, Option]:
+    """Return what is known of the options of a class, by name, in their order."""
+    return {
+        field.name: field.metadata["option"]
+        for field in fields_of(options)
+        if "option" in field.metadata
+    }
+
+
+def tool(
+    options: Callable[Call, Asked],
+) -> Callable[[Callable[[Asked], Result]], Callable[Call, Result]]:
+    """Make a function of options one of their keywords.
+
+    Args:
+        options: The dataclass of the options. Its fields are the parameters of the
+            function that is made, also for `help` and for type checkers.
+    """
+
+    def decorate(function: Callable[[Asked], Result]) -> Callable[Call, Result]:
+        @functools.wraps(function)
+        def call(*args: Call.args, **kwargs: Call.kwargs) -> Result:
+            return function(options(*args, **kwargs))
+
+        kind: Any = options
+        returned = inspect.signature(function).return_annotation
+        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [_parameter(field) for field in fields_of(kind)],
+            return_annotation=returned,
+        )
+        call.__doc__ = _documented(function.__doc__ or "", kind)
+        return in_32_bits(call)
+
+    return decorate
+
+
+def _parameter(field: dataclasses.Field) -> inspect.Parameter:
+    is_required = field.default is dataclasses.MISSING
+    return inspect.Parameter(
+        field.name,
+        inspect.Parameter.KEYWORD_ONLY
+        if field.kw_only
+        else inspect.Parameter.POSITIONAL_OR_KEYWORD,
+        default=inspect.Parameter.empty if is_required else field.default,
+        annotation=field.type,
+    )
+
+
+def _documented(text: str, options: type) -> str:
+    """The docstring of a function with what its options say, as its arguments."""
+    text = inspect.cleandoc(text)
+    lines = [
+        textwrap.fill(f"{name}: {about.doc}", 84, subsequent_indent="    ")
+        for name, about in options_of(options).items()
+    ]
+    args = textwrap.indent("\n".join(lines), "    ")
+    head, raises, rest = text.partition("\n\nRaises:")
+    return f"{head}\n\nArgs:\n{args}{raises}{rest}\n"

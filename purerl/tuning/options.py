@@ -1,0 +1,133 @@
+"""The options of `purerl.tune`."""
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Literal
+
+from purerl.config import ConfigError, TrainConfig
+from purerl.runner.arguments import as_seed
+from purerl.runner.options import (
+    FIXED,
+    TOLD,
+    Options,
+    Repeated,
+    option,
+    seeds_option,
+)
+from purerl.scale.devices import as_count, required
+from purerl.search.fitness import FINAL_RETURN, TRAINING_CURVE, check_fitness
+from purerl.space.design import read_search_axes
+
+KINDS = (FINAL_RETURN, TRAINING_CURVE)
+SAMPLERS = ("tpe", "random", "cmaes")
+PRUNERS = ("hyperband", "median")
+
+
+def _check_sampler(name: str, value: str) -> str:
+    return check_fitness(value, SAMPLERS, name)
+
+
+def _check_pruner(name: str, value: str | None) -> str | None:
+    if value is not None and value not in PRUNERS:
+        raise ConfigError(
+            f"{name} must be one of {', '.join(PRUNERS)} or None, got {value!r}."
+        )
+    return value
+
+
+def _none_or_required(name: str, value: int) -> int:
+    is_none = value == 0 and not isinstance(value, bool)
+    return 0 if is_none else required(name, value)
+
+
+@dataclasses.dataclass(frozen=True)
+class TuneOptions(Options):
+    """The options of `purerl.tune`."""
+
+    tool: ClassVar[str] = "tune"
+
+    config: TrainConfig
+    axes: Mapping[str, Any] = option(
+        dataclasses.MISSING,
+        "Field that the study varies, NAME=VALUES; may be repeated: "
+        "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
+        "num_epochs=uniform(1,8); hidden_sizes=(64,64),(256,256).",
+        doc="Distributions by (dotted) name of the field: `purerl.uniform`, "
+        "`purerl.loguniform`, `purerl.choice`, or a list of values.",
+        flag="axis",
+        kind=Repeated,
+        read=read_search_axes,
+    )
+    _: dataclasses.KW_ONLY
+    trials: int = option(
+        40,
+        "Number of trials that are to finish.",
+        doc="The number of trials that are to finish: complete, pruned, or diverged.",
+        check=as_count,
+        keep=TOLD,
+    )
+    seeds: int | Sequence[int] = seeds_option(4, "Number of agents per trial.")
+    sampler: str = option(
+        "tpe",
+        "Method that proposes trials.",
+        doc="The method that proposes trials: `tpe`, `random` or `cmaes`.",
+        kind=Literal["tpe", "random", "cmaes"],
+        check=_check_sampler,
+        keep=TOLD,
+    )
+    pruner: str | None = option(
+        "hyperband",
+        "Method that stops hopeless trials.",
+        doc="The method that stops hopeless trials: `hyperband` (asynchronous "
+        "successive halving in brackets), `median`, or None.",
+        kind=Literal["hyperband", "median", "none"],
+        read=lambda name: None if name == "none" else name,
+        check=_check_pruner,
+        keep=TOLD,
+    )
+    storage: str | None = option(
+        None,
+        "URL of an Optuna storage that several machines share; OUT/study.db if not "
+        "given.",
+        doc="The URL of Optuna's storage; `study.db` in `out` where not given, memory "
+        "without one.",
+    )
+    study: str | None = option(
+        None,
+        "Name of the study in the storage.",
+        doc="The study's name in the storage; by environment and algorithm where not "
+        "given.",
+        keep=TOLD,
+    )
+    batch: int = option(
+        8,
+        "Number of trials that are trained side by side.",
+        check=as_count,
+        keep=TOLD,
+    )
+    fitness: str = option(
+        FINAL_RETURN,
+        "Score of a trial: final_return (the last one), or training_curve (the mean "
+        "of all).",
+        check=lambda name, value: check_fitness(value, KINDS, name),
+        keep=FIXED,
+    )
+    reports: int = option(
+        9,
+        "Number of times that the pruner looks at a trial.",
+        doc="The number of segments of a run, after each of which the pruner looks if "
+        "there is a new evaluation; Hyperband's first rungs are a ninth and a third of "
+        "the budget.",
+        check=as_count,
+        keep=FIXED,
+    )
+    seed: int = option(
+        0, "Seed of the sampler.", flag="sampler_seed", check=as_seed, keep=FIXED
+    )
+    holdout_seeds: int = option(
+        10,
+        "Number of fresh seeds on which the best config and the default one are "
+        "compared; 0 leaves the comparison out.",
+        check=_none_or_required,
+        keep=TOLD,
+    )
