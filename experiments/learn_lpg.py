@@ -30,8 +30,8 @@ from pictures import between, style
 import purerl
 from purerl.rules import LPGRule
 from purerl.scale.host import to_device, to_host
-from purerl.storage import arrays
-from purerl.storage.differences import differences
+from purerl.storage.files import load_arrays, save_arrays
+from purerl.storage.folders import differences
 
 LEARNED = {
     "": "learn-lpg",
@@ -47,12 +47,12 @@ def save(state: purerl.MetaTrainState, out: Path) -> None:
     """Write a state under the number of its step."""
     leaves = jax.tree.leaves(to_host(state))
     named = {str(number): leaf for number, leaf in enumerate(leaves)}
-    arrays.save(out / "states" / f"{int(state.step):06d}.npz", named)
+    save_arrays(out / "states" / f"{int(state.step):06d}.npz", named)
 
 
 def load(file: Path, like: purerl.MetaTrainState) -> purerl.MetaTrainState:
     """Return what `save` wrote."""
-    flat = arrays.load(file)
+    flat = load_arrays(file)
     leaves = [flat[str(number)] for number in range(len(flat))]
     return to_device(jax.tree.unflatten(jax.tree.structure(to_host(like)), leaves))
 

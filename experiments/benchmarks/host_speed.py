@@ -18,8 +18,7 @@ import jax
 from bench import options
 
 import purerl
-from purerl.execution.hosted import HostedCohort
-from purerl.execution.hosted_program import HostedProgram
+from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.train import bind
 
 NUM_STEPS = 128  # what PPO takes where actions are discrete

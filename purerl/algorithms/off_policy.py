@@ -226,8 +226,8 @@ def _examples(agent: Any, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
 
     obs, memories = jax.tree.map(each_step, (envs.obs, memory))
     action = random_action(agent, jax.random.key(0), shape)
-    flag = jnp.zeros(shape, bool)
-    steps = Transition(obs, action, (), jnp.zeros(shape), obs, flag, flag)
+    flag, number = jnp.zeros(shape, bool), jnp.zeros(shape)
+    steps = Transition(obs, action, number, number, obs, flag, flag)
     return agent.replay.store(memory, memories, steps)
 
 
