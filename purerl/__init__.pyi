@@ -66,7 +66,7 @@ from purerl.report.folder import track as track
 from purerl.report.rendering import Rendering as Rendering
 from purerl.report.rendering import render as render
 from purerl.runner.api import run as run
-from purerl.runner.best import Best as Best
+from purerl.runner.result import Best as Best
 from purerl.runner.result import RunResult as RunResult
 from purerl.runner.result import SavedRun as SavedRun
 from purerl.runner.result import load_run as load_run

@@ -58,7 +58,7 @@ def remove_leftovers(folder: Path, before: float) -> None:
     half = folder.glob("checkpoints/*.orbax-checkpoint-tmp*")
     temporary = (
         path
-        for pattern in (".*", "*/.*", "metrics/*/.*")
+        for pattern in (".*", "*/.*")
         for path in folder.glob(pattern)
         if _TEMPORARY.fullmatch(path.name)
     )

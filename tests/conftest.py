@@ -16,7 +16,7 @@ os.environ["XLA_FLAGS"] = (
 import jax
 import pytest
 
-from purerl.storage.caches import cache_base
+from purerl.storage.files import cache_base
 from tests import parts
 
 jax.config.update("jax_numpy_rank_promotion", "raise")

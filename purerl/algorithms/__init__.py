@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from purerl.acting.environment import Environment
 from purerl.algorithms import (
     dqn,
     lpg,
@@ -22,6 +21,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
+from purerl.envs.base import Environment
 from purerl.registry import ON_COMMAND_LINE, Table, loaded
 from purerl.types import Algorithm
 

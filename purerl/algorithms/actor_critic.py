@@ -20,7 +20,6 @@ import optax
 
 from purerl import auto, networks
 from purerl.acting import observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config, off_policy
 from purerl.algorithms.checks import instead_of_values
@@ -35,6 +34,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser

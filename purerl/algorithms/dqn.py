@@ -43,7 +43,6 @@ from jax.core import Tracer
 
 from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     action_values,
@@ -77,6 +76,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount

@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting.environment import Environment
 from purerl.acting.rollout import Draw
 from purerl.algorithms import actor_critic
 from purerl.algorithms.actor_critic import ActorCriticConfig, is_stacked, uses_subset
@@ -42,6 +41,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile, value_error

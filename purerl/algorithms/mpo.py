@@ -46,7 +46,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from purerl.acting.environment import Environment
 from purerl.algorithms import actor_critic, off_policy
 from purerl.algorithms.actor_critic import ActorCriticConfig, Agent, act, taken_values
 from purerl.algorithms.actor_critic import validate as validate
@@ -60,6 +59,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean

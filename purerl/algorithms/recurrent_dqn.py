@@ -39,7 +39,6 @@ import jax.numpy as jnp
 
 from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, memory_config, network_config, off_policy
@@ -57,6 +56,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning import returns, sequences, two_hot
 from purerl.learning.branches import StepCount

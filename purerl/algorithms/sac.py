@@ -54,7 +54,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting import rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     actor_critic,
@@ -75,6 +74,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import after, pmean

@@ -34,7 +34,6 @@ import jax.numpy as jnp
 
 from purerl import networks
 from purerl.acting import observe, rollout
-from purerl.acting.environment import Environment
 from purerl.algorithms import (
     actor_critic,
     ensembles,
@@ -52,6 +51,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import pmean

@@ -124,7 +124,7 @@ def _run(argv: Sequence[str] | None) -> int:
         return 2
     # Before JAX is imported: all numbers of training have 32 bits (`purerl.precision`).
     os.environ.pop("JAX_ENABLE_X64", None)
-    from purerl.execution.commands import running
+    from purerl.execution.format import running
 
     with running(list(modules), args):
         return _run_command(name, rest, modules)
@@ -162,7 +162,7 @@ def _run_command(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> 
 
 def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
     from purerl.config import ConfigError
-    from purerl.execution.commands import program
+    from purerl.execution.format import program
 
     try:
         if modules:

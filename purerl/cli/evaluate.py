@@ -21,9 +21,9 @@ from purerl.config import ConfigError, apply_overrides, shown
 from purerl.randomisation import is_random
 from purerl.report import tables
 from purerl.report.rendering import EPISODE_SEED
-from purerl.runner.divergence import warn
+from purerl.runner.arguments import as_seed, seeds_named
 from purerl.runner.result import SavedRun, load_run
-from purerl.runner.seeds import as_seed, seeds_named
+from purerl.runner.rows import warn
 from purerl.scale.host import agent_to_device, with_keys
 from purerl.train import bind, evaluate_afresh, make_algorithm
 from purerl.types import HostMetrics, PyTree

@@ -29,8 +29,7 @@ from purerl.cli.flags import (
 from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
-from purerl.execution.commands import program
-from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.format import format_count, program, quoted, with_noun
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store

@@ -9,12 +9,12 @@ from purerl.cli import flags
 from purerl.cli.flags import AgentSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError
 from purerl.export import export_policy
-from purerl.runner.divergence import warn
+from purerl.runner.arguments import seeds_named
 from purerl.runner.result import load_run
-from purerl.runner.seeds import seeds_named
+from purerl.runner.rows import warn
+from purerl.runner.trackers.group import load_stored
 from purerl.runner.trackers.mlflow import absolute
 from purerl.runner.trackers.mlflow_model import log_policy
-from purerl.runner.trackers.stored import load_stored
 from purerl.scale.host import agent_to_device
 
 

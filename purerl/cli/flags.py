@@ -40,7 +40,7 @@ from purerl.config import (
 )
 from purerl.networks import modules
 from purerl.runner import options as tools
-from purerl.runner.seeds import split_seed
+from purerl.runner.arguments import split_seed
 
 
 def option(text: str) -> object:

@@ -12,7 +12,7 @@ from purerl.cli.flags import Repeated, option
 from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.sweep_data import ENV, environments
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -69,9 +69,9 @@ def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
     from purerl.report.folder import load, read_result
 
     kind = folders.kind_of(folder)
-    if kind not in ("run", "sweep", "evolution", kinds.COMPARISON):
+    if kind not in ("run", "sweep", "evolution", folders.COMPARISON):
         raise ConfigError(
-            kinds.refusal(folder, kind, ", for which there is no picture")
+            folders.refusal(folder, kind, ", for which there is no picture")
         )
     if kind == "run":
         result = read_result(folder)
@@ -85,7 +85,7 @@ def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
         return plots.sweep_curves(dataset, by, metric=metrics or None)
     if metrics:
         raise ConfigError(
-            f"metric: {folder} holds {kinds.words_of(kind)}, and metrics are drawn "
+            f"metric: {folder} holds {folders.words_of(kind)}, and metrics are drawn "
             "of a run or a sweep; leave --metric out."
         )
     return load(folder).plot()

@@ -10,7 +10,7 @@ from rich.console import Console
 from purerl.cli import flags, settings
 from purerl.cli.flags import EpisodeSeed, RunOrAgent, option
 from purerl.report.rendering import EPISODE_SEED, render
-from purerl.runner.divergence import warn
+from purerl.runner.rows import warn
 
 
 @dataclasses.dataclass(kw_only=True)

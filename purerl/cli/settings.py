@@ -14,7 +14,7 @@ from typing import Any
 import jax
 
 from purerl.config import ConfigError
-from purerl.storage.caches import cache_base
+from purerl.storage.files import cache_base
 
 
 def compile_cache_dir() -> Path | None:

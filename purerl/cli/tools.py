@@ -20,18 +20,17 @@ from purerl.comparison.result import Comparison
 from purerl.comparison.settings import read_environment, take_environments
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
+from purerl.execution.format import program, quoted
 from purerl.metrics import decimals
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.population.result import Result
 from purerl.population.schedules import Schedule
-from purerl.runner.seeds import check_seeds
+from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.space.labels import in_a_line
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 from purerl.sweeps.console import plan_lines, plan_table
 from purerl.sweeps.loop import sweep
 from purerl.sweeps.options import SweepOptions
@@ -386,7 +385,7 @@ def show_comparison(result: Comparison, folder: Path) -> None:
     if not console.is_terminal:
         console = Console(width=max(console.width, WIDTH))
     console.print(result.table())
-    report.write(folder, kind=kinds.COMPARISON)
+    report.write(folder, kind=folders.COMPARISON)
     say(
         console,
         f"written to {folder}/, with report.html; in Python "

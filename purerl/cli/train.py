@@ -18,15 +18,13 @@ from purerl.cli.flags import ConfigSource, DryRun, FirstSeed, option, read_track
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
 from purerl.execution import dry_run
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
+from purerl.execution.format import program, quoted
 from purerl.execution.memory import require_number
 from purerl.runner import manifest
 from purerl.runner.api import run
-from purerl.runner.arguments import check_seconds
+from purerl.runner.arguments import check_seconds, check_seeds, seeds_from
 from purerl.runner.options import Saved
 from purerl.runner.result import RunResult, summary
-from purerl.runner.seeds import check_seeds, seeds_from
 from purerl.runner.start import (
     NETWORKS,
     Start,

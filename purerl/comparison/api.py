@@ -24,15 +24,14 @@ from purerl.comparison.settings import (
 from purerl.comparison.tracking import Tracking
 from purerl.comparison.training import TRAINED, Compared, Part, make_parts, train
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.cache import current_cache
-from purerl.execution.fit import BlockCompiler
+from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.memory import require_listing
+from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import Repeated, option, tool
-from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.trackers import choose
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 from purerl.storage.lock import locked
 from purerl.streams import say
 from purerl.sweeps.planner import worker_limit
@@ -182,4 +181,4 @@ def check_out(folder: Path | None) -> None:
         return
     folders.check_writable(folder)
     if (folder / folders.MANIFEST).exists():
-        folders.refuse_other(folder, (kinds.COMPARISON, "evolution"))
+        folders.refuse_other(folder, (folders.COMPARISON, "evolution"))

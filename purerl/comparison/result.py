@@ -22,13 +22,13 @@ from purerl.comparison.rows import filled_scores, make_rows
 from purerl.comparison.settings import Setting, Task, described
 from purerl.comparison.training import Compared, Scores
 from purerl.config import ConfigError, part_kind, shown
-from purerl.execution.commands import this_command
+from purerl.execution.format import this_command
 from purerl.report import plots
 from purerl.report.comparison import Row, make_table
 from purerl.report.statistics.missing import as_numbers, check_choice, lowest_of
-from purerl.runner.arguments import stored_folder
-from purerl.runner.seeds import check_seeds
-from purerl.storage import arrays, checkpoint, documents, folders, kinds
+from purerl.runner.arguments import check_seeds, stored_folder
+from purerl.storage import checkpoint, folders
+from purerl.storage.files import DAMAGE, load_arrays, read_json, save_arrays, write_json
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +94,7 @@ def read_numbers(
     return np.broadcast_to(found, len(environments))
 
 
-KIND, FILE, FORMAT = kinds.COMPARISON, kinds.COMPARISON_FILE, 2
+KIND, FILE, FORMAT = folders.COMPARISON, folders.COMPARISON_FILE, 2
 REPEAT = "Repeat the call that wrote it: nothing is trained again."
 
 
@@ -128,9 +128,9 @@ def write(folder: Path, stored: Stored, figure: "Figure") -> None:
     values["curves_sha256"] = checkpoint.digest(curves).hex()
     plots.save(figure, path.with_suffix(".png"))
     write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
-    arrays.save(path.with_suffix(".npz"), curves)
+    save_arrays(path.with_suffix(".npz"), curves)
     # Written last: a reader that finds this file finds the others too.
-    documents.write(path, values)
+    write_json(path, values)
 
 
 def read(folder: Path) -> Stored:
@@ -143,12 +143,12 @@ def read(folder: Path) -> Stored:
     if not path.exists() and folders.kind_of(folder) == KIND:
         raise ConfigError(f"there is no {path}. {REPEAT}")
     if not path.exists():
-        raise ConfigError(kinds.not_wanted(folder, folders.kind_of(folder), KIND))
+        raise ConfigError(folders.not_wanted(folder, folders.kind_of(folder), KIND))
     try:
-        values = documents.read(path, REPEAT)
+        values = read_json(path, REPEAT)
         if (values["kind"], values["format"]) != (KIND, FORMAT):
             raise ValueError(f"it is {values['kind']}, format {values['format']}")
-        stored = arrays.load(path.with_suffix(".npz"))
+        stored = load_arrays(path.with_suffix(".npz"))
         if values["curves_sha256"] != checkpoint.digest(stored).hex():
             raise ValueError("its curves were written by a call that did not end")
         environments = list(values["environments"])
@@ -157,7 +157,7 @@ def read(folder: Path) -> Stored:
         )
     except ConfigError:
         raise
-    except arrays.DAMAGE as error:
+    except DAMAGE as error:
         raise ConfigError(
             f"cannot read the comparison of {path} and {path.with_suffix('.npz').name} "
             f"({error}). {REPEAT}"
@@ -431,7 +431,7 @@ def find_comparison(folder: Path) -> Comparison | None:
         ConfigError: it is damaged.
     """
     for path in (folder / "transfer", folder):
-        if kinds.holds_comparison(path):
+        if folders.holds_comparison(path):
             return load_comparison(path)
     return None
 

@@ -8,8 +8,15 @@ import numpy as np
 
 from purerl.comparison import result
 from purerl.comparison.training import Scores
-from purerl.runner.trackers.base import Member, TrackedRun, Tracker
-from purerl.runner.trackers.members import Ended, MemberGroup
+from purerl.runner.trackers.base import (
+    Ended,
+    Member,
+    TrackedRun,
+    Tracker,
+    files_of,
+    name_of,
+)
+from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 
 FILES = ("comparison.json", "comparison.csv", "comparison.png")
@@ -37,7 +44,7 @@ class Tracking:
         trackers: Sequence[Tracker],
         in_threads: bool = True,
     ) -> None:
-        self.group = MemberGroup(trackers, in_threads)
+        self.group = Group(trackers, in_threads)
         self._config, self._folder = config, folder
         self._settings = settings
         pairs = [
@@ -51,11 +58,15 @@ class Tracking:
         Raises:
             ConfigError: one of them cannot begin.
         """
-        name = self._folder.resolve().name if self._folder else "comparison"
         run = TrackedRun(
-            name, self._config, {}, self._folder, is_sweep=True, kind=result.KIND
+            name_of(self._folder, "comparison"),
+            self._config,
+            {},
+            self._folder,
+            is_sweep=True,
+            kind=result.KIND,
         )
-        self.group.begin(run, len(self._numbers), notify, is_fixed=True)
+        self.group.begin(run, notify, len(self._numbers))
 
     def add(self, results: Results) -> None:
         """Tell of settings that have been trained in an environment."""
@@ -69,10 +80,8 @@ class Tracking:
 
     def close(self, is_finished: bool) -> None:
         """Hand over the files of a comparison that has ended, and end."""
-        paths = [self._folder / name for name in FILES] if self._folder else []
-        files = {f"comparison/{path.name}": path for path in paths if path.exists()}
-        status = "finished" if is_finished else "interrupted"
-        self.group.close(status, files if is_finished else None)
+        files = files_of(self._folder if is_finished else None, "comparison", *FILES)
+        self.group.close("finished" if is_finished else "interrupted", files)
 
     def _ended(self, pair: tuple[str, str], scores: Scores) -> Ended:
         """Rows of all seeds together: means under the name itself, and extremes."""
@@ -84,27 +93,15 @@ class Tracking:
         last = int(scores.steps[-1])
         measures = {name: values.tolist() for name, values in scores.measures.items()}
         rows.append(("measure", {"env_steps": last, **measures}))
-        params = {
-            "environment": environment, "setting": name, **self._settings[name]
-        }  # fmt: skip
-        title = f"{environment}, {name}" if self._has_several else name
-        return Ended(self._numbers[pair], Member(title, None, params), rows)
-
-    @property
-    def _has_several(self) -> bool:
-        return len({environment for environment, _ in self._numbers}) > 1
+        where = {"environment": environment, "setting": name}
+        has_several = len({environment for environment, _ in self._numbers}) > 1
+        title = f"{environment}, {name}" if has_several else name
+        member = Member(title, None, {**where, **self._settings[name]})
+        return Ended(self._numbers[pair], member, rows)
 
 
 def track_comparison(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """Send what trackers lack of a comparison's folder; see `purerl.track`.
-
-    Args:
-        folder: The folder of a comparison that has ended.
-        trackers: Trackers that have not begun.
-        notify: A function that prints a sentence for people.
-
-    Returns:
-        Whether every tracker has everything now.
 
     Raises:
         ConfigError: the comparison has not ended, or a tracker cannot begin.
@@ -117,24 +114,19 @@ def track_comparison(folder: Path, trackers: Sequence[Tracker], notify: Notify) 
     tracking = Tracking(
         config, comparison.environments, settings, folder, trackers, in_threads=False
     )
-    scores = {
-        (environment, name): Scores(
-            {measure: x[e, n] for measure, x in comparison.scores.items()},
-            *_known(
-                comparison.curves[environment][n], comparison.steps[environment][n]
-            ),
-        )
-        for e, environment in enumerate(comparison.environments)
-        for n, name in enumerate(comparison.settings)
-    }
-    tracking.begin(notify)
+    scores = {}
+    for e, environment in enumerate(comparison.environments):
+        for n, name in enumerate(comparison.settings):
+            steps = comparison.steps[environment][n]
+            # Shorter curves are filled up to the longest one.
+            is_known = np.isfinite(steps)
+            scores[environment, name] = Scores(
+                {measure: x[e, n] for measure, x in comparison.scores.items()},
+                comparison.curves[environment][n][:, is_known],
+                steps[is_known],
+            )
     with tracking.group:
+        tracking.begin(notify)
         tracking.add(scores)
         tracking.close(is_finished=True)
     return tracking.group.lacks_nothing
-
-
-def _known(curve: np.ndarray, steps: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """A curve without what fills it up to the longest one."""
-    is_known = np.isfinite(steps)
-    return curve[:, is_known], steps[is_known]

@@ -23,15 +23,16 @@ from purerl import serialise
 from purerl.comparison.groups import Contestant, Group, check_effect, enter, make_groups
 from purerl.comparison.settings import Environments, Setting, Task
 from purerl.config import ConfigError
-from purerl.execution.cohort import Cohort, Segment
-from purerl.execution.curves import mean_of_known
-from purerl.execution.fit import BlockCompiler
+from purerl.execution.cache import BlockCompiler
+from purerl.execution.cohort import Cohort
+from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import Members, crossed
 from purerl.execution.programs import Program
 from purerl.execution.stream import Job, rows_of, stream
 from purerl.meta.fitness import Accumulator, ReturnCurve
 from purerl.report.comparison import WORDS
+from purerl.runner.arguments import as_seed, check_seeds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import (
     Segmented,
@@ -40,10 +41,10 @@ from purerl.runner.options import (
     seeds_option,
 )
 from purerl.runner.progress import Reporter
-from purerl.runner.seeds import as_seed, check_seeds
 from purerl.scale.devices import Worker, default_lanes
 from purerl.search.fitness import check_fitness
-from purerl.storage import arrays, folders, prng
+from purerl.storage import folders
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.train import Plan
 from purerl.types import Array, Overrides
 
@@ -223,7 +224,7 @@ def save(path: Path, scores: Scores) -> None:
     of = {_IDENTITY: np.array(path.stem)}
     named = {f"measure_{name}": x for name, x in scores.measures.items()}
     made_with = {_MADE_WITH: np.array(json.dumps(folders.made_with()))}
-    arrays.save(
+    save_arrays(
         path, {"curve": scores.curve, "steps": scores.steps, **named, **made_with, **of}
     )
 
@@ -236,13 +237,13 @@ def load(path: Path) -> tuple[Scores, str | None] | None:
         another device than this process has.
     """
     try:
-        stored = arrays.load(path)
+        stored = load_arrays(path)
         curve, steps = stored.pop("curve"), stored.pop("steps")
         if str(stored.pop(_IDENTITY)) != path.stem:
             return None  # It was exchanged with another.
         made_with = json.loads(str(stored.pop(_MADE_WITH)))
         note = folders.differences_of_versions(made_with)
-    except arrays.DAMAGE:
+    except DAMAGE:
         return None
     measures = {name.removeprefix("measure_"): x for name, x in stored.items()}
     return Scores(measures, curve, steps), note
@@ -386,7 +387,7 @@ def _identity(contestant: Contestant, options: Compared, task: Task) -> str:
         "seed": options.seed,
         "lanes": options.lanes,
         "segment_updates": options.segment_updates,
-        **prng.unusual(),
+        **folders.unusual_random_numbers(),
     }
     if contestant.identity:
         rest["pieces"] = contestant.identity

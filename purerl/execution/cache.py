@@ -1,25 +1,39 @@
-"""Equal programs are compiled once: within a search, and within `share_programs`.
-
-A process has room for a limited number of programs (`purerl.execution.mappings`). Those
-that were not asked for the longest are forgotten when it runs short, and compiled again
-should they be asked for again.
-"""
+"""Equal programs are compiled once: within a search, and within `share_programs`."""
 
 import contextlib
 import gc
 import threading
 from collections.abc import Hashable, Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
-from purerl.execution import mappings
 from purerl.execution.members import Members
+from purerl.execution.memory import fit_lanes, model_of
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
 from purerl.serialise import plain
 from purerl.train import Bound
+
+_MAPPINGS = Path("/proc/self/maps")
+_LIMIT = Path("/proc/sys/vm/max_map_count")
+# Of the other half, programs that are compiled side by side take their mappings.
+SHARE = 0.5
+
+
+def is_nearly_full() -> bool:
+    """Return whether this process has used up half of the mappings that it may have.
+
+    It is False on systems other than Linux, which do not count them.
+    """
+    try:
+        limit = int(_LIMIT.read_text())
+        with _MAPPINGS.open("rb") as file:
+            return sum(1 for _ in file) > SHARE * limit
+    except (OSError, ValueError):
+        return False
 
 
 class ProgramCache:
@@ -80,7 +94,7 @@ class ProgramCache:
         A program that somebody still holds stays compiled, and keeps its room.
         """
         with self._lock:
-            while self._programs and mappings.is_nearly_full():
+            while self._programs and is_nearly_full():
                 names = list(self._programs)
                 for name in names[: -(-len(names) // 2)]:
                     self._programs.pop(name, None)
@@ -174,3 +188,44 @@ def _name(
     except TypeError:  # an environment object or a config that no dictionary can hold
         return None
     return name
+
+
+class BlockCompiler(NamedTuple):
+    """Compiles programs of which a block fits the memory.
+
+    Attributes:
+        workers: The workers to compile for.
+        limit: Bytes that a block may take.
+        cache: The cache that may have a program already; that of the process where not
+            given.
+    """
+
+    workers: Sequence[Worker]
+    limit: float
+    cache: ProgramCache | None = None
+
+    def compile(
+        self, bound: Bound, members: Members, lanes: int, length: int, is_fixed: bool
+    ) -> Program:
+        """Compile a program, narrower again and again until a block of it fits.
+
+        Args:
+            bound: Config, environment and plan of all members.
+            members: An example of the members, at least one.
+            lanes: The width of a block to begin with, W.
+            length: Updates of one call, K.
+            is_fixed: Whether to refuse a width that does not fit instead of narrowing
+                it.
+
+        Raises:
+            ConfigError: no width fits, or not the fixed one.
+        """
+        cache = current_cache() if self.cache is None else self.cache
+        while True:
+            block = members.block(0, lanes)
+            program = cache.get(bound, block, length, self.workers)
+            model = model_of(program.memory(), lanes)
+            width = fit_lanes(model, lanes, self.limit, is_fixed)
+            if width == lanes:
+                return program
+            lanes = width

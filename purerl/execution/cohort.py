@@ -7,46 +7,31 @@ on who else is there, or was, nor on its lane.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import jax
 import numpy as np
 
 from purerl.execution.cache import ProgramCache, current_cache
-from purerl.execution.members import Block, Members, cut, fill
+from purerl.execution.curves import Segment
+from purerl.execution.members import Block, Members, cut, fill, rekey
 from purerl.execution.memory import require_together
 from purerl.execution.programs import Program
-from purerl.execution.rekey import rekey
 from purerl.scale.devices import Worker, make_workers, run_blocks
 from purerl.scale.host import to_device, to_host
-from purerl.train import Bound, Plan
-from purerl.types import Array, HostMetrics, Overrides, PyTree
+from purerl.train import Bound
+from purerl.types import Array, Overrides, PyTree
+
+# Called after every segment: members, updates done, mean episode return.
+OnSegment = Callable[[int, int, float], None]
 
 
-class Segment(NamedTuple):
-    """The records of some updates of all members, on the host.
+class Reducer(Protocol):
+    """A reducer: it turns the segments of some members into what is kept of them."""
 
-    Attributes:
-        first: Number of the first update.
-        ran: Updates that ran, K or fewer at the end of the run.
-        metrics: Metrics by name, `[N, ran]`, with `reduce.CHECKS` among them.
-        evaluation: Evaluations by name, `[N, slots, ...]`; the plan says which slots
-            were filled.
-    """
-
-    first: int
-    ran: int
-    metrics: HostMetrics
-    evaluation: HostMetrics
-
-    @property
-    def end(self) -> int:
-        """Updates that were finished after it."""
-        return self.first + self.ran
-
-    def evaluated(self, plan: Plan) -> list[int]:
-        """Return the updates of the segment that were evaluated, a slot for each."""
-        return [at for at in plan.evaluate_after if self.first < at <= self.end]
+    def add(self, segment: Segment) -> float:
+        """Take a segment; return its members' mean episode return, for a person."""
+        ...
 
 
 class Evaluation(NamedTuple):
@@ -395,4 +380,50 @@ def make_cohort(
         require_together(program.memory(), lanes, num_blocks, workers)
     cohort = Cohort(program, members, workers)
     cohort.compile_seconds = time.perf_counter() - began
+    return cohort
+
+
+def train_until(
+    cohort: Cohort,
+    until: int,
+    reducer: Reducer,
+    on_segment: OnSegment = lambda *_: None,
+) -> None:
+    """Train a cohort up to an update.
+
+    Args:
+        cohort: The cohort.
+        until: The update to reach; see `Cohort.segments`.
+        reducer: The reducer that is given every segment.
+        on_segment: A function that is called after every segment with its progress.
+    """
+    for segment in cohort.segments(until):
+        mean = reducer.add(segment)
+        on_segment(cohort.size, segment.ran, mean)
+
+
+def train_through(
+    program: Program,
+    members: Members,
+    worker: Worker,
+    reducer: Reducer,
+    on_segment: OnSegment = lambda *_: None,
+) -> Cohort:
+    """Train members of one worker from beginning to end.
+
+    Any number of members is trained so, a few at a time: only these are held.
+
+    Args:
+        program: The program that trains the members.
+        members: The members, as many as the worker is to hold.
+        worker: The worker that the caller is.
+        reducer: The reducer that is given every segment.
+        on_segment: A function that is called after every segment with its progress.
+
+    Returns:
+        The members with their final states.
+    """
+    cohort = Cohort(program, members, [worker])
+    cohort.init()
+    train_until(cohort, program.bound.plan.num_updates, reducer, on_segment)
     return cohort

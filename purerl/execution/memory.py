@@ -1,14 +1,16 @@
-"""Memory: what agents need at the least, and what there is."""
+"""Memory: what programs need, as shapes or the compiler say, and what there is."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
+from jax.extend import core
 
 from purerl.config import ConfigError
-from purerl.execution.format import format_bytes
-from purerl.scale.devices import Worker
+from purerl.execution.format import format_bytes, with_noun
+from purerl.scale.devices import POWERS_UP_TO, Worker
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
@@ -204,3 +206,196 @@ def _refuse(
         f"{FAST:,.0f} environment steps per second they would take {hours:,.0f} hours. "
         "Use fewer agents (seeds, points)."
     )
+
+
+def traced_memory(bound: Bound, length: int) -> BlockMemory:
+    """Return the bytes of one agent while a segment of its training runs.
+
+    Args:
+        bound: Config, environment and plan of the agent.
+        length: Updates of a segment, K.
+    """
+    segment = make_segment(bound)
+    state = jax.eval_shape(segment.init, jax.random.key(0))
+    closed = jax.make_jaxpr(lambda s, first: segment.advance(s, first, length))(
+        state, jax.ShapeDtypeStruct((), jnp.int32)
+    )
+    state_bytes = sum(map(num_bytes, jax.tree.leaves(state)))
+    # The old states are given to the call, which may write the new ones over them.
+    return BlockMemory(state_bytes, max(0, peak_bytes(closed.jaxpr) - state_bytes), 0)
+
+
+def peak_bytes(jaxpr: core.Jaxpr) -> int:
+    """Return the most bytes that a program's own arrays take at once.
+
+    Args:
+        jaxpr: The program; arguments and constants belong to the caller, and do not
+            count.
+    """
+    last = _last_uses(jaxpr)
+    alive: dict[Any, int] = {}
+    total = most = 0
+    for number, equation in enumerate(jaxpr.eqns):
+        inside = max(map(peak_bytes, inner_programs(equation)), default=0)
+        read = [v for v in equation.invars if not isinstance(v, core.Literal)]
+        ending = [v for v in dict.fromkeys(read) if last[v] == number]
+        for out in equation.outvars:
+            over = next((v for v in ending if _same_shape(v, out)), None)
+            if over is None:
+                alive[out] = num_bytes(out.aval)
+                total += alive[out]
+            else:
+                # A caller's array costs nothing here, whatever is written over it.
+                ending.remove(over)
+                alive[out] = alive.pop(over, 0)
+        most = max(most, total + inside)
+        ending += [v for v in equation.outvars if v not in last]
+        total -= sum(alive.pop(var, 0) for var in ending)
+    return most
+
+
+def _same_shape(one: Any, two: Any) -> bool:
+    return (one.aval.shape, one.aval.dtype) == (two.aval.shape, two.aval.dtype)
+
+
+def _last_uses(jaxpr: core.Jaxpr) -> dict[Any, int]:
+    """The number of the last operation that reads an array; results live on."""
+    last: dict[Any, int] = {}
+    for number, equation in enumerate(jaxpr.eqns):
+        read = (v for v in equation.invars if not isinstance(v, core.Literal))
+        last.update(dict.fromkeys(read, number))
+    results = (v for v in jaxpr.outvars if not isinstance(v, core.Literal))
+    last.update(dict.fromkeys(results, len(jaxpr.eqns)))
+    return last
+
+
+def inner_programs(equation: core.JaxprEqn) -> Iterator[core.Jaxpr]:
+    """Return the programs inside an operation: of loops, branches and calls."""
+    for value in equation.params.values():
+        for item in value if isinstance(value, (tuple, list)) else (value,):
+            if isinstance(item, core.ClosedJaxpr):
+                yield item.jaxpr
+            elif isinstance(item, core.Jaxpr):
+                yield item
+
+
+# Compilers have needed up to twice as much as shapes say beside the states.
+UNSEEN = 2.0
+
+
+class MemoryModel(NamedTuple):
+    """Bytes on a device as a function of the width of a block.
+
+    Attributes:
+        state: Bytes of one member's state.
+        working: Bytes of one member beside its state, while its block is advanced.
+        fixed: Bytes that do not grow with the number of members.
+    """
+
+    state: float
+    working: float
+    fixed: float
+
+    def block(self, lanes: int) -> float:
+        """Return the bytes while one block is trained alone."""
+        return self.chunk(lanes, 1)
+
+    def chunk(self, lanes: int, blocks: int) -> float:
+        """Return the bytes while some blocks are held and one of them is advanced."""
+        return self.fixed + lanes * (blocks * self.state + self.working)
+
+
+def model_of(memory: BlockMemory, lanes: int) -> MemoryModel:
+    """Return the model of one compiled width; all but the code is taken to grow."""
+    return MemoryModel(memory.state / lanes, memory.working / lanes, memory.code)
+
+
+def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> MemoryModel:
+    """Return the model through two widths.
+
+    Args:
+        memories: Memory of a block at each of the two widths.
+        widths: Lanes of the two blocks, ascending.
+    """
+    (a, b), (first, second) = memories, widths
+    working = max(0.0, (b.working - a.working) / (second - first))
+    fixed = max(0.0, a.working - working * first) + max(a.code, b.code)
+    return MemoryModel(a.state / first, working, fixed)
+
+
+def fit_lanes(model: MemoryModel, lanes: int, limit: float, is_fixed: bool) -> int:
+    """Return the width, halved until one block fits the memory.
+
+    Args:
+        model: A model of a worker's bytes.
+        lanes: The width to begin with, W.
+        limit: Bytes that a worker may use.
+        is_fixed: Whether to refuse a width that does not fit instead of halving it.
+
+    Raises:
+        ConfigError: not even one lane fits, or a width that was asked for does not.
+    """
+    width = lanes
+    while model.block(width) > limit and width > 1:
+        width //= 2
+    if model.block(width) > limit or (is_fixed and width != lanes):
+        need = model.block(lanes if is_fixed else 1)
+        raise ConfigError(
+            f"memory: a block of {with_noun(lanes if is_fixed else 1, 'lane')} needs "
+            f"{format_bytes(need)}, and a worker has {format_bytes(limit)}; use "
+            "fewer lanes, a smaller replay buffer or network, or a higher "
+            "memory_limit."
+        )
+    return width
+
+
+def lanes_by_shapes(
+    model: MemoryModel, lanes: int, num_members: int, limit: float
+) -> int:
+    """Return a width, halved while shapes say that it does not fit.
+
+    It is never narrowed below `POWERS_UP_TO` lanes: there what the compiler counts
+    decides, which is exact.
+
+    Args:
+        model: A model of a worker's bytes, from shapes.
+        lanes: The width to begin with, W.
+        num_members: Members whose states the worker holds at once, at least a block.
+        limit: Bytes that the worker may use.
+    """
+    width = lanes
+    while width > POWERS_UP_TO:
+        states = max(num_members, width) * model.state
+        if model.fixed + states + width * model.working <= limit:
+            break
+        width = max(POWERS_UP_TO, width // 2)
+    return width
+
+
+def fitting_lanes(
+    bound: Bound,
+    lanes: int,
+    num_members: int,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float | None = None,
+) -> int:
+    """Return a default width of which shapes say that it fits an accelerator.
+
+    Nothing is compiled; on a CPU, and for blocks of up to `POWERS_UP_TO` lanes, nothing
+    is traced either.
+
+    Args:
+        bound: Config, environment and plan of the members.
+        lanes: The width where memory does not matter, W.
+        num_members: Members whose states a worker holds at once; a block at the least.
+        length: Updates of one call, K.
+        workers: Workers of this process.
+        limit: Bytes that a worker may use; of what is free where not given.
+    """
+    if lanes <= POWERS_UP_TO or workers[0].device.platform == "cpu":
+        return lanes
+    memory = traced_memory(bound, length)
+    model = MemoryModel(memory.state, UNSEEN * memory.working, 0.0)
+    most = SHARE * free_memory(workers[0]) if limit is None else limit
+    return lanes_by_shapes(model, lanes, num_members, most)

@@ -13,9 +13,9 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from purerl.config import ConfigError
+from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, num_bytes, require_agent
-from purerl.execution.reduce import FEW_BAD, PARAMETERS_FINITE
 from purerl.learning.diagnostics import parameters_finite
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, begin_to_compile, compile_for

@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from purerl.execution.cohort import Cohort
-from purerl.execution.curves import Reducer, train_until
+from purerl.execution.cohort import Cohort, Reducer, train_until
 from purerl.execution.members import Members
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker, run_blocks

@@ -21,9 +21,7 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.cohort import Segment
-from purerl.execution.curves import mean_of_known
-from purerl.execution.reduce import CHECKS, bad_numbers
+from purerl.execution.curves import CHECKS, Segment, bad_numbers, mean_of_known
 from purerl.search.fitness import (
     EVALUATION,
     FINAL_RETURN,

@@ -11,8 +11,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from purerl.execution.commands import program
-from purerl.execution.format import format_count, format_duration, quoted, with_noun
+from purerl.execution.format import (
+    format_count,
+    format_duration,
+    program,
+    quoted,
+    with_noun,
+)
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
@@ -20,15 +25,14 @@ from purerl.meta.setup import EvolutionSetup, specification
 from purerl.meta.store import State
 from purerl.meta.tracking import Tracking
 from purerl.meta.training import Options, Stopped, Training, start_key, strategy_keys
-from purerl.runner import summary_file
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.messages import notes
+from purerl.runner.manifest import notes
 from purerl.runner.progress import LINES, Reporter
 from purerl.runner.trackers import Tracker
 from purerl.scale import hosts
 from purerl.scale.devices import Worker
 from purerl.storage import folders
-from purerl.storage.pace import Pace
+from purerl.storage.checkpoint import Pace
 from purerl.streams import say
 
 SNAPSHOT_EVERY = 16
@@ -305,7 +309,7 @@ class EvolutionLoop:
         )
         if self.folder is not None and done:
             result.save(self.folder)
-            summary_file.write(
+            folders.write_summary(
                 self.folder, costs, call, done > first, ["compile_seconds"]
             )
         return result
@@ -336,5 +340,5 @@ def _restored(folder: Path | None, state: State) -> State:
     """Return the state in the folder's newest checkpoint, else the state as it is."""
     restored = store.restore(folder, state) if folder is not None else None
     if folder is not None and restored is None:
-        summary_file.refuse_lost(folder)
+        folders.refuse_lost_checkpoints(folder)
     return restored or state

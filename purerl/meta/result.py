@@ -17,10 +17,11 @@ from purerl.meta.store import State
 from purerl.meta.strategy import read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
-from purerl.runner import manifest, summary_file
+from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
-from purerl.runner.best import Best
+from purerl.runner.result import Best
 from purerl.search.fitness import NEGATIVE
+from purerl.storage import folders
 from purerl.types import HostMetrics, Overrides
 
 if TYPE_CHECKING:
@@ -275,14 +276,14 @@ def load_evolution(
         stored["generations"],
         max(1, len(settings["environments"])),
     )
-    state, numbers = store.restore(folder, like), summary_file.read(folder)
+    state, numbers = store.restore(folder, like), folders.read_summary(folder)
     if state is None:
-        summary_file.refuse_lost(folder)
+        folders.refuse_lost_checkpoints(folder)
         raise ConfigError(f"nothing has been saved in {folder} yet.")
     if int(state.done) < numbers.get("generations", 0):
         raise ConfigError(
             f"{folder / 'checkpoints'} ends with generation {int(state.done):,}, and "
-            f"{folder / summary_file.FILE} with {numbers['generations']:,}: a "
+            f"{folder / folders.SUMMARY} with {numbers['generations']:,}: a "
             "checkpoint is missing. Put back a copy of it, or go on with the "
             "evolution, which computes the rest again."
         )

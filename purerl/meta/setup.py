@@ -19,7 +19,7 @@ from purerl.meta import store
 from purerl.meta.genome import Genome, Names
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import COMPARING, TRUNCATED, Strategy, read_strategy
-from purerl.runner.seeds import as_seed
+from purerl.runner.arguments import as_seed
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.storage import arrays, checkpoint, folders
-from purerl.storage.differences import FIELD, differences
+from purerl.storage import checkpoint, folders
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
+from purerl.storage.folders import FIELD, differences
 from purerl.types import PyTree
 
 KIND = "evolution"
@@ -124,7 +125,7 @@ def save(folder: Path, state: State) -> None:
     """Write a state; a reader sees all of it or nothing."""
     flat = checkpoint.flatten(state._asdict())
     checkpoints = folder / "checkpoints"
-    arrays.save(checkpoints / f"{int(state.done):06d}.npz", flat)
+    save_arrays(checkpoints / f"{int(state.done):06d}.npz", flat)
     for old in _saved(checkpoints)[:-KEEP]:
         old.unlink(missing_ok=True)
 
@@ -155,7 +156,7 @@ def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
         vector: The solution, `[D]`.
     """
     named = {"done": np.array(generation), "vector": vector}
-    arrays.save(folder / "snapshots" / f"{generation:06d}.npz", named)
+    save_arrays(folder / "snapshots" / f"{generation:06d}.npz", named)
 
 
 def load_snapshots(folder: Path) -> dict[int, np.ndarray]:
@@ -177,12 +178,12 @@ def _saved(checkpoints: Path) -> list[Path]:
 
 def _read(path: Path, others: list[str]) -> dict[str, np.ndarray]:
     try:
-        flat = arrays.load(path)
+        flat = load_arrays(path)
         done = flat["done"] if "done" in flat else flat["['done']"]
         if int(done) != int(path.stem):
             raise ValueError(f"it is that of generation {int(done)}")
         return flat
-    except arrays.DAMAGE as error:
+    except DAMAGE as error:
         remedy = f"Delete it to go on from {others[-1]}." if others else "Delete it."
         raise ConfigError(f"{path} is damaged ({error}). {remedy}") from None
 

@@ -1,12 +1,12 @@
 """The record of an evolution while it goes on: JSON lines, and trackers if asked.
 
-A generation is a row of `metrics/evolution/seed=<seed>.jsonl`, and a step of every
+A generation is a row of `metrics/rows.jsonl`, and a step of every
 chart of a tracker (`purerl.runner.trackers`). What a killed evolution had logged past
 its last checkpoint is computed again with the same bits, and not told twice.
 """
 
+import math
 import tempfile
-import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,15 +16,10 @@ import numpy as np
 from purerl import serialise
 from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import KIND, State
-from purerl.runner.jsonl import (
-    JsonlFiles,
-    check_complete,
-    read_rows,
-    rows_are_missing,
-)
+from purerl.runner.rows import RowFile, by_member, check_complete, read_rows
 from purerl.runner.trackers import Member, TrackedRun, Tracker
+from purerl.runner.trackers.base import Row, files_of, name_of
 from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import lacking
 
 if TYPE_CHECKING:
     from purerl.meta.result import EvolutionResult
@@ -50,7 +45,7 @@ class Tracking:
         self.setup, self.folder = setup, folder
         self.seed = int(setup.settings["seed"])
         self.group = Group(trackers)
-        self.jsonl = JsonlFiles(folder / "metrics") if folder else None
+        self.jsonl = RowFile(folder / "metrics") if folder else None
 
     def begin(self, state: State, notify: Callable[[str], None]) -> None:
         """Open everything, and tell what is known of the generations that are done.
@@ -95,9 +90,8 @@ class Tracking:
         """Drop JSON lines past `done`; returns the last generation that is there."""
         if self.jsonl is None:
             return 0
-        self.jsonl.rewind((KIND,), (self.seed,), done)
-        path = self.jsonl.path(KIND, self.seed)
-        kept = read_rows(path) if path.exists() else []
+        self.jsonl.rewind(done)
+        kept = _rows_in(self.jsonl.path.parent, self.seed)
         return int(kept[-1]["update"]) if kept else 0
 
 
@@ -111,10 +105,9 @@ def describe(
         config: The config that members start from, as plain values.
         settings: Settings of the evolution, what is evolved and how, as plain values.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
     seed = int(settings["seed"])
     return TrackedRun(
-        name=folder.resolve().name if folder else f"evolution-{stamp}",
+        name=name_of(folder, KIND),
         config={**config, "evolution": settings},
         members={seed: Member("evolution", seed, {})},
         folder=folder,
@@ -128,14 +121,6 @@ def track_evolution(
 ) -> bool:
     """Send what trackers lack of an evolution's folder; see `purerl.track`.
 
-    Args:
-        folder: The folder of the evolution.
-        trackers: Trackers that have not begun.
-        notify: A function that prints a sentence for people.
-
-    Returns:
-        Whether every tracker has everything now.
-
     Raises:
         ConfigError: nothing has been saved, or a tracker cannot begin.
     """
@@ -143,25 +128,22 @@ def track_evolution(
 
     result = load_evolution(folder)
     seed = int(result.settings["seed"])
-    path = JsonlFiles(folder / "metrics").path(KIND, seed)
     # What comes after the last checkpoint is told when the evolution goes on.
-    found = read_rows(path) if path.exists() else []
-    lines = [row for row in found if row["update"] <= result.done]
-    if not lines:
-        raise rows_are_missing(folder / "metrics", KIND, result.done)
-    check_complete({path: lines}, result.done)
-    group = Group(lacking(trackers, folder, len(lines), notify), in_threads=False)
-    if not group:
-        return True
-    config = serialise.to_dict(result.config)
+    lines = _rows_in(folder / "metrics", seed, result.done)
+    check_complete(folder / "metrics", [lines], result.done)
+    group, config = Group(trackers, in_threads=False), serialise.to_dict(result.config)
     with group:
-        group.begin(describe(folder, config, result.settings), notify)
+        run = describe(folder, config, result.settings)
+        group.begin(run, notify, len(lines))
         for row in lines:
             group.log(KIND, seed, row)
         finish(group, result, result.finished)
-    for sentence in group.where():
-        notify(sentence)
     return group.lacks_nothing
+
+
+def _rows_in(metrics: Path, seed: int, until: float = math.inf) -> list[Row]:
+    """The rows of the generations that a folder has, up to one of them."""
+    return by_member(read_rows(metrics, (KIND,))[KIND], (seed,), until)[0]
 
 
 def finish(group: Group, result: "EvolutionResult", is_finished: bool) -> None:
@@ -184,25 +166,22 @@ def _keep_files(group: Group, result: "EvolutionResult", folder: Path) -> None:
     result.save(folder)
     for path in sorted(folder.iterdir()):
         group.artifact(path, f"{KIND}/{path.name}")
-    for name in ("config.yaml", "manifest.json"):
-        if result.out is not None and (result.out / name).exists():
-            group.artifact(result.out / name, f"{KIND}/{name}")
+    for name, path in files_of(
+        result.out, KIND, "config.yaml", "manifest.json"
+    ).items():
+        group.artifact(path, name)
     try:
-        pictures = _draw(result, folder)
+        from purerl.report import plots
+
+        figures = {"evolution": result.plot(), **result.pictures()}
+        pictures = [
+            plots.save(x, folder / f"{name}.png") for name, x in figures.items()
+        ]
     except Exception as error:  # a picture is not worth an evolution
         group.notify(f"the pictures could not be drawn ({error}).")
         return
     for path in pictures:
         group.artifact(path, f"figures/{path.name}")
-
-
-def _draw(result: "EvolutionResult", folder: Path) -> list[Path]:
-    from purerl.report import plots
-
-    figures = {"evolution": result.plot(), **result.pictures()}
-    return [
-        plots.save(figure, folder / f"{name}.png") for name, figure in figures.items()
-    ]
 
 
 def rows(setup: EvolutionSetup, state: State, first: int = 0) -> list[dict[str, Any]]:

@@ -25,13 +25,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 
-from purerl.execution.cohort import Cohort
-from purerl.execution.curves import train_through, train_until
-from purerl.execution.fit import BlockCompiler
+from purerl.execution.cache import BlockCompiler
+from purerl.execution.cohort import Cohort, train_through, train_until
+from purerl.execution.dry_run import rate
 from purerl.execution.members import Members, crossed
 from purerl.execution.memory import require_together
 from purerl.execution.programs import Program, segment_length
-from purerl.execution.rate import rate
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.scale import hosts

@@ -38,9 +38,9 @@ from purerl.population.members import (
 from purerl.population.result import Result, write_files
 from purerl.population.schedules import Schedule
 from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
-from purerl.runner.messages import notes
+from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, option, tool
-from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import Finished, drive
 from purerl.search.fitness import EVALUATION

@@ -9,7 +9,7 @@ import numpy as np
 
 from purerl import auto, serialise
 from purerl.config import TrainConfig
-from purerl.execution.reduce import weighted_mean
+from purerl.execution.curves import weighted_mean
 from purerl.population.space import Space
 from purerl.runner import manifest
 from purerl.runner.options import FIXED, Repeated, Saved, option, seeds_option

@@ -39,9 +39,9 @@ from purerl.population.space import (
     evaluation_keys,
     member_keys,
 )
-from purerl.runner.messages import notes
+from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.manifest import notes
 from purerl.runner.options import FIXED, Saved, option, tool
-from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import as_count, default_lanes, make_workers, required
 from purerl.search.drive import drive
 from purerl.search.fitness import EVALUATION

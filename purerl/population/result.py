@@ -13,9 +13,9 @@ from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedules import Schedule
 from purerl.population.space import Space
-from purerl.runner import summary_file
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
+from purerl.storage import folders
 from purerl.train import make_policy
 from purerl.types import PyTree
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class BestMember(NamedTuple):
-    """The best member of a search: what `purerl.runner.best.Best` has, and more.
+    """The best member of a search: what `purerl.runner.result.Best` has, and more.
 
     Attributes:
         point: The member's hyperparameters at the end, by name.
@@ -70,7 +70,7 @@ def write_files(result: "Result") -> None:
         }
         serialise.to_yaml(best.config, result.out / "best.yaml")
     has_trained = result.summary["trained_requests"] > 0
-    summary_file.write(result.out, facts, result.summary, has_trained)
+    folders.write_summary(result.out, facts, result.summary, has_trained)
 
 
 class Result(abc.ABC):

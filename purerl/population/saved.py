@@ -14,7 +14,7 @@ from purerl.search.folder import FORMAT, restore
 from purerl.search.protocol import Search
 from purerl.space.axes import from_dict
 from purerl.storage import folders
-from purerl.storage.prng import keys_of
+from purerl.storage.folders import keys_of
 
 KINDS = ("pbt", "halving")
 

@@ -13,8 +13,8 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.members import Members
 from purerl.execution.programs import length_of_pieces
 from purerl.population.space import HELD_OUT, evaluation_keys
+from purerl.runner.arguments import check_seeds
 from purerl.runner.options import Saved, option, seeds_option, tool
-from purerl.runner.seeds import check_seeds
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Row, Search, Step

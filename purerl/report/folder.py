@@ -5,22 +5,17 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from purerl.config import ConfigError
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
-from purerl.runner import manifest, summary_file
+from purerl.execution.format import program, quoted
+from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
-from purerl.runner.divergence import read_diverged_at
-from purerl.runner.jsonl import read_members, rows_are_missing
-from purerl.runner.records import KINDS, saved_records
+from purerl.runner.loop import close_trackers
 from purerl.runner.result import RunResult, load_run
-from purerl.runner.trackers import Tracker, choose, files
+from purerl.runner.rows import read_diverged_at, read_members, saved_records
+from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import lacking
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 from purerl.storage.checkpoint import steps
 from purerl.streams import say
 from purerl.train import bind
@@ -35,7 +30,7 @@ READERS = {
     "halving": "purerl.population.saved:load_search",
     "tune": "purerl.tuning.folder:load_tune",
     "evolution": "purerl.meta.result:load_evolution",
-    kinds.COMPARISON: "purerl.comparison.result:load_comparison",
+    folders.COMPARISON: "purerl.comparison.result:load_comparison",
 }
 
 
@@ -57,7 +52,9 @@ def load(folder: str | Path) -> Any:
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
     if kind not in READERS:
-        raise ConfigError(kinds.refusal(folder, kind, ", which has no result to load"))
+        raise ConfigError(
+            folders.refusal(folder, kind, ", which has no result to load")
+        )
     module, _, name = READERS[kind].partition(":")
     return getattr(import_module(module), name)(folder)
 
@@ -71,12 +68,9 @@ def read_result(folder: Path) -> RunResult:
     """
     stored = manifest.load_run(folder)
     seeds = tuple(stored["seeds"])
-    metrics, update = folder / "metrics", max(steps(folder / "checkpoints"), default=0)
-    records = {kind: read_members(metrics, kind, seeds, update) for kind in KINDS}
+    update = max(steps(folder / "checkpoints"), default=0)
+    records = read_members(folder / "metrics", seeds, update)
     train = records["train"]
-    if update and not train:
-        raise rows_are_missing(metrics, "train", update)
-    _check_evaluations(folder, records["evaluation"])
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
     return RunResult(
@@ -123,22 +117,6 @@ def _has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
     return steps + each > stored["config"]["total_timesteps"]
 
 
-def _check_evaluations(folder: Path, evaluation: HostMetrics) -> None:
-    """Refuse evaluations that do not end with those of the summary, if there is one."""
-    wanted = summary_file.read(folder).get("evaluation_per_seed")
-    if wanted is None:  # The run has not ended, or has none.
-        return
-    returns = evaluation.get("episode_return")
-    found = np.full(len(wanted), np.nan) if returns is None else returns[:, -1].mean(-1)
-    odd = [x for x, y in zip(wanted, found, strict=True) if x not in (None, y)]
-    if returns is None or odd:
-        raise ConfigError(
-            f"{folder / 'metrics' / 'evaluation'} does not end with the evaluation of "
-            f"{folder / summary_file.FILE}: rows are missing, or the summary is of "
-            "another run; put back a copy of the files, or of the whole folder."
-        )
-
-
 def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -> bool:
     """Send the rows and files of a folder that trackers lack.
 
@@ -162,15 +140,15 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
     """
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
-    if not kinds.is_tracked(kind) and (folder / "records").is_dir():
+    if not folders.is_tracked(kind) and (folder / "records").is_dir():
         raise ConfigError(
             f"{folder} holds a search that only its own program can read again. "
             f"Repeat the call that wrote it, with out={str(folder)!r}: what trackers "
             "lack is sent then."
         )
-    if not kinds.is_tracked(kind):
+    if not folders.is_tracked(kind):
         raise ConfigError(
-            kinds.refusal(folder, kind, ", of which trackers are told nothing")
+            folders.refusal(folder, kind, ", of which trackers are told nothing")
         )
     chosen = choose(trackers, folder)
     if not chosen:
@@ -180,16 +158,14 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
         )
     if kind == "run":
         return _track_run(folder, chosen)
-    if kind == "sweep":
-        from purerl.sweeps.tracking import track_sweep
-
-        return track_sweep(load(folder), chosen, say)
     if kind in ("pbt", "halving"):
         from purerl.population.saved import read
         from purerl.search.tracking import track_search
 
         return track_search(folder, read(folder).search, chosen, say)
-    if kind == "tune":
+    if kind == "sweep":
+        from purerl.sweeps.tracking import track_sweep as send
+    elif kind == "tune":
         from purerl.tuning.tracking import track_study as send
     elif kind == "evolution":
         from purerl.meta.tracking import track_evolution as send
@@ -208,15 +184,11 @@ def _track_run(folder: Path, trackers: Sequence[Tracker]) -> bool:
             f"go on with it: {program()} train --resume {quoted(folder)}"
         )
     records = saved_records(folder, stored["seeds"])
-    missing = lacking(trackers, folder, records.num_rows, say)
-    group = Group(missing, in_threads=False)
-    if not group:
-        return True
     finished = _has_finished(stored, result.metrics)
+    group = Group(trackers, in_threads=False)
     with group:
-        group.begin(describe(folder, stored["config"], stored["seeds"]), say)
+        run = describe(folder, stored["config"], stored["seeds"])
+        group.begin(run, say, records.num_rows)
         records.send_missing(group)
-        files.finish(group, result._replace(finished=finished))
-    for sentence in group.where():
-        say(sentence)
+        close_trackers(group, result._replace(finished=finished))
     return group.lacks_nothing

@@ -12,8 +12,7 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.commands import program
-from purerl.execution.format import format_bytes, quoted
+from purerl.execution.format import format_bytes, program, quoted
 from purerl.metrics import decimals
 from purerl.report import plots, tables
 from purerl.report.folder import load, read_result
@@ -42,9 +41,9 @@ from purerl.report.sweep_data import (
     short,
 )
 from purerl.runner import manifest
-from purerl.runner.divergence import WORTHLESS
 from purerl.runner.result import RunResult, summary
-from purerl.storage import folders, kinds
+from purerl.runner.rows import WORTHLESS
+from purerl.storage import folders
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -61,7 +60,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     Args:
         folder: The folder.
         path: The path of the page; `report.html` in the folder if not given.
-        kind: The kind of result, of `purerl.storage.kinds`, for a folder that holds
+        kind: The kind of result, of `purerl.storage.folders`, for a folder that holds
             two: a comparison may be written into that of an evolution.
 
     Raises:
@@ -85,7 +84,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
         from purerl.comparison.result import find_comparison
 
         return evolution_page(load(folder), path, transfer=find_comparison(folder))
-    if kind == kinds.COMPARISON:
+    if kind == folders.COMPARISON:
         from purerl.comparison.result import load_comparison, read
 
         command = read(folder).values.get("command", "")
@@ -94,7 +93,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
         return comparison_page(result, path, folder=str(folder), command=command)
     if (folder / "records").is_dir():
         return _own_search_page(folder, path)
-    raise ConfigError(kinds.refusal(folder, kind, ", for which there is no page"))
+    raise ConfigError(folders.refusal(folder, kind, ", for which there is no page"))
 
 
 def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:

@@ -10,8 +10,7 @@ import numpy as np
 from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import PART_KINDS, ConfigError, TrainConfig
-from purerl.execution.commands import program
-from purerl.execution.format import quoted
+from purerl.execution.format import program, quoted
 from purerl.metrics import decimals
 from purerl.report import plots
 from purerl.report.comparison import ALL, SHORT, WORDS

@@ -27,8 +27,8 @@ from purerl.report.drawing.registry import (
 )
 from purerl.report.folder import read_result
 from purerl.report.html import Section, note_html, write_page
+from purerl.runner.arguments import as_seed, seeds_named, split_seed
 from purerl.runner.result import RunResult, SavedRun, load_run
-from purerl.runner.seeds import as_seed, seeds_named, split_seed
 from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, HostMetrics, PyTree

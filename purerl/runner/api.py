@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.fit import fitting_lanes
-from purerl.execution.memory import require_number
+from purerl.execution.memory import fitting_lanes, require_number
 from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.precision import in_32_bits
 from purerl.runner import manifest
@@ -14,13 +13,14 @@ from purerl.runner.arguments import (
     as_folder,
     check_call,
     check_seconds,
+    check_seeds,
     check_switch,
+    num_seeds,
 )
-from purerl.runner.loop import Options, RunLoop
+from purerl.runner.loop import RunLoop
+from purerl.runner.manifest import Options
 from purerl.runner.result import RunResult
-from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.runner.start import (
-    Begun,
     Start,
     as_start,
     check_same_start,
@@ -113,16 +113,24 @@ def run(
     segment_updates = as_count("segment_updates", segment_updates)
     keep_checkpoints = as_count("keep_checkpoints", keep_checkpoints)
     check_seconds("checkpoint_seconds", checkpoint_seconds)
-    _check_switches(resume, extend, data_parallel)
+    for name, switch, instead in (
+        ("resume", resume, "The folder of the run goes to out."),
+        ("extend", extend, "The number of steps is total_timesteps of the config."),
+        ("data_parallel", data_parallel, "An agent is spread over all devices."),
+    ):
+        check_switch(name, switch, instead)
+    if extend and not resume:
+        raise ConfigError(
+            "extend=True goes on with a run: give resume=True and out=, its folder."
+        )
     folder, source = as_folder("out", out), as_start(start)
-    if resume and folder is not None:
+    if resume:
+        if folder is None:
+            raise ConfigError("resume needs out: the folder of the run to go on with.")
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
-        asked = {"lanes": lanes, "segment_updates": segment_updates}
-        asked["data_parallel"] = data_parallel or None
-        # The manifest has the number of devices, which is looked at later.
-        kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
-        _check_kept(folder, kept, asked)
         config = manifest.with_values_of(stored, config)
+        asked = {"lanes": lanes, "segment_updates": segment_updates}
+        _check_kept(folder, stored, asked, data_parallel)
     config = with_values_of_start(source, config)
     bound = bind(config, on_host=True)
     if bound.env.on_host:
@@ -131,13 +139,10 @@ def run(
     members = check_seeds(seeds)
     segments = HOST_SEGMENTS if bound.env.on_host else SEGMENTS
     length = segment_updates or segment_length(bound, segments=segments)
+    if data_parallel or bound.env.on_host:
+        lanes = lanes or 1
     options = Options(
-        lanes=lanes
-        or (
-            1
-            if data_parallel or bound.env.on_host
-            else _default_lanes(bound, len(members), length)
-        ),
+        lanes=lanes or _default_lanes(bound, len(members), length),
         length=length,
         spread=data_parallel,
         checkpoint_seconds=checkpoint_seconds,
@@ -146,48 +151,38 @@ def run(
     chosen = choose(trackers, folder if resume else None)
     begun = None if source is None or resume else read_start(source, bound, members)
     with locked(folder), folders.undone_if_empty(folder):
-        options = _open_folder(
-            folder, bound.config, members, options, resume, extend, begun
-        )
-        if resume and folder is not None:
+        if folder is not None and resume:
+            options = _go_on(folder, bound, members, options, extend)
             if keep_checkpoints is not None:
                 options = options._replace(keep=keep_checkpoints)
                 folders.update(folder, {"keep_checkpoints": keep_checkpoints})
-            begun = _begun_with(folder, source, bound, members)
+            described = manifest.load_run(folder).get("start")
+            check_same_start(described, source)
+            if described and not checkpoint.steps(folder / "checkpoints"):
+                begun = read_again(described, bound, members)
+        elif folder is not None:
+            described = {} if begun is None else {"start": begun.described}
+            manifest.check_new(folder)
+            run = manifest.describe_run(bound.config, members, options)
+            folders.write(folder, run | described)
         loop = RunLoop(bound, members, folder, options, chosen, progress, begun)
         return loop.run(resume)
 
 
-def _check_switches(resume: bool, extend: bool, data_parallel: bool) -> None:
-    """Refuse switches that are given a folder or a number.
-
-    Raises:
-        ConfigError: naming the switch, and where the folder or the number belongs.
-    """
-    check_switch("resume", resume, "The folder of the run goes to out.")
-    check_switch(
-        "extend", extend, "The number of steps in all is total_timesteps of the config."
-    )
-    check_switch(
-        "data_parallel", data_parallel, "An agent is spread over all devices there are."
-    )
-
-
-def _check_kept(folder: Path, stored: dict[str, Any], asked: dict[str, Any]) -> None:
+def _check_kept(
+    folder: Path, stored: dict[str, Any], asked: dict[str, Any], data_parallel: bool
+) -> None:
     """Refuse to resume a run with another way of training than it began with.
-
-    Args:
-        folder: The folder of the run.
-        stored: The manifest of the run.
-        asked: Options by name; None stands for the run's own.
 
     Raises:
         ConfigError: naming the option, both values and the remedy.
     """
-    for name, value in asked.items():
-        if value is not None and value != stored[name]:
+    # The manifest has the number of devices, which is looked at later.
+    kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
+    for name, value in {**asked, "data_parallel": data_parallel or None}.items():
+        if value is not None and value != kept[name]:
             raise ConfigError(
-                f"{name} must be {stored[name]}, got {value}: the run in {folder} has "
+                f"{name} must be {kept[name]}, got {value}: the run in {folder} has "
                 "begun so, and its numbers depend on it. Leave it out to resume."
             )
 
@@ -211,17 +206,6 @@ def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None
         )
 
 
-def _begun_with(
-    folder: Path, source: Start | None, bound: Bound, members: tuple[int, ...]
-) -> Begun | None:
-    """Return the agents that a run had begun with, if it has to begin again."""
-    described = manifest.load_run(folder).get("start")
-    check_same_start(described, source)
-    if described is None or checkpoint.steps(folder / "checkpoints"):
-        return None
-    return read_again(described, bound, members)
-
-
 def _default_lanes(bound: Bound, num_members: int, length: int) -> int:
     """The width of a block where nobody asks for one."""
     workers = make_workers()
@@ -230,41 +214,17 @@ def _default_lanes(bound: Bound, num_members: int, length: int) -> int:
     return fitting_lanes(bound, lanes, members_each, length, workers)
 
 
-def _open_folder(
-    folder: Path | None,
-    config: TrainConfig,
-    seeds: tuple[int, ...],
-    options: Options,
-    resume: bool,
-    extend: bool,
-    begun: Begun | None,
+def _go_on(
+    folder: Path, bound: Bound, seeds: tuple[int, ...], options: Options, extend: bool
 ) -> Options:
-    """Create or check the folder; a resumed run keeps its own lanes and length."""
-    if extend and not resume:
-        raise ConfigError(
-            "extend=True goes on with a run: give resume=True and out=, its folder."
-        )
-    if folder is None:
-        if resume:
-            raise ConfigError("resume needs out: the folder of the run to go on with.")
-        return options
-    if not resume:
-        description = manifest.describe_run(
-            config, seeds, options.lanes, options.length, options.spread, options.keep
-        )
-        if begun is not None:
-            description["start"] = begun.described
-        manifest.create(folder, description)
-        return options
+    """Check that a run may go on; it keeps its own lanes and length."""
     stored = manifest.load_run(folder)
-    manifest.check_not_edited(folder, stored)
-    manifest.check_same(stored, config, seeds, may_be_longer=extend)
+    manifest.check_same(stored, bound.config, seeds, may_be_longer=extend)
     manifest.check_devices(stored)
-    folders.require_writable(folder)
-    folders.finish(folder, stored)
-    manifest.finish_extension(folder, stored)
+    manifest.check_not_edited(folder, stored)
+    folders.go_on(folder, stored)
     if extend:
-        manifest.extend(folder, stored, config)
+        manifest.extend(folder, stored, bound.config)
     return options._replace(
         lanes=stored["lanes"],
         length=stored["segment_updates"],

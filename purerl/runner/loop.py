@@ -4,11 +4,12 @@ Segments of updates run on the devices; between them the host writes metrics, sh
 progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run.
 """
 
+import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
@@ -16,24 +17,26 @@ import numpy as np
 from purerl import serialise
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.format import format_count, with_noun
-from purerl.execution.hosted import HostedCohort
-from purerl.execution.hosted_program import HostedProgram
+from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.execution.members import every
-from purerl.runner import summary_file
-from purerl.runner.divergence import DIVERGED, Divergence, read_diverged_at
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.jsonl import stack_rows
-from purerl.runner.messages import evaluations, how_to_go_on, notes
-from purerl.runner.records import Records
+from purerl.runner.manifest import CURVE, Options, evaluations, how_to_go_on, notes
 from purerl.runner.result import RunResult, write_summary
+from purerl.runner.rows import (
+    DIVERGED,
+    Divergence,
+    Records,
+    read_diverged_at,
+    stack_rows,
+)
 from purerl.runner.start import Begun
-from purerl.runner.trackers import Tracker, files
+from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
-from purerl.storage.pace import Pace
+from purerl.storage.checkpoint import Pace
 from purerl.train import Bound, make_segment
 from purerl.types import PyTree
 
@@ -43,24 +46,6 @@ NEW_EPISODES = (
 )
 # Number of finished updates, and the arrays of a checkpoint by name.
 Restored = tuple[int, dict[str, np.ndarray]]
-
-
-class Options(NamedTuple):
-    """The way a run is carried out; only K and W change what is computed.
-
-    Attributes:
-        lanes: The width of a block, W.
-        length: Updates per segment, K.
-        spread: Whether every agent's environments are spread over all devices.
-        checkpoint_seconds: The least time between checkpoints; see `Pace`.
-        keep: The number of last checkpoints that stay.
-    """
-
-    lanes: int
-    length: int
-    spread: bool
-    checkpoint_seconds: float
-    keep: int
 
 
 class RunLoop:
@@ -99,85 +84,92 @@ class RunLoop:
 
     def run(self, resume: bool) -> RunResult:
         """Train what is missing of the run."""
-        restored = self._restore() if resume else None
-        reporter = self._reporter(restored)
-        self._begin_trackers(reporter.notify)
-        for sentence in self.trackers.where():
-            reporter.info(sentence)
-        if restored and restored[0] >= self.bound.plan.num_updates:
-            with self.trackers:
-                result = self._had_finished(restored[1])
-        else:
-            result = self._train(restored, reporter)
-        if result.finished:
-            write_summary(result)
-        files.finish(self.trackers, result)
-        return result
-
-    def _reporter(self, restored: Restored | None) -> Any:
-        """Return the reporter of progress, after it has said where the run goes on."""
         # Imported here so that only callers that run pay for importing rich.
         from purerl.runner.progress import Reporter
 
-        steps = self.bound.plan.num_updates * self._steps_each
-        update = self._first(restored)
-        self.saved_at = self.tried_at = update
-        reporter = Reporter(steps, update * self._steps_each, enabled=self.progress)
+        restored = self._restore() if resume else None
+        first = self.begun.first_update if self.begun else 0
+        first = restored[0] if restored else first
+        self.saved_at = self.tried_at = first
+        total = self.bound.plan.num_updates
+        each = self.bound.plan.steps_per_update * len(self.seeds)
+        reporter = Reporter(total * each, first * each, enabled=self.progress)
         self.notify = reporter.notify  # whether progress is shown or not
-        if restored:
-            reporter.info(f"resuming {self.folder} after update {update:,}")
-            if self.bound.env.on_host:
-                reporter.info(NEW_EPISODES)
-            note = folders.differences_of_versions(folders.load(self._folder))
-            if note:
-                reporter.info(f"[yellow]{note}")
-        elif self.begun:
-            reporter.info(self.begun.sentence())
-        return reporter
+        for line in self._where_it_goes_on(restored):
+            reporter.info(line)
+        config = serialise.to_dict(self.bound.config) if self.trackers else {}
+        run = describe(self.folder, config, self.seeds)
+        self.trackers.begin(run, self.notify)
+        self.records.send_missing(self.trackers)
+        for sentence in self.trackers.where():
+            reporter.info(sentence)
+        if restored and first >= total:
+            with self.trackers:
+                shapes = jax.eval_shape(
+                    make_segment(self.bound).init, jax.random.key(0)
+                )
+                where = self._folder / "checkpoints"
+                state = checkpoint.unflatten(restored[1], shapes, where)
+                result = self._result(state, 0.0, 0.0, first, total)
+        else:
+            result = self._train(restored, first, reporter)
+        if result.finished:
+            write_summary(result)
+        close_trackers(self.trackers, result)
+        return result
 
-    def _first(self, restored: Restored | None) -> int:
-        """Updates that the agents have done when training begins."""
-        if restored:
-            return restored[0]
-        return self.begun.first_update if self.begun else 0
+    def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
+        if not restored:
+            return [self.begun.sentence()] if self.begun else []
+        lines = [f"resuming {self.folder} after update {restored[0]:,}"]
+        if self.bound.env.on_host:
+            lines.append(NEW_EPISODES)
+        note = folders.differences_of_versions(folders.load(self._folder))
+        return [*lines, f"[yellow]{note}"] if note else lines
 
-    @property
-    def _steps_each(self) -> int:
-        """Environment steps of an update of all agents."""
-        return self.bound.plan.steps_per_update * len(self.seeds)
-
-    def _train(self, restored: Restored | None, reporter: Any) -> RunResult:
+    def _train(self, restored: Restored | None, first: int, reporter: Any) -> RunResult:
         """Compile, train until the end or until somebody stops it, and sum up."""
-        first = self._first(restored)
         with Interrupt(lambda: self.trackers.stop) as interrupt, self.trackers:
-            reporter.info(self._banner())
-            for line in notes(self.bound):
+            for line in (self._banner(), *notes(self.bound)):
                 reporter.info(line)
             cohort = self._cohort()
             reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()
             with closing(cohort):
                 if restored:
-                    cohort.restore(self._states(restored[1], cohort), first)
+                    shapes, where = cohort.program.member_shapes(), self._folder
+                    states = checkpoint.unflatten(
+                        restored[1], shapes, where / "checkpoints", goes_on=True
+                    )
+                    cohort.restore(states, first)
                 else:
                     cohort.init()
                     if self.begun:
                         cohort.restore(self.begun.put(cohort.gather()), first)
                 with reporter:
                     update = self._segments(cohort, first, interrupt, reporter)
-            finished = update >= self.bound.plan.num_updates
-        if not finished:
+        if update < self.bound.plan.num_updates:
             reporter.notify(self._how_to_resume(update))
+        compiled, seconds = cohort.compile_seconds, time.perf_counter() - began
+        return self._result(cohort.gather(), compiled, seconds, first, update)
+
+    def _result(
+        self, state: PyTree, compiled: float, seconds: float, first: int, update: int
+    ) -> RunResult:
+        """The result of a call that trained from one update to another."""
+        plan = self.bound.plan
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
-            state=cohort.gather(),
+            state=state,
             metrics=stack_rows(self.records.rows["train"]),
             evaluation=stack_rows(self.records.rows["evaluation"]),
-            finished=finished,
-            compile_seconds=cohort.compile_seconds,
-            train_seconds=time.perf_counter() - began,
-            train_steps=(update - first) * self._steps_each,
+            finished=update >= plan.num_updates,
+            compile_seconds=compiled,
+            train_seconds=seconds,
+            train_steps=max(0, update - first)
+            * plan.steps_per_update
+            * len(self.seeds),
             out=self.folder,
             diverged_at=self.divergence.diverged_at,
         )
@@ -191,9 +183,13 @@ class RunLoop:
     ) -> int:
         """Train segment by segment, and save now and then; the last update."""
         plan = self.bound.plan
+        each = plan.steps_per_update * len(self.seeds)
 
         def is_stopped() -> bool:
-            return interrupt.asked or self._is_save_due(cohort.update)
+            if interrupt.asked:
+                return True
+            is_tried = self.folder is None or cohort.update == self.tried_at
+            return not is_tried and self.pace.is_due()
 
         asked = interrupt.asked
         while update < plan.num_updates and not asked:
@@ -201,7 +197,7 @@ class RunLoop:
                 for segment in cohort.segments(plan.num_updates, is_stopped):
                     latest = self.records.add(plan, segment)
                     update = segment.end
-                    reporter.update(update * self._steps_each, latest)
+                    reporter.update(update * each, latest)
                     if sentence := self.divergence.sentence(segment):
                         self.notify(sentence)
                         self._write_diverged()
@@ -211,23 +207,6 @@ class RunLoop:
             asked = interrupt.asked
             self._save(cohort, is_last=asked)
         return update
-
-    def _had_finished(self, flat: dict[str, np.ndarray]) -> RunResult:
-        """The result of a run of which nothing is left to train or to compile."""
-        shapes = jax.eval_shape(make_segment(self.bound).init, jax.random.key(0))
-        return RunResult(
-            config=self.bound.config,
-            seeds=self.seeds,
-            state=checkpoint.unflatten(flat, shapes, self._folder / "checkpoints"),
-            metrics=stack_rows(self.records.rows["train"]),
-            evaluation=stack_rows(self.records.rows["evaluation"]),
-            finished=True,
-            compile_seconds=0.0,
-            train_seconds=0.0,
-            train_steps=0,
-            out=self.folder,
-            diverged_at=self.divergence.diverged_at,
-        )
 
     def _cohort(self) -> Cohort | HostedCohort:
         """Return the agents and their program."""
@@ -242,13 +221,6 @@ class RunLoop:
             options.length,
             data_parallel=options.spread,
         )
-
-    def _begin_trackers(self, notify: Notify) -> None:
-        """Open them; those that lack rows of a resumed run are told them."""
-        config = serialise.to_dict(self.bound.config) if self.trackers else {}
-        run = describe(self.folder, config, self.seeds)
-        self.trackers.begin(run, notify)
-        self.records.send_missing(self.trackers)
 
     @property
     def _folder(self) -> Path:
@@ -274,12 +246,6 @@ class RunLoop:
             f"{with_noun(plan.num_updates, 'update')}, {learning}"
             f"{evaluations(self.bound)}, on {device.device_kind} {lanes}"
         )
-
-    def _is_save_due(self, update: int) -> bool:
-        """Return whether a checkpoint is to be written before training goes on."""
-        if self.folder is None or update == self.tried_at:
-            return False
-        return self.pace.is_due()
 
     def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
         """Write a checkpoint; where it cannot be, only the last one is an error."""
@@ -327,19 +293,15 @@ class RunLoop:
         if restored:
             self.records.rewind(restored[0])
         else:
-            summary_file.refuse_lost(self._folder)
+            folders.refuse_lost_checkpoints(self._folder)
             self.records.back_up()
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
             self.records.rewind_trackers()
-        self._recall_diverged(restored[0] if restored else 0)
-        return restored
-
-    def _recall_diverged(self, update: int) -> None:
-        """Read from the folder which agents had diverged by an update."""
-        self.divergence.diverged_at = read_diverged_at(
-            folders.load(self._folder), self.seeds, update
-        )
+        stored, update = folders.load(self._folder), restored[0] if restored else 0
+        found = read_diverged_at(stored, self.seeds, update)
+        self.divergence.diverged_at = found
         self._write_diverged()
+        return restored
 
     def _write_diverged(self) -> None:
         """Write into the folder which agents have diverged, before a checkpoint is."""
@@ -349,27 +311,52 @@ class RunLoop:
         if entry != folders.load(self.folder).get(DIVERGED):
             folders.update(self.folder, {DIVERGED: entry})
 
-    def _states(
-        self, flat: dict[str, np.ndarray], cohort: Cohort | HostedCohort
-    ) -> PyTree:
-        shapes = cohort.program.member_shapes()
-        return checkpoint.unflatten(
-            flat, shapes, self._folder / "checkpoints", goes_on=True
-        )
-
     def _how_to_resume(self, update: int) -> str:
         if self.folder is None:
             return (
                 f"stopped after update {update:,}; nothing was saved (no out folder), "
                 "and the agents are in the result alone"
             )
+        what = f"after update {update:,} and saved it"
         if update == 0:
-            return (
-                "stopped before the first update, with nothing to save yet. "
-                f"{self._go_on()}"
-            )
-        return f"stopped after update {update:,} and saved it. {self._go_on()}"
+            what = "before the first update, with nothing to save yet"
+        return f"stopped {what}. {self._go_on()}"
 
     def _go_on(self) -> str:
         """Return the sentence on how to go on from the last checkpoint."""
         return how_to_go_on(self.bound.config, self.seeds, self._folder)
+
+
+def close_trackers(trackers: Group, result: RunResult) -> None:
+    """Hand over the run's files, if any tracker takes files, and close the trackers.
+
+    `run/` holds config.yaml, manifest.json and the last checkpoint (the parameters of
+    all seeds) as in a run's folder, so that `purerl.load_run` reads it;
+    `figures/curve.png` is the learning curve of a finished run.
+    """
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
+        if trackers.takes_files:
+            _keep_files(trackers, result, Path(folder))
+        # Inside: a tracker reads the files when it comes to them.
+        trackers.close("finished" if result.finished else "interrupted")
+
+
+def _keep_files(trackers: Group, result: RunResult, folder: Path) -> None:
+    if result.out is not None:
+        for name in ("config.yaml", "manifest.json"):
+            if (result.out / name).exists():
+                trackers.artifact(result.out / name, f"run/{name}")
+        saved = checkpoint.steps(result.out / "checkpoints")
+        if saved:
+            name = f"checkpoints/{saved[-1]}"
+            trackers.artifact(result.out / name, f"run/{name}")
+    if result.finished:
+        path = (result.out or folder) / CURVE
+        try:
+            from purerl.report import plots
+
+            plots.learning_curve(result, path)
+        except Exception as error:  # A picture is not worth a run.
+            trackers.notify(f"the learning curve could not be drawn ({error}).")
+            return
+        trackers.artifact(path, f"figures/{CURVE}")

@@ -2,15 +2,16 @@
 
 config.yaml      every field, to be read by people, and to start other runs with
 manifest.json    seeds, lanes, segment length, versions, device, who diverged
-metrics/         train/seed=0.jsonl, evaluation/seed=0.jsonl, ...
+metrics/         rows.jsonl
 checkpoints/     the last few, by number of finished updates
 """
 
+import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -23,51 +24,58 @@ from purerl.config import (
     UnknownFieldError,
     is_auto,
 )
-from purerl.runner import summary_file
-from purerl.runner.divergence import DIVERGED
-from purerl.runner.records import saved_records
-from purerl.storage import kinds, prng
-from purerl.storage.differences import differences, refuse
+from purerl.execution.format import has_imported, program, quoted, with_noun
+from purerl.runner.arguments import seeds_text
+from purerl.runner.rows import DIVERGED, saved_records
+from purerl.storage import folders
 from purerl.storage.folders import (
     CONFIG,
     MANIFEST,
+    differences,
     kind_of,
     load,
     made_with,
+    refuse,
     refuse_remains,
     write,
     write_config,
     written_by,
 )
+from purerl.train import Bound
+from purerl.types import Overrides
 
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
 
 
-def describe_run(
-    config: TrainConfig,
-    seeds: Sequence[int],
-    lanes: int,
-    length: int,
-    spread: bool,
-    keep: int,
-) -> dict[str, Any]:
-    """Describe a run: a member's bits depend on nothing else.
+class Options(NamedTuple):
+    """The way a run is carried out; only K and W change what is computed.
 
-    Args:
-        config: Config of the run, as validated.
-        seeds: Seeds of the members.
-        lanes: Width W of the blocks.
-        length: Number of updates of a segment.
-        spread: Whether each agent is spread over all devices.
-        keep: Number of last checkpoints that stay.
+    Attributes:
+        lanes: The width of a block, W.
+        length: Updates per segment, K.
+        spread: Whether every agent's environments are spread over all devices.
+        checkpoint_seconds: The least time between checkpoints; see `Pace`.
+        keep: The number of last checkpoints that stay.
     """
+
+    lanes: int
+    length: int
+    spread: bool
+    checkpoint_seconds: float
+    keep: int
+
+
+def describe_run(
+    config: TrainConfig, seeds: Sequence[int], options: Options
+) -> dict[str, Any]:
+    """Describe a run: a member's bits depend on nothing else."""
     return {
         "config": serialise.to_dict(config),
         "seeds": list(seeds),
-        "lanes": lanes,
-        "segment_updates": length,
-        "data_parallel": len(jax.local_devices()) if spread else 0,
-        "keep_checkpoints": keep,
+        "lanes": options.lanes,
+        "segment_updates": options.length,
+        "data_parallel": len(jax.local_devices()) if options.spread else 0,
+        "keep_checkpoints": options.keep,
         DIVERGED: {},
         **made_with(),
     }
@@ -84,23 +92,13 @@ def check_new(folder: Path) -> None:
         kind = kind_of(folder)
         if kind != "run":
             raise ConfigError(
-                f"out: {folder} holds {kinds.words_of(kind)}; give another folder."
+                f"out: {folder} holds {folders.words_of(kind)}; give another folder."
             )
         raise ConfigError(
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
         )
     refuse_remains(folder)
-
-
-def create(folder: Path, description: dict[str, Any]) -> None:
-    """Start a run's folder.
-
-    Raises:
-        ConfigError: see `check_new`; or it cannot be written.
-    """
-    check_new(folder)
-    write(folder, description)
 
 
 def check_devices(stored: dict[str, Any]) -> None:
@@ -111,8 +109,8 @@ def check_devices(stored: dict[str, Any]) -> None:
     Raises:
         ConfigError: naming both numbers, or both kinds of keys.
     """
-    if prng.ENTRY in stored:  # Else its checkpoint says it.
-        prng.check_keys("the run", stored)
+    if folders.PRNG_IMPL in stored:  # Else its checkpoint says it.
+        folders.check_keys("the run", stored)
     spread, here = stored["data_parallel"], len(jax.local_devices())
     if spread and spread != here:
         raise ConfigError(
@@ -131,7 +129,7 @@ def load_run(folder: Path) -> dict[str, Any]:
     stored = load(folder)
     kind = kind_of(folder)
     if kind != "run":
-        raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+        raise ConfigError(folders.not_wanted(folder, kind, "run"))
     return stored
 
 
@@ -199,21 +197,23 @@ def is_rebuildable(config: TrainConfig) -> bool:
 def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
     """Refuse to go on with a run whose config.yaml somebody has changed.
 
-    A run goes on as it began, by its manifest: the change would have no effect. An
-    earlier length of a run that was extended is no change: a kill may have come between
-    the two files, and `finish_extension` brings them together.
-
-    Args:
-        folder: The folder of the run.
-        stored: The manifest of the run.
+    A run goes on as it began, by its manifest: the change would have no effect. A
+    config.yaml of before the run was extended is written anew, as the process may have
+    died after it had written manifest.json.
 
     Raises:
         ConfigError: naming what differs.
     """
     values = serialise.read_mapping(folder / CONFIG)
-    if values is None or _is_of_before(values, stored):
+    if values is None:
         return
     found = _changes(values, stored["config"])
+    if found and values.get("total_timesteps") in stored.get("extended_from", []):
+        shares = {name: values[name] for name in auto.FOLLOWED if name in values}
+        before = {**shares, "total_timesteps": values["total_timesteps"]}
+        if not _changes(values, {**stored["config"], **before}):
+            write_config(folder, stored)
+            return
     if found:
         raise ConfigError(
             f"{folder / CONFIG} was changed after the run began ("
@@ -221,28 +221,6 @@ def check_not_edited(folder: Path, stored: dict[str, Any]) -> None:
             "back, or start another run with --config (purerl.serialise.from_yaml), "
             "which --from (start=) lets begin with these agents."
         )
-
-
-def finish_extension(folder: Path, stored: dict[str, Any]) -> None:
-    """Do what `extend` does after it has written the manifest, if a kill kept it off.
-
-    Args:
-        folder: The folder of the run.
-        stored: The manifest of the run.
-    """
-    values = serialise.read_mapping(folder / CONFIG)
-    if values is not None and _is_of_before(values, stored):
-        write_config(folder, stored)
-
-
-def _is_of_before(values: dict[str, Any], stored: dict[str, Any]) -> bool:
-    """Return whether config.yaml is that of the run before it was extended."""
-    length = values.get("total_timesteps")
-    if length not in stored.get("extended_from", []):
-        return False
-    shares = {name: values[name] for name in auto.FOLLOWED if name in values}
-    before = {**stored["config"], **shares, "total_timesteps": length}
-    return not _changes(values, before)
 
 
 def _changes(values: dict[str, Any], config: dict[str, Any]) -> list[str]:
@@ -260,12 +238,6 @@ def check_same(
     may_be_longer: bool = False,
 ) -> None:
     """Refuse to resume a run with another config or other seeds.
-
-    Args:
-        stored: The manifest of the run.
-        config: The config to go on with.
-        seeds: The seeds to go on with.
-        may_be_longer: Whether to allow a larger `total_timesteps`.
 
     Raises:
         ConfigError: naming what differs.
@@ -288,6 +260,15 @@ def check_same(
         {"config": given, "seeds": list(seeds)},
     )
     refuse(found, "cannot resume, the folder", "run")
+
+
+def _renamed(value: Any) -> Any:
+    """A stored part by the name under which its class was registered later, if so."""
+    if isinstance(value, dict) and str(value.get("type", "")).startswith("<"):
+        with contextlib.suppress(ConfigError):
+            name = registry.name_of(registry.class_of(value["type"]))
+            return {**value, "type": name}
+    return value
 
 
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
@@ -340,19 +321,69 @@ def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
     # so that a kill leaves no longer run whose trackers count rows of the shorter one.
     saved_records(folder, stored["seeds"]).rewind_trackers()
     # They are of the shorter run, and must not outlive a kill.
-    for name in (summary_file.FILE, CURVE):
+    for name in (folders.SUMMARY, CURVE):
         (folder / name).unlink(missing_ok=True)
     write(folder, {**stored, **described})
 
 
-def _renamed(value: Any) -> Any:
-    """A stored part by the name that its class has now, where it had none then."""
-    if not isinstance(value, dict) or not str(value.get("type", "")).startswith("<"):
-        return value
-    try:
-        return {
-            **value,
-            "type": registry.name_of(registry.class_of(value["type"])),
-        }
-    except ConfigError:
-        return value
+def evaluations(bound: Bound) -> str:
+    """Say how many evaluations a run has, and how long they may be.
+
+    If there are fewer than asked for, also why.
+    """
+    config, planned = bound.config, len(bound.plan.evaluate_after)
+    if not planned:
+        return "no evaluations"
+    episodes = with_noun(config.eval_episodes, "episode")
+    most = with_noun(bound.plan.eval_max_steps, "step")
+    words = f"{with_noun(planned, 'evaluation')} of {episodes} of at most {most}"
+    if planned == config.num_evaluations:
+        return words
+    reason = (
+        "an update each"
+        if planned == bound.plan.num_updates
+        else f"{planned} affordable within eval_share={config.eval_share:g}"
+    )
+    return f"{words} ({config.num_evaluations} asked for, {reason})"
+
+
+def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:
+    """Return what a person should know before a training begins, a line each.
+
+    Args:
+        bound: Config, environment and plan.
+        overrides: Overrides with which some of its members are trained.
+    """
+    automatic = [
+        auto.values(bound.asked, bound.at(values)) for values in overrides or [{}]
+    ]
+    named = {name for values in overrides for name in values}
+    words = [
+        f"{name}={_plain(value)}"
+        for name, value in automatic[0].items()
+        # The axes say what the members differ in.
+        if name not in named and all(other.get(name) == value for other in automatic)
+    ]
+    lines = [f"auto: {', '.join(words)}"] if words else []
+    return [*lines, bound.env.note] if bound.env.note else lines
+
+
+def _plain(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def how_to_go_on(config: TrainConfig, seeds: tuple[int, ...], folder: Path) -> str:
+    """Say how to go on with a run that was saved.
+
+    Args:
+        config: Config of the run.
+        seeds: Seeds of its agents.
+        folder: Folder of the run.
+    """
+    if is_rebuildable(config) or has_imported():
+        return f"Go on with: {program()} train --resume {quoted(folder)}"
+    # The command line knows nothing of what this program brought along.
+    return (
+        "Go on with the same config, from Python: purerl.run(config, "
+        f"seeds={seeds_text(seeds)}, out={str(folder)!r}, resume=True)"
+    )

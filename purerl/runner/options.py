@@ -18,8 +18,13 @@ from typing import Any, ClassVar, NamedTuple, ParamSpec, Self, TypeVar
 from purerl import serialise
 from purerl.config import ConfigError
 from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_call, check_extend, check_seconds
-from purerl.runner.seeds import seeds_from
+from purerl.runner.arguments import (
+    as_folder,
+    check_call,
+    check_extend,
+    check_seconds,
+    seeds_from,
+)
 from purerl.runner.trackers import TRACKERS, Tracker, make_tracker
 from purerl.runner.trackers import read_trackers as make_trackers
 from purerl.scale.devices import as_count

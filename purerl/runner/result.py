@@ -8,20 +8,28 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest, summary_file
-from purerl.runner.arguments import stored_folder
-from purerl.runner.best import Best
-from purerl.runner.divergence import (
-    REMEDY,
-    diverged_words,
-    entry_of,
-    read_diverged_at,
-)
-from purerl.runner.seeds import seeds_named
+from purerl.runner import manifest
+from purerl.runner.arguments import seeds_named, stored_folder
+from purerl.runner.rows import REMEDY, diverged_words, entry_of, read_diverged_at
 from purerl.scale.host import agent_to_device
-from purerl.storage import checkpoint
+from purerl.storage import checkpoint, folders
 from purerl.train import make_algorithm, make_policy
 from purerl.types import HostMetrics, PyTree
+
+
+class Best(NamedTuple):
+    """The best of what was trained.
+
+    Attributes:
+        point: Values that tell it from the others, by name of the field.
+        score: The score that it was judged by. The best of many is favoured by luck:
+            judge it afresh, with `purerl.compare`, before you compare it with anything.
+        config: The config that trains it.
+    """
+
+    point: dict[str, Any]
+    score: float
+    config: TrainConfig
 
 
 class RunResult(NamedTuple):
@@ -235,4 +243,4 @@ def write_summary(result: RunResult) -> None:
     if result.out is not None:
         call, numbers = _times(result), summary(result)
         facts = {name: numbers[name] for name in numbers if name not in call}
-        summary_file.write(result.out, facts, call, result.train_steps > 0)
+        folders.write_summary(result.out, facts, call, result.train_steps > 0)

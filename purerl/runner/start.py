@@ -12,9 +12,9 @@ import numpy as np
 from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import with_noun
-from purerl.execution.rekey import rekey
+from purerl.execution.members import rekey
 from purerl.runner import manifest
-from purerl.runner.seeds import seeds_named, split_seed
+from purerl.runner.arguments import seeds_named, split_seed
 from purerl.storage import checkpoint
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, PyTree
@@ -141,7 +141,6 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     rows = _rows(folder, stored["seeds"], sources)
     flat = {name: array[rows] for name, array in flat.items()}
     _check_finite(folder, flat, sources)
-    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     described = {
         "run": str(folder.resolve()),
         "update": update,
@@ -149,15 +148,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
         "seeds": sources,
     }
     if start.parts == EVERYTHING:
-        _check_pace(folder, stored, bound)
-        source = folder / "checkpoints" / str(update)
-        theirs = stored["config"].get("buffer_size")
-        is_longer = theirs == getattr(bound.config, "buffer_size", None)
-        state = checkpoint.unflatten(
-            flat, shapes, source, may_grow=is_longer, goes_on=True
-        )
-        check_scale(state, bound.config)
-        _check_length(update, bound.plan.num_updates)
+        state = _everything(folder, stored, update, flat, bound)
         is_other = np.array(sources) != np.array(seeds)
         keys = jax.vmap(jax.random.key)(jnp.asarray(seeds, jnp.uint32))
         state = rekey(state, is_other, keys) if is_other.any() else state
@@ -167,6 +158,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     # Statistics that are left out count too: manifests of older runs have them.
     digest = checkpoint.digest(networks).hex()
     check_scale(networks, bound.config)
+    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     networks = taken_by(networks, shapes)
     try:
         one = {name: array[0] for name, array in networks.items()}
@@ -280,65 +272,52 @@ def _networks(flat: Mapping[str, np.ndarray], parts: str) -> HostMetrics:
     return choose(named, [part for part in names if part], "start")
 
 
-def _check_pace(folder: Path, stored: dict[str, Any], bound: Bound) -> None:
-    """Refuse to go on with updates of another length: steps done are counted by them.
-
-    Raises:
-        ConfigError: with both lengths.
-    """
-    config = manifest.read_config(folder, stored)
-    theirs, mine = config.steps_per_update, bound.plan.steps_per_update
-    _check_burn_in(folder, config, bound.config)
-    _check_n_step(folder, config, bound.config)
-    if theirs != mine:
+def _everything(
+    folder: Path,
+    stored: Mapping[str, Any],
+    update: int,
+    flat: HostMetrics,
+    bound: Bound,
+) -> PyTree:
+    """The whole states of agents that go on, where this run can go on with them."""
+    theirs, mine = manifest.read_config(folder, dict(stored)), bound.config
+    where = f"the run in {folder}"
+    # Steps that are done are counted by updates.
+    if theirs.steps_per_update != mine.steps_per_update:
         raise ConfigError(
-            f"start: an update of the run in {folder} has {theirs:,} steps, and one of "
-            f"this run {mine:,}; train with its num_steps, num_envs and "
-            "rounds_per_update, or begin with the networks alone."
+            f"start: an update of {where} has {theirs.steps_per_update:,} steps, and "
+            f"one of this run {mine.steps_per_update:,}; train with its num_steps, "
+            "num_envs and rounds_per_update, or begin with the networks alone."
         )
-
-
-def _check_burn_in(folder: Path, theirs: TrainConfig, mine: TrainConfig) -> None:
-    """Refuse a replay buffer whose memories are those before another burn-in.
-
-    Raises:
-        ConfigError: with both numbers.
-    """
-    if not hasattr(theirs, "buffer_size"):
-        return  # No memory is stored between updates, so that the burn-in may change.
-    old, new = (getattr(config, "burn_in", None) for config in (theirs, mine))
-    if old != new:
-        raise ConfigError(
-            f"start: burn_in is {old} in the run in {folder} and {new} here, and each "
-            "sequence of its replay buffer has the memory before its burn-in; train "
-            "with the same one, or begin with the networks alone."
-        )
-
-
-def _check_n_step(folder: Path, theirs: TrainConfig, mine: TrainConfig) -> None:
-    """Refuse priorities that say which steps had another number of steps after them.
-
-    Raises:
-        ConfigError: with both numbers.
-    """
-    both = (theirs, mine)
-    if not all(getattr(config, "prioritised", False) for config in both):
-        return
-    if hasattr(mine, "burn_in"):
-        return  # Sequences are drawn whole, whatever is done with their steps.
-    old, new = (getattr(config, "n_step", None) for config in both)
-    if old != new:
-        raise ConfigError(
-            f"start: n_step is {old} in the run in {folder} and {new} here, and its "
-            "priorities say which steps of the replay buffer have that many after "
-            "them; train with the same one, or begin with the networks alone."
-        )
-
-
-def _check_length(update: int, num_updates: int) -> None:
-    if update >= num_updates:
+    # A replay buffer has memories before the burn-in, and priorities of steps that have
+    # n_step more after them; sequences are drawn whole.
+    kept = []
+    if hasattr(theirs, "buffer_size"):
+        has_memory = hasattr(mine, "burn_in")
+        ranked = all(getattr(c, "prioritised", False) for c in (theirs, mine))
+        kept = ["burn_in"] if has_memory else ["n_step"] if ranked else []
+    for name in kept:
+        old, new = getattr(theirs, name, None), getattr(mine, name, None)
+        if old != new:
+            raise ConfigError(
+                f"start: {name} is {old} in {where} and {new} here, and its replay "
+                "buffer was made for that; train with the same one, or begin with the "
+                "networks alone."
+            )
+    shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
+    state = checkpoint.unflatten(
+        flat,
+        shapes,
+        folder / "checkpoints" / str(update),
+        may_grow=stored["config"].get("buffer_size")
+        == getattr(mine, "buffer_size", None),
+        goes_on=True,
+    )
+    check_scale(state, mine)
+    if update >= bound.plan.num_updates:
         raise ConfigError(
             f"start: the agents have done {update:,} updates, and this run has "
-            f"{num_updates:,}: nothing is left to train. Give more total_timesteps, or "
-            "begin with the networks alone."
+            f"{bound.plan.num_updates:,}: nothing is left to train. Give more "
+            "total_timesteps, or begin with the networks alone."
         )
+    return state

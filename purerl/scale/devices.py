@@ -140,7 +140,7 @@ def accelerator_lanes(share: int, most: int = MOST_ACCELERATOR_LANES) -> int:
     Args:
         share: Members of one accelerator.
         most: The widest block. What the memory holds is known later, from the compiled
-            program or, before that, from shapes (`purerl.execution.fit`).
+            program or, before that, from shapes (`purerl.execution.memory`).
     """
     blocks = -(-share // most)
     width = -(-share // blocks)

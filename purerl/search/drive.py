@@ -9,11 +9,11 @@ import jax
 
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache
-from purerl.execution.cohort import Cohort, make_cohort
-from purerl.execution.curves import Curves, OnSegment, train_until
+from purerl.execution.cohort import Cohort, OnSegment, make_cohort, train_until
+from purerl.execution.curves import Curves
 from purerl.execution.dry_run import Part, show
-from purerl.execution.fit import fitting_lanes
 from purerl.execution.format import format_count, quoted, with_noun
+from purerl.execution.memory import fitting_lanes
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
 from purerl.runner.interrupt import Interrupt
@@ -34,8 +34,8 @@ from purerl.search.protocol import (
     check_search,
 )
 from purerl.storage import checkpoint, folders
+from purerl.storage.checkpoint import Pace
 from purerl.storage.lock import locked
-from purerl.storage.pace import Pace
 from purerl.streams import say
 from purerl.train import Bound
 from purerl.types import PyTree

@@ -18,11 +18,11 @@ import numpy as np
 from purerl import auto
 from purerl.config import ConfigError, is_auto
 from purerl.execution.cohort import Evaluation
-from purerl.runner import summary_file
 from purerl.scale.host import to_host
 from purerl.search.protocol import Outcome, Request, Search, State, Step
-from purerl.storage import arrays, checkpoint, folders
-from purerl.storage.differences import AUTO_FIELD, FIELD, differences
+from purerl.storage import checkpoint, folders
+from purerl.storage.files import DAMAGE, load_arrays, save_arrays
+from purerl.storage.folders import AUTO_FIELD, FIELD, differences
 from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
 
@@ -120,7 +120,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
 
 def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
     """Write what came of a request; a reader sees all of it or nothing."""
-    arrays.save(path_of(folder, number), make(step, has_ended))
+    save_arrays(path_of(folder, number), make(step, has_ended))
 
 
 def save_states(folder: Path, number: int, states: PyTree) -> None:
@@ -146,7 +146,7 @@ def restore(folder: Path, search: Search) -> Restored:
     """
     checkpoints = folder / "checkpoints"
     if not checkpoint.steps(checkpoints):
-        summary_file.refuse_lost(folder)
+        folders.refuse_lost_checkpoints(folder)
         return Restored([], None)
     done, flat = checkpoint.restore(checkpoints)
     state, steps, is_longer = search.init(), [], False
@@ -244,8 +244,8 @@ def load(path: Path) -> HostMetrics:
         ConfigError: it is missing or damaged.
     """
     try:
-        return arrays.load(path)
-    except arrays.DAMAGE as error:
+        return load_arrays(path)
+    except DAMAGE as error:
         raise ConfigError(
             f"{path} is missing or damaged ({error}). Put back a copy of it, or "
             "delete checkpoints and summary.json: the search is then computed again, "

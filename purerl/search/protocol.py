@@ -17,7 +17,7 @@ import numpy as np
 from purerl.config import ConfigError, shown
 from purerl.execution.cohort import Evaluation
 from purerl.execution.members import Members
-from purerl.storage import kinds
+from purerl.storage import folders
 from purerl.tracing import refuse_traced
 from purerl.train import Bound, Plan
 from purerl.types import Array, HostMetrics
@@ -149,7 +149,7 @@ ADDED = (
     "prng_impl",
 )
 # What the folder of a search cannot be called: these are no searches.
-TAKEN = ("run", "sweep", "tune", "evolution", kinds.COMPARISON)
+TAKEN = ("run", "sweep", "tune", "evolution", folders.COMPARISON)
 
 
 def check_search(search: Search) -> None:

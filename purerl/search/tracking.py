@@ -1,14 +1,18 @@
 """The rows of a search for trackers: one per member and request, while it goes on."""
 
 import itertools
-import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from purerl.runner.trackers import stored
-from purerl.runner.trackers.base import Member, TrackedRun, Tracker
+from purerl.runner.trackers import group as groups
+from purerl.runner.trackers.base import (
+    Member,
+    TrackedRun,
+    Tracker,
+    files_of,
+    name_of,
+)
 from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import lacking
 from purerl.runner.trackers.writer import Notify
 from purerl.search.folder import restore
 from purerl.search.protocol import Search, Step
@@ -28,27 +32,15 @@ class _Members(dict[int, Member]):
 
 
 def describe(search: Search, folder: Path | None) -> TrackedRun:
-    """Return what trackers are told of a search when it begins.
-
-    Args:
-        search: The search.
-        folder: The folder that it writes, if any.
-    """
-    config = search.spec["config"]
+    """Return what trackers are told of a search when it begins."""
     rest = {n: search.spec[n] for n in ("axes", "options") if n in search.spec}
     request = search.ask(search.init())
-    size = 0 if request is None else request.members.size
     members = _Members({n: Member(name, n, {}) for n, name in search.names.items()})
-    for number in () if members else range(size):
+    for number in range(request.members.size if request and not members else 0):
         _ = members[number]
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    return TrackedRun(
-        name=folder.resolve().name if folder else f"{search.kind}-{stamp}",
-        config={**config, search.kind: rest},
-        members=members,
-        folder=folder,
-        kind=search.kind,
-    )
+    config = {**search.spec["config"], search.kind: rest}
+    name = name_of(folder, search.kind)
+    return TrackedRun(name, config, members, folder, kind=search.kind)
 
 
 def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
@@ -64,9 +56,10 @@ def log(group: Group, search: Search, steps: Sequence[Step]) -> None:
     """
     if not group:
         return
-    place = {"update": _update(steps), "env_steps": _env_steps(search, steps)}
+    update = _update(steps)
+    env_steps = update * search.bound.plan.steps_per_update
     for number, row in search.rows(steps[-1]):
-        group.log("train", number, {**place, **row})
+        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
     group.flush()
 
 
@@ -79,35 +72,17 @@ def _update(steps: Sequence[Step]) -> int:
     )
 
 
-def _env_steps(search: Search, steps: Sequence[Step]) -> int:
-    return _update(steps) * search.bound.plan.steps_per_update
-
-
 def rewind(folder: Path, search: Search, steps: Sequence[Step]) -> None:
-    """Let trackers take anew what a longer search trains after its last checkpoint.
-
-    Args:
-        folder: The folder of the search.
-        search: The search.
-        steps: The steps up to the last checkpoint.
-    """
+    """Let trackers take anew what a longer search trains after its last checkpoint."""
     rows = sum(len(search.rows(step)) for step in steps)
-    stored.rewind(folder, rows, _env_steps(search, steps) if steps else -1)
+    each = search.bound.plan.steps_per_update
+    groups.rewind(folder, rows, _update(steps) * each if steps else -1)
 
 
 def close(group: Group, folder: Path | None, is_finished: bool) -> None:
-    """Hand over the files of a search's folder, and close its trackers.
-
-    Args:
-        group: The trackers.
-        folder: Folder of the search, if any.
-        is_finished: Whether the search has ended.
-    """
-    if folder is not None and group.takes_files:
-        for name in FILES:
-            if (folder / name).exists():
-                group.artifact(folder / name, f"search/{name}")
-    group.close("finished" if is_finished else "interrupted")
+    """Hand over the files of a search's folder, and close its trackers."""
+    status = "finished" if is_finished else "interrupted"
+    group.close(status, files_of(folder, "search", *FILES))
 
 
 def track_search(
@@ -115,28 +90,15 @@ def track_search(
 ) -> bool:
     """Send what trackers lack of a search's folder; see `purerl.track`.
 
-    Args:
-        folder: The folder of the search.
-        search: The search that it holds.
-        trackers: Trackers that have not begun.
-        notify: Prints a sentence for people.
-
-    Returns:
-        Whether every tracker has everything now.
-
     Raises:
         ConfigError: nothing has been saved, or a tracker cannot begin.
     """
     steps = restore(folder, search).steps
     total = sum(len(search.rows(step)) for step in steps)
-    group = Group(lacking(trackers, folder, total, notify), in_threads=False)
-    if not group:
-        return True
+    group = Group(trackers, in_threads=False)
     with group:
-        group.begin(describe(search, folder), notify)
+        group.begin(describe(search, folder), notify, total)
         for count in range(len(steps)):
             log(group, search, steps[: count + 1])
         close(group, folder, is_finished=len(steps) == len(search.steps))
-    for sentence in group.where():
-        notify(sentence)
     return group.lacks_nothing

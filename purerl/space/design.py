@@ -16,7 +16,7 @@ import numpy as np
 
 from purerl import registry, serialise
 from purerl.config import ConfigError
-from purerl.runner.seeds import as_seed
+from purerl.runner.arguments import as_seed
 from purerl.scale.devices import as_count
 from purerl.space.axes import choice, loguniform, read_axis, read_values, uniform
 from purerl.space.labels import identities, in_a_line, plain

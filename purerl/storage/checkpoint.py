@@ -8,6 +8,7 @@ import logging
 import os
 import shutil
 import sys
+import time
 import warnings
 from collections.abc import Collection, Iterator
 from pathlib import Path
@@ -18,9 +19,41 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.format import format_bytes
-from purerl.scale.host import DEFAULT_IMPL, DEFAULT_WORDS, HostKey, is_host_key
-from purerl.storage.prng import refuse_other_keys
+from purerl.scale.host import DEFAULT_IMPL, HostKey, is_host_key
+from purerl.storage.folders import refuse_other_keys
 from purerl.types import PyTree
+
+# Saving gets a tenth of the time in between: less than a tenth of all time.
+SHARE = 10.0
+
+
+class Pace:
+    """The time that passes between checkpoints.
+
+    Args:
+        seconds: The least time from the end of a save to the next one; ten times what
+            the last save took, where that is longer. 0: every one is due.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._least, self._took = seconds, 0.0
+        self._saved_at = time.monotonic()
+
+    def is_due(self) -> bool:
+        """Return whether it is time for a checkpoint."""
+        wait = max(self._least, SHARE * self._took) if self._least else 0.0
+        return time.monotonic() - self._saved_at >= wait
+
+    @contextlib.contextmanager
+    def saving(self) -> Iterator[None]:
+        """Measure the time that a save takes, also one that fails."""
+        began = time.monotonic()
+        try:
+            yield
+        finally:
+            self._saved_at = time.monotonic()
+            self._took = self._saved_at - began
+
 
 _DIGEST = "__sha256__"
 # Names, shapes and types of arrays without elements, which orbax does not save.
@@ -92,45 +125,41 @@ def unflatten(
             random keys than the program has that goes on.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(like)
-    names = [jax.tree_util.keystr(path) for path, _ in leaves]
-    keys = {names[i] for i, (_, leaf) in enumerate(leaves) if _is_key(leaf)}
+    wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
+    keys = {name for name, leaf in wanted.items() if _is_key(leaf)}
     flat, impls = _without_impls(flat, keys)
-    if set(names) != set(flat):
-        odd = sorted(set(names) ^ set(flat))[:3]
+    if wanted.keys() != flat.keys():
+        odd = sorted(wanted.keys() ^ flat.keys())[:3]
         raise ConfigError(
             f"the checkpoint {source} is of another config: {', '.join(odd)} "
             "differ. Use the config.yaml beside it."
         )
     built = []
-    for name, (_, leaf) in zip(names, leaves, strict=True):
+    for name, leaf in wanted.items():
         value = flat[name]
         if name in keys:
-            here = leaf.dtype._impl
-            impl = impls.get(name) or _impl_of(value, here)
+            impl = impls.get(name, DEFAULT_IMPL)
             if goes_on:
-                refuse_other_keys(f"the checkpoint {source}", impl, str(here.name))
+                here = str(leaf.dtype._impl.name)
+                refuse_other_keys(f"the checkpoint {source}", impl, here)
             built.append(HostKey(value, impl))
             continue
         if may_grow and name.startswith(_REPLAY):
             value = _with_slots(value, leaf.shape)
-        _check_like(name, value, leaf, source)
+        if value.shape[1:] != leaf.shape:
+            raise ConfigError(
+                f"the checkpoint {source} is of another config: {name} has shape "
+                f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside "
+                "it."
+            )
+        if value.dtype != leaf.dtype:
+            raise ConfigError(
+                f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
+                f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
+                "that wrote it."
+            )
         built.append(value)
     return jax.tree.unflatten(structure, built)
-
-
-def _check_like(name: str, value: np.ndarray, leaf: Any, source: Path) -> None:
-    """Refuse an array `[S, ...]` of another shape or type than that of a member."""
-    if value.shape[1:] != leaf.shape:
-        raise ConfigError(
-            f"the checkpoint {source} is of another config: {name} has shape "
-            f"{value.shape[1:]}, expected {leaf.shape}. Use the config.yaml beside it."
-        )
-    if value.dtype != leaf.dtype:
-        raise ConfigError(
-            f"the checkpoint {source} has other numbers: {name} is {value.dtype}, "
-            f"expected {leaf.dtype}. Read it with the versions and settings of JAX "
-            "that wrote it."
-        )
 
 
 def _is_key(leaf: Any) -> bool:
@@ -148,16 +177,6 @@ def _without_impls(
             impls[path] = impl
         plain[path if at and path in keys else name] = value
     return plain, impls
-
-
-def _impl_of(value: np.ndarray, here: Any) -> str:
-    """The implementation of keys whose name does not say it, from the words of a key.
-
-    They are the default ones, but for those that were saved before names said it.
-    """
-    if value.shape[-1] == DEFAULT_WORDS:
-        return DEFAULT_IMPL
-    return str(here.name) if value.shape[-1:] == here.key_shape else "rbg"
 
 
 def _with_slots(value: np.ndarray, shape: tuple[int, ...]) -> np.ndarray:
@@ -196,7 +215,20 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         with contextlib.suppress(OSError):  # Where no file opens, no folder is read.
             for half in folder.glob(f"{step}.*tmp*"):
                 shutil.rmtree(half, ignore_errors=True)
-        raise NotSavedError(_not_saved(folder, step, error)) from error
+        kept = "the others stay as they are"
+        with contextlib.suppress(OSError):
+            known = steps(folder)
+            last = f"the last whole one is {known[-1]}" if known else ""
+            kept = last or "there is no other one"
+        remedy = "Report it with the run's config"
+        if os.strerror(errno.EMFILE) in str(error):
+            remedy = "Let the process open more files (ulimit -n)"
+        elif isinstance(error, OSError) or "space" in str(error):
+            remedy = "Make room on the disk"
+        raise NotSavedError(
+            f"the checkpoint {folder / str(step)} could not be written "
+            f"({_first_line(error)}); {kept}. {remedy}."
+        ) from error
 
 
 def _write(folder: Path, step: int, flat: dict[str, np.ndarray], keep: int) -> None:
@@ -230,28 +262,6 @@ def _with_empty(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {name: x for name, x in flat.items() if name != _EMPTY} | found
 
 
-def _not_saved(folder: Path, step: int, error: Exception) -> str:
-    try:
-        known = steps(folder)
-        kept = (
-            f"the last whole one is {known[-1]}" if known else "there is no other one"
-        )
-    except OSError:
-        kept = "the others stay as they are"
-    return (
-        f"the checkpoint {folder / str(step)} could not be written "
-        f"({_first_line(error)}); {kept}. {_remedy(error)}."
-    )
-
-
-def _remedy(error: Exception) -> str:
-    if os.strerror(errno.EMFILE) in str(error):
-        return "Let the process open more files (ulimit -n)"
-    if isinstance(error, OSError) or "space" in str(error):
-        return "Make room on the disk"
-    return "Report it with the run's config"
-
-
 def steps(folder: Path) -> list[int]:
     """Return the numbers of finished updates that have checkpoints, ascending."""
     if not folder.is_dir():
@@ -262,49 +272,52 @@ def steps(folder: Path) -> list[int]:
 def restore(folder: Path, step: int | None = None) -> tuple[int, dict[str, np.ndarray]]:
     """Read a checkpoint, the last one where `step` is not given.
 
+    A run that goes on takes old checkpoints away while it saves new ones. So the last
+    one may have been replaced while it was read; then the next one is read.
+
     Raises:
         ConfigError: there is none, or it is damaged.
     """
-    return _restore_last(folder) if step is None else _restore_one(folder, step)
+    while True:
+        known = steps(folder)
+        wanted = known[-1] if step is None and known else step
+        if wanted is None or wanted not in known:
+            what = "checkpoint" if step is None else f"checkpoint {step}"
+            raise ConfigError(
+                f"there is no {what} in {folder}; "
+                f"it has {', '.join(map(str, known)) or 'none'}. "
+                "Give the folder of a run that saved one."
+            )
+        try:
+            return wanted, _restore_one(folder, wanted)
+        except _DamagedError as error:
+            if step is None and steps(folder)[-1:] != [wanted]:
+                continue
+            others = [str(other) for other in known if other != wanted]
+            remedy = (
+                f"Delete that folder to go on from update {others[-1]}."
+                if others
+                else "There is no other one: start again with another --out."
+            )
+            where = folder / str(wanted)
+            raise ConfigError(
+                f"the checkpoint {where} is damaged ({error}). {remedy}"
+            ) from error
 
 
-def _restore_one(folder: Path, step: int) -> tuple[int, dict[str, np.ndarray]]:
-    known = steps(folder)
-    if step not in known:
-        raise _is_missing(folder, f"checkpoint {step}", known)
+class _DamagedError(Exception):
+    """A checkpoint cannot be read; the first line of why."""
+
+
+def _restore_one(folder: Path, step: int) -> dict[str, np.ndarray]:
     try:
         flat = _with_empty(_read(folder, step))
     except Exception as error:
-        raise ConfigError(_damaged(folder, step, known, error)) from error
+        raise _DamagedError(_first_line(error)) from error
     stored = flat.pop(_DIGEST, None)
     if stored is None or stored.tobytes() != digest(flat, step):
-        raise ConfigError(_damaged(folder, step, known, "its checksum differs"))
-    return step, flat
-
-
-def _restore_last(folder: Path) -> tuple[int, dict[str, np.ndarray]]:
-    """Read the last checkpoint, and another one where it was replaced meanwhile.
-
-    A run that goes on takes old checkpoints away while it saves new ones.
-    """
-    for _ in range(10):
-        known = steps(folder)
-        if not known:
-            break
-        try:
-            return _restore_one(folder, known[-1])
-        except ConfigError:
-            if steps(folder)[-1:] == known[-1:]:
-                raise
-    raise _is_missing(folder, "checkpoint", steps(folder))
-
-
-def _is_missing(folder: Path, what: str, known: list[int]) -> ConfigError:
-    return ConfigError(
-        f"there is no {what} in {folder}; "
-        f"it has {', '.join(map(str, known)) or 'none'}. "
-        "Give the folder of a run that saved one."
-    )
+        raise _DamagedError("its checksum differs")
+    return flat
 
 
 @contextlib.contextmanager
@@ -342,17 +355,6 @@ def _read(folder: Path, step: int) -> dict[str, np.ndarray]:
         target = {name: np.zeros(leaf.shape, leaf.dtype) for name, leaf in meta.items()}
         flat = manager.restore(step, args=ocp.args.StandardRestore(target))
     return {name: np.asarray(value) for name, value in flat.items()}
-
-
-def _damaged(folder: Path, step: int, known: list[int], why: Any) -> str:
-    others = [str(s) for s in known if s != step]
-    remedy = (
-        f"Delete that folder to go on from update {others[-1]}."
-        if others
-        else "There is no other one: start again with another --out."
-    )
-    where = folder / str(step)
-    return f"the checkpoint {where} is damaged ({_first_line(why)}). {remedy}"
 
 
 def _first_line(why: Any) -> str:

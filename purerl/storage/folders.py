@@ -2,17 +2,27 @@
 
 config.yaml      every field, to be read by people, and to start others with
 manifest.json    what the folder holds and how it was made
+summary.json     numbers of what it holds, and about the call that trained it
 
 A folder is opened by the specification of what is to be in it. Where it holds something
-else already, everything that differs is said; nothing in it is changed.
+else already, everything that differs is said; nothing in it is changed. Every command
+that is given a folder of another kind than its own says so with the sentences of this
+module.
+
+A manifest has the implementation of its random keys under `prng_impl`. Whether
+Threefry's numbers follow the size of an array (`JAX_THREEFRY_PARTITIONABLE=0`) is under
+`threefry_partitionable`. Results of two ways of making random numbers do not fit
+together.
 """
 
 import contextlib
 import json
 import os
 import platform
+import re
 import tempfile
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,33 +32,167 @@ import jax
 from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
-from purerl.execution.commands import this_command
-from purerl.storage import documents, kinds, prng
-from purerl.storage.differences import REMEDY, refuse
+from purerl.execution.format import program, quoted, this_command
+from purerl.scale.host import DEFAULT_IMPL, impl_here
+from purerl.storage.files import read_json, write_json
 
-PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
-MANIFEST, CONFIG = "manifest.json", "config.yaml"
+MANIFEST, CONFIG, SUMMARY = "manifest.json", "config.yaml", "summary.json"
 # What trackers have been told of what is in the folder.
 TRACKERS_FILE = "trackers.json"
 # What tools write results into. Without the manifest nobody can say what they are of.
 CONTENTS = ("checkpoints", "chunks", "metrics", "records", "snapshots")
+PACKAGES = ("purerl", "jax", "jaxlib", "flax", "optax", "numpy")
+COMPARISON, COMPARISON_FILE = "comparison", "comparison.json"
+# Entries of a manifest.
+PRNG_IMPL, PARTITIONABLE = "prng_impl", "threefry_partitionable"
 Spec = dict[str, Any]
 
 
-class Format(NamedTuple):
-    """The layout of the folders of one kind of result.
+# Kinds of folders.
+
+
+class Kind(NamedTuple):
+    """One kind of folder, described for people.
+
+    In the texts `{folder}` stands for the folder and `{purerl}` for the program.
 
     Attributes:
-        kind: The kind, of `purerl.storage.kinds`, that the manifest names.
-        version: The version of the layout that this program writes and reads.
-        noun: The noun for what a folder holds, for the sentence "holds another NOUN".
-        subfolders: Folders to make inside the folder.
+        words: The noun with its article.
+        goes_on: The command that goes on with it.
+        reads: The commands and functions that read it.
+        is_tracked: Whether `purerl track` takes such a folder.
     """
 
-    kind: str
-    version: int
-    noun: str
-    subfolders: tuple[str, ...] = ()
+    words: str
+    goes_on: str
+    reads: tuple[str, ...]
+    is_tracked: bool = True
+
+
+_REPEAT = "repeat its purerl {} command with --out {{folder}}"
+_PLOT, _REPORT = "{purerl} plot {folder}", "{purerl} report {folder}"
+_LOAD = "purerl.load_{}({{folder!r}}) in Python"
+KINDS = {
+    "run": Kind(
+        "a run",
+        "{purerl} train --resume {folder}",
+        ("{purerl} evaluate {folder}", "{purerl} render {folder}", _PLOT, _REPORT),
+    ),
+    "sweep": Kind(
+        "a sweep", _REPEAT.format("sweep"), (_PLOT, _REPORT, _LOAD.format("sweep"))
+    ),
+    "pbt": Kind(
+        "population-based training",
+        _REPEAT.format("pbt"),
+        (_REPORT, _LOAD.format("search")),
+    ),
+    "halving": Kind(
+        "a successive-halving search",
+        _REPEAT.format("halving"),
+        (_REPORT, _LOAD.format("search")),
+    ),
+    "schedules": Kind(
+        "agents trained with schedules",
+        "repeat its purerl.train_schedules call with out={folder!r}",
+        ("purerl.train_schedules with the same arguments",),
+        is_tracked=False,
+    ),
+    "tune": Kind(
+        "a tuning study", _REPEAT.format("tune"), (_REPORT, _LOAD.format("tune"))
+    ),
+    "evolution": Kind(
+        "an evolution",
+        "{purerl} evolve --resume {folder}",
+        (_PLOT, _REPORT, _LOAD.format("evolution")),
+    ),
+    COMPARISON: Kind(
+        "a comparison",
+        "repeat its purerl compare or purerl transfer command with --out {folder}",
+        (_PLOT, _REPORT, _LOAD.format("comparison")),
+    ),
+}
+
+
+def kind_of(folder: Path) -> str:
+    """Return the kind of a folder, a key of `KINDS` where it is known.
+
+    Raises:
+        ConfigError: nothing that purerl has written, or a manifest that is damaged.
+    """
+    if not (folder / MANIFEST).exists() and _is_comparison(folder):
+        return COMPARISON
+    return str(load(folder).get("kind", "run"))  # A run's manifest names no kind.
+
+
+def holds_comparison(folder: Path) -> bool:
+    """Return whether there is a comparison that has ended in a folder."""
+    return (folder / COMPARISON_FILE).exists()
+
+
+def _is_comparison(folder: Path) -> bool:
+    # Without the file its call has not ended, or somebody has deleted it.
+    return holds_comparison(folder) or (folder / "trained").is_dir()
+
+
+def is_tracked(kind: str) -> bool:
+    """Return whether `purerl track` sends what trackers lack of a kind of folder."""
+    return kind in KINDS and KINDS[kind].is_tracked
+
+
+def words_of(kind: str) -> str:
+    """Return the noun of a kind with its article."""
+    known = KINDS.get(kind)
+    return known.words if known else f"results of the kind {kind!r}"
+
+
+def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
+    """Return the sentences for a folder that holds something else than a command takes.
+
+    Args:
+        folder: The folder that was given.
+        kind: The kind of what it holds.
+        wanted: The kind or kinds that the command takes.
+    """
+    return refusal(folder, kind, f", not {_words(wanted)}")
+
+
+def _words(wanted: str | Sequence[str]) -> str:
+    names = (wanted,) if isinstance(wanted, str) else wanted
+    return " or ".join(map(words_of, names))
+
+
+def refusal(folder: Path, kind: str, why: str) -> str:
+    """Return the sentences for a folder that a command cannot use.
+
+    Args:
+        folder: The folder that was given.
+        kind: The kind of what it holds.
+        why: The end of the first sentence, with the comma before it.
+    """
+    lead, known = f"{folder} holds {words_of(kind)}{why}.", KINDS.get(kind)
+    if known is None:
+        return f"{lead} This version does not know that kind; give another folder."
+    goes_on, *reads = (
+        text.format(folder=_Quoted(folder), purerl=program())
+        for text in (known.goes_on, *known.reads)
+    )
+    return f"{lead} To go on with it: {goes_on}. To read it: {' or '.join(reads)}."
+
+
+class _Quoted:
+    """A folder as a command takes it, and with `!r` as Python does."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def __str__(self) -> str:
+        return quoted(self.folder)
+
+    def __repr__(self) -> str:
+        return repr(str(self.folder))
+
+
+# What wrote a folder.
 
 
 def versions() -> dict[str, str]:
@@ -71,7 +215,8 @@ def made_with() -> dict[str, Any]:
     return {
         "device": f"{device.platform} {device.device_kind}",
         "versions": versions(),
-        **prng.made_with(),
+        PRNG_IMPL: impl_here(),
+        PARTITIONABLE: _is_partitionable(),
     }
 
 
@@ -90,6 +235,186 @@ def differences_of_versions(stored: Spec) -> str | None:
     return f"resumed with other versions, so bits may differ: {', '.join(odd)}"
 
 
+def written_by(stored: Spec) -> str:
+    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
+    known = stored.get("versions", {})
+    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
+    return " with ".join(words)
+
+
+def unusual_random_numbers() -> dict[str, Any]:
+    """Return how this process makes random numbers, where that is not JAX's default."""
+    here = {PRNG_IMPL: impl_here(), PARTITIONABLE: _is_partitionable()}
+    usual = {PRNG_IMPL: DEFAULT_IMPL, PARTITIONABLE: True}
+    return {name: x for name, x in here.items() if x != usual[name]}
+
+
+def _is_partitionable() -> bool:
+    return bool(jax.config.jax_threefry_partitionable)  # type: ignore[attr-defined]
+
+
+def refuse_other_keys(where: str, theirs: str, here: str) -> None:
+    """Refuse to go on with random keys of one implementation where there is another.
+
+    Raises:
+        ConfigError: naming both; `where` begins the sentence.
+    """
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random keys of {theirs}, and this process makes those of "
+            f"{here}, with which nothing goes on as it began. Set "
+            f"JAX_DEFAULT_PRNG_IMPL={theirs}, or "
+            f"jax.config.update('jax_default_prng_impl', {theirs!r}), to go on with it."
+        )
+
+
+def check_keys(where: str, stored: Mapping[str, Any]) -> None:
+    """Refuse to go on with a folder where random numbers are made in another way.
+
+    Args:
+        where: What is gone on with, as the sentence begins.
+        stored: The manifest of the folder.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    refuse_other_keys(where, stored.get(PRNG_IMPL, DEFAULT_IMPL), impl_here())
+    here = _is_partitionable()
+    theirs = stored.get(PARTITIONABLE, here)
+    if theirs != here:
+        raise ConfigError(
+            f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
+            f"this process makes those of {here}, with which nothing goes on as it "
+            f"began. Set JAX_THREEFRY_PARTITIONABLE={int(theirs)} to go on with it."
+        )
+
+
+@contextlib.contextmanager
+def keys_of(stored: Mapping[str, Any]) -> Iterator[None]:
+    """Make random keys of a manifest's implementation, in this thread."""
+    with jax.default_prng_impl(stored.get(PRNG_IMPL, impl_here())):
+        yield
+
+
+# What differs between what a folder holds and what is asked for.
+
+# How a field of an entry is named: `{}` stands for the name of the field.
+FIELD, AUTO_FIELD = "{}", "{}, which is auto,"
+REMEDY = "Give another folder, or the stored settings."
+LONGEST = 120  # The most characters of a value that are shown.
+# What a folder adds to every specification. It may differ.
+_ADDED = ("command", "kind", "format", "device", "versions", PRNG_IMPL)
+_ASKED = "_asked"
+_MISSING = object()
+
+
+def differences(
+    stored: Mapping[str, Any],
+    new: Mapping[str, Any],
+    parts: Mapping[str, str] | None = None,
+    free: Collection[str] = (),
+    text: Callable[[Any], str] = repr,
+) -> list[str]:
+    """Return all in which two specifications differ, a phrase with both values each.
+
+    The fields of `parts` are compared one by one. What is missing is equal to None. Of
+    any other entry the order counts, also that of a mapping. An entry such as
+    `lanes`, beside which the new specification has `lanes_asked`, is compared only
+    where something was asked for.
+
+    Args:
+        stored: The specification that there is, of plain values.
+        new: The specification that is asked for, of plain values.
+        parts: The entries that are mappings of fields, and how a field of each is
+            named, with `{}` for the field's own name; `config` where not given.
+        free: The entries that may differ, beside those that every folder adds.
+        text: A function that writes a value.
+    """
+    found, parts = [], {"config": FIELD} if parts is None else parts
+    for part, naming in parts.items():
+        before, now = stored.get(part) or {}, new.get(part) or {}
+        for name in sorted({*before, *now}):
+            if before.get(name) != now.get(name):
+                pair = before.get(name, _MISSING), now.get(name, _MISSING)
+                found.append(_phrase(naming.format(name), *pair, text))
+    for name in sorted({*stored, *new} - {*parts, *free, *_ADDED}):
+        before, now = stored.get(name), new.get(name)
+        if f"{name}{_ASKED}" in new:
+            now = new[f"{name}{_ASKED}"] or before
+        if not name.endswith(_ASKED) and json.dumps(before) != json.dumps(now):
+            is_given = name in new or f"{name}{_ASKED}" in new
+            pair = stored.get(name, _MISSING), now if is_given else _MISSING
+            write = partial(_seeds, text) if name == "seeds" else text
+            found.append(_phrase(name, *pair, write))
+    return found
+
+
+def refuse(found: Sequence[str], where: str, noun: str, remedy: str = REMEDY) -> None:
+    """Refuse to go on in a place that holds something else.
+
+    Args:
+        found: What differs, of `differences`.
+        where: The place, as the sentence begins.
+        noun: The noun for what it holds.
+        remedy: The sentence that says what to do.
+
+    Raises:
+        ConfigError: anything differs.
+    """
+    if found:
+        raise ConfigError(f"{where} holds another {noun}: {'; '.join(found)}. {remedy}")
+
+
+def _phrase(name: str, before: Any, now: Any, text: Callable[[Any], str]) -> str:
+    texts = ["missing" if x is _MISSING else text(x) for x in (before, now)]
+    pairs = enumerate(zip(*texts, strict=False))
+    first = next((n for n, (a, b) in pairs if a != b), min(map(len, texts)))
+    there, here = (_cut(each, first) for each in texts)
+    # A name of several words, such as that of an axis, begins with its noun.
+    is_plural = re.fullmatch(r"\w*[^s]s", name) is not None
+    is_plural = is_plural and isinstance(before, list | tuple | dict)
+    verb = "are" if is_plural else "is"
+    return f"{name} {verb} {there} there and {here} here"
+
+
+def _cut(text: str, first: int) -> str:
+    """A long text, cut around the first character that differs."""
+    if len(text) <= LONGEST:
+        return text
+    begin = max(0, min(first - LONGEST // 4, len(text) - LONGEST))
+    end = begin + LONGEST
+    return f"{'...' * (begin > 0)}{text[begin:end]}{'...' * (end < len(text))}"
+
+
+def _seeds(text: Callable[[Any], str], seeds: Any) -> str:
+    """Seeds by the first and the last one, where there is none between them missing."""
+    is_list = isinstance(seeds, list | tuple) and bool(seeds)
+    if not (is_list and all(isinstance(seed, int) for seed in seeds)):
+        return text(seeds)
+    first, end = seeds[0], seeds[0] + len(seeds)
+    is_whole = list(seeds) == list(range(first, end))
+    return f"{first}..{end - 1} ({len(seeds)})" if is_whole else repr(list(seeds))
+
+
+# Begin a folder, or go on with it.
+
+
+class Format(NamedTuple):
+    """The layout of the folders of one kind of result.
+
+    Attributes:
+        kind: The kind, of `KINDS`, that the manifest names.
+        version: The version of the layout that this program writes and reads.
+        noun: The noun for what a folder holds, for the sentence "holds another NOUN".
+        subfolders: Folders to make inside the folder.
+    """
+
+    kind: str
+    version: int
+    noun: str
+    subfolders: tuple[str, ...] = ()
+
+
 def open_folder(
     folder: Path,
     spec: Spec,
@@ -99,7 +424,7 @@ def open_folder(
     merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
     remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
 ) -> Spec:
-    """Start a folder, or go on with it.
+    """Start a folder, or go on with it; return the specification that holds.
 
     Args:
         folder: The folder.
@@ -109,9 +434,6 @@ def open_folder(
             specification, in words.
         merge: A function that makes what the folder says from now on, from both.
         remedy: A function that says what to do where they differ, from both.
-
-    Returns:
-        The specification that holds.
 
     Raises:
         ConfigError: another specification's folder, with all that differs; one of
@@ -125,14 +447,13 @@ def open_folder(
         return new
     refuse_other(folder, layout.kind)
     stored = load_kind(folder, layout.kind, layout.version)
-    prng.check_keys(f"out: {folder}", stored)
+    check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
         refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
     merged = merge(stored, new)
     if merged == stored:
-        require_writable(folder)
-        finish(folder, stored)
+        go_on(folder, stored)
     else:
         write(folder, merged, layout.subfolders)
     return merged
@@ -144,13 +465,11 @@ def refuse_other(folder: Path, wanted: str | Sequence[str]) -> None:
     Raises:
         ConfigError: saying what it holds.
     """
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
     kind = kind_of(folder)
-    if kind not in names:
-        here = kinds.words_of(kind)
-        wanted_words = " or ".join(map(kinds.words_of, names))
+    if kind not in ((wanted,) if isinstance(wanted, str) else wanted):
+        here = words_of(kind)
         raise ConfigError(
-            f"out: {folder} holds {here}, not {wanted_words}; give another folder."
+            f"out: {folder} holds {here}, not {_words(wanted)}; give another folder."
         )
 
 
@@ -159,7 +478,7 @@ def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
 
     Args:
         folder: The folder that would be written, if any; it need not be there.
-        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may hold.
+        wanted: The kind or kinds, of `KINDS`, that it may hold.
 
     Raises:
         ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
@@ -179,14 +498,11 @@ def refuse_remains(folder: Path) -> None:
     Old results would pass as those of what begins, and a config.yaml of the user's own
     would be overwritten.
 
-    Args:
-        folder: The folder, which need not be there.
-
     Raises:
         ConfigError: naming what is in it.
     """
     for name in CONTENTS:
-        if any(map(_is_result, (folder / name).rglob("*"))):
+        if _has_results(folder / name):
             raise ConfigError(
                 f"out: {folder} has results in {name}/ and no {MANIFEST}, so that "
                 "nobody can say what they are of; give another folder, or move "
@@ -199,16 +515,16 @@ def refuse_remains(folder: Path) -> None:
         )
 
 
-def _is_result(path: Path) -> bool:
+def _has_results(folder: Path) -> bool:
     # What begins with a dot was being written when its process was killed.
-    return not path.name.startswith(".") and path.is_file()
+    return any(p.is_file() and not p.name.startswith(".") for p in folder.rglob("*"))
 
 
 def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """Write manifest.json and config.yaml, and make the folder where there is none.
 
     The manifest says which command wrote it, where the specification does not yet.
-    The manifest is written first: a folder with a config.yaml alone is none of ours.
+    It is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
         folder: The folder.
@@ -220,15 +536,13 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     """
     make(folder, subfolders)
     spec = {"command": this_command(), **spec}
-    try:
-        documents.write(folder / MANIFEST, spec)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+    with _refusing(folder):
+        write_json(folder / MANIFEST, spec)
     write_config(folder, spec)
 
 
-def finish(folder: Path, spec: Spec) -> None:
-    """Do what `write` does after it has written the manifest, if a kill kept it off.
+def go_on(folder: Path, spec: Spec) -> None:
+    """See that a folder can be written; recreate config.yaml if a kill kept it off.
 
     Args:
         folder: The folder.
@@ -237,21 +551,25 @@ def finish(folder: Path, spec: Spec) -> None:
     Raises:
         ConfigError: the folder cannot be written.
     """
+    make(folder)
     if not (folder / CONFIG).exists():
         write_config(folder, spec)
 
 
 def write_config(folder: Path, spec: Spec) -> None:
     """Write config.yaml of a specification, see `write`."""
-    try:
+    with _refusing(folder):
         write_atomic(folder / CONFIG, serialise.yaml_text(spec["config"]))
-    except OSError as error:
-        raise cannot_write(folder, error) from None
 
 
 def update(folder: Path, changes: Mapping[str, Any]) -> None:
     """Change entries of a folder's manifest."""
-    documents.write(folder / MANIFEST, {**load(folder), **changes})
+    write_json(folder / MANIFEST, {**load(folder), **changes})
+
+
+def is_begun(folder: Path | None) -> bool:
+    """Return whether something was begun in a folder: it has a manifest."""
+    return folder is not None and (folder / MANIFEST).exists()
 
 
 @contextlib.contextmanager
@@ -270,35 +588,14 @@ def undone_if_empty(folder: Path | None) -> Iterator[None]:
         yield
     except ConfigError:
         # Without a manifest nothing was begun: files there are the user's own.
-        is_new = not was_there and is_begun(folder)
-        if folder is not None and is_new and not _has_results(folder):
-            rollback(folder)
-            if not had_trackers:
-                # What begins here next is not what they were told of.
-                (folder / TRACKERS_FILE).unlink(missing_ok=True)
+        if folder is not None and not was_there and is_begun(folder):
+            if not any(_has_results(folder / name) for name in CONTENTS):
+                for name in (CONFIG, MANIFEST):
+                    (folder / name).unlink(missing_ok=True)
+                if not had_trackers:
+                    # What begins here next is not what they were told of.
+                    (folder / TRACKERS_FILE).unlink(missing_ok=True)
         raise
-
-
-def is_begun(folder: Path | None) -> bool:
-    """Return whether something was begun in a folder: it has a manifest.
-
-    Args:
-        folder: The folder; None where there is none.
-    """
-    return folder is not None and (folder / MANIFEST).exists()
-
-
-def _has_results(folder: Path) -> bool:
-    return any(_is_result(p) for name in CONTENTS for p in (folder / name).rglob("*"))
-
-
-def rollback(folder: Path) -> None:
-    """Take back what `write` wrote, where nothing could begin in the folder.
-
-    What the user had there stays: `refuse_remains` has seen that these files are ours.
-    """
-    for name in (CONFIG, MANIFEST):
-        (folder / name).unlink(missing_ok=True)
 
 
 def make(folder: Path, subfolders: Sequence[str] = ()) -> None:
@@ -307,24 +604,12 @@ def make(folder: Path, subfolders: Sequence[str] = ()) -> None:
     Raises:
         ConfigError: they cannot.
     """
-    try:
+    with _refusing(folder):
         for path in (folder, *(folder / name for name in subfolders)):
             path.mkdir(parents=True, exist_ok=True)
-            _write_and_remove(path)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
-
-
-def require_writable(folder: Path) -> None:
-    """Refuse a folder that cannot be written.
-
-    Raises:
-        ConfigError: naming it and why.
-    """
-    try:
-        _write_and_remove(folder)
-    except OSError as error:
-        raise cannot_write(folder, error) from None
+            probe = path / f".write-test-{os.getpid()}"
+            probe.write_text("")
+            probe.unlink()
 
 
 def check_writable(folder: Path) -> None:
@@ -333,7 +618,7 @@ def check_writable(folder: Path) -> None:
     Raises:
         ConfigError: naming it and why.
     """
-    try:
+    with _refusing(folder):
         above = folder
         while True:
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
@@ -342,22 +627,21 @@ def check_writable(folder: Path) -> None:
             above = above.parent
         with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
             pass
+
+
+@contextlib.contextmanager
+def _refusing(folder: Path) -> Iterator[None]:
+    """Turn an error of the file system into the sentence about a folder."""
+    try:
+        yield
     except OSError as error:
-        raise cannot_write(folder, error) from None
+        raise ConfigError(
+            f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
+            "that you may write to."
+        ) from None
 
 
-def _write_and_remove(folder: Path) -> None:
-    probe = folder / f".write-test-{os.getpid()}"
-    probe.write_text("")
-    probe.unlink()
-
-
-def cannot_write(folder: Path, error: OSError) -> ConfigError:
-    """Return the error for a folder that cannot be written."""
-    return ConfigError(
-        f"out: cannot write to {folder} ({error.strerror or error}). Give a folder "
-        "that you may write to."
-    )
+# Read a folder.
 
 
 def load(folder: Path) -> Spec:
@@ -373,44 +657,20 @@ def load(folder: Path) -> Spec:
             "has written (out)."
         )
     if not path.exists():
-        kind = kinds.kind_of(folder, None)
-        if kind is not None:
-            raise ConfigError(kinds.not_wanted(folder, kind, "run"))
+        if _is_comparison(folder):
+            raise ConfigError(not_wanted(folder, COMPARISON, "run"))
         raise ConfigError(
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
         )
-    stored = documents.read(path, "Put back a copy of it, or start a new run.")
+    stored = read_json(path, "Put back a copy of it, or start a new run.")
     config = stored.get("config")
-    if isinstance(config, dict) and _is_of_agents(stored, config):
+    # The config of a search of one's own may be anything.
+    is_known = stored.get("kind", "run") in KINDS
+    if isinstance(config, dict) and (is_known or "algorithm" in config):
         # So that what began before a field was there goes on with its default.
         stored["config"] = serialise.completed(config)
     return stored
-
-
-def _is_of_agents(stored: Spec, config: Mapping[str, Any]) -> bool:
-    """Return whether a config is that of agents; a search of one's own may have any."""
-    return stored.get("kind", "run") in kinds.KINDS or "algorithm" in config
-
-
-def written_by(stored: Spec) -> str:
-    """Return which purerl and JAX wrote a manifest; empty where it does not say."""
-    known = stored.get("versions", {})
-    words = [f"{name} {known[name]}" for name in ("purerl", "jax") if name in known]
-    return " with ".join(words)
-
-
-def kind_of(folder: Path) -> str:
-    """Return the kind of a folder, a key of `purerl.storage.kinds.KINDS` where known.
-
-    Raises:
-        ConfigError: nothing that purerl has written, or a manifest that is damaged.
-    """
-    has_manifest = (folder / MANIFEST).exists()
-    kind = kinds.kind_of(folder, load(folder) if has_manifest else None)
-    if kind is None:
-        load(folder)  # says that there is nothing
-    return str(kind)
 
 
 def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
@@ -418,20 +678,76 @@ def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:
 
     Args:
         folder: The folder that should hold it.
-        wanted: The kind or kinds, of `purerl.storage.kinds`, that it may name.
+        wanted: The kind or kinds, of `KINDS`, that it may name.
         version: The format that this program reads.
 
     Raises:
         ConfigError: there is none, it cannot be read, or is of another kind or format.
     """
-    stored = load(folder)
-    names = (wanted,) if isinstance(wanted, str) else tuple(wanted)
-    kind = kind_of(folder)
-    if kind not in names:
-        raise ConfigError(kinds.not_wanted(folder, kind, names))
+    stored, kind = load(folder), kind_of(folder)
+    if kind not in ((wanted,) if isinstance(wanted, str) else wanted):
+        raise ConfigError(not_wanted(folder, kind, wanted))
     if stored.get("format") != version:
         raise ConfigError(
             f"{folder} was written in format {stored.get('format')}, this version "
             f"reads {version}; read it with the version in its manifest.json."
         )
     return stored
+
+
+# summary.json.
+
+
+def write_summary(
+    folder: Path,
+    facts: Mapping[str, Any],
+    call: Mapping[str, Any],
+    has_trained: bool,
+    added: Sequence[str] = (),
+) -> None:
+    """Write the file; a call that trained nothing leaves the times of an earlier one.
+
+    Args:
+        folder: Folder of the results.
+        facts: Numbers of what the folder holds, whoever trained it, by name.
+        call: Numbers about the call, such as its times, by name.
+        has_trained: Whether the call has trained something.
+        added: Names of the numbers of the call that are added to those of earlier ones.
+    """
+    try:
+        earlier = read_summary(folder)
+    except ConfigError:  # It is written anew.
+        earlier = {}
+    if has_trained:
+        sums = {name: (earlier.get(name) or 0) + call[name] for name in added}
+        earlier = {
+            name: round(total, 2) if isinstance(total, float) else total
+            for name, total in sums.items()
+        }
+    write_json(folder / SUMMARY, {**call, **earlier, **facts})
+
+
+def read_summary(folder: Path) -> dict[str, Any]:
+    """Return the numbers of a folder's summary; none where there is no file.
+
+    Raises:
+        ConfigError: the file is damaged.
+    """
+    path = folder / SUMMARY
+    if not path.exists():
+        return {}
+    return read_json(path, "Repeat the call that wrote it: it is written anew.")
+
+
+def refuse_lost_checkpoints(folder: Path) -> None:
+    """Refuse to begin again what has a summary and no checkpoint any more.
+
+    Raises:
+        ConfigError: naming both.
+    """
+    if (folder / SUMMARY).exists():
+        raise ConfigError(
+            f"{folder / 'checkpoints'} has no checkpoint, and {folder / SUMMARY} is of "
+            "what had been trained. Put back a copy of the checkpoints, or give "
+            "another folder; nothing was changed."
+        )

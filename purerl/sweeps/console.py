@@ -14,7 +14,7 @@ from purerl.execution.format import (
     format_duration,
     with_noun,
 )
-from purerl.runner.messages import evaluations, notes
+from purerl.runner.manifest import evaluations, notes
 from purerl.sweeps.groups import Group
 from purerl.sweeps.plan import GroupPlan, SweepPlan
 from purerl.sweeps.planner import LaneRate

@@ -20,12 +20,12 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution import mappings
-from purerl.execution.cache import current_cache
+from purerl.execution import cache
+from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort
 from purerl.execution.curves import Curves
-from purerl.execution.fit import BlockCompiler, MemoryModel, model_of
 from purerl.execution.format import quoted, with_noun
+from purerl.execution.memory import MemoryModel, model_of
 from purerl.execution.programs import Program
 from purerl.execution.stream import Job, rows_of, stream
 from purerl.precision import as_here
@@ -122,7 +122,7 @@ class Compiler:
 
         def fitted(index: int) -> tuple[Program, MemoryModel, int] | None:
             # Groups are begun in their order, so that those before have been, too.
-            if index and (is_full.is_set() or mappings.is_nearly_full()):
+            if index and (is_full.is_set() or cache.is_nearly_full()):
                 is_full.set()
             if is_full.is_set() or is_stopped():
                 return None

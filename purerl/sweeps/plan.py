@@ -12,13 +12,17 @@ import numpy as np
 
 from purerl.config import TrainConfig, check_mapping
 from purerl.execution.cache import current_cache
-from purerl.execution.fit import MemoryModel, fit_lanes, fitting_lanes
+from purerl.execution.dry_run import rate
 from purerl.execution.members import Members, every
-from purerl.execution.memory import require_listing
+from purerl.execution.memory import (
+    MemoryModel,
+    fit_lanes,
+    fitting_lanes,
+    require_listing,
+)
 from purerl.execution.programs import Program, segment_length
-from purerl.execution.rate import rate
+from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import tool
-from purerl.runner.seeds import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
     default_lanes,

@@ -23,14 +23,13 @@ from purerl import serialise
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import current_cache
-from purerl.execution.fit import MemoryModel, extrapolate, model_of
+from purerl.execution.dry_run import rate
 from purerl.execution.members import Members
-from purerl.execution.memory import device_memory
+from purerl.execution.memory import MemoryModel, device_memory, extrapolate, model_of
 from purerl.execution.programs import segment_length
-from purerl.execution.rate import rate
 from purerl.precision import in_32_bits
 from purerl.scale.devices import MOST_ACCELERATOR_LANES, Worker, make_workers, required
-from purerl.storage.caches import cache_base
+from purerl.storage.files import cache_base
 from purerl.storage.folders import versions
 from purerl.train import Bound, bind
 

@@ -12,13 +12,13 @@ import numpy as np
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.report.statistics.missing import lowest_of, worst_of
 from purerl.report.sweep_data import ENV, several_tasks
-from purerl.runner import manifest, summary_file
+from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
-from purerl.runner.best import Best
+from purerl.runner.result import Best
 from purerl.space.design import Design
 from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
-from purerl.storage import checkpoint
+from purerl.storage import checkpoint, folders
 from purerl.streams import say
 from purerl.sweeps import store
 from purerl.sweeps.groups import check_files, key_of, member_id, read_point
@@ -410,7 +410,7 @@ def write_summary(result: SweepResult) -> None:
         facts = {name: numbers[name] for name in ("members", "groups")}
         facts["finished_members"] = result.num_finished
         has_trained = numbers["trained_members"] > 0
-        summary_file.write(result.out, facts, numbers, has_trained)
+        folders.write_summary(result.out, facts, numbers, has_trained)
 
 
 _DIMS = {1: ("evaluation",), 2: ("evaluation", "episode")}
@@ -469,7 +469,7 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
         )
     seeds, written = stored["seeds"], stored["points"]
     result = SweepResult(config, design, seeds, members, folder, written=written)
-    had = summary_file.read(folder).get("finished_members", 0)
+    had = folders.read_summary(folder).get("finished_members", 0)
     if result.num_finished < had:
         say(
             f"{folder / 'chunks'} has {result.num_finished:,} of the {had:,} members "

@@ -19,8 +19,9 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.storage import arrays, folders
-from purerl.storage.differences import AUTO_FIELD, FIELD, REMEDY, differences
+from purerl.storage import folders
+from purerl.storage.files import DAMAGE, check_arrays, save_arrays
+from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import SweepPlan
 
@@ -215,7 +216,7 @@ def save(folder: Path, group: str, chunk: Chunk) -> Path:
     path = folder / "chunks" / f"{group}-{digest}.npz"
     named = {name: np.asarray(array) for name, array in chunk.arrays.items()}
     members = np.frombuffer(text.encode(), np.uint8)
-    arrays.save(path, {**named, MEMBERS: members})
+    save_arrays(path, {**named, MEMBERS: members})
     return path
 
 
@@ -228,7 +229,7 @@ def chunk_ids(path: Path) -> tuple[str, ...]:
     """Return the members of a chunk file; none where it is damaged."""
     try:
         return tuple(_read_ids(path, verify=False))
-    except arrays.DAMAGE:
+    except DAMAGE:
         return ()
 
 
@@ -263,7 +264,7 @@ class FolderStore:
         for path in chunk_paths(folder):
             try:
                 ids = _read_ids(path, verify)
-            except arrays.DAMAGE:
+            except DAMAGE:
                 self.damaged.append(path)
                 continue
             self.locations.update({id: (path, row) for row, id in enumerate(ids)})
@@ -354,7 +355,7 @@ def _opened(path: Path) -> Iterator[Any]:
     try:
         with np.load(path, allow_pickle=False) as file:
             yield file
-    except arrays.DAMAGE as error:
+    except DAMAGE as error:
         raise ConfigError(
             f"{path} is damaged ({error}). Delete it and run the sweep again: "
             "only its members are trained anew."
@@ -364,6 +365,6 @@ def _opened(path: Path) -> Iterator[Any]:
 def _read_ids(path: Path, verify: bool) -> list[str]:
     """The members of a file; with `verify` every array's checksum is looked at."""
     if verify:
-        arrays.check(path)
+        check_arrays(path)
     with np.load(path, allow_pickle=False) as file:
         return json.loads(file[MEMBERS].tobytes())["ids"]

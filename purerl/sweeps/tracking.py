@@ -1,22 +1,28 @@
 """A sweep in trackers: every member is told whole, as soon as its chunk has ended."""
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.trackers.base import TrackedRun, Tracker
-from purerl.runner.trackers.members import Ended, MemberGroup
-from purerl.runner.trackers.points import ended, files_of
+from purerl.runner.trackers.base import (
+    Ended,
+    TrackedRun,
+    Tracker,
+    ended,
+    files_of,
+    name_of,
+)
+from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 from purerl.space.design import Design
 from purerl.space.labels import column
 from purerl.sweeps import store
 from purerl.sweeps.groups import member_id
-from purerl.sweeps.result import SweepResult
+from purerl.sweeps.result import load_sweep
 from purerl.sweeps.store import Chunk
 
 # Members that are read at once for a tracker.
@@ -44,21 +50,6 @@ class TrackedMembers(NamedTuple):
     def total(self) -> int:
         """Number of members."""
         return len(self.written) * len(self.seeds)
-
-    def run(self) -> TrackedRun:
-        """Return what trackers are told of the sweep when it begins."""
-        config = store.described(self.config, self.folder)
-        name = self.folder.resolve().name if self.folder else f"sweep-{config['env']}"
-        params, seed = self.point(0)
-        first = ended(0, params, seed, {})
-        # The others are told when they end; a tracker may open the first one at once.
-        return TrackedRun(name, config, {0: first.member}, self.folder, is_sweep=True)
-
-    def point(self, number: int) -> tuple[dict[str, Any], int]:
-        """Return the values and the seed of a member."""
-        row, seed = divmod(number, len(self.seeds))
-        values = {name: column[row] for name, column in self.columns().items()}
-        return values, self.seeds[seed]
 
     def columns(self) -> dict[str, list[Any]]:
         """Return the axes' values at every point, as results name them."""
@@ -90,8 +81,7 @@ class Tracking:
         in_threads: bool = True,
     ) -> None:
         self.members = members
-        self.group = MemberGroup(trackers, in_threads)
-        self._has_any = bool(trackers)
+        self.group = Group(trackers, in_threads)
         self._left: dict[str, list[int]] = {}
 
     def begin(self, notify: Notify) -> None:
@@ -100,11 +90,17 @@ class Tracking:
         Raises:
             ConfigError: one of them cannot begin.
         """
-        if not self._has_any:
+        if not self.group:
             return
-        self.group.begin(self.members.run(), self.members.total, notify, is_fixed=True)
-        if self.group:
-            self._left, self._columns = self.members.numbers(), self.members.columns()
+        members = self.members
+        self._columns = members.columns()
+        # The others are told when they end; a tracker may open the first one at once.
+        first = {0: self._ended({}, 0, 0).member}
+        config = store.described(members.config, members.folder)
+        name = name_of(members.folder, "sweep")
+        run = TrackedRun(name, config, first, members.folder, is_sweep=True)
+        self.group.begin(run, notify, members.total)
+        self._left = members.numbers() if self.group else {}
 
     def add(self, ids: Sequence[str], chunk: Chunk | Path) -> None:
         """Tell of a chunk that has ended.
@@ -113,8 +109,6 @@ class Tracking:
             ids: Ids of its members.
             chunk: The chunk, or its file, which is read when a tracker comes to it.
         """
-        if not self._left:
-            return
         news = [(row, id) for row, id in enumerate(ids) if id in self._left]
         numbers = {id: self._left.pop(id) for _, id in news}
         for start in range(0, len(news), PIECE):
@@ -124,34 +118,33 @@ class Tracking:
                 known = store.read_chunk(chunk) if isinstance(chunk, Path) else chunk
                 for row, id in piece:
                     for number in numbers[id]:
-                        yield self._ended(known, row, number)
+                        yield self._ended(known.arrays, row, number)
 
             self.group.add((n for _, id in piece for n in numbers[id]), load)
 
     def close(self, is_finished: bool) -> None:
         """Tell what other processes or earlier calls have trained, and end."""
-        if not self.group:
-            return
         folder = self.members.folder
         if folder is not None and self._left:
             for path in store.chunk_paths(folder):
                 self.add(store.chunk_ids(path), path)
+        files = files_of(folder, "figures", "*.png")
+        files |= files_of(folder, "sweep", "config.yaml", "manifest.json")
         status = "finished" if is_finished else "interrupted"
-        self.group.close(status, files_of(folder) if is_finished else None)
+        self.group.close(status, files if is_finished else None)
 
-    def _ended(self, chunk: Chunk, row: int, number: int) -> Ended:
+    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Ended:
         place, seed = divmod(number, len(self.members.seeds))
         values = {name: values[place] for name, values in self._columns.items()}
         rows = {
-            kind: _rows(chunk.arrays, f"{kind}/", row)
-            for kind in ("train", "evaluation")
+            kind: _rows(arrays, f"{kind}/", row) for kind in ("train", "evaluation")
         }
         return ended(number, values, self.members.seeds[seed], rows)
 
 
 def _rows(
     arrays: Mapping[str, np.ndarray], kind: str, member: int
-) -> Iterable[dict[str, Any]]:
+) -> Iterator[dict[str, Any]]:
     """A dict per segment or evaluation of a member, as far as it came to them."""
     columns = {
         name.removeprefix(kind): array[member]
@@ -165,29 +158,20 @@ def _rows(
         yield {**row, "env_steps": int(steps)}
 
 
-def track_sweep(
-    result: SweepResult, trackers: Sequence[Tracker], notify: Notify
-) -> bool:
+def track_sweep(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """Send what trackers lack of a sweep's folder; see `purerl.track`.
-
-    Args:
-        result: The sweep, read from its folder.
-        trackers: Trackers that have not begun.
-        notify: A function that prints a sentence for people.
-
-    Returns:
-        Whether every tracker has everything now.
 
     Raises:
         ConfigError: no member has finished, or a tracker cannot begin.
     """
-    if result.out is None or not store.chunk_paths(result.out):
+    result = load_sweep(folder)
+    if not store.chunk_paths(folder):
         raise ConfigError(
-            f"no member of the sweep in {result.out} has finished. Run its command "
+            f"no member of the sweep in {folder} has finished. Run its command "
             "again first."
         )
     members = TrackedMembers(
-        result.config, result.design, result.seeds, result.written, result.out
+        result.config, result.design, result.seeds, result.written, folder
     )
     tracking = Tracking(members, trackers, in_threads=False)
     with tracking.group:

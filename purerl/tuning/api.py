@@ -18,11 +18,11 @@ from purerl.config import ConfigError
 from purerl.execution.memory import require_listing
 from purerl.report.plots import tuning as plots
 from purerl.report.statistics.missing import lowest_of
+from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.messages import evaluations, notes
+from purerl.runner.manifest import evaluations, notes
 from purerl.runner.options import TOLD, tool
 from purerl.runner.progress import Reporter
-from purerl.runner.seeds import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.trackers import choose
 from purerl.scale.devices import make_workers
 from purerl.storage.lock import locked

@@ -13,14 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution import mappings
+from purerl.execution import cache
 from purerl.execution.cache import current_cache
-from purerl.execution.cohort import Cohort, Segment, advance
+from purerl.execution.cohort import Cohort, advance
+from purerl.execution.curves import Segment, first_bad_update, reduce_segment
 from purerl.execution.format import format_bytes
 from purerl.execution.members import every
 from purerl.execution.programs import Program, segment_length
-from purerl.execution.reduce import first_bad_update, reduce_segment
-from purerl.runner.seeds import check_seeds
+from purerl.runner.arguments import check_seeds
 from purerl.scale.devices import (
     Worker,
     default_lanes,
@@ -78,12 +78,12 @@ class Pool:
             memory.
         """
         started = time.perf_counter()
-        if mappings.is_nearly_full():
+        if cache.is_nearly_full():
             names = {group.name for group in groups}
             self.programs = {n: p for n, p in self.programs.items() if n in names}
             gc.collect()
         missing = [group for group in groups if group.name not in self.programs]
-        cache = current_cache()
+        shared = current_cache()
 
         def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
             del worker
@@ -91,7 +91,7 @@ class Pool:
             example = members.block(0, self.lanes)
             length = segment_length(group.bound, segments=self.options.reports)
             try:
-                return cache.get(group.bound, example, length, self.workers)
+                return shared.get(group.bound, example, length, self.workers)
             except ConfigError as error:
                 return error
 

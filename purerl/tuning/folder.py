@@ -20,14 +20,12 @@ from typing import Any, NamedTuple
 from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner import manifest, summary_file
-from purerl.runner.arguments import stored_folder
+from purerl.runner import manifest
+from purerl.runner.arguments import check_seeds, stored_folder
 from purerl.runner.options import FIXED
-from purerl.runner.seeds import check_seeds
 from purerl.space.axes import Choice, from_dict, is_whole
 from purerl.storage import folders
-from purerl.storage.differences import FIELD, differences, refuse
-from purerl.storage.prng import check_keys
+from purerl.storage.folders import FIELD, check_keys, differences, refuse
 from purerl.streams import say
 from purerl.tuning import result as results
 from purerl.tuning.options import TuneOptions
@@ -162,7 +160,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     stored = folders.load_kind(folder, "tune", FORMAT)
     config = config or manifest.read_config(folder, stored, "load_tune")
     space = Space(config, from_dict(stored["axes"]))
-    numbers = summary_file.read(folder)
+    numbers = folders.read_summary(folder)
     holdout = numbers.pop("holdout", None)
     rows = _read_rows(folder, space)
     best = results.best_of(rows)
@@ -170,12 +168,12 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
     if done < numbers.get("trials", 0):
         raise ConfigError(
             f"{folder / TABLE} has {done} trials that ended, and "
-            f"{folder / summary_file.FILE} has {numbers['trials']}: one of them is of "
+            f"{folder / folders.SUMMARY} has {numbers['trials']}: one of them is of "
             "another time. Run the study again, which writes both anew."
         )
     if done >= stored["trials"] and not numbers:
         say(
-            f"{folder / summary_file.FILE} is missing, which has the comparison on "
+            f"{folder / folders.SUMMARY} is missing, which has the comparison on "
             "fresh seeds; run the study again, which writes it anew"
         )
     result = TuneResult(
@@ -219,7 +217,7 @@ def check_study(folder: Path, space: Space, known: Callable[[], Sequence[Row]]) 
         done = [r for r in _read_rows(folder, space) if r.state not in _UNFINISHED]
     told = 0
     with contextlib.suppress(ConfigError):
-        told = int(summary_file.read(folder).get("trials", 0))
+        told = int(folders.read_summary(folder).get("trials", 0))
     if not done and not told:
         return
     try:

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
 from purerl.config import ConfigError, TrainConfig
+from purerl.runner.arguments import as_seed
 from purerl.runner.options import (
     FIXED,
     TOLD,
@@ -13,7 +14,6 @@ from purerl.runner.options import (
     option,
     seeds_option,
 )
-from purerl.runner.seeds import as_seed
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import FINAL_RETURN, TRAINING_CURVE, check_fitness
 from purerl.space.design import read_search_axes

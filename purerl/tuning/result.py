@@ -15,9 +15,9 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
-from purerl.runner import summary_file
-from purerl.runner.best import Best
-from purerl.storage.documents import CHECKSUM
+from purerl.runner.result import Best
+from purerl.storage import folders
+from purerl.storage.files import CHECKSUM
 
 TABLE = "trials.csv"
 # The states of finished trials.
@@ -285,7 +285,7 @@ def write(folder: Path, result: TuneResult) -> None:
         "importance": result.importance,
         "holdout": holdout_dict(result.holdout) if result.holdout else None,
     }
-    summary_file.write(folder, facts, numbers, numbers["block_calls"] > 0, _COSTS)
+    folders.write_summary(folder, facts, numbers, numbers["block_calls"] > 0, _COSTS)
 
 
 def csv_text(rows: Sequence[Row]) -> str:

@@ -30,7 +30,7 @@ import sqlalchemy.exc
 from optuna.trial import FrozenTrial, TrialState
 
 from purerl.config import ConfigError
-from purerl.storage.differences import refuse
+from purerl.storage.folders import refuse
 from purerl.tuning import samplers
 from purerl.tuning.folder import compare
 from purerl.tuning.result import Row

@@ -5,13 +5,17 @@ from pathlib import Path
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.trackers.base import Member, TrackedRun, Tracker
-from purerl.runner.trackers.members import Ended, MemberGroup
-from purerl.runner.trackers.points import files_of
+from purerl.runner.trackers.base import (
+    Ended,
+    Member,
+    TrackedRun,
+    Tracker,
+    files_of,
+    name_of,
+)
+from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.writer import Notify
 from purerl.tuning.result import STATES, Row
-
-FILES = ("trials.csv", "best.yaml", "summary.json")
 
 
 class Tracking:
@@ -33,7 +37,7 @@ class Tracking:
         trackers: Sequence[Tracker],
         in_threads: bool = True,
     ) -> None:
-        self.group = MemberGroup(trackers, in_threads)
+        self.group = Group(trackers, in_threads)
         self._config, self._trials, self._folder = config, trials, folder
         self._told: set[int] = set()
 
@@ -43,10 +47,9 @@ class Tracking:
         Raises:
             ConfigError: one of them cannot begin.
         """
-        config = serialise.to_dict(self._config)
-        name = self._folder.resolve().name if self._folder else f"tune-{config['env']}"
+        config, name = serialise.to_dict(self._config), name_of(self._folder, "tune")
         run = TrackedRun(name, config, {}, self._folder, is_sweep=True, kind="tune")
-        self.group.begin(run, self._trials, notify, is_fixed=False)
+        self.group.begin(run, notify, self._trials, is_fixed=False)
 
     def add(self, rows: Iterable[Row]) -> None:
         """Tell of the finished trials among some, those that were not told before."""
@@ -58,11 +61,10 @@ class Tracking:
 
     def close(self, is_finished: bool) -> None:
         """Hand over the files of a study that has finished, and end."""
-        files = {}
-        if self._folder is not None and is_finished:
-            kept = [self._folder / name for name in FILES]
-            files = {f"study/{path.name}": path for path in kept if path.exists()}
-            files |= files_of(self._folder)
+        folder = self._folder if is_finished else None
+        files = files_of(folder, "study", "trials.csv", "best.yaml", "summary.json")
+        files |= files_of(folder, "figures", "*.png")
+        files |= files_of(folder, "sweep", "config.yaml", "manifest.json")
         self.group.close("finished" if is_finished else "interrupted", files)
 
 
@@ -76,31 +78,18 @@ def ended(row: Row) -> Ended:
         ("train", {"env_steps": step, "score": score})
         for step, score in sorted(row.curve.items())
     ]
-    last = max(row.curve, default=0)
-    rows.append(
-        (
-            "trial",
-            {
-                "env_steps": last,
-                "score": list(row.seed_scores),
-                "total_env_steps": row.env_steps,
-            },
-        )
-    )
+    last = {
+        "env_steps": max(row.curve, default=0),
+        "score": list(row.seed_scores),
+        "total_env_steps": row.env_steps,
+    }
     params = {**row.params, "trial": row.number, "state": row.state}
-    return Ended(row.number, Member(f"trial={row.number}", None, params), rows)
+    member = Member(f"trial={row.number}", None, params)
+    return Ended(row.number, member, [*rows, ("trial", last)])
 
 
 def track_study(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bool:
     """Send what trackers lack of a study's folder; see `purerl.track`.
-
-    Args:
-        folder: The folder of the study.
-        trackers: Trackers that have not begun.
-        notify: A function that prints a sentence for people.
-
-    Returns:
-        Whether every tracker has everything now.
 
     Raises:
         ConfigError: no trial has finished, or a tracker cannot begin.

@@ -19,7 +19,7 @@ from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.runner.options import Options
 from purerl.runner.result import load_run
-from purerl.storage import documents
+from purerl.storage.files import read_json, write_json
 from tests.helpers import tiny_config
 
 RUN = ("--lanes", "2", "--segment-updates", "3", "--no-progress")
@@ -229,9 +229,9 @@ def test_a_picture_that_cannot_be_written_is_a_sentence(trained, capsys):
 def test_a_plot_needs_nothing_that_only_the_run_had_registered(trained, folder):
     copy = shutil.copytree(trained, folder / "of-another-program")
     path = copy / "manifest.json"
-    stored = documents.read(path, "")
+    stored = read_json(path, "")
     stored["config"] |= {"algorithm": "mine", "policy_loss": {"type": "Mine"}}
-    documents.write(path, stored)
+    write_json(path, stored)
     assert main(["plot", str(copy), "--out", str(folder / "theirs.png")]) == 0
     assert main(["evaluate", str(copy)]) == 2  # a sentence: it cannot be rebuilt
 
@@ -391,7 +391,7 @@ def test_a_name_is_no_formula(trained, tmp_path):
     out = shutil.copytree(trained, tmp_path / "$run$")
     stored = json.loads((out / "manifest.json").read_text())
     stored["config"]["env"] = r"$\frac$ a_b^ $"
-    documents.write(out / "manifest.json", stored)
+    write_json(out / "manifest.json", stored)
     for command in (["plot"], ["plot", "--metric", "entropy"], ["report"]):
         assert main([command[0], str(out), *command[1:]]) == 0
     assert r"$\frac$ a_b^ $" in (out / "report.html").read_text()

@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl.cli import COMMANDS, MAINS, main
 from purerl.execution import dry_run
-from purerl.storage import documents
+from purerl.storage.files import write_json
 
 TINY = [
     *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
@@ -151,7 +151,7 @@ OTHERS = {
 def test_a_dry_run_refuses_a_folder_of_something_else(command, tmp_path, capsys):
     out = tmp_path / "out"
     out.mkdir()
-    documents.write(out / "manifest.json", {"kind": "schedules"})
+    write_json(out / "manifest.json", {"kind": "schedules"})
     args = [*OTHERS[command], *TINY, "--dry-run", "--out", str(out)]
     assert main(args) == 2
     assert f"{out} holds agents trained with schedules" in capsys.readouterr().err

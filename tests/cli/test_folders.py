@@ -10,7 +10,8 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.report import folder as report_folder
-from purerl.storage import documents, kinds
+from purerl.storage import folders
+from purerl.storage.files import write_json
 from tests.helpers import tiny_config
 
 PNG = b"\x89PNG"
@@ -32,7 +33,7 @@ def _folder(path: Path, kind: str) -> Path:
     if kind == "comparison":
         (path / "comparison.json").write_text("{}")
     else:
-        documents.write(path / "manifest.json", {"kind": kind, "format": 1})
+        write_json(path / "manifest.json", {"kind": kind, "format": 1})
     return path
 
 
@@ -71,14 +72,16 @@ def test_a_sweep_that_was_stopped_before_its_first_member_says_so(
     assert error.startswith(f"purerl {command}: no member of the sweep has finished ye")
 
 
-@pytest.mark.parametrize("kind", [kind for kind in kinds.KINDS if kind != "run"])
+@pytest.mark.parametrize("kind", [kind for kind in folders.KINDS if kind != "run"])
 @pytest.mark.parametrize("command", ["evaluate", "train"])
 def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
     folder = _folder(tmp_path / "x", kind)
     flags = ["--resume", str(folder)] if command == "train" else [str(folder)]
     assert main([command, *flags]) == 2
     error = capsys.readouterr().err
-    expected = f"purerl {command}: {folder} holds {kinds.KINDS[kind].words}, not a run."
+    expected = (
+        f"purerl {command}: {folder} holds {folders.KINDS[kind].words}, not a run."
+    )
     assert error.startswith(expected)
     assert str(folder) in error.removeprefix(expected)  # in what reads it
 
@@ -86,7 +89,7 @@ def test_every_kind_of_folder_says_what_it_is(kind, command, tmp_path, capsys):
 def test_a_run_is_none_of_the_others(tmp_path, capsys):
     folder = tmp_path / "run"
     folder.mkdir()
-    documents.write(folder / "manifest.json", {"data_parallel": 0})
+    write_json(folder / "manifest.json", {"data_parallel": 0})
     for load in (purerl.load_sweep, purerl.load_tune, purerl.load_evolution):
         with pytest.raises(purerl.ConfigError, match="holds a run, not a") as error:
             load(folder)
@@ -101,7 +104,7 @@ def test_what_reads_every_kind_is_where_the_table_says():
         module, _, name = place.partition(":")
         assert callable(getattr(importlib.import_module(module), name))
     # Agents that were trained with schedules have no result that could be read again.
-    assert kinds.KINDS.keys() - report_folder.READERS.keys() == {"schedules"}
+    assert folders.KINDS.keys() - report_folder.READERS.keys() == {"schedules"}
 
 
 def test_what_no_command_knows_is_said_too(tmp_path):
@@ -120,7 +123,7 @@ def test_no_page_or_picture_says_what_to_call(tmp_path, capsys):
         folder = _folder(tmp_path / str(number), kind)
         assert main(["plot", str(folder)]) == 2
         error = capsys.readouterr().err
-        assert f"{folder} holds {kinds.KINDS[kind].words}" in error
+        assert f"{folder} holds {folders.KINDS[kind].words}" in error
         assert f"purerl.load_search({str(folder)!r})" in error
 
 

@@ -8,11 +8,11 @@ import pytest
 
 from purerl import envs, schedules
 from purerl.cli import main
-from purerl.execution import commands
-from purerl.runner import messages
-from purerl.runner.trackers.catalogue import TRACKERS
+from purerl.execution.format import command_line, program, running
+from purerl.runner import manifest
+from purerl.runner.trackers.base import TRACKERS
 from purerl.scale.devices import num_cores
-from purerl.storage import kinds
+from purerl.storage import folders
 from tests.helpers import tiny_config
 
 MINE = """
@@ -20,7 +20,7 @@ import flax.struct
 from purerl import envs
 from purerl import schedules
 from purerl.runner.trackers import Tracker
-from purerl.runner.trackers.catalogue import TRACKERS, Entry
+from purerl.runner.trackers.base import TRACKERS, Entry
 
 class Leaning(type(envs.make("CartPole-v1"))):
     "A pole of my own."
@@ -180,15 +180,15 @@ def test_printed_commands_import_what_the_command_has_imported(here):
     envs.register("Own-v0", type(envs.make("CartPole-v1")))
     own = config.replace(env="Own-v0")
     run = here / "a run"
-    assert "from Python" in messages.how_to_go_on(own, (0,), run)
-    with commands.running(["poles", "more.parts"], []):
+    assert "from Python" in manifest.how_to_go_on(own, (0,), run)
+    with running(["poles", "more.parts"], []):
         start = "purerl --import poles --import more.parts"
-        assert commands.command_line("sweep", "--axis", "a=1 2") == (
+        assert command_line("sweep", "--axis", "a=1 2") == (
             f"{start} sweep --axis 'a=1 2'"
         )
-        told = messages.how_to_go_on(own, (0,), run)
+        told = manifest.how_to_go_on(own, (0,), run)
         assert told == f"Go on with: {start} train --resume '{run}'"
-        assert f"{start} evaluate '{run}'" in kinds.not_wanted(run, "run", "sweep")
-    assert commands.program() == "purerl"
-    told = kinds.not_wanted(run, "run", "sweep")
+        assert f"{start} evaluate '{run}'" in folders.not_wanted(run, "run", "sweep")
+    assert program() == "purerl"
+    told = folders.not_wanted(run, "run", "sweep")
     assert f": purerl train --resume '{run}'. To read it: purerl evaluate" in told

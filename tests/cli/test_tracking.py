@@ -9,7 +9,7 @@ from purerl.cli import main
 from purerl.config import ConfigError
 from purerl.runner import options
 from purerl.runner.trackers import Tracker
-from purerl.runner.trackers.stored import load_stored
+from purerl.runner.trackers.group import load_stored
 from tests.helpers import tiny_config
 from tests.runner.tracked import event_scalars
 

@@ -12,12 +12,14 @@ from purerl.cli import main, report
 from purerl.comparison import training
 from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
-from purerl.execution import commands, fit
-from purerl.execution.fit import BlockCompiler
+from purerl.execution import cache
+from purerl.execution.cache import BlockCompiler
+from purerl.execution.format import running
 from purerl.randomisation import Uniform
 from purerl.report import page_comparison
 from purerl.scale import hosts
-from purerl.storage import arrays, documents, folders
+from purerl.storage import folders
+from purerl.storage.files import load_arrays, read_json, save_arrays, write_json
 from purerl.storage.lock import locked
 from tests.comparison.small import (
     CONFIG,
@@ -229,7 +231,7 @@ def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
 def test_a_comparison_of_another_format_is_refused(result, tmp_path):
     result.save(tmp_path)
     path = tmp_path / "comparison.json"
-    documents.write(path, {**documents.read(path, ""), "format": 3})
+    write_json(path, {**read_json(path, ""), "format": 3})
     with pytest.raises(ConfigError, match="format 3"):
         purerl.load_comparison(tmp_path)
 
@@ -238,9 +240,9 @@ def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(
     result, tmp_path
 ):
     result.save(tmp_path)
-    stored = arrays.load(tmp_path / "comparison.npz")
+    stored = load_arrays(tmp_path / "comparison.npz")
     swapped = {name: curves[::-1] for name, curves in stored.items()}
-    arrays.save(tmp_path / "comparison.npz", swapped)
+    save_arrays(tmp_path / "comparison.npz", swapped)
     with pytest.raises(ConfigError, match="curves were written by a call that did not"):
         purerl.load_comparison(tmp_path)
 
@@ -262,9 +264,9 @@ def test_the_page_has_the_table_the_curves_and_the_settings(result, tmp_path, ca
 
 
 def test_a_comparison_in_the_folder_of_an_evolution_has_its_own_page(result, tmp_path):
-    with commands.running([], ["compare", "<x>"]):
+    with running([], ["compare", "<x>"]):
         result.save(tmp_path)
-    documents.write(tmp_path / "manifest.json", {"kind": "evolution"})
+    write_json(tmp_path / "manifest.json", {"kind": "evolution"})
     page = report.write(tmp_path, kind="comparison")
     assert page == tmp_path / "report.html"
     text = page.read_text()
@@ -308,7 +310,7 @@ def test_blocks_are_narrowed_until_they_fit(monkeypatch):
 
     settings = {"seeds": 2 * SEEDS, "progress": False}
     with monkeypatch.context() as patch:
-        patch.setattr(fit, "fit_lanes", fit_one)
+        patch.setattr(cache, "fit_lanes", fit_one)
         narrowed = purerl.compare(CONFIG, {"slow": SLOW}, **settings)
     (first, _), *_, last = widths
     assert first > 1 and last == (1, False)

@@ -12,7 +12,7 @@ from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.settings import read_environments, read_settings, settings_of
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
-from purerl.storage import documents
+from purerl.storage.files import write_json
 from tests.comparison.small import (
     CONFIG,
     DQN,
@@ -213,7 +213,7 @@ def test_a_schedule_must_begin_with_a_segment():
 
 
 def test_the_folder_of_something_else_is_refused(tmp_path):
-    documents.write(tmp_path / "manifest.json", {"kind": "sweep"})
+    write_json(tmp_path / "manifest.json", {"kind": "sweep"})
     with pytest.raises(ConfigError, match="holds a sweep, not a comparison"):
         purerl.compare(CONFIG, {"a": {}}, out=tmp_path, **SMALL)
 

@@ -8,8 +8,7 @@ import pytest
 import purerl
 from purerl import envs
 from purerl.envs.cartpole import CartPole
-from purerl.runner.arguments import as_folder
-from purerl.runner.seeds import as_seed
+from purerl.runner.arguments import as_folder, as_seed
 from tests.helpers import tiny_config
 
 AXES = {"learning_rate": [1e-3, 1e-4]}

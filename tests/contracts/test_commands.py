@@ -5,7 +5,7 @@ import html
 import pytest
 
 from purerl.cli import main
-from purerl.execution.commands import running, this_command
+from purerl.execution.format import running, this_command
 from purerl.storage import folders
 
 TINY = [

@@ -12,7 +12,7 @@ from purerl.cli import evolve as evolve_command
 from purerl.cli import main
 from purerl.cli import train as train_command
 from purerl.cli.flags import Tracking
-from purerl.storage import folders, kinds
+from purerl.storage import folders
 from tests.storage.every_kind import AXES, CONFIG, SHARED, WRITE
 
 FUNCTIONS = {
@@ -59,7 +59,7 @@ def written(tmp_path_factory):
     with purerl.share_programs():
         for kind, write in WRITE.items():
             write(root / kind)
-            file = kinds.COMPARISON_FILE if kind == "comparison" else "manifest.json"
+            file = folders.COMPARISON_FILE if kind == "comparison" else "manifest.json"
             found[kind] = json.loads((root / kind / file).read_text())
     return found
 

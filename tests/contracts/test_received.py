@@ -8,7 +8,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.storage import documents
+from purerl.storage.files import read_json, write_json
 from tests.helpers import tiny_config
 
 ABORT = {"import": "os:abort"}
@@ -44,9 +44,9 @@ def receive(folder, here, monkeypatch, change):
     monkeypatch.chdir(here)
     monkeypatch.syspath_prepend("")
     path = here / "evil" / "manifest.json"
-    stored = documents.read(path, "")
+    stored = read_json(path, "")
     change(stored)
-    documents.write(path, stored)
+    write_json(path, stored)
     (here / "evil" / "config.yaml").unlink()  # As in the manifest, or resuming says so.
 
 

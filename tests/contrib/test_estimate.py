@@ -10,8 +10,7 @@ from purerl.cli import main
 from purerl.contrib.hardware import estimate
 from purerl.contrib.hardware.device import NUMBERS, Device, load_device, names
 from purerl.contrib.hardware.work import Work
-from purerl.execution.fit import MemoryModel
-from purerl.execution.memory import BlockMemory
+from purerl.execution.memory import BlockMemory, MemoryModel
 from purerl.train import bind
 from tests.helpers import tiny_config
 

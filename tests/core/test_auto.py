@@ -14,7 +14,7 @@ from purerl.acting import exploration
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
-from purerl.runner import manifest, messages
+from purerl.runner import manifest
 from purerl.space.axes import uniform
 from purerl.space.points import for_fields
 from purerl.storage import folders
@@ -273,18 +273,18 @@ def test_a_sweep_says_what_auto_stands_for_where_its_axes_do_not():
 
 def test_evaluations_that_are_dropped_are_said():
     few = bind(purerl.PPOConfig(total_timesteps=50_000, num_evaluations=3))
-    assert messages.evaluations(few) == (
+    assert manifest.evaluations(few) == (
         "1 evaluation of 16 episodes of at most 500 steps (3 asked for, 1 affordable "
         "within eval_share=0.1)"
     )
     all_of_them = bind(few.asked.replace(eval_share=1.0))
-    assert messages.evaluations(all_of_them) == (
+    assert manifest.evaluations(all_of_them) == (
         "3 evaluations of 16 episodes of at most 500 steps"
     )
     two = bind(purerl.PPOConfig(total_timesteps=1024, eval_share=1.0, eval_max_steps=1))
     assert (
         "2 evaluations of 16 episodes of at most 1 step (10 asked for, an update each"
-        in (messages.evaluations(two))
+        in (manifest.evaluations(two))
     )
 
 

@@ -11,7 +11,7 @@ import pytest
 from purerl import networks
 from purerl.accelerator import unrolling
 from purerl.contrib.hardware.work import num_carried
-from purerl.execution.liveness import inner_programs
+from purerl.execution.memory import inner_programs
 from purerl.networks.recurrent import GRU, LSTM, LSTMMemory, forget
 from purerl.tracing import traced_for
 

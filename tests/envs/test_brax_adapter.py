@@ -16,7 +16,7 @@ from purerl.acting.environment import is_built_in
 from purerl.cli import main
 from purerl.envs.adapters import brax as adapter
 from purerl.envs.adapters.brax import BraxEnvironment, BraxParams
-from purerl.runner import messages
+from purerl.runner import manifest
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -208,7 +208,7 @@ def test_the_backend_is_said_where_an_environment_is_described(capsys):
         note = envs.describe("brax/inverted_pendulum", **options).note
         assert f"with the backend {backend}: returns do not compare" in note
     config = purerl.PPOConfig(env="brax/inverted_pendulum")
-    assert "the backend spring" in messages.notes(bind(config))[-1]
+    assert "the backend spring" in manifest.notes(bind(config))[-1]
     assert main(["envs", "brax/inverted_pendulum"]) == 0
     assert "backend spring" in capsys.readouterr().out
     assert envs.describe("CartPole-v1").note == ""

@@ -6,8 +6,8 @@ import pytest
 
 from purerl.execution import cohort as cohorts
 from purerl.execution.cache import ProgramCache, share_programs
-from purerl.execution.cohort import Cohort, advance, make_cohort
-from purerl.execution.curves import Curves, train_through
+from purerl.execution.cohort import Cohort, advance, make_cohort, train_through
+from purerl.execution.curves import Curves
 from purerl.execution.members import Members, crossed, cut, every, fill
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers

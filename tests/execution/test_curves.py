@@ -6,12 +6,11 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.execution.cohort import Segment
-from purerl.execution.curves import Curves
+from purerl.execution.curves import Curves, Segment
 from purerl.metrics import held
 from purerl.report.plots.runs import run_curve
 from purerl.report.statistics import curve
-from purerl.runner.records import Records
+from purerl.runner.rows import Records
 from purerl.runner.trackers.group import Group
 from purerl.train import bind
 from tests.helpers import StopAfter, assert_same_bits, tiny_config

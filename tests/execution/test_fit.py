@@ -6,8 +6,8 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from purerl.execution import fit
-from purerl.execution.liveness import peak_bytes, traced_memory
+from purerl.execution import memory
+from purerl.execution.memory import peak_bytes, traced_memory
 from purerl.execution.programs import segment_length
 from purerl.scale.devices import Worker
 from purerl.train import bind
@@ -71,8 +71,8 @@ def test_a_segment_needs_its_rollout():
     ],
 )
 def test_lanes_are_halved_until_shapes_fit(held, limit, lanes):
-    model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
-    assert fit.lanes_by_shapes(model, 2_048, held, limit) == lanes
+    model = memory.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    assert memory.lanes_by_shapes(model, 2_048, held, limit) == lanes
 
 
 def test_only_wide_blocks_on_accelerators_ask_for_shapes():
@@ -81,7 +81,7 @@ def test_only_wide_blocks_on_accelerators_ask_for_shapes():
         platform="cuda", memory_stats=lambda: {"bytes_limit": 2**20}
     )
     # A MiB would not hold 4,096 agents, and nobody asks.
-    assert fit.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(cpu, 0)]) == 4_096
-    assert fit.fitting_lanes(bound, 1_024, 1_024, 2, [Worker(gpu, 0)]) == 1_024
-    assert fit.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(gpu, 0)]) == 1_024
-    assert fit.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(gpu, 0)], 1e12) == 4_096
+    assert memory.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(cpu, 0)]) == 4_096
+    assert memory.fitting_lanes(bound, 1_024, 1_024, 2, [Worker(gpu, 0)]) == 1_024
+    assert memory.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(gpu, 0)]) == 1_024
+    assert memory.fitting_lanes(bound, 4_096, 4_096, 2, [Worker(gpu, 0)], 1e12) == 4_096

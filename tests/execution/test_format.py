@@ -5,7 +5,7 @@ import pytest
 
 import purerl
 from purerl.execution.format import format_bytes, format_count, quoted, with_noun
-from purerl.runner.messages import how_to_go_on
+from purerl.runner.manifest import how_to_go_on
 from tests.helpers import tiny_config
 
 
@@ -63,10 +63,10 @@ def test_a_path_in_a_command_is_quoted_where_a_shell_would_part_it():
 
 
 def test_every_path_in_a_command_is_quoted():
-    # `kinds` has templates, which are filled with a quoted folder.
+    # `folders` has templates, which are filled with a quoted folder.
     flags = "resume|out|logdir|rule|track|from"
     names = "folder|out|root|path"
     bare = re.compile(rf"--({flags}) \{{(?!quoted\()[^}}]*\b({names})\b[^}}]*\}}")
     for path in Path(purerl.__file__).parent.rglob("*.py"):
-        if path.name != "kinds.py":
+        if path.name != "folders.py":
             assert not bare.findall(path.read_text()), path

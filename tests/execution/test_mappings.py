@@ -4,7 +4,7 @@ import weakref
 
 import pytest
 
-from purerl.execution import mappings
+from purerl.execution import cache
 from purerl.execution.cache import ProgramCache
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
@@ -17,13 +17,13 @@ def test_half_of_the_mappings_that_linux_allows_are_nearly_all(
     for name, text in {"_MAPPINGS": "a line\n" * used, "_LIMIT": "20\n"}.items():
         path = tmp_path / name
         path.write_text(text)
-        monkeypatch.setattr(mappings, name, path)
-    assert mappings.is_nearly_full() == is_full
+        monkeypatch.setattr(cache, name, path)
+    assert cache.is_nearly_full() == is_full
 
 
 def test_other_systems_do_not_count_mappings(tmp_path, monkeypatch):
-    monkeypatch.setattr(mappings, "_LIMIT", tmp_path / "missing")
-    assert not mappings.is_nearly_full()
+    monkeypatch.setattr(cache, "_LIMIT", tmp_path / "missing")
+    assert not cache.is_nearly_full()
 
 
 @pytest.fixture
@@ -31,39 +31,39 @@ def alive(monkeypatch):
     """The programs in memory, of which the process has room for three."""
     programs = weakref.WeakSet()
     monkeypatch.setattr(Program, "__init__", lambda self, *a: programs.add(self))
-    monkeypatch.setattr(mappings, "is_nearly_full", lambda: len(programs) > 3)
+    monkeypatch.setattr(cache, "is_nearly_full", lambda: len(programs) > 3)
     return programs
 
 
 def test_programs_that_were_not_asked_for_the_longest_make_room(bound, members, alive):
-    cache, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
+    programs, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
 
     def get(length):
-        return cache.get(bound, block, length, workers)
+        return programs.get(bound, block, length, workers)
 
     for length in (1, 2, 3, 4):
         get(length)
     get(1)  # The oldest are now 2 and 3.
-    assert len(alive) == cache.compilations == 4
+    assert len(alive) == programs.compilations == 4
     get(5)
-    assert len(alive) == len(cache) == 3
+    assert len(alive) == len(programs) == 3
     get(1), get(4), get(5)
-    assert cache.compilations == 5
+    assert programs.compilations == 5
     get(2)
-    assert cache.compilations == 6
+    assert programs.compilations == 6
 
 
 def test_a_program_that_somebody_holds_stays(bound, members, alive):
-    cache, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
-    held = [cache.get(bound, block, length, workers) for length in (1, 2, 3, 4)]
-    cache.make_room()
-    assert len(cache) == 0 and set(held) == set(alive)
+    programs, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
+    held = [programs.get(bound, block, length, workers) for length in (1, 2, 3, 4)]
+    programs.make_room()
+    assert len(programs) == 0 and set(held) == set(alive)
 
 
 def test_programs_that_are_forgotten_are_compiled_again(bound, members, alive):
-    cache, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
-    first = cache.get(bound, block, 1, workers)
-    second = cache.get(bound, block, 2, workers)
-    cache.forget([first])
-    assert len(cache) == 1 and cache.get(bound, block, 2, workers) is second
-    assert cache.get(bound, block, 1, workers) is not first
+    programs, workers, block = ProgramCache(), make_workers(), members.block(0, 2)
+    first = programs.get(bound, block, 1, workers)
+    second = programs.get(bound, block, 2, workers)
+    programs.forget([first])
+    assert len(programs) == 1 and programs.get(bound, block, 2, workers) is second
+    assert programs.get(bound, block, 1, workers) is not first

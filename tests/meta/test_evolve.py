@@ -8,15 +8,15 @@ import pytest
 
 import purerl
 from purerl import losses, serialise
+from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import make_cohort
-from purerl.execution.fit import BlockCompiler
 from purerl.execution.members import crossed
 from purerl.meta import loop
 from purerl.meta import training as runs
 from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
-from purerl.runner import summary_file
-from purerl.storage import documents
+from purerl.storage import folders
+from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits, tiny_config, trained
 
 from .conftest import LANES, SEGMENT, evolve, outcome
@@ -198,7 +198,7 @@ def test_a_strategys_field_without_effect_is_refused_before_anything_is_written(
 
 def test_costs_are_those_of_all_generations(tmp_path):
     def costs(folder):
-        found = summary_file.read(folder)
+        found = folders.read_summary(folder)
         return {name: found[name] for name in found if name != "generations_run"}
 
     runs = 6 * 2  # members and rollouts of a generation
@@ -390,6 +390,6 @@ def test_what_a_result_refuses():
 def test_another_folder_holds_no_evolution(tmp_path):
     with pytest.raises(purerl.ConfigError, match="no run in"):
         purerl.load_evolution(tmp_path)
-    documents.write(tmp_path / "manifest.json", {})
+    write_json(tmp_path / "manifest.json", {})
     with pytest.raises(purerl.ConfigError, match="holds a run, not an evolution"):
         purerl.load_evolution(tmp_path)

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 from purerl.config import ConfigError
-from purerl.execution.cohort import Segment
-from purerl.execution.reduce import PARAMETERS_FINITE
+from purerl.execution.curves import PARAMETERS_FINITE, Segment
 from purerl.meta.fitness import (
     Accumulator,
     ReturnCurve,

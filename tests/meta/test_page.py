@@ -17,7 +17,8 @@ from purerl.meta.optimiser import Optimiser
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
 from purerl.meta.strategy import read_strategy
 from purerl.report import page
-from purerl.storage import documents, folders
+from purerl.storage import folders
+from purerl.storage.files import write_json
 from tests.helpers import tiny_config
 
 from .conftest import GENERATIONS, evolve
@@ -122,7 +123,7 @@ def test_a_page_needs_a_place(whole):
 
 
 def test_what_has_no_page_is_one_sentence(tmp_path, capsys):
-    documents.write(tmp_path / "manifest.json", {"kind": "schedules"})
+    write_json(tmp_path / "manifest.json", {"kind": "schedules"})
     assert main(["report", str(tmp_path)]) == 2
     told = capsys.readouterr().err
     assert "holds agents trained with schedules, for which there is no page" in told

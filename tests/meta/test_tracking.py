@@ -1,13 +1,11 @@
 """Who is told of an evolution, what, and once only."""
 
-import json
-
 import numpy as np
 import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.runner.jsonl import read_rows
+from purerl.runner.rows import RowFile, by_member, read_rows
 
 from .conftest import GENERATIONS, POPULATION, ROLLOUTS, evolve
 
@@ -79,7 +77,7 @@ def test_a_tracker_is_told_what_it_is_and_gets_the_files(told):
 @pytest.mark.slow(optimised=False)
 def test_json_lines_are_always_written(told):
     *_, folder = told
-    rows = read_rows(folder / "metrics" / "evolution" / "seed=3.jsonl")
+    rows = read_rows(folder / "metrics")["evolution"]
     assert [row["generation"] for row in rows] == list(range(1, GENERATIONS + 1))
     assert rows[0]["failed"] == 0 and rows[0]["seconds"] > 0
 
@@ -87,7 +85,7 @@ def test_json_lines_are_always_written(told):
 @pytest.mark.slow(optimised=False)
 def test_a_late_tracker_is_told_everything_and_lost_lines_come_back(told):
     *_, folder = told
-    lines = folder / "metrics" / "evolution" / "seed=3.jsonl"
+    lines = folder / "metrics" / "rows.jsonl"
     before = lines.read_text()
     lines.unlink()
     late = Keeps()
@@ -121,14 +119,15 @@ def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
 def test_lines_past_the_checkpoint_are_dropped(tmp_path, told):
     # As if a kill had come after the second generation's line, before it was saved.
     evolve(out=tmp_path, generations=1)
-    path = tmp_path / "metrics" / "evolution" / "seed=3.jsonl"
-    row = {**read_rows(path)[0], "update": 2, "generation": 2, "best": 1e9}
-    with path.open("a") as file:
-        file.write(json.dumps(row) + "\n")
+    metrics = tmp_path / "metrics"
+    ((row,),) = by_member(read_rows(metrics)["evolution"], [3])
+    file = RowFile(metrics)
+    file.log("evolution", 3, {**row, "update": 2, "generation": 2, "best": 1e9})
+    file.flush()
     evolve(out=tmp_path, generations=2)
     *_, folder = told
-    other = read_rows(folder / "metrics" / "evolution" / "seed=3.jsonl")
-    here = read_rows(path)
+    other = read_rows(folder / "metrics")["evolution"]
+    here = read_rows(metrics)["evolution"]
     assert [row["best"] for row in here] == [row["best"] for row in other[:2]]
 
 

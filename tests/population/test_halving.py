@@ -6,7 +6,7 @@ import purerl
 from purerl.execution.cohort import Cohort, make_cohort
 from purerl.execution.members import Members
 from purerl.population.space import Space, evaluation_keys, member_keys
-from purerl.storage import documents
+from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits, trained
 
 from .conftest import LANES, NUM_UPDATES, SEED, KilledError, stop_after
@@ -141,7 +141,7 @@ def test_folders_of_other_kinds_are_refused(tiny, axes, tmp_path, monkeypatch):
     ):
         purerl.pbt(tiny, axes, out=tmp_path / "a", progress=False)
     (tmp_path / "b").mkdir()
-    documents.write(tmp_path / "b" / "manifest.json", {})
+    write_json(tmp_path / "b" / "manifest.json", {})
     with pytest.raises(purerl.ConfigError, match="not a successive-halving search"):
         search(tiny, axes, out=tmp_path / "b")
 

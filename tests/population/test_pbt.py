@@ -9,8 +9,7 @@ import pytest
 
 import purerl
 from purerl.execution.cohort import make_cohort
-from purerl.execution.members import Members
-from purerl.execution.rekey import rekey
+from purerl.execution.members import Members, rekey
 from purerl.population.space import Space, member_keys
 from tests.helpers import assert_same_bits, trained
 

@@ -18,8 +18,9 @@ from PIL import Image, ImageColor
 
 import purerl
 from purerl import envs
-from purerl.acting.environment import bind_params, resolve_env, step_without_reset
+from purerl.acting.environment import resolve_env
 from purerl.acting.evaluate import Player, evaluate, record
+from purerl.acting.stepping import bind_params, step_without_reset
 from purerl.cli import main, plot
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
@@ -30,7 +31,7 @@ from purerl.report.drawing.registry import Moment
 from purerl.report.folder import read_result
 from purerl.report.rendering import chosen_seeds
 from purerl.runner.result import load_run
-from purerl.storage import documents
+from purerl.storage.files import write_json
 from tests.helpers import tiny_config
 from tests.report import synthetic
 
@@ -325,7 +326,7 @@ def test_metrics_of_a_sweep_have_a_panel_each():
 
 
 def test_other_folders_have_no_metrics(tmp_path):
-    documents.write(tmp_path / "comparison.json", {})
+    write_json(tmp_path / "comparison.json", {})
     with pytest.raises(ConfigError, match="metrics are drawn of a run or a sweep"):
         plot.draw(tmp_path, ("entropy",))
 

@@ -12,16 +12,16 @@ import purerl
 from purerl import ConfigError, PPOConfig, SACConfig, TD3Config, envs
 from purerl.algorithms import ppo, td3
 from purerl.envs.cartpole import CartPole
-from purerl.execution.cohort import Segment
-from purerl.execution.reduce import (
+from purerl.execution.curves import (
     PARAMETERS_FINITE,
+    Segment,
     first_bad_update,
     reduce_segment,
 )
 from purerl.report import plots, tables
 from purerl.report.page import run_page
-from purerl.runner.divergence import Divergence, diverged_words
 from purerl.runner.result import summary
+from purerl.runner.rows import Divergence, diverged_words
 from purerl.storage import folders
 from tests.helpers import StopAfter, tiny_config
 

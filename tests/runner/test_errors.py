@@ -8,14 +8,14 @@ import purerl
 from purerl import ConfigError
 from purerl.cli import main as command_line
 from purerl.envs.doors import Doors
-from purerl.report.folder import read_result
 from purerl.runner import manifest
-from purerl.runner.records import Records
 from purerl.runner.result import load_run
+from purerl.runner.rows import Records
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.serialise import to_dict
-from purerl.storage import documents, folders
+from purerl.storage import folders
+from purerl.storage.files import write_json
 from purerl.storage.lock import LOCK, locked
 
 from .conftest import run_tiny
@@ -83,48 +83,34 @@ def test_a_run_in_use_is_not_resumed(tiny, copy):
 
 
 def test_a_damaged_row_is_named_and_nothing_is_thrown_away(tiny, copy):
-    path = copy / "metrics" / "train" / "seed=1.jsonl"
+    path = copy / "metrics" / "rows.jsonl"
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join([lines[0], lines[1][:9] + "\n", *lines[2:]]))
     before = contents(copy)
-    with pytest.raises(ConfigError, match=r"seed=1.jsonl is damaged in line 2 of 7"):
+    with pytest.raises(ConfigError, match=r"rows.jsonl is damaged in line 2 of"):
         run_tiny(tiny, seeds=2, out=copy, resume=True)
     assert contents(copy) == before
-    with pytest.raises(ConfigError, match=r"seed=1.jsonl is damaged in line 2 of 7"):
+    with pytest.raises(ConfigError, match=r"rows.jsonl is damaged in line 2 of"):
         purerl.load(copy)
 
 
-@pytest.mark.parametrize("kind", ["train", "evaluation"])
-def test_a_missing_file_of_rows_is_named(tiny, copy, kind):
-    (copy / "metrics" / kind / "seed=0.jsonl").unlink()
-    with pytest.raises(ConfigError, match=rf"{kind}/seed=0.jsonl has 0 rows .*missing"):
-        run_tiny(tiny, seeds=2, out=copy, resume=True)
-    with pytest.raises(ConfigError, match=rf"{kind}/seed=0.jsonl is missing, and"):
-        read_result(copy)
-
-
-@pytest.mark.parametrize("name", ["metrics", "metrics/train"])
-def test_metrics_that_are_gone_are_named(tiny, copy, name):
-    shutil.rmtree(copy / name)
-    sentence = r"train has no rows, .* a checkpoint of update 20;"
+def test_metrics_that_are_gone_are_named(tiny, copy):
+    shutil.rmtree(copy / "metrics")
+    sentence = r"rows.jsonl has no rows, .* a checkpoint of update 20:"
     with pytest.raises(ConfigError, match=sentence):
         run_tiny(tiny, seeds=2, out=copy, resume=True)
     with pytest.raises(ConfigError, match=sentence):
         purerl.load(copy)
 
 
-def test_evaluations_that_are_gone_are_named(tiny, copy):
-    for path in (copy / "metrics" / "evaluation").iterdir():
-        path.write_text(path.read_text().splitlines()[0] + "\n")
-    (copy / "metrics" / "evaluation" / "seed=1.jsonl").unlink()
-    with pytest.raises(ConfigError, match=r"seed=1\.jsonl is missing, and other"):
-        purerl.load(copy)
-    numbers = {"evaluation_per_seed": [9.0, 9.0]}
-    documents.write(copy / "summary.json", numbers)
-    for path in (copy / "metrics" / "evaluation").iterdir():
-        path.write_text("")
-    (copy / "metrics" / "evaluation" / "seed=1.jsonl").write_text("")
-    with pytest.raises(ConfigError, match=r"evaluation does not end with .*summary"):
+def test_rows_that_are_gone_are_named(tiny, copy):
+    path = copy / "metrics" / "rows.jsonl"
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:-3]))
+    sentence = r"rows.jsonl ends with update 1., .* a checkpoint of update 20:"
+    with pytest.raises(ConfigError, match=sentence):
+        run_tiny(tiny, seeds=2, out=copy, resume=True)
+    with pytest.raises(ConfigError, match=sentence):
         purerl.load(copy)
 
 
@@ -273,11 +259,11 @@ def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny,
         run_tiny(tiny, seeds=2, out=copy, resume=True)
     assert contents(copy) == before
     (copy / "summary.json").unlink()
-    before = (copy / "metrics" / "train" / "seed=0.jsonl").read_text()
+    before = (copy / "metrics" / "rows.jsonl").read_text()
     result = run_tiny(tiny, seeds=2, out=copy, resume=True)
     assert result.finished and result.train_steps == 2 * 640
     (aside,) = copy.glob("metrics-before-*")
-    assert (aside / "train" / "seed=0.jsonl").read_text() == before
+    assert (aside / "rows.jsonl").read_text() == before
 
 
 def test_rows_are_put_aside_twice_in_one_second(tmp_path, monkeypatch):
@@ -325,7 +311,7 @@ def test_a_field_of_another_version_is_named_with_who_wrote_it(copy):
     stored = folders.load(copy)
     stored["config"]["old_field"] = 3
     stored["versions"]["purerl"] = "9.8.7"
-    documents.write(copy / "manifest.json", stored)
+    write_json(copy / "manifest.json", stored)
     with pytest.raises(ConfigError) as error:
         load_run(copy)
     for fragment in (

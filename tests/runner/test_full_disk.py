@@ -12,6 +12,7 @@ import pytest
 
 import purerl
 from purerl.cli import main
+from purerl.runner.rows import by_member, read_rows
 from purerl.storage import checkpoint
 from tests.helpers import tiny_config
 
@@ -54,7 +55,7 @@ def test_training_goes_on_and_the_end_is_a_sentence(tmp_path, fill, capsys):
     assert "the disk has 100 B free" in told
     assert told.count("Training goes on without it.") == 1
     assert checkpoint.steps(out / "checkpoints") == [3]
-    rows = (out / "metrics" / "train" / "seed=0.jsonl").read_text().splitlines()
+    (rows,) = by_member(read_rows(out / "metrics")["train"], [0])
     assert len(rows) == whole.metrics["env_steps"].shape[1]  # it did go on
     fill(100)  # there is room again
     resumed = _run(out, resume=True)

@@ -9,8 +9,7 @@ import purerl
 from purerl import envs, schedules
 from purerl.cli import evaluate, main
 from purerl.envs.adapters.gymnasium import play_in_gymnasium, play_in_vector
-from purerl.execution.hosted import HostedCohort
-from purerl.execution.hosted_program import HostedProgram
+from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.report.tables import run_table
 from purerl.train import bind
 from tests import boxes

@@ -1,16 +1,14 @@
 """An environment on the host that fails: what was learned is saved, and it is said."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 import purerl
-from purerl.execution import hosted_program
-from purerl.execution.hosted import HostedCohort
-from purerl.execution.hosted_program import HostedProgram
+from purerl.execution import hosted
+from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.runner.api import HOST_SEGMENTS
+from purerl.runner.rows import read_rows
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but
 from tests.runner import hosted_tasks
@@ -77,8 +75,8 @@ def test_the_last_update_is_saved_and_the_way_on_is_told(name, tmp_path):
     saved = purerl.load_run(tmp_path)
     assert saved.update == 2
     assert_same_bits(saved.state, states_after(config, 2))
-    rows = (tmp_path / "metrics/train/seed=7.jsonl").read_text().splitlines()
-    assert [json.loads(row)["update"] for row in rows] == [1, 2]
+    rows = read_rows(tmp_path / "metrics")["train"]
+    assert [row["update"] for row in rows if row["seed"] == 7] == [1, 2]
 
     Broken.left = np.inf
     result = run(config, tmp_path, resume=True)
@@ -100,7 +98,7 @@ def test_a_failure_before_the_first_update_and_without_a_folder(tmp_path):
 def test_a_state_too_large_to_keep_goes_on_from_the_last_checkpoint(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(hosted_program, "_MOST_KEPT", 100)
+    monkeypatch.setattr(hosted, "_MOST_KEPT", 100)
     Broken.left = 3 * STEPS + 16 + 3
     with pytest.raises(RuntimeError) as caught:
         run(CONFIGS["dqn"], tmp_path, segment_updates=2, checkpoint_seconds=0.0)

@@ -4,15 +4,18 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.runner.jsonl import (
-    JsonlFiles,
+from purerl.runner.result import RunResult, write_summary
+from purerl.runner.rows import (
+    RowFile,
+    by_member,
     evaluation_rows,
     read_members,
     read_rows,
     segment_rows,
     stack_rows,
 )
-from purerl.runner.result import RunResult, write_summary
+
+from .conftest import run_tiny
 
 
 def test_episode_returns_are_weighted_by_episodes():
@@ -46,11 +49,11 @@ def test_updates_without_episodes_do_not_count():
 
 
 def test_rows_survive_the_file_exactly(tmp_path):
-    tracker = JsonlFiles(tmp_path)
+    file = RowFile(tmp_path)
     value = float(np.float32(0.1) / np.float32(3))
-    tracker.log("train", 0, {"update": 1, "loss": value, "episode_return": np.nan})
-    tracker.close()
-    (row,) = read_rows(tmp_path / "train" / "seed=0.jsonl")
+    file.log("train", 0, {"update": 1, "loss": value, "episode_return": np.nan})
+    file.flush()
+    ((row,),) = by_member(read_rows(tmp_path)["train"], [0])
     assert row == {"update": 1, "loss": value, "episode_return": None}
     stacked = stack_rows([[row]])
     assert stacked["loss"].tolist() == [[value]]
@@ -59,18 +62,17 @@ def test_rows_survive_the_file_exactly(tmp_path):
 
 @pytest.mark.parametrize("line", ["[1]", "3", '{"loss": 1.0}', '{"update": null}'])
 def test_a_line_that_is_no_row_is_named(tmp_path, line):
-    path = tmp_path / "seed=0.jsonl"
-    path.write_text(f'{line}\n{{"update": 2}}\n')
+    (tmp_path / "rows.jsonl").write_text(f'{line}\n{{"update": 2}}\n')
     with pytest.raises(purerl.ConfigError, match="is damaged in line 1 of 2"):
-        read_rows(path)
+        read_rows(tmp_path)
 
 
-def three_rows(folder, seed=0):
-    files = JsonlFiles(folder)
+def three_rows(folder):
+    file = RowFile(folder)
     for at in (1, 2, 3):
-        files.log("train", seed, {"update": at, "loss": at / 3})
-    files.close()
-    return files.path("train", seed)
+        file.log("train", 0, {"update": at, "loss": at / 3})
+    file.flush()
+    return file.path
 
 
 @pytest.mark.parametrize(
@@ -86,27 +88,36 @@ def three_rows(folder, seed=0):
 )
 def test_a_row_that_is_another_or_missing_is_named(tmp_path, change, number):
     path = three_rows(tmp_path)
-    assert [row["loss"] for row in read_rows(path)] == [1 / 3, 2 / 3, 1.0]
+    rows = read_rows(tmp_path)["train"]
+    assert [row["loss"] for row in rows] == [1 / 3, 2 / 3, 1.0]
     path.write_text("\n".join(change(path.read_text().splitlines())) + "\n")
     with pytest.raises(purerl.ConfigError, match=f"is damaged in line {number} of"):
-        read_rows(path)
+        read_rows(tmp_path)
 
 
-def test_rows_of_another_seed_are_not_taken_for_its_own(tmp_path):
-    path, other = three_rows(tmp_path), three_rows(tmp_path, seed=1)
-    path.write_text(other.read_text())
-    with pytest.raises(purerl.ConfigError, match="is damaged in line 1 of 3"):
-        read_rows(path)
+def test_rows_that_end_before_the_last_checkpoint_are_named(tmp_path):
+    file = RowFile(tmp_path)
+    for at in (1, 2):
+        file.log("evaluation", 0, {"update": at})
+        for seed in (0, 1):
+            file.log("train", seed, {"update": at})
+    file.flush()
+    lines = file.path.read_text().splitlines(keepends=True)
+    assert read_members(tmp_path, [0, 1], 2)["train"]["update"].shape == (2, 2)
+    for kept in range(len(lines)):
+        file.path.write_text("".join(lines[:kept]))
+        with pytest.raises(purerl.ConfigError, match=r"rows\.jsonl .*checkpoint of up"):
+            read_members(tmp_path, [0, 1], 2)
 
 
 def test_a_file_goes_on_after_a_line_that_a_kill_cut_short(tmp_path):
     path = three_rows(tmp_path)
     path.write_text(path.read_text()[:-9])
-    assert [row["update"] for row in read_rows(path)] == [1, 2]
-    files = JsonlFiles(tmp_path)
-    files.rewind(["train"], [0], 2)
-    files.log("train", 0, {"update": 3, "loss": 1.0})
-    files.close()
+    assert [row["update"] for row in read_rows(tmp_path)["train"]] == [1, 2]
+    file = RowFile(tmp_path)
+    file.rewind(2)
+    file.log("train", 0, {"update": 3, "loss": 1.0})
+    file.flush()
     whole = three_rows(tmp_path / "whole")
     assert path.read_text() == whole.read_text()
 
@@ -145,11 +156,11 @@ def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
         "episode_length": np.array([[[5, 6]], [[7, 8]]]),
         "cut_episodes": np.array([[0], [1]]),
     }
-    files = JsonlFiles(tmp_path)
+    file = RowFile(tmp_path)
     for seed, row in enumerate(evaluation_rows(evaluation, slot=0, update=2)):
-        files.log("evaluation", seed, row)
-    files.close()
-    found = read_members(tmp_path, "evaluation", [0, 1], 0)
+        file.log("evaluation", seed, row)
+    file.flush()
+    found = read_members(tmp_path, [0, 1], 0)["evaluation"]
     assert found["episode_return"].dtype == float
     np.testing.assert_array_equal(found["episode_return"], evaluation["episode_return"])
 
@@ -183,13 +194,14 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
 
 @pytest.mark.parametrize("update", [0, 2])
 def test_rewind_drops_later_rows(tmp_path, update):
-    tracker = JsonlFiles(tmp_path)
+    file = RowFile(tmp_path)
     for at in (1, 2, 3):
-        tracker.log("train", 0, {"update": at})
-    tracker.flush()
-    tracker.rewind(["train"], [0], update)
-    rows = read_rows(tracker.path("train", 0))
-    assert [row["update"] for row in rows] == list(range(1, update + 1))
+        file.log("train", 0, {"update": at})
+    file.flush()
+    file.rewind(update)
+    assert [row["update"] for row in read_rows(tmp_path)["train"]] == list(
+        range(1, update + 1)
+    )
 
 
 def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
@@ -205,3 +217,14 @@ def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
     assert learned["value_loss"] == 3.0 and learned["gradient_steps"] == 10
     assert np.isnan(diverged["value_loss"])
     assert np.isnan(warming_up["value_loss"]) and warming_up["gradient_steps"] == 0
+
+
+def test_more_seeds_make_no_more_files(tiny, tmp_path):
+    names = []
+    for seeds in (1, 6):
+        out = tmp_path / str(seeds)
+        run_tiny(tiny, seeds=seeds, out=out)
+        found = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
+        # How many files orbax makes of an array follows from its bytes.
+        names.append({path for path in found if path.parts[0] != "checkpoints"})
+    assert names[0] == names[1]

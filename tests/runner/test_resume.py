@@ -11,7 +11,7 @@ from flax import struct
 
 import purerl
 from purerl.envs import CartPole
-from purerl.runner.jsonl import JsonlFiles, read_rows
+from purerl.runner.rows import RowFile, by_member, read_rows
 from tests.helpers import StopAfter, slow_but
 
 from .conftest import (
@@ -197,15 +197,18 @@ def test_rows_past_the_last_checkpoint_are_dropped_on_resume(tiny, whole, tmp_pa
     # A kill between writing rows and saving leaves rows that will be written again.
     out = tmp_path / "run"
     run_tiny(tiny, seeds=SEEDS, out=out, trackers=[StopAfter(2 * SEGMENT)])
-    path = out / "metrics" / "train" / "seed=0.jsonl"
-    files = JsonlFiles(out / "metrics")
-    files.log("train", 0, read_rows(path)[-1] | {"update": 9})
-    files.close()
-    with path.open("a") as file:
-        file.write('{"update": 12, "torn')
+    metrics = out / "metrics"
+    file = RowFile(metrics)
+    file.log(
+        "train", 0, by_member(read_rows(metrics)["train"], [0])[0][-1] | {"update": 9}
+    )
+    file.flush()
+    with file.path.open("a") as torn:
+        torn.write('{"update": 12, "torn')
     resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
     assert_same_bits(outcome(resumed), outcome(whole))
-    assert [r["update"] for r in read_rows(path)] == [3, 6, 9, 12, 15, 18, 20]
+    for rows in by_member(read_rows(metrics)["train"], range(SEEDS)):
+        assert [row["update"] for row in rows] == [3, 6, 9, 12, 15, 18, 20]
 
 
 @pytest.mark.slow(optimised=False)

@@ -3,11 +3,10 @@
 import pytest
 
 import purerl
-from purerl.runner.jsonl import read_rows
+from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers.base import Member, TrackedRun, scalars
-from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.group import Group, load_stored, rewind
 from purerl.runner.trackers.mlflow import MLflowTracker
-from purerl.runner.trackers.stored import load_stored, rewind
 from purerl.runner.trackers.tensorboard import EventFile, cut
 from tests.helpers import StopAfter, tiny_config
 
@@ -46,8 +45,7 @@ def kept(rows):
 
 def lines(out, kind):
     """The JSON lines of the first seed."""
-    path = out / f"metrics/{kind}/seed=0.jsonl"
-    return read_rows(path) if path.exists() else []
+    return by_member(read_rows(out / "metrics")[kind], [0])[0]
 
 
 def written(out, kind):

@@ -18,7 +18,7 @@ from purerl.config import ConfigError
 from purerl.runner.trackers.base import Member, TrackedRun
 from purerl.runner.trackers.mlflow import LIMITS, MLflowTracker, set_limits
 from purerl.runner.trackers.tensorboard import EventFile, TensorBoardTracker
-from purerl.storage import documents
+from purerl.storage.files import write_json
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 from .test_tracker_threads import Keeps, Watch
@@ -244,7 +244,7 @@ def test_folders_that_cannot_be_sent_get_a_sentence(
     tmp_path, capsys, manifest, fragment
 ):
     if manifest is not None:
-        documents.write(tmp_path / "manifest.json", manifest)
+        write_json(tmp_path / "manifest.json", manifest)
     assert main(["track", str(tmp_path)]) == 2
     error = capsys.readouterr().err
     assert fragment in error and error.count("\n") == 1

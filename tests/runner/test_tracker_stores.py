@@ -12,10 +12,9 @@ import pytest
 
 import purerl
 from purerl import serialise
-from purerl.runner.trackers.base import TrackedRun
-from purerl.runner.trackers.members import MemberGroup
+from purerl.runner.trackers.base import TrackedRun, ended, files_of
+from purerl.runner.trackers.group import Group
 from purerl.runner.trackers.mlflow import absolute
-from purerl.runner.trackers.points import ended, files_of
 from tests.helpers import eventually
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
@@ -196,12 +195,12 @@ MEMBERS = [member(number, rate) for number, rate in enumerate((0.1, 0.2))]
 def tell(tracker, config, folder=None):
     """Tell a tracker of a sweep of two members, as the sweep itself does."""
     first = {0: MEMBERS[0].member}
-    group = MemberGroup([tracker], in_threads=False)
+    group = Group([tracker], in_threads=False)
     with group:
         run = TrackedRun("rates", config, first, folder, is_sweep=True)
-        group.begin(run, len(MEMBERS), print, is_fixed=True)
+        group.begin(run, print, len(MEMBERS))
         group.add(range(len(MEMBERS)), lambda: MEMBERS)
-        group.close("finished", files_of(folder))
+        group.close("finished", files_of(folder, "sweep", "config.yaml"))
     assert group.lacks_nothing
 
 

@@ -14,8 +14,7 @@ from purerl.config import ConfigError
 from purerl.runner.trackers import group as writer_group
 from purerl.runner.trackers import writer
 from purerl.runner.trackers.base import Member, TrackedRun
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import load_stored
+from purerl.runner.trackers.group import Group, load_stored
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
 

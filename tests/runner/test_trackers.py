@@ -9,11 +9,11 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
+from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import choose, read_trackers
 from purerl.runner.trackers.base import Member, TrackedRun, flat_params, scalars
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.stored import load_stored
-from purerl.storage import documents
+from purerl.runner.trackers.group import Group, load_stored
+from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits
 
 from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny
@@ -175,7 +175,7 @@ def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
     assert tracked.finished
     assert_same_bits(outcome(tracked), outcome(whole))
     assert capsys.readouterr().err.count("left out from here on") == 1
-    rows = (tmp_path / "run/metrics/train/seed=1.jsonl").read_text().splitlines()
+    (rows,) = by_member(read_rows(tmp_path / "run/metrics")["train"], [1])
     assert len(rows) == -(-NUM_UPDATES // SEGMENT)
 
 
@@ -259,7 +259,7 @@ def test_trackers_are_closed_when_the_run_fails(error, status):
 def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
     logs = str(tmp_path / "logs")
     stored = {"tensorboard": {"id": "x", "rows": 1, "options": {"folder": logs}}}
-    documents.write(tmp_path / "trackers.json", stored)
+    write_json(tmp_path / "trackers.json", stored)
     (remade,) = choose(None, tmp_path)
     (named,) = choose(["tensorboard"], tmp_path)
     assert remade.options == named.options == {"folder": logs}

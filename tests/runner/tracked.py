@@ -5,7 +5,7 @@ import struct
 from collections import defaultdict
 from pathlib import Path
 
-from purerl.runner.jsonl import read_rows
+from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers.base import scalars
 
 COLUMNS = {"train": 7, "evaluation": 3}
@@ -15,7 +15,8 @@ def expected(out: Path, seed: int) -> dict[str, list[tuple[int, float]]]:
     """Name -> (env_steps, value) from the JSON lines of `run_tiny`."""
     found: dict[str, list[tuple[int, float]]] = {}
     for kind in ("train", "evaluation"):
-        for row in read_rows(out / "metrics" / kind / f"seed={seed}.jsonl"):
+        (rows,) = by_member(read_rows(out / "metrics")[kind], [seed])
+        for row in rows:
             for name, value in scalars(kind, row):
                 found.setdefault(name, []).append((row["env_steps"], value))
     assert len(found["train/entropy"]) == COLUMNS["train"]

@@ -8,7 +8,7 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.runner.seeds import check_seeds, num_seeds
+from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.scale.devices import (
     Worker,
     as_count,

@@ -3,7 +3,7 @@
 import pytest
 
 from purerl.config import ConfigError
-from purerl.storage.differences import AUTO_FIELD, FIELD, differences, refuse
+from purerl.storage.folders import AUTO_FIELD, FIELD, differences, refuse
 from purerl.sweeps import store
 
 STORED = {

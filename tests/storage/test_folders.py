@@ -25,7 +25,7 @@ TOOLS = {
     ),
 }
 REMAINS = {
-    "run": "metrics/train/seed=0.jsonl",
+    "run": "metrics/rows.jsonl",
     "sweep": "chunks/one.npz",
     "pbt": "records/00000.npz",
     "tune": "checkpoints/3/_METADATA",
@@ -93,9 +93,10 @@ def test_what_a_kill_between_the_two_files_kept_off_is_done_later(tmp_path):
 
 def test_what_is_taken_back_is_what_was_written(tmp_path):
     put(tmp_path / "notes.txt", "mine")
-    folders.write(tmp_path, {"config": {"env": "CartPole-v1"}})
-    assert json.loads((tmp_path / "manifest.json").read_text())
-    folders.rollback(tmp_path)
+    with pytest.raises(purerl.ConfigError), folders.undone_if_empty(tmp_path):
+        folders.write(tmp_path, {"config": {"env": "CartPole-v1"}})
+        assert json.loads((tmp_path / "manifest.json").read_text())
+        raise purerl.ConfigError("It cannot begin.")
     assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 

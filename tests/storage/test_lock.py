@@ -118,7 +118,7 @@ def test_a_lock_that_was_taken_away_meanwhile_is_made_again(tmp_path, monkeypatc
 LEFT = (
     *(".manifest.json.44c0dd0e", ".report.html.0123abcd", ".write-test-17"),
     *("chunks/.a-b.npz.abcd1234", "checkpoints/.000011.npz.0a0a0a0a"),
-    *("metrics/train/.seed=0.jsonl.00000000", "checkpoints/7.orbax-checkpoint-tmp/x"),
+    *("metrics/.rows.jsonl.00000000", "checkpoints/7.orbax-checkpoint-tmp/x"),
 )
 KEPT = (".notes.json", ".manifest.json.zzzzzzzz", "chunks/a-b.npz", "checkpoints/7/x")
 

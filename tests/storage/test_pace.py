@@ -7,7 +7,8 @@ import pytest
 import purerl
 from purerl.meta import store
 from purerl.search import folder as searches
-from purerl.storage import checkpoint, pace
+from purerl.storage import checkpoint
+from purerl.storage.checkpoint import Pace
 from tests.helpers import tiny_config
 
 
@@ -20,12 +21,12 @@ def clock(monkeypatch):
         now[0] += 1.0
         return now[0]
 
-    monkeypatch.setattr(pace, "time", SimpleNamespace(monotonic=monotonic))
+    monkeypatch.setattr(checkpoint, "time", SimpleNamespace(monotonic=monotonic))
     return now
 
 
 def test_a_checkpoint_is_due_after_ten_times_what_the_last_one_took(clock):
-    due = pace.Pace(30.0)
+    due = Pace(30.0)
     assert not due.is_due()
     clock[0] += 30.0
     assert due.is_due()
@@ -44,7 +45,7 @@ def test_a_checkpoint_is_due_after_ten_times_what_the_last_one_took(clock):
 
 
 def test_a_save_that_fails_counts_as_one_and_0_seconds_saves_everything(clock):
-    due, always = pace.Pace(5.0), pace.Pace(0.0)
+    due, always = Pace(5.0), Pace(0.0)
     for each in (due, always):
         with pytest.raises(OSError), each.saving():
             clock[0] += 10.0

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 import purerl
-from purerl.execution import mappings
+from purerl.execution import cache
 from purerl.execution.programs import Program
 from purerl.sweeps import loop, store
 from purerl.sweeps.loop import Compiler
@@ -142,6 +142,7 @@ CHILD = """
     jax.config.update("jax_num_cpu_devices", 2)
     from tests.helpers import tiny_config
     import purerl
+from purerl.execution import cache
     purerl.sweep(tiny_config(), {"learning_rate": %r}, seeds=5, out=sys.argv[2],
                  lanes=%d, segment_updates=%d, chunk_blocks=1, progress=False)
 """ % (RATES, LANES, SEGMENT)  # noqa: UP031
@@ -222,7 +223,7 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
 ):
     together = run_sweep(tiny, GROUPS, seeds=2)
     # As in a process that can hold one program more, and then none.
-    monkeypatch.setattr(mappings, "is_nearly_full", lambda: True)
+    monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
     programs, most = weakref.WeakSet(), []
     compile_ = Program.__init__
 
@@ -248,7 +249,7 @@ def test_a_later_group_without_memory_leaves_the_results_of_those_before(
     tiny, monkeypatch, tmp_path, capsys
 ):
     together = run_sweep(tiny, GROUPS, seeds=2)
-    monkeypatch.setattr(mappings, "is_nearly_full", lambda: True)
+    monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
     compile_, begun = Compiler._fitted, []
 
     def fit_only_the_first(self, group, is_fixed):
@@ -276,7 +277,7 @@ def test_a_later_group_without_memory_leaves_the_results_of_those_before(
 
 def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):
     together = run_sweep(tiny, GROUPS, seeds=2)
-    monkeypatch.setattr(mappings, "is_nearly_full", lambda: True)
+    monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
     out, save, saved = tmp_path / "sweep", store.save, []
 
     def save_and_interrupt(*args):

@@ -9,7 +9,7 @@ from rich.console import Console
 
 import purerl
 from purerl.cli import main
-from purerl.execution import fit
+from purerl.execution import memory
 from purerl.execution.members import Members
 from purerl.execution.memory import BlockMemory, available_memory
 from purerl.execution.programs import Program
@@ -28,7 +28,7 @@ GIB = 2.0**30
 def test_two_widths_give_any_width():
     # 100 bytes of state a member; beside it 70 a member and 30 in all.
     memories = [BlockMemory(100 * w, 70 * w + 30, 0) for w in (1, 2)]
-    model = fit.extrapolate(memories, (1, 2))
+    model = memory.extrapolate(memories, (1, 2))
     assert model == (100.0, 70.0, 30.0)
     assert model.block(8) == 8 * 170 + 30
     assert model.chunk(8, 3) == 3 * 8 * 100 + 8 * 70 + 30
@@ -73,13 +73,13 @@ def test_measured_lanes_are_no_wider_than_the_members_need(monkeypatch):
 
 
 def test_lanes_are_halved_until_a_block_fits():
-    model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
-    assert fit.fit_lanes(model, 8, 1_200.0, is_fixed=False) == 8
-    assert fit.fit_lanes(model, 8, 1_199.0, is_fixed=False) == 4
+    model = memory.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    assert memory.fit_lanes(model, 8, 1_200.0, is_fixed=False) == 8
+    assert memory.fit_lanes(model, 8, 1_199.0, is_fixed=False) == 4
     with pytest.raises(purerl.ConfigError, match="a block of 8 lanes needs"):
-        fit.fit_lanes(model, 8, 1_199.0, is_fixed=True)
+        memory.fit_lanes(model, 8, 1_199.0, is_fixed=True)
     with pytest.raises(purerl.ConfigError, match="a block of 1 lane needs"):
-        fit.fit_lanes(model, 8, 100.0, is_fixed=False)
+        memory.fit_lanes(model, 8, 100.0, is_fixed=False)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_lanes_are_halved_until_a_block_fits():
     ],
 )
 def test_blocks_of_a_chunk(members, limit, blocks):
-    model = fit.MemoryModel(state=100.0, working=50.0, fixed=0.0)
+    model = memory.MemoryModel(state=100.0, working=50.0, fixed=0.0)
     assert planner.fit_blocks(model, 8, members, 2, limit) == blocks
 
 

@@ -6,10 +6,9 @@ import pytest
 
 import purerl
 from purerl.execution import programs
-from purerl.execution.cohort import Segment
-from purerl.execution.curves import Curves
-from purerl.execution.fit import model_of
+from purerl.execution.curves import Curves, Segment
 from purerl.execution.members import Members
+from purerl.execution.memory import model_of
 from purerl.execution.programs import Program
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
@@ -135,7 +134,7 @@ def test_the_first_bad_update_is_found():
         ),
         "loss": np.array([[1, 1, 1, np.inf], [1, 1, 1, 1], [1] * 4], np.float32),
     }
-    from purerl.execution.reduce import first_bad_update
+    from purerl.execution.curves import first_bad_update
 
     np.testing.assert_array_equal(first_bad_update(metrics), [3, -1, 2])
     # Losses of a warm-up are undefined, which is not bad.

@@ -22,7 +22,7 @@ import purerl
 from purerl.cli import main
 from purerl.cli.tools import show_study
 from purerl.report.page import study_page
-from purerl.storage import documents
+from purerl.storage.files import write_json
 from purerl.tuning import api, batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
@@ -510,7 +510,7 @@ def test_a_study_without_a_complete_trial_says_so(tmp_path, capsys):
 
 
 def test_a_folder_of_something_else_is_refused(chain, tmp_path):
-    documents.write(tmp_path / "manifest.json", {"kind": "sweep"})
+    write_json(tmp_path / "manifest.json", {"kind": "sweep"})
     with pytest.raises(purerl.ConfigError, match="holds a sweep, not a tuning study"):
         tune(chain, out=tmp_path)
 

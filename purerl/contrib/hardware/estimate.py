@@ -20,21 +20,23 @@ from purerl.config import ConfigError
 from purerl.contrib.hardware.device import NUMBERS, Device
 from purerl.contrib.hardware.kernels import read
 from purerl.contrib.hardware.work import Work, work_of
-from purerl.execution.fit import (
-    UNSEEN,
-    MemoryModel,
-    fit_lanes,
-    lanes_by_shapes,
-    model_of,
-)
 from purerl.execution.format import (
     format_bytes,
     format_count,
     format_duration,
     with_noun,
 )
-from purerl.execution.liveness import traced_memory
-from purerl.execution.memory import SHARE, BlockMemory, num_bytes
+from purerl.execution.memory import (
+    SHARE,
+    UNSEEN,
+    BlockMemory,
+    MemoryModel,
+    fit_lanes,
+    lanes_by_shapes,
+    model_of,
+    num_bytes,
+    traced_memory,
+)
 from purerl.execution.programs import batched
 from purerl.scale.devices import accelerator_lanes
 from purerl.tracing import traced_for

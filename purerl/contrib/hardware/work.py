@@ -6,8 +6,7 @@ from typing import Any, NamedTuple
 
 from jax.extend import core
 
-from purerl.execution.liveness import inner_programs
-from purerl.execution.memory import num_bytes
+from purerl.execution.memory import inner_programs, num_bytes
 
 # A kernel each; what is between them is fused with one of them.
 PRODUCTS = ("dot_general", "conv_general_dilated")

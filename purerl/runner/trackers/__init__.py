@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, check_known
+from purerl.runner.trackers.base import TRACKERS as TRACKERS
 from purerl.runner.trackers.base import Member as Member
 from purerl.runner.trackers.base import TrackedRun as TrackedRun
 from purerl.runner.trackers.base import Tracker as Tracker
 from purerl.runner.trackers.base import missing
-from purerl.runner.trackers.catalogue import TRACKERS as TRACKERS
-from purerl.runner.trackers.stored import load_stored
+from purerl.runner.trackers.group import load_stored
 
 
 def make_tracker(name: str, **options: Any) -> Tracker:

@@ -1,14 +1,8 @@
-"""The base of all trackers: an object that is told about a run between segments.
-
-A tracker is told `begin`, then rows with `log` and `flush` after some segments, files
-with `artifact`, and `close`, all by one thread of its own. It never sees the compiled
-program, training does not wait for it, and when it fails the run goes on without it
-(`purerl.runner.trackers.group`).
-"""
+"""The base of all trackers: an object that is told about a run between segments."""
 
 import math
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -62,13 +56,20 @@ class TrackedRun(NamedTuple):
 
     name: str
     config: Mapping[str, Any]
-    members: Mapping[int, Member]
+    members: dict[int, Member]
     folder: Path | None = None
     id: str | None = None
     is_sweep: bool = False
     axis: str = "env_steps"
     kind: str = ""
     rewound: int | None = None
+
+
+def name_of(folder: Path | None, kind: str) -> str:
+    """Return the name that people see: that of the folder, or one with the time."""
+    return (
+        folder.resolve().name if folder else f"{kind}-{time.strftime('%Y%m%d-%H%M%S')}"
+    )
 
 
 def describe(
@@ -81,13 +82,64 @@ def describe(
         config: Config as plain values (`purerl.serialise.to_dict`).
         seeds: Seeds of its agents.
     """
-    stamp = time.strftime("%Y%m%d-%H%M%S")
-    return TrackedRun(
-        name=folder.resolve().name if folder else f"run-{stamp}",
-        config=config,
-        members={seed: Member(f"seed={seed}", seed, {}) for seed in seeds},
-        folder=folder,
-    )
+    members = {seed: Member(f"seed={seed}", seed, {}) for seed in seeds}
+    return TrackedRun(name_of(folder, "run"), config, members, folder)
+
+
+class Ended(NamedTuple):
+    """A member of a sweep that has ended, which is told whole.
+
+    Attributes:
+        number: Number of the member, which `Tracker.log` names it with.
+        member: The member as people see it.
+        rows: Kind and numbers of its rows, in the order of their steps.
+    """
+
+    number: int
+    member: Member
+    rows: Sequence[tuple[str, Row]]
+
+
+Load = Callable[[], Iterable[Ended]]
+
+
+def ended(
+    number: int,
+    params: Mapping[str, Any],
+    seed: int,
+    rows: Mapping[str, Iterable[Row]],
+) -> Ended:
+    """Return an agent of a sweep as trackers are told it.
+
+    Args:
+        number: Number of the member.
+        params: Values by which the member's point differs, by name.
+        seed: Seed of the member.
+        rows: Rows by their kind, `train` and `evaluation`; none are known of a member
+            that has not been trained yet.
+    """
+    texts = [
+        f"{name}={value:.6g}" if isinstance(value, float) else f"{name}={value}"
+        for name, value in params.items()
+    ]
+    text = ", ".join([*texts, f"seed={seed}"])
+    told = [(kind, row) for kind, some in rows.items() for row in some]
+    told.sort(key=lambda kind_and_row: kind_and_row[1]["env_steps"])
+    return Ended(number, Member(text, seed, dict(params)), told)
+
+
+def files_of(folder: Path | None, under: str, *names: str) -> dict[str, Path]:
+    """Return files of a folder that trackers keep, as far as they are there.
+
+    Args:
+        folder: The folder, if there is one.
+        under: Name of the folder in which trackers keep them.
+        *names: Names of the files, or patterns such as `*.png`.
+    """
+    if folder is None:
+        return {}
+    found = [path for name in names for path in sorted(folder.glob(name))]
+    return {f"{under}/{path.name}": path for path in found}
 
 
 class Tracker:
@@ -214,3 +266,36 @@ def missing(package: str, name: str) -> ConfigError:
         f"tracker {name!r} needs the package {package}, which is not installed; "
         "install it with: pip install 'purerl[tracking]'"
     )
+
+
+class Entry(NamedTuple):
+    """A tracker by name: the module and name of its class, and its needs.
+
+    Attributes:
+        module: The module, which is imported when the tracker is made.
+        cls: The name of the class.
+        packages: Packages that the tracker needs.
+        options: Names of the tracker's options.
+    """
+
+    module: str
+    cls: str
+    packages: tuple[str, ...]
+    options: tuple[str, ...]
+
+
+_HERE = "purerl.runner.trackers"
+TRACKERS = {
+    "mlflow": Entry(
+        f"{_HERE}.mlflow",
+        "MLflowTracker",
+        ("mlflow", "sqlalchemy", "alembic"),
+        ("uri", "experiment"),
+    ),
+    "tensorboard": Entry(
+        f"{_HERE}.tensorboard", "TensorBoardTracker", ("tensorboardX",), ("folder",)
+    ),
+    "wandb": Entry(
+        f"{_HERE}.wandb", "WandbTracker", ("wandb",), ("folder", "project", "mode")
+    ),
+}

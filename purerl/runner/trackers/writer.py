@@ -10,6 +10,7 @@ that it gives back what it holds; nobody waits for that.
 """
 
 import contextlib
+import copy
 import threading
 import time
 from collections import deque
@@ -18,7 +19,7 @@ from typing import Any, NamedTuple
 
 from purerl.config import ConfigError
 from purerl.execution.format import with_noun
-from purerl.runner.trackers.base import Row, TrackedRun, Tracker
+from purerl.runner.trackers.base import Load, Member, Row, TrackedRun, Tracker
 
 # Rows that may wait for one tracker.
 MAX_ROWS = 100_000
@@ -65,6 +66,7 @@ class Writer:
     Attributes:
         offered: Number of rows that the run has had for the tracker.
         taken: Number of these that the tracker has written, first to last.
+        told: Numbers of the members that were told whole.
         status: Status with which it was closed, empty before.
         failed: Whether it is called no more, but for closing it where it raised: it
             raised, or was given up.
@@ -81,6 +83,8 @@ class Writer:
         self.tracker, self.remember = tracker, remember
         self.in_thread = in_thread and tracker.background
         self.offered = self.taken = 0
+        self.told: set[int] = set()
+        self._members: dict[int, Member] = {}
         self.status = ""
         self.failed = False
         self.rewound: Mapping[str, int] | None = None
@@ -106,12 +110,16 @@ class Writer:
             ConfigError: it cannot begin, and there is no earlier call.
         """
         self._known = self.taken = int(stored.get("rows", 0))
+        self.told = members_of(stored)
+        # A tracker may go through them in its thread while others get to know more.
+        self._members = copy.copy(run.members)
         self.rewound = stored.get("rewound")
         step = self.rewound["step"] if self.rewound else None
         if self.in_thread:
             name = f"tracker {self.tracker.name}"
             threading.Thread(target=self._loop, name=name, daemon=True).start()
-        self.call("begin", run._replace(id=stored.get("id"), rewound=step))
+        told = run._replace(id=stored.get("id"), rewound=step, members=self._members)
+        self.call("begin", told)
         if not self.wait(BEGIN_SECONDS):
             self._fail(TimeoutError(f"no answer within {BEGIN_SECONDS:g} s"))
         self._notify = notify
@@ -222,7 +230,10 @@ class Writer:
         began = time.monotonic()
         try:
             if isinstance(job, _Call):
-                getattr(self.tracker, job.method)(*job.args)
+                if job.method == "tell":
+                    self._tell(*job.args)
+                else:
+                    getattr(self.tracker, job.method)(*job.args)
                 if job.method == "close":
                     self.status = job.args[0]
             else:
@@ -267,6 +278,21 @@ class Writer:
             raise
         self._flush(0 if is_direct else logged)
 
+    def _tell(self, load: Load) -> None:
+        """Tell members whole, but for those that the tracker has."""
+        for number, member, rows in load():
+            if self.failed:  # It was given up in the meantime.
+                return
+            if number in self.told:
+                continue
+            self._members[number] = member
+            for kind, row in rows:
+                self.tracker.log(kind, number, row)
+            self.tracker.flush()
+            self.tracker.end_member(number)
+            self.told.add(number)
+            self.remember()
+
     def _flush(self, rows: int) -> None:
         """Count rows as taken when they are where they belong."""
         self.tracker.flush()
@@ -295,6 +321,15 @@ class Writer:
             f"tracker {self.tracker.name!r} failed ({reason(error)}) and is left out "
             "from here on."
         )
+
+
+def members_of(entry: Mapping[str, Any]) -> set[int]:
+    """Return the members that an entry of `trackers.json` says were told whole."""
+    return {
+        number
+        for first, last in entry.get("members", ())
+        for number in range(int(first), int(last) + 1)
+    }
 
 
 def reason(error: BaseException) -> str:

@@ -1,0 +1,498 @@
+"""The rows of a run: in memory, in its folder, told to trackers; and who diverged.
+
+A row is a segment of one member: means over its updates, episode statistics weighted by
+the number of episodes; where none ended, the last known ones stand again
+(`purerl.metrics`). All rows of a folder are lines of `metrics/rows.jsonl`, however many
+members there are: `kind` and `seed` say whose each is. Its last entry, `crc`, is the
+CRC-32 of its line and of all lines before it.
+"""
+
+import json
+import math
+import time
+import zlib
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from purerl.atomic import write_atomic
+from purerl.config import ConfigError
+from purerl.execution.curves import (
+    CHECKS,
+    Segment,
+    bad_numbers,
+    first_bad_update,
+    mean_of_known,
+    reduce_segment,
+)
+from purerl.execution.format import with_noun
+from purerl.metrics import HELD
+from purerl.runner.arguments import seeds_named
+from purerl.runner.trackers.base import Row
+from purerl.runner.trackers.group import Group, rewind
+from purerl.storage import checkpoint
+from purerl.streams import say
+from purerl.train import Plan
+from purerl.types import HostMetrics
+
+KINDS = ("train", "evaluation")
+FILE, CRC = "rows.jsonl", "crc"
+
+
+def segment_rows(metrics: HostMetrics, update: int, before: HostMetrics) -> list[Row]:
+    """Reduce the metrics of a segment `[S, K]` to one row per member.
+
+    Args:
+        metrics: Metrics of the updates that ran, `[S, K]`, on the host.
+        update: The number of finished updates at the segment's end.
+        before: The row before; see `reduce_segment`.
+    """
+    columns = reduce_segment(metrics, before)
+    num = np.shape(columns["episodes"])[0]
+    return [
+        {
+            "update": update,
+            **{name: column[i].item() for name, column in columns.items()},
+        }
+        for i in range(num)
+    ]
+
+
+def evaluation_rows(evaluation: HostMetrics, slot: int, update: int) -> list[Row]:
+    """Return one row per member of the evaluation in a slot of a segment's buffer.
+
+    Args:
+        evaluation: The segment's buffer, on the host, `[S, slots, ...]`.
+        slot: The number of the slot.
+        update: The number of finished updates at the evaluation.
+    """
+    columns = {
+        name: np.asarray(evaluation[name])[:, slot].tolist()
+        for name in ("env_steps", "episode_return", "episode_length", "cut_episodes")
+    }
+    return [
+        {"update": update, **dict(zip(columns, values, strict=True))}
+        for values in zip(*columns.values(), strict=True)
+    ]
+
+
+class RowFile:
+    """`rows.jsonl` in a folder, which is appended to; NaN is written as null.
+
+    Args:
+        folder: The folder `metrics` of a run or an evolution.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.path = folder / FILE
+        self._pending: list[str] = []
+        self._crc: int | None = None  # Of the last row; None: not known yet.
+
+    def log(self, kind: str, seed: int, row: Row) -> None:
+        """Keep a row of a member until `flush`."""
+        if self._crc is None:
+            lines = _lines(self.path)
+            self._crc = lines[-1].crc if lines else 0
+        values = {name: _no_nan(value) for name, value in row.items()}
+        line = json.dumps({"kind": kind, "seed": seed, **values})
+        self._crc = zlib.crc32(line.encode(), self._crc)
+        self._pending.append(f"{line[:-1]}{_crc_text(self._crc)}\n")
+
+    def flush(self) -> None:
+        """Append what was logged."""
+        if self._pending:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self.path.open("a") as file:
+                file.write("".join(self._pending))
+            self._pending.clear()
+
+    def rewind(self, update: int) -> None:
+        """Drop rows after `update`: what a killed run wrote past its checkpoint."""
+        if self.path.exists():
+            kept = [x.text for x in _lines(self.path) if x.row["update"] <= update]
+            write_atomic(self.path, "".join(f"{text}\n" for text in kept))
+            self._crc = None
+
+
+class _Line(NamedTuple):
+    row: Row
+    text: str
+    crc: int
+
+
+def _lines(path: Path) -> list[_Line]:
+    text = path.read_text(errors="replace") if path.exists() else ""
+    found, lines, crc = [], text.splitlines(), 0
+    for number, line in enumerate(lines, start=1):
+        start = line.rfind(f', "{CRC}": ')
+        plain = f"{line[:start]}}}"
+        crc = zlib.crc32(plain.encode(), crc)
+        if start > 0 and line[start:] == _crc_text(crc):
+            found.append(_Line(json.loads(plain), line, crc))
+        elif number < len(lines) or text.endswith("\n"):
+            raise ConfigError(
+                f"{path} is damaged in line {number} of {len(lines)}, or a line before "
+                "it is missing; put back a copy of the file, or of the whole folder."
+            )
+    return found
+
+
+def _crc_text(crc: int) -> str:
+    return f', "{CRC}": {crc}}}'
+
+
+def read_rows(folder: Path, kinds: Collection[str] = KINDS) -> dict[str, list[Row]]:
+    """Read the rows of a folder `metrics` by kind, each with its `seed`.
+
+    A last line that a kill cut short is left out.
+
+    Raises:
+        ConfigError: another line is damaged, or one is missing between others.
+    """
+    rows: dict[str, list[Row]] = {kind: [] for kind in kinds}
+    for line in _lines(folder / FILE):
+        rows.setdefault(line.row.pop("kind"), []).append(line.row)
+    return rows
+
+
+def by_member(
+    rows: Sequence[Row], seeds: Sequence[int], until: float = math.inf
+) -> list[list[Row]]:
+    """Return the rows of each member up to an update, without their seeds."""
+    members: dict[int, list[Row]] = {seed: [] for seed in seeds}
+    for row in rows:
+        if row["seed"] in members and row["update"] <= until:
+            rest = {name: value for name, value in row.items() if name != "seed"}
+            members[row["seed"]].append(rest)
+    return list(members.values())
+
+
+def check_complete(folder: Path, members: Sequence[Sequence[Row]], update: int) -> None:
+    """Refuse rows that end before the last checkpoint.
+
+    As every row's checksum follows from those before, and a segment's last rows are
+    those of its training, all rows up to these are there.
+
+    Args:
+        folder: The folder `metrics`.
+        members: The rows of every member, as they are told at the end of a segment.
+        update: The number of finished updates of the checkpoint; 0 for none.
+
+    Raises:
+        ConfigError: naming the file.
+    """
+    known = min((rows[-1]["update"] if rows else 0 for rows in members), default=0)
+    if known < update:
+        has = f"ends with update {known:,}" if known else "has no rows"
+        raise ConfigError(
+            f"{folder / FILE} {has}, and there is a checkpoint of update {update:,}: "
+            "rows are missing; put back a copy of the file, or of the whole folder."
+        )
+
+
+def read_members(
+    folder: Path, seeds: Sequence[int], update: int
+) -> dict[str, HostMetrics]:
+    """Read the rows of a run by kind as arrays `[S, R, ...]`, also while it goes on.
+
+    Args:
+        folder: The folder `metrics`.
+        seeds: Seeds of the members.
+        update: The number of finished updates of the last checkpoint; 0 for none.
+
+    Returns:
+        As many rows of each member as all of them have.
+
+    Raises:
+        ConfigError: the file is damaged, or ends before the last checkpoint.
+    """
+    found = {kind: by_member(rows, seeds) for kind, rows in read_rows(folder).items()}
+    check_complete(folder, found["train"], update)
+    shortest = {kind: min(map(len, members)) for kind, members in found.items()}
+    return {
+        kind: stack_rows([rows[: shortest[kind]] for rows in members])
+        for kind, members in found.items()
+    }
+
+
+def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
+    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN.
+
+    So is what a row lacks: another version of purerl may have written it.
+    """
+    if not rows or not rows[0]:
+        return {}
+    names = dict.fromkeys(name for member in rows for row in member for name in row)
+    return {name: _column(rows, name) for name in names}
+
+
+def _column(rows: Sequence[Sequence[Row]], name: str) -> np.ndarray:
+    """Return one number of all rows, `[S, R, ...]`."""
+    given = [
+        row[name] for member in rows for row in member if row.get(name) is not None
+    ]
+    absent = _absent(given[0]) if given else None
+    return np.asarray(
+        [
+            [_nan(absent if row.get(name) is None else row[name]) for row in member]
+            for member in rows
+        ]
+    )
+
+
+def _absent(like: Any) -> Any:
+    """Return null in the place of each number of a value."""
+    return list(map(_absent, like)) if isinstance(like, list) else None
+
+
+def _nan(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_nan(v) for v in value]
+    return math.nan if value is None else value
+
+
+def _no_nan(value: Any) -> Any:
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, list):
+        return [_no_nan(v) for v in value]
+    return value
+
+
+class Records:
+    """Rows of every member of a run, growing segment by segment.
+
+    Args:
+        seeds: Seeds of the members.
+        folder: Folder of the run; JSON lines are written under it.
+        trackers: Trackers that are told every row too.
+
+    Attributes:
+        rows: Rows of every member, by kind (`train` or `evaluation`).
+    """
+
+    def __init__(
+        self, seeds: Sequence[int], folder: Path | None, trackers: Group
+    ) -> None:
+        self.rows: dict[str, list[list[Row]]] = {
+            kind: [[] for _ in seeds] for kind in KINDS
+        }
+        self._seeds, self._trackers = seeds, trackers
+        self._folder = folder
+        self._file = RowFile(folder / "metrics") if folder else None
+
+    def add(self, plan: Plan, segment: Segment) -> float:
+        """Log a segment.
+
+        Args:
+            plan: Plan that says which slots of the evaluation were filled.
+            segment: The segment: what the members did in it.
+
+        Returns:
+            The mean of the members' last known episode returns, for the progress bar;
+            NaN where no episode has ended yet.
+        """
+        # Training comes last: where its rows are there, all are (`check_complete`).
+        for slot, at in enumerate(segment.evaluated(plan)):
+            self._log("evaluation", evaluation_rows(segment.evaluation, slot, at))
+        self._log("train", segment_rows(segment.metrics, segment.end, self._last()))
+        if self._file:
+            self._file.flush()
+        self._trackers.flush()
+        return mean_of_known(self._last()["episode_return"])
+
+    def _last(self) -> dict[str, np.ndarray]:
+        """The numbers of the last row that the next one may hold."""
+        rows = [member[-1] for member in self.rows["train"] if member]
+        named = {name: [row[name] for row in rows] for name in HELD if rows}
+        return {name: np.array(values, float) for name, values in named.items()}
+
+    def _log(self, kind: str, rows: list[Row]) -> None:
+        for member, (seed, row) in enumerate(zip(self._seeds, rows, strict=True)):
+            self.rows[kind][member].append(row)
+            self._trackers.log(kind, seed, row)
+            if self._file:
+                self._file.log(kind, seed, row)
+
+    @property
+    def num_rows(self) -> int:
+        """Number of rows of all members and kinds."""
+        return sum(len(rows) for members in self.rows.values() for rows in members)
+
+    def rewind_trackers(self) -> None:
+        """Let trackers take what comes after these rows anew: it will be otherwise."""
+        assert self._folder is not None
+        members = [rows for kind in KINDS for rows in self.rows[kind]]
+        last = max((rows[-1]["env_steps"] for rows in members if rows), default=-1)
+        rewind(self._folder, self.num_rows, last)
+
+    def rewind(self, update: int) -> None:
+        """Go on from the folder's rows, without what was logged after an update."""
+        assert self._file is not None
+        self.read(update)  # Before anything is written: damaged files stay as they are.
+        self._file.rewind(update)
+
+    def read(self, update: int) -> None:
+        """Take over the rows in the folder up to the update of a checkpoint.
+
+        Raises:
+            ConfigError: the file is damaged, or ends before that update.
+        """
+        assert self._folder is not None
+        metrics = self._folder / "metrics"
+        for kind, rows in read_rows(metrics).items():
+            self.rows[kind] = by_member(rows, self._seeds, update)
+        check_complete(metrics, self.rows["train"], update)
+
+    def back_up(self) -> None:
+        """Start again, as there is nothing to go on from, but lose no measurement."""
+        assert self._folder is not None
+        metrics = self._folder / "metrics"
+        if metrics.exists():
+            name = f"metrics-before-{int(time.time())}"
+            backup, number = metrics.with_name(name), 1
+            while backup.exists():  # Two within a second, or a clock that was put back.
+                number += 1
+                backup = metrics.with_name(f"{name}-{number}")
+            metrics.rename(backup)
+            say(
+                f"no checkpoint in {metrics.parent}: starting again; what was logged "
+                f"is in {backup.name}"
+            )
+
+    def send_missing(self, trackers: Group) -> None:
+        """Tell trackers all rows; they know which of them they lack."""
+        for kind in reversed(KINDS):  # As `add` does.
+            for seed, rows in zip(self._seeds, self.rows[kind], strict=True):
+                for row in rows:
+                    trackers.log(kind, seed, row)
+        trackers.flush()
+
+
+def saved_records(folder: Path, seeds: Sequence[int]) -> Records:
+    """Return the rows of a run's folder up to its last checkpoint; none without one.
+
+    Raises:
+        ConfigError: see `Records.read`.
+    """
+    records = Records(seeds, folder, Group(()))
+    saved = checkpoint.steps(folder / "checkpoints")
+    if saved:
+        records.read(saved[-1])
+    return records
+
+
+DIVERGED = "diverged"  # The entry of a run's manifest.
+MAX_NAMED = 12  # Seeds that a sentence names one by one.
+WORTHLESS = "What is learned from there on is worth nothing."
+REMEDY = (
+    "Lower learning_rate, or look for observations and rewards of the environment that "
+    "are not finite."
+)
+
+
+class Divergence:
+    """Looks for agents that have diverged, segment by segment.
+
+    Args:
+        seeds: Seeds of the agents.
+
+    Attributes:
+        diverged_at: The first update `[S]` with a number that is not finite, or -1.
+    """
+
+    def __init__(self, seeds: Sequence[int]) -> None:
+        self._seeds = np.asarray(seeds)
+        self.diverged_at = np.full(len(self._seeds), -1)
+
+    def sentence(self, segment: Segment) -> str:
+        """Return what there is to say of a segment; empty where no agent diverged.
+
+        Args:
+            segment: Records of the agents; those that diverged before are left out.
+        """
+        first = first_bad_update(segment.metrics)
+        new = (first >= 0) & (self.diverged_at < 0)
+        if not new.any():
+            return ""
+        self.diverged_at[new] = segment.first + first[new]
+        update = first[new].min()
+        names = [
+            CHECKS.get(name, name)
+            for name, is_bad in bad_numbers(segment.metrics).items()
+            if is_bad[new & (first == update), update].any()
+        ]
+        seeds = self._seeds[new].tolist()
+        return (
+            f"{with_noun(len(seeds), 'agent')} of {len(self._seeds)} diverged "
+            f"({seeds_named(seeds)}): {', '.join(sorted(names))} not finite in update "
+            f"{segment.first + update + 1:,}. {WORTHLESS} {REMEDY}"
+        )
+
+    @property
+    def entry(self) -> dict[str, int]:
+        """The entry of the manifest: by seed the update of those that diverged."""
+        return entry_of(self._seeds.tolist(), self.diverged_at)
+
+
+def entry_of(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
+    """Return the first bad update of the agents that diverged, by seed, for JSON.
+
+    Args:
+        seeds: Seeds of the agents.
+        diverged_at: The first bad update of each agent, `[S]`, or -1.
+    """
+    pairs = zip(seeds, diverged_at, strict=True)
+    return {str(seed): int(update) for seed, update in pairs if update >= 0}
+
+
+def read_diverged_at(
+    stored: Mapping[str, Any], seeds: Sequence[int], until: int
+) -> np.ndarray:
+    """Return the first bad update `[S]` of a stored run's agents, or -1.
+
+    Args:
+        stored: The manifest of the run.
+        seeds: Seeds of the agents.
+        until: The number of finished updates up to which is looked.
+    """
+    named = stored[DIVERGED]
+    found = np.array([named.get(str(seed), -1) for seed in seeds])
+    return np.where(found < until, found, -1)
+
+
+def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
+    """Say which agents diverged, and when: `seed 3 diverged in update 4`.
+
+    Args:
+        seeds: Seeds of the agents.
+        diverged_at: The first bad update of each agent, `[S]`, or -1.
+
+    Returns:
+        No sentence but its beginning; empty where no agent diverged.
+    """
+    is_lost = diverged_at >= 0
+    if not is_lost.any():
+        return ""
+    names = np.asarray(seeds)[is_lost].tolist()
+    words = seeds_named(names)
+    if len(names) > MAX_NAMED and "," in words:
+        words = f"{seeds_named(names[:MAX_NAMED])} and {len(names) - MAX_NAMED} others"
+    first = diverged_at[is_lost].min() + 1
+    return f"{words} diverged{',' if len(names) > 1 else ''} " + (
+        f"the first in update {first:,}" if len(names) > 1 else f"in update {first:,}"
+    )
+
+
+def warn(seeds: Sequence[int], diverged_at: np.ndarray) -> None:
+    """Say in a line, on the standard error, which agents diverged, if any did.
+
+    Args:
+        seeds: Seeds of the agents.
+        diverged_at: The first bad update of each agent, `[S]`, or -1.
+    """
+    words = diverged_words(seeds, diverged_at)
+    if words:
+        say(f"{words}. {WORTHLESS}")
