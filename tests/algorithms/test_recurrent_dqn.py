@@ -505,7 +505,7 @@ def test_it_learns_what_only_a_memory_can(changes):
         ({"critic": nets.Policy(3)}, "values of 2 actions"),
         ({"critic": nets.Policy(2), "dueling": True}, "dueling must be False where"),
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentDQNConfig needs discrete"),
-        ({"memory": "rnn"}, "memory must be none, one of gru, lstm, lru, s5, trans"),
+        ({"memory": "rnn"}, "memory must be .* gru, lstm, lru, s5, transformer"),
         ({"memory": "none"}, "memory must be .* use DQNConfig"),
         ({"priority_eta": 1.5}, "priority_eta must lie between 0 and 1, got 1.5"),
     ],
