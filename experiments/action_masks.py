@@ -12,9 +12,7 @@ Both agents are evaluated with their greedy policy. It prints a table, and with 
 writes a JSON file.
 """
 
-import argparse
 import dataclasses
-import json
 import time
 from pathlib import Path
 from typing import Any
@@ -23,11 +21,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
+from frame import mean_interval, options, write
 
 import purerl
 from purerl import envs
 from purerl.envs.spaces import Dict, Discrete, MultiBinary
-from purerl.report.statistics import mean_interval
 
 LOCKS, KEYS, FITTING, STEPS = 8, 64, 4, 64
 # The keys of each lock; the first of them opens it.
@@ -101,33 +99,28 @@ def train(mask_key: str, seeds: int, steps: int) -> tuple[np.ndarray, np.ndarray
 
 def main() -> None:
     """Train both, print the table, write the file."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=200_000)
-    parser.add_argument("--out", type=Path, default=None)
-    asked = parser.parse_args()
+    asked = options(__doc__, seeds=10, steps=200_000, out=Path)
     found: dict[str, Any] = {"seeds": asked.seeds, "steps": asked.steps}
     for name, key in (("masked", "action_mask"), ("unmasked", "fits")):
         start = time.perf_counter()
         returns, lengths = train(key, asked.seeds, asked.steps)
         seconds = time.perf_counter() - start
-        interval = mean_interval(returns)
-        low, high = float(interval.low), float(interval.high)
+        ends = mean_interval(returns)
         found[name] = {
             "returns": returns.tolist(),
             "lengths": lengths.tolist(),
             "return": float(returns.mean()),
-            "low": low,
-            "high": high,
+            "low": float(ends.low),
+            "high": float(ends.high),
             "seconds": seconds,
         }
         print(
-            f"{name}: return {returns.mean():.2f} ({low:.2f} to {high:.2f}), "
+            f"{name}: return {returns.mean():.2f} ({ends.low:.2f} to {ends.high:.2f}), "
             f"length {lengths.mean():.1f}, {seconds:.0f} s",
             flush=True,
         )
     if asked.out is not None:
-        asked.out.write_text(json.dumps(found, indent=1) + "\n")
+        write(asked.out, found)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,7 @@
-"""brax's own training as a peer: its published numbers, and what it needs of JAX."""
+"""brax's own training as a peer: its published numbers, and how it is called."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import jax
@@ -35,3 +36,60 @@ def _replicated(tree: Any, devices: Sequence[Any]) -> Any:
     return jax.tree.map(
         lambda x: jax.device_put(jnp.stack([x] * len(devices)), place), tree
     )
+
+
+def ppo_fields(numbers: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields of purerl's PPO with brax's numbers.
+
+    brax collects the samples of an update in several short unrolls; here it is one.
+    """
+    rows = numbers["batch_size"] * numbers["num_minibatches"]
+    return {
+        "num_envs": numbers["num_envs"],
+        "num_steps": rows * numbers["unroll_length"] // numbers["num_envs"],
+        "num_epochs": numbers["num_updates_per_batch"],
+        "num_minibatches": numbers["num_minibatches"],
+        "gamma": numbers["discounting"],
+        "learning_rate": numbers["learning_rate"],
+        "entropy_coef": numbers["entropy_cost"],
+        "anneal_learning_rate": False,
+    }
+
+
+def train(
+    task: tuple[str, str],
+    algorithm: str = "PPO",
+    sizes: tuple[int, ...] | None = None,
+    **given: Any,
+) -> list[tuple[int, dict[str, Any]]]:
+    """Train an agent by brax, which compiles its program anew every time.
+
+    Args:
+        task: The environment and its backend.
+        algorithm: PPO or SAC.
+        sizes: Units of the hidden layers, if not brax's own.
+        **given: Other arguments of brax's training.
+
+    Returns:
+        The steps and the numbers of every evaluation, one before the first step.
+    """
+    patch_jax()
+    import brax.envs
+    from brax.training.agents.ppo import networks as ppo
+    from brax.training.agents.ppo.train import train as train_ppo
+    from brax.training.agents.sac import networks as sac
+    from brax.training.agents.sac.train import train as train_sac
+
+    names = ("policy_hidden_layer_sizes", "value_hidden_layer_sizes")
+    learn, make = train_ppo, ppo.make_ppo_networks
+    if algorithm == "SAC":
+        names, learn, make = ("hidden_layer_sizes",), train_sac, sac.make_sac_networks
+    if sizes is not None:
+        given["network_factory"] = partial(make, **dict.fromkeys(names, sizes))
+    seen: list[tuple[int, dict[str, Any]]] = []
+    learn(
+        environment=brax.envs.get_environment(task[0], backend=task[1]),
+        progress_fn=lambda step, found: seen.append((step, jax.device_get(found))),
+        **given,
+    )
+    return seen

@@ -19,35 +19,18 @@ The same command goes on with evolutions that were stopped. Prints a table; writ
 experiments/results/cheap-talk.json and docs/images/cheap-talk.png.
 """
 
-import argparse
-import json
-import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Any
 
 import jax
 import numpy as np
-from results import command, hardware
-from results_losses import plain_rows
-from rich.console import Console
+from frame import IMAGES, evolve_seconds, keep, options, plain_rows, show_table
+from pictures import band, between, style
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
 from purerl.envs import CheapTalk
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-    from purerl.meta.result import EvolutionResult
-
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "cheap-talk.json"
-IMAGE = ROOT / "docs" / "images" / "cheap-talk.png"
 FIELD = "env_params.channel"
 GOALS = {"ally": "training_curve", "adversary": "negative_training_curve"}
 # Kinds of channels, with their colours.
@@ -77,52 +60,48 @@ def make_config(steps: int) -> purerl.PPOConfig:
     )
 
 
-def start_of(config: purerl.PPOConfig, kind: str) -> purerl.PPOConfig:
-    """The config with the channel from which an evolution starts."""
-    env = channel_env(config)
-    is_random = kind == "random"
-    channel = (
-        env.random_channel(jax.random.key(0)) if is_random else env.silent_channel()
-    )
-    numbers = jax.tree.map(np.asarray, channel)
-    return config.replace(env_params={"channel": numbers})
+def numbers_of(channel: Any) -> Any:
+    """A channel as plain arrays."""
+    return jax.tree.map(np.asarray, channel)
 
 
-def channel_env(config: purerl.PPOConfig) -> CheapTalk:
-    """The config's environment."""
-    env = resolve_env(config)
-    assert isinstance(env, CheapTalk)
-    return env
+def evolve_all(config: purerl.PPOConfig, asked: Any) -> dict[str, Any]:
+    """An ally and an adversary, from the same channel."""
+    strategy = {
+        "name": "open-es",
+        "sigma": asked.sigma,
+        "learning_rate": asked.learning_rate,
+        "beta1": 0.9,
+    }
+    env: CheapTalk = resolve_env(config)  # pyright: ignore[reportAssignmentType]
+    is_random = asked.start == "random"
+    start = env.random_channel(jax.random.key(0)) if is_random else env.silent_channel()
+    return {
+        name: purerl.evolve(
+            config.replace(env_params={"channel": numbers_of(start)}),
+            FIELD,
+            strategy=strategy,
+            population=asked.population,
+            generations=asked.generations,
+            rollouts=asked.rollouts,
+            fitness=goal,
+            lanes=LANES,
+            out=asked.out / name,
+        )
+        for name, goal in GOALS.items()
+    }
 
 
 def judge(
-    config: purerl.PPOConfig,
-    evolved: "dict[str, EvolutionResult]",
-    seeds: int,
-    out: Path,
+    config: purerl.PPOConfig, evolved: dict[str, Any], seeds: int, out: Path
 ) -> purerl.Comparison:
-    """Train fresh victims of every channel with the same held-out seeds.
-
-    Args:
-        config: Config of the victims.
-        evolved: Evolutions by the name of what they learned.
-        seeds: Number of held-out seeds.
-        out: Folder that keeps what has been trained.
-    """
-    env = channel_env(config)
+    """Train fresh victims of every channel with the same held-out seeds."""
+    env: CheapTalk = resolve_env(config)  # pyright: ignore[reportAssignmentType]
     # Not the key from which an evolution starts.
     keys = jax.random.split(jax.random.key(1), RANDOM_CHANNELS)
-    channels = {
-        "none": env.silent_channel(),
-        **{
-            f"random {number + 1}": env.random_channel(key)
-            for number, key in enumerate(keys)
-        },
-    }
-    settings = {
-        name: {FIELD: jax.tree.map(np.asarray, channel)}
-        for name, channel in channels.items()
-    }
+    channels = {f"random {n}": env.random_channel(k) for n, k in enumerate(keys, 1)}
+    channels = {"none": env.silent_channel(), **channels}
+    settings = {name: {FIELD: numbers_of(x)} for name, x in channels.items()}
     return purerl.compare(
         config,
         {**settings, **evolved},
@@ -140,149 +119,75 @@ def curves_of(found: purerl.Comparison, kind: str) -> np.ndarray:
     return curves[places].mean(0, dtype=float)
 
 
-def picture(found: purerl.Comparison, evolved: "dict[str, EvolutionResult]") -> None:
+def picture(found: purerl.Comparison, evolved: dict[str, Any]) -> Any:
     """Learning curves of the judged victims, and the course of both evolutions."""
     figure = style.new_figure(11.0, 4.2)
     left, right = figure.subplots(1, 2)
     labels = {"none": "no channel", "random": "random channels"}
     steps = next(iter(found.steps.values()))[0]
-    for number, name in enumerate(COLOURS):
+    for number, (name, colour) in enumerate(COLOURS.items()):
+        look = {"marker": style.MARKERS[number], "markersize": 3.5, "markevery": 4}
         label = labels.get(name, name)
-        line(left, steps, curves_of(found, name), COLOURS[name], number, label)
+        band(left, steps, curves_of(found, name), colour, label, **look)
     # Between the lines without a channel and those with an adversary there is room.
     left.legend(frameon=False, fontsize=9, loc=(0.62, 0.25))
     style.step_axis(left)
-    style.finish(
-        left,
-        f"victims of {len(found.seeds)} held-out seeds, mean and interval",
-        "environment steps",
-        "training return",
-    )
+    title = f"victims of {len(found.seeds)} held-out seeds, mean and interval"
+    style.finish(left, title, "environment steps", "training return")
     for name, result in evolved.items():
-        mean = np.abs(result.history["mean"])
-        generations = np.arange(1, len(mean) + 1)
-        spread = result.history["std"]
-        right.fill_between(
-            generations,
-            mean - spread,
-            mean + spread,
-            color=COLOURS[name],
-            alpha=style.FAINT,
-            linewidth=0,
-        )
-        right.plot(generations, mean, color=COLOURS[name], label=name)
+        mean, spread = np.abs(result.history["mean"]), result.history["std"]
+        x = np.arange(1, len(mean) + 1)
+        between(right, x, mean, (mean - spread, mean + spread), COLOURS[name], name)
     none = curves_of(found, "none").mean()
     right.axhline(none, color=COLOURS["none"], linestyle="--", label="no channel")
     right.legend(frameon=False, fontsize=9)
-    style.finish(
-        right,
-        "area under the victims' curves, mean ± std of a population",
-        "generation",
-        "mean of the training curve",
-    )
-    style.save(figure, IMAGE)
-
-
-def line(
-    axes: "Axes",
-    steps: np.ndarray,
-    curves: np.ndarray,
-    colour: str,
-    number: int,
-    label: str,
-) -> None:
-    """The mean of curves `[S, T]` with a band."""
-    ends = mean_interval(curves)
-    axes.fill_between(
-        steps, ends.low, ends.high, color=colour, alpha=style.FAINT, linewidth=0
-    )
-    axes.plot(
-        steps,
-        curves.mean(0),
-        color=colour,
-        label=label,
-        marker=style.MARKERS[number],
-        markersize=3.5,
-        markevery=4,
-    )
-
-
-def evolve_all(
-    config: purerl.PPOConfig, asked: argparse.Namespace
-) -> "dict[str, EvolutionResult]":
-    """An ally and an adversary, from the same channel."""
-    strategy = {
-        "name": "open-es",
-        "sigma": asked.sigma,
-        "learning_rate": asked.learning_rate,
-        "beta1": 0.9,
-    }
-    return {
-        name: purerl.evolve(
-            start_of(config, asked.start),
-            FIELD,
-            strategy=strategy,
-            population=asked.population,
-            generations=asked.generations,
-            rollouts=asked.rollouts,
-            fitness=goal,
-            lanes=LANES,
-            out=asked.out / name,
-        )
-        for name, goal in GOALS.items()
-    }
+    title = "area under the victims' curves, mean ± std of a population"
+    style.finish(right, title, "generation", "mean of the training curve")
+    return figure
 
 
 def main() -> None:
     """Evolve, judge, print, and write the numbers and the picture."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        is_cached=True,
+        out=Path("runs/cheap-talk"),
+        steps=32_768,
+        population=32,
+        generations=64,
+        rollouts=1,
+        sigma=0.2,
+        learning_rate=0.1,
+        start=("random", ["random", "silent"]),
+        seeds=(64, "held-out ones"),
+        dry=(False, "keep no numbers"),
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/cheap-talk"))
-    parser.add_argument("--steps", type=int, default=32_768)
-    parser.add_argument("--population", type=int, default=32)
-    parser.add_argument("--generations", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=1)
-    parser.add_argument("--sigma", type=float, default=0.2)
-    parser.add_argument("--learning-rate", type=float, default=0.1)
-    parser.add_argument("--start", choices=("random", "silent"), default="random")
-    parser.add_argument("--seeds", type=int, default=64, help="held-out ones")
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    asked = parser.parse_args()
-    enable_compile_cache()
-    load = os.getloadavg()[0]
     config = make_config(asked.steps)
     evolved = evolve_all(config, asked)
     found = judge(config, evolved, asked.seeds, asked.out / "judged")
-    # Also those of generations that an earlier call trained.
-    evolving = sum(
-        float(result.history["seconds"].sum()) for result in evolved.values()
-    )
-    console = Console(width=130, highlight=False)
-    console.print(found.table())
-    console.print(f"evolved in {evolving:.0f} s")
+    evolving = sum(map(evolve_seconds, evolved.values()))
+    show_table(found.table())
+    print(f"evolved in {evolving} s")
     if asked.dry or not all(result.finished for result in evolved.values()):
-        console.print("nothing is written")
+        print("nothing is written")
         return
-    numbers = {
-        "command": command(parser, asked),
-        "held_out_seeds": asked.seeds,
-        "config": to_dict(config),
-        "evolution": {
-            name: {
-                **result.settings,
-                "generations": result.done,
-                "population_mean": np.round(result.history["mean"], 2).tolist(),
-            }
-            for name, result in evolved.items()
-        },
-        "rows": plain_rows(found.rows),
-        "evolving_seconds": round(evolving, 1),
-        "load_before": round(load, 2),
-        **hardware(),
+    evolution = {
+        name: {
+            **result.settings,
+            "generations": result.done,
+            "population_mean": np.round(result.history["mean"], 2).tolist(),
+        }
+        for name, result in evolved.items()
     }
-    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-    picture(found, evolved)
+    numbers = {
+        "held_out_seeds": asked.seeds,
+        "config": purerl.serialise.to_dict(config),
+        "evolution": evolution,
+        "rows": plain_rows(found.rows),
+        "evolving_seconds": evolving,
+    }
+    keep("cheap-talk", asked, numbers)
+    style.save(picture(found, evolved), IMAGES / "cheap-talk.png")
 
 
 if __name__ == "__main__":

@@ -17,44 +17,32 @@ docs/images/evolution-lpg-*.png. The same command goes on with what was stopped,
 with more generations after them; what was judged is not trained again.
 """
 
-import argparse
 import hashlib
 import io
 import json
-import os
-import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import frame
 import jax
 import jax.numpy as jnp
 import numpy as np
-from results import command, hardware
-from rich.console import Console
-from rich.table import Table
+from pictures import between, style
 
 import purerl
 from purerl import envs
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.config import TrainConfig
 from purerl.meta.fitness import FINAL_SHARE, first_known, hold
-from purerl.report import plots
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
 from purerl.rules import ActorCriticRule, LPGRule
-from purerl.serialise import to_dict
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "evolve-lpg.json"
-IMAGES = ROOT / "docs" / "images"
 GRID = {"env": "ObjectGrid-v0", "env_kwargs": {"observation": "vector"}}
 # Grids on which the best policy is hardly better than a uniform one teach nothing.
 LEAST_GAP = 0.5
 RATES = np.geomspace(3e-4, 1e-1, 8)
 TRAINING, HELD_OUT, TUNING = 0, 1, 2  # Streams of keys.
 LANES = 32
+CATCH = {"env": "Catch-bsuite", "env_kwargs": {}}
+FORM = "{:.3f} ({:.3f} to {:.3f})"
 
 
 class Tasks(NamedTuple):
@@ -91,28 +79,28 @@ def draw_tasks(number: int, stream: int) -> Tasks:
     return Tasks(named, np.array(anchors))
 
 
-def lpg_config(asked: argparse.Namespace) -> purerl.LPGConfig:
-    """The agents that learn by a rule, the one of zeros at first."""
+def lpg_config(rule: LPGRule, steps: int, learning_rate: float) -> purerl.LPGConfig:
+    """The agents that learn by a rule."""
     return purerl.LPGConfig(
         **GRID,
-        total_timesteps=asked.steps,
+        total_timesteps=steps,
         num_envs=8,
         num_steps=20,
         hidden_sizes=(32,),
-        learning_rate=asked.agent_learning_rate,
+        learning_rate=learning_rate,
         num_evaluations=0,
-        rule=make_rule(asked, "zeros"),
+        rule=rule,
     )
 
 
-def make_rule(asked: argparse.Namespace, init: str) -> LPGRule:
+def make_rule(asked: frame.Asked, init: str) -> LPGRule:
     """A rule with a random LSTM, and with random outputs or none."""
     return LPGRule.make(
         asked.hidden_size, asked.prediction_size, 8, init, temporal=asked.temporal
     )
 
 
-def baselines(config: purerl.LPGConfig) -> dict[str, TrainConfig]:
+def baselines(config: purerl.LPGConfig) -> dict[str, purerl.TrainConfig]:
     """Return hand-written rules, with the networks and environments of the others.
 
     A2C is the preset `a2c-cartpole`, PPO has its defaults but for the rollouts.
@@ -139,7 +127,7 @@ class Agents(NamedTuple):
         stream: The stream of the agents' keys; all settings have the same ones.
     """
 
-    config: TrainConfig
+    config: purerl.TrainConfig
     settings: Sequence[Mapping[str, Any]]
     tasks: Tasks | None
     seeds: int
@@ -148,7 +136,9 @@ class Agents(NamedTuple):
     @property
     def digest(self) -> str:
         """The digest that tells these agents from others."""
-        found = hashlib.sha256(json.dumps(to_dict(self.config)).encode())
+        found = hashlib.sha256(
+            json.dumps(purerl.serialise.to_dict(self.config)).encode()
+        )
         rest = (list(map(dict, self.settings)), self.tasks, self.seeds, self.stream)
         for leaf in jax.tree.leaves(rest):
             found.update(np.asarray(leaf).tobytes())
@@ -160,30 +150,26 @@ def curves(agents: Agents, out: Path) -> np.ndarray:
     file = out / "curves" / f"{agents.digest}.npy"
     if not file.exists():
         buffer = io.BytesIO()
-        np.save(buffer, trained(*agents))
+        np.save(buffer, trained(agents))
         file.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, buffer.getvalue())
+        frame.write_atomic(file, buffer.getvalue())
     return np.load(file)
 
 
-def trained(
-    config: TrainConfig,
-    settings: Sequence[Mapping[str, Any]],
-    tasks: Tasks | None,
-    seeds: int,
-    stream: int,
-) -> np.ndarray:
-    """Train, see `Agents`; return the curves `[settings, tasks, seeds, updates]`."""
+def trained(agents: Agents) -> np.ndarray:
+    """Train; return the curves `[settings, tasks, seeds, updates]`."""
+    tasks = agents.tasks
     number = 1 if tasks is None else len(tasks.anchors)
-    shape = (len(settings), number, seeds)
+    shape = (len(agents.settings), number, agents.seeds)
     setting, task, _ = (x.ravel() for x in np.indices(shape))
-    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *map(dict, settings))
+    settings = map(dict, agents.settings)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *settings)
     overrides = jax.tree.map(lambda x: x[setting], stacked)
     if tasks is not None:
         overrides |= {name: value[task] for name, value in tasks.params.items()}
-    one = jax.random.split(jax.random.fold_in(jax.random.key(7), stream), shape[1:])
-    keys = jnp.broadcast_to(one, shape).ravel()
-    train = purerl.make_train(config)
+    stream = jax.random.fold_in(jax.random.key(7), agents.stream)
+    keys = jnp.broadcast_to(jax.random.split(stream, shape[1:]), shape).ravel()
+    train = purerl.make_train(agents.config)
 
     def measured(key: jax.Array, overrides: Any) -> tuple[jax.Array, jax.Array]:
         metrics = train(key, overrides).metrics
@@ -198,21 +184,11 @@ def trained(
     return (curve - low) / (high - low)
 
 
-def tuned(
-    config: TrainConfig, tasks: Tasks, out: Path
-) -> tuple[dict[str, Any], list[float]]:
-    """The step size with the largest area on the training grids, and all areas."""
-    settings = [{"learning_rate": np.float32(rate)} for rate in RATES]
-    agents = Agents(config, settings, tasks, 8, TUNING)
-    areas = curves(agents, out).mean((1, 2, 3))
-    return settings[int(np.argmax(areas))], areas.tolist()
-
-
 class Entry(NamedTuple):
     """An entry that is judged: a name, a config, and overrides of it."""
 
     name: str
-    config: TrainConfig
+    config: purerl.TrainConfig
     values: dict[str, Any]
 
 
@@ -243,80 +219,106 @@ def summary(curve: np.ndarray) -> dict[str, list[float]]:
     rows = {}
     for name, values in parts.items():
         samples = values[0] if len(values) == 1 else values.mean(1)
-        interval = mean_interval(samples)
+        interval = frame.mean_interval(samples)
         rows[name] = [float(samples.mean()), float(interval.low), float(interval.high)]
     return rows
 
 
-def table(found: Mapping[str, Mapping[str, Any]]) -> Table:
-    """The summaries, a line per setting."""
-    places = list(next(iter(found.values())))
-    columns = [f"{place}, {part}" for place in places for part in ("area", "final")]
-    shown = Table("rule", *columns)
-    for name, rows in found.items():
-        cells = [
-            "{:.3f} ({:.3f} to {:.3f})".format(*rows[place][part])
-            for place in places
-            for part in ("area", "final")
-        ]
-        shown.add_row(name, *cells)
-    return shown
+def summaries(
+    entries: Sequence[Entry],
+    asked: frame.Asked,
+    out: Path,
+    training: Tasks | None = None,
+) -> dict[str, Any]:
+    """Summaries by entry and place: on grids and on Catch."""
+    held_out = draw_tasks(asked.held_out, HELD_OUT)
+    many, places = 8 * asked.seeds, {}
+    if training is not None:
+        places["training grids"] = judge(entries, training, many, {}, out)
+    places["held-out grids"] = judge(entries, held_out, asked.seeds, {}, out)
+    places["Catch"] = judge(entries, None, many, CATCH, out)
+    return {
+        entry.name: {place: summary(by[entry.name]) for place, by in places.items()}
+        for entry in entries
+    }
+
+
+def show_summaries(found: Mapping[str, Mapping[str, Any]]) -> None:
+    """Print the summaries, a line per setting."""
+    places, kinds = next(iter(found.values())), ("area", "final")
+    columns = [(place, kind) for place in places for kind in kinds]
+    rows = [
+        [name, *(FORM.format(*rows[place][kind]) for place, kind in columns)]
+        for name, rows in found.items()
+    ]
+    frame.show("", ["rule", *(f"{place}, {kind}" for place, kind in columns)], rows)
+
+
+def rule_and_rate(rule: LPGRule, rate: float) -> dict[str, Any]:
+    """Return the overrides of a rule and a step size."""
+    return {"rule": rule, "learning_rate": np.float32(rate)}
+
+
+def areas_of(
+    rows: Mapping[str, Any], word: str, place: str, scale: float = 1.0
+) -> tuple[np.ndarray, ...]:
+    """Places, areas and their ends of the entries whose names begin with a word."""
+    at = sorted(int(n.removeprefix(word)) for n in rows if n.startswith(word))
+    areas = np.array([rows[f"{word}{x}"][place]["area"] for x in at])
+    return np.array(at) * scale, areas[:, 0], areas[:, 1:].T
 
 
 def course(found: Mapping[str, Mapping[str, Any]]) -> Any:
     """A picture of the area along the evolution, beside the tuned baselines."""
     figure = style.new_figure(8.0, 4.2)
-    axes = figure.subplots()
-    steps = {
-        int(name.split()[1]): rows
-        for name, rows in found.items()
-        if name.startswith("generation")
-    }
-    for number, place in enumerate(("training grids", "held-out grids")):
-        rows = np.array([steps[g][place]["area"] for g in sorted(steps)])
-        colour = style.COLOURS[number]
-        axes.fill_between(
-            sorted(steps), *rows[:, 1:].T, color=colour, alpha=style.FAINT, linewidth=0
+    axes, colours = figure.subplots(), iter(style.COLOURS)
+    for place in ("training grids", "held-out grids"):
+        x, areas, ends = areas_of(found, "generation ", place)
+        between(axes, x, areas, ends, next(colours), place, marker="o")
+    for name in (name for name in found if name.endswith(", tuned")):
+        value, label = (
+            found[name]["held-out grids"]["area"][0],
+            f"{name}, held-out grids",
         )
-        axes.plot(sorted(steps), rows[:, 0], color=colour, marker="o", label=place)
-    by_hand = [name for name in found if name.endswith(", tuned")]
-    for number, name in enumerate(by_hand):
-        value = found[name]["held-out grids"]["area"][0]
-        axes.axhline(
-            value,
-            color=style.COLOURS[number + 2],
-            linestyle="--",
-            label=f"{name}, held-out grids",
-        )
+        axes.axhline(value, color=next(colours), linestyle="--", label=label)
     axes.legend(frameon=False, fontsize=9)
     words = "area (0: uniform policy, 1: optimal)"
     style.finish(axes, "The evolved rule, judged", "generation", words)
     return figure
 
 
+def tuned(
+    config: purerl.TrainConfig, tasks: Tasks, out: Path
+) -> tuple[dict[str, Any], list[float]]:
+    """The step size with the largest area on the training grids, and all areas."""
+    settings = [{"learning_rate": np.float32(rate)} for rate in RATES]
+    areas = curves(Agents(config, settings, tasks, 8, TUNING), out).mean((1, 2, 3))
+    return settings[int(np.argmax(areas))], areas.tolist()
+
+
 def main() -> None:
     """Evolve, judge, print and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = frame.options(
+        __doc__,
+        is_cached=True,
+        out=Path("runs/evolve-lpg"),
+        steps=(16_000, "of an inner run"),
+        grids=(4, "to train on"),
+        held_out=(32, "grids to judge on"),
+        seeds=(4, "of each judged grid"),
+        hidden_size=8,
+        prediction_size=8,
+        temporal=False,
+        agent_learning_rate=1e-2,
+        population=64,
+        generations=60,
+        sigma=0.1,
+        learning_rate=0.03,
+        dry=(False, "keep no numbers"),
     )
-    parser.add_argument("--out", type=Path, default=Path("runs/evolve-lpg"))
-    parser.add_argument("--steps", type=int, default=16_000, help="of an inner run")
-    parser.add_argument("--grids", type=int, default=4, help="to train on")
-    parser.add_argument("--held-out", type=int, default=32, help="grids to judge on")
-    parser.add_argument("--seeds", type=int, default=4, help="of each judged grid")
-    parser.add_argument("--hidden-size", type=int, default=8)
-    parser.add_argument("--prediction-size", type=int, default=8)
-    parser.add_argument("--temporal", action="store_true")
-    parser.add_argument("--agent-learning-rate", type=float, default=1e-2)
-    parser.add_argument("--population", type=int, default=64)
-    parser.add_argument("--generations", type=int, default=60)
-    parser.add_argument("--sigma", type=float, default=0.1)
-    parser.add_argument("--learning-rate", type=float, default=0.03)
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    asked = parser.parse_args()
-    enable_compile_cache()
-    config = lpg_config(asked)
-    load, began = os.getloadavg()[0], time.perf_counter()
+    config = lpg_config(
+        make_rule(asked, "zeros"), asked.steps, asked.agent_learning_rate
+    )
     training = draw_tasks(asked.grids, TRAINING)
     result = purerl.evolve(
         config,
@@ -331,77 +333,47 @@ def main() -> None:
         snapshot_every=10,
         out=asked.out / "evolution",
     )
-    evolved_at = time.perf_counter()
-    found, settled = judged(config, result, training, asked)
-    Console(width=150, highlight=False).print(table(found))
-    judged_at = time.perf_counter()
-    print(f"evolved {evolved_at - began:.0f} s, judged {judged_at - evolved_at:.0f} s")
-    if asked.dry:
-        return
-    described = to_dict(config)
-    del described["rule"]  # hundreds of numbers
-    numbers = {
-        "command": command(parser, asked),
-        "config": described,
-        "settings": {k: v for k, v in result.settings.items() if k != "environments"},
-        "history": {
-            name: result.history[name].tolist() for name in ("mean", "best", "std")
-        },
-        "tuned": settled,
-        "learned_learning_rate": float(result.learned.learning_rate),
-        "judged": found,
-        "seconds": {
-            "evolve": round(float(result.history["seconds"].sum())),
-            "judge": round(judged_at - evolved_at),
-        },
-        "load_before": round(load, 2),
-        **hardware(),
-    }
-    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-    purerl.save_part(result.rule, asked.out / "rule.npz")
-    plots.save(result.plot(), IMAGES / "evolution-lpg-curve.png")
-    plots.save(course(found), IMAGES / "evolution-lpg-course.png")
-
-
-def judged(
-    config: purerl.LPGConfig,
-    result: purerl.EvolutionResult,
-    training: Tasks,
-    asked: argparse.Namespace,
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Summaries by setting and place, and what was tuned."""
+    evolved_at = asked.seconds()
     by_hand = baselines(config)
     rates = {name: tuned(of, training, asked.out) for name, of in by_hand.items()}
     snapshots: dict[int, Any] = {0: config, **result.snapshots()}
     snapshots[result.done] = result.learned
     entries = [
         Entry(
-            f"generation {number}",
-            config,
-            {"rule": each.rule, "learning_rate": np.float32(each.learning_rate)},
+            f"generation {number}", config, rule_and_rate(each.rule, each.learning_rate)
         )
         for number, each in sorted(snapshots.items())
     ]
-    random = {"rule": make_rule(asked, "random"), "learning_rate": np.float32(1e-2)}
+    random = rule_and_rate(make_rule(asked, "random"), 1e-2)
     entries.append(Entry("random rule", config, random))
     entries += [Entry(name, of, rates[name][0]) for name, of in by_hand.items()]
-    held_out = draw_tasks(asked.held_out, HELD_OUT)
-    catch = {"env": "Catch-bsuite", "env_kwargs": {}}
-    many = 8 * asked.seeds
-    places: dict[str, dict[str, np.ndarray]] = {
-        "training grids": judge(entries, training, many, {}, asked.out),
-        "held-out grids": judge(entries, held_out, asked.seeds, {}, asked.out),
-        "Catch": judge(entries, None, many, catch, asked.out),
+    found = summaries(entries, asked, asked.out, training)
+    judge_seconds = asked.seconds() - evolved_at
+    show_summaries(found)
+    print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")
+    if asked.dry:
+        return
+    described = purerl.serialise.to_dict(config)
+    del described["rule"]  # hundreds of numbers
+    numbers = {
+        "config": described,
+        "settings": {k: v for k, v in result.settings.items() if k != "environments"},
+        "history": frame.history(result),
+        "tuned": {
+            name: {"learning_rate": float(best["learning_rate"]), "areas": areas}
+            for name, (best, areas) in rates.items()
+        },
+        "learned_learning_rate": float(result.learned.learning_rate),
+        "judged": found,
+        "seconds": {
+            "evolve": frame.evolve_seconds(result),
+            "judge": round(judge_seconds),
+        },
     }
-    found = {
-        entry.name: {place: summary(by[entry.name]) for place, by in places.items()}
-        for entry in entries
-    }
-    settled = {
-        name: {"learning_rate": float(best["learning_rate"]), "areas": areas}
-        for name, (best, areas) in rates.items()
-    }
-    return found, settled
+    frame.keep("evolve-lpg", asked, numbers)
+    purerl.save_part(result.rule, asked.out / "rule.npz")
+    style.save(result.plot(), frame.IMAGES / "evolution-lpg-curve.png")
+    style.save(course(found), frame.IMAGES / "evolution-lpg-course.png")
 
 
 if __name__ == "__main__":

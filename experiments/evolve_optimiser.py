@@ -13,28 +13,16 @@ Prints the tables; writes experiments/results/evolve-optimiser.json and
 docs/images/evolution-optimiser-*.png. The same command goes on with what was stopped.
 """
 
-import argparse
-import json
-import os
-import time
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-from results import command, hardware
-from results_losses import plain_rows
-from rich.console import Console
+from frame import IMAGES, evolve_seconds, history, keep, options, plain_rows, show_table
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.meta.result import EvolutionResult
-from purerl.optimisers import Adam, LearnedOptimiser
+from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
-from purerl.serialise import to_dict
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "evolve-optimiser.json"
-IMAGES = ROOT / "docs" / "images"
 # The returns that count 0 and 1: of acting at random, about, and of having learned.
 TASKS = {
     "CartPole-v1": (20.0, 500.0),
@@ -42,176 +30,105 @@ TASKS = {
     "Catch-bsuite": (-1.0, 1.0),
 }
 HELD_OUT = ("FourRooms-misc", "FrozenLake-misc", "Doors-v0")
-TUNED = "tuned Adam"
+EVOLVED = "learning_rate,optimiser"
 
 
-def make_config(asked: argparse.Namespace) -> purerl.PPOConfig:
-    """PPO with its defaults and small networks; evolution starts at its Adam."""
-    return purerl.PPOConfig(
+def main() -> None:
+    """Evolve, judge, print and write."""
+    asked = options(
+        __doc__,
+        is_cached=True,
+        out=Path("runs/evolve-optimiser"),
+        steps=(30_000, "of an inner run"),
+        population=24,
+        tuning=(16, "generations to fork"),
+        generations=(32, "of each branch"),
+        hidden=(4, "units of the network"),
+        sigma=0.15,
+        seeds=(32, "held out, of each task"),
+        dry=(False, "keep no numbers"),
+    )
+    # PPO with its defaults and small networks; evolution starts at its Adam.
+    config: Any = purerl.PPOConfig(
         env=next(iter(TASKS)),
         total_timesteps=asked.steps,
         hidden_sizes=(32, 32),
         num_evaluations=0,
         learning_rate=1e-3,
     )
-
-
-def evolved(
-    config: purerl.PPOConfig,
-    what: str,
-    strategy: str,
-    generations: int,
-    out: Path,
-    asked: argparse.Namespace,
-) -> EvolutionResult:
-    """Evolve over the tasks; a snapshot is kept where the ways fork.
-
-    Args:
-        config: The config that is started from.
-        what: Names of what is evolved.
-        strategy: The strategy.
-        generations: Generations in all.
-        out: The folder.
-        asked: Options of the command line.
-    """
-    return purerl.evolve(
-        config,
-        what,
-        strategy=strategy,
+    evolve = partial(
+        purerl.evolve,
         population=asked.population,
-        generations=generations,
         environments=list(TASKS),
         baselines=TASKS,
         snapshot_every=asked.tuning,
-        out=out,
     )
-
-
-def settings_of(
-    config: purerl.PPOConfig, fork: Any, tuned: Any, learned: Any
-) -> dict[str, dict[str, Any]]:
-    """Return step size and optimiser by name; the first is the baseline.
-
-    Args:
-        config: The config that everything started from.
-        fork: The config where the ways fork.
-        tuned: The config of the branch that went on with Adam.
-        learned: The config of the branch with the network.
-    """
-    found = {
-        TUNED: tuned,
-        "learned": learned,
+    adam = evolve(
+        config,
+        EVOLVED,
+        strategy="cma-es(sigma=0.3)",
+        generations=asked.tuning + asked.generations,
+        out=asked.out / "adam",
+    )
+    fork: Any = adam.snapshots()[asked.tuning]
+    same = {name: getattr(fork.optimiser, name) for name in ("b1", "b2", "eps")}
+    network = evolve(
+        fork.replace(optimiser=LearnedOptimiser.make(asked.hidden, **same)),
+        EVOLVED,
+        strategy=f"sep-cma-es(sigma={asked.sigma})",
+        generations=asked.generations,
+        out=asked.out / "learned",
+    )
+    evolved_at = asked.seconds()
+    # The first is the baseline.
+    judged_configs: dict[str, Any] = {
+        "tuned Adam": adam.learned,
+        "learned": network.learned,
         "tuned Adam, at the fork": fork,
         "Adam, untuned": config,
     }
-    return {
-        name: {"learning_rate": x.learning_rate, "optimiser": x.optimiser}
-        for name, x in found.items()
-    }
-
-
-def options() -> tuple[argparse.ArgumentParser, argparse.Namespace]:
-    """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/evolve-optimiser"))
-    parser.add_argument("--steps", type=int, default=30_000, help="of an inner run")
-    parser.add_argument("--population", type=int, default=24)
-    parser.add_argument("--tuning", type=int, default=16, help="generations to fork")
-    parser.add_argument("--generations", type=int, default=32, help="of each branch")
-    parser.add_argument("--hidden", type=int, default=4, help="units of the network")
-    parser.add_argument("--sigma", type=float, default=0.15)
-    parser.add_argument("--seeds", type=int, default=32, help="held out, of each task")
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    return parser, parser.parse_args()
-
-
-def main() -> None:
-    """Evolve, judge, print and write."""
-    parser, asked = options()
-    enable_compile_cache()
-    load, began = os.getloadavg()[0], time.perf_counter()
-    config, what = make_config(asked), "learning_rate,optimiser"
-    total = asked.tuning + asked.generations
-    place = asked.out / "adam"
-    adam = evolved(config, what, "cma-es(sigma=0.3)", total, place, asked)
-    fork: Any = adam.snapshots()[asked.tuning]
-    start = _as_network(fork, asked.hidden)
-    strategy = f"sep-cma-es(sigma={asked.sigma})"
-    place = asked.out / "learned"
-    network = evolved(start, what, strategy, asked.generations, place, asked)
-    evolved_at = time.perf_counter()
     judged = purerl.compare(
         config,
-        settings_of(config, fork, adam.learned, network.learned),
+        {
+            name: {"learning_rate": x.learning_rate, "optimiser": x.optimiser}
+            for name, x in judged_configs.items()
+        },
         environments=[*TASKS, *HELD_OUT],
         seeds=asked.seeds,
         out=asked.out / "judged",
     )
-    judge_seconds = time.perf_counter() - evolved_at
+    judge_seconds = asked.seconds() - evolved_at
+    show_table(judged.table())
     branches = {"adam": adam, "learned": network}
-    _show(branches, judged)
-    print(f"evolved {evolved_at - began:.0f} s, judged {judge_seconds:.0f} s")
+    found = {name: _numbers(x.learned) for name, x in branches.items()}
+    for name, result in branches.items():
+        mean = [f"{x:.3f}" for x in result.history["mean"]]
+        print(f"{name}: mean fitness by generation {' '.join(mean)}")
+        print(f"{name}: {found[name]}")
+    print(f"evolved {evolved_at:.0f} s, judged {judge_seconds:.0f} s")
     if asked.dry:
         return
-    found = {"fork": fork} | {name: x.learned for name, x in branches.items()}
-    kept = {
-        "command": command(parser, asked),
-        "config": to_dict(config),
-        **_kept(branches),
-        "found": {name: _numbers(x) for name, x in found.items()},
+    seconds = {f"evolve {name}": evolve_seconds(x) for name, x in branches.items()}
+    numbers = {
+        "config": purerl.serialise.to_dict(config),
+        "settings": {name: x.settings for name, x in branches.items()},
+        "history": {name: history(x) for name, x in branches.items()},
+        "seconds": {**seconds, "judge": round(judge_seconds)},
+        "found": {"fork": _numbers(fork), **found},
         "judged": plain_rows(judged.rows),
-        "load_before": round(load, 2),
-        **hardware(),
     }
-    kept["seconds"]["judge"] = round(judge_seconds)
-    write_atomic(STORE, json.dumps(kept, indent=1) + "\n")
-    picture = plots.optimiser_figure(network.learned.optimiser)  # type: ignore[attr-defined]
+    keep("evolve-optimiser", asked, numbers)
+    learned: Any = network.learned
+    picture = plots.optimiser_figure(learned.optimiser)
     plots.save(picture, IMAGES / "evolution-optimiser.png")
     plots.save(network.plot(), IMAGES / "evolution-optimiser-curve.png")
     plots.save(judged.plot(), IMAGES / "evolution-optimiser-judged.png")
 
 
-def _show(branches: dict[str, EvolutionResult], judged: Any) -> None:
-    """Print the table, and how far each branch came on what it was evolved on."""
-    Console(width=150, highlight=False).print(judged.table())
-    for name, result in branches.items():
-        mean = [f"{x:.3f}" for x in result.history["mean"]]
-        print(f"{name}: mean fitness by generation {' '.join(mean)}")
-        print(f"{name}: {_numbers(result.learned)}")
-
-
-def _kept(branches: dict[str, EvolutionResult]) -> dict[str, Any]:
-    """Settings, histories and times of the evolutions, as plain values."""
-    names = ("mean", "best", "std")
-    return {
-        "settings": {name: x.settings for name, x in branches.items()},
-        "history": {
-            branch: {name: x.history[name].tolist() for name in names}
-            for branch, x in branches.items()
-        },
-        "seconds": {
-            f"evolve {name}": round(float(x.history["seconds"].sum()))
-            for name, x in branches.items()
-        },
-    }
-
-
-def _as_network(config: Any, hidden: int) -> Any:
-    """The config with a network in Adam's place that does what this Adam does."""
-    adam: Adam = config.optimiser
-    return config.replace(
-        optimiser=LearnedOptimiser.make(hidden, b1=adam.b1, b2=adam.b2, eps=adam.eps)
-    )
-
-
 def _numbers(config: Any) -> dict[str, float]:
-    found = config.optimiser
-    return {
-        "learning_rate": float(config.learning_rate),
-        **{name: float(getattr(found, name)) for name in ("b1", "b2", "eps")},
-    }
+    """The step size, and the numbers of the optimiser."""
+    own = {name: float(getattr(config.optimiser, name)) for name in ("b1", "b2", "eps")}
+    return {"learning_rate": float(config.learning_rate), **own}
 
 
 if __name__ == "__main__":

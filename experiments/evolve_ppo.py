@@ -27,28 +27,18 @@ Everything goes on where it was stopped with the same command. `judge` prints th
 and writes experiments/results/evolve-ppo.json, or evolve-ppo-ten.json.
 """
 
-import argparse
-import json
-import os
 import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import frame
 import numpy as np
 from evolve_ppo_forms import FORMS, PLAIN, SETTINGS
 from evolve_ppo_tasks import STEPS, TASKS, TRAINING, WIDE, Scored
-from results import hardware
-from rich.console import Console
-from rich.table import Table
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.comparison.result import Comparison
 from purerl.report.statistics import aggregate
-from purerl.serialise import to_dict
 
-ROOT = Path(__file__).parents[1]
 SEEDS = 32
 RESAMPLES = 4_000
 
@@ -70,11 +60,6 @@ class Study(NamedTuple):
     generations: int
     forms: tuple[str, ...]
 
-    @property
-    def store(self) -> Path:
-        """The file of what was judged."""
-        return ROOT / "experiments" / "results" / f"{self.name}.json"
-
 
 STUDIES = {
     "five": Study(
@@ -95,8 +80,28 @@ def default() -> purerl.PPOConfig:
     )
 
 
-def evolve(study: Study, name: str, out: Path) -> None:
-    """Evolve a setting, or go on, and print how it went.
+def over_tasks(training: list[Scored], is_numbered: bool = True) -> dict[str, Any]:
+    """Return the arguments of `purerl.evolve` about tasks and their returns."""
+    tasks = [change for change, _ in training]
+    labels = [task["env"] for task in tasks]
+    if is_numbered or len(set(labels)) < len(labels):
+        labels = [f"{label} #{number}" for number, label in enumerate(labels)]
+    returns = dict(zip(labels, (ends for _, ends in training), strict=True))
+    return {"environments": tasks, "baselines": returns}
+
+
+def print_course(name: str, result: purerl.EvolutionResult, load: float) -> None:
+    """Print how an evolution went."""
+    mean = result.history["mean"]
+    print(
+        f"{name}: {result.done} generations, {frame.evolve_seconds(result)} s, mean "
+        f"fitness {mean[0]:.3f} to {mean[-1]:.3f}, load before {load:.1f}",
+        flush=True,
+    )
+
+
+def evolve(study: Study, name: str, out: Path) -> purerl.EvolutionResult:
+    """Evolve a setting, or go on.
 
     `tuned` is evolved twice as long as the others, which start from its first half: so
     all of them have the same budget.
@@ -106,37 +111,26 @@ def evolve(study: Study, name: str, out: Path) -> None:
         name: Name of the setting, or `tuned` and the others before its second half.
         out: Folder of all evolutions.
     """
-    load = os.getloadavg()[0]
     config, setting, generations = default(), SETTINGS[name], study.generations
     if name != "tuned":
         if finished("tuned", out) is None:
             sys.exit(f"{name} starts from tuned: `evolve tuned` first")
-        half = purerl.load_evolution(out / "tuned").snapshots()[study.generations]
-        assert isinstance(half, purerl.PPOConfig)
+        half: Any = purerl.load_evolution(out / "tuned").snapshots()[study.generations]
         config = half.replace(**setting.changes(half))
     elif (out / name / "manifest.json").exists():
         before = purerl.load_evolution(out / name)
         generations *= 1 + (before.finished or before.generations > study.generations)
-    environments = [change for change, _ in study.training]
-    labels = [f"{c['env']} #{number}" for number, c in enumerate(environments)]
     plain = {n: s for n, s in PLAIN.items() if n not in setting.without}
-    result = purerl.evolve(
+    return purerl.evolve(
         config,
         {**plain, **setting.evolve},
         strategy=f"cma-es(sigma={0.3 if name == 'tuned' else 0.2})",
         population=study.population,
         generations=generations,
-        environments=environments,
-        baselines=dict(zip(labels, (b for _, b in study.training), strict=True)),
         out=out / name,
         snapshot_every=study.generations,
         progress=False,
-    )
-    mean, seconds = result.history["mean"], result.history["seconds"].sum()
-    print(
-        f"{name}: {result.done} generations, {seconds:.0f} s, mean fitness "
-        f"{mean[0]:.3f} to {mean[-1]:.3f}, load before {load:.1f}",
-        flush=True,
+        **over_tasks(study.training),
     )
 
 
@@ -163,33 +157,18 @@ def learned(name: str, out: Path) -> dict[str, Any] | None:
     return {field: getattr(config, field) for field in sorted(fields)}
 
 
-def distilled(drift: dict[str, Any], out: Path) -> dict[str, Any]:
-    """The setting `drift` with a closed form in the place of its network.
-
-    Args:
-        drift: What that setting changes.
-        out: Folder of all evolutions, where the closed form is kept.
-    """
-    file = out / "drift" / "distilled.npz"
-    if not file.exists():
-        found = purerl.distil(drift["policy_loss"])
-        print(found, flush=True)
-        purerl.save_part(found.drift, file)
-    return {**drift, "policy_loss": purerl.load_part(file)}
-
-
-def judge(study: Study, tasks: str, out: Path, seeds: int) -> Comparison:
-    """Train with every setting that is there on tasks and seeds that are new to it.
-
-    Args:
-        study: The study.
-        tasks: Key of `TASKS`.
-        out: Folder of all evolutions.
-        seeds: Number of seeds.
-    """
+def judge(study: Study, tasks: str, out: Path, seeds: int) -> purerl.Comparison:
+    """Train with every setting that is there on tasks and seeds that are new to it."""
     changes = {name: learned(name, out) for name in study.forms}
     if (drift := changes.get("drift")) is not None:
-        changes["drift, distilled"] = distilled(drift, out)
+        # Also with a closed form in the place of its network.
+        file = out / "drift" / "distilled.npz"
+        if not file.exists():
+            found = purerl.distil(drift["policy_loss"])
+            print(found, flush=True)
+            purerl.save_part(found.drift, file)
+        closed = {**drift, "policy_loss": purerl.load_part(file)}
+        changes["drift, distilled"] = closed
     return purerl.compare(
         default(),
         {
@@ -206,7 +185,7 @@ def judge(study: Study, tasks: str, out: Path, seeds: int) -> Comparison:
     )
 
 
-def normalised(compared: Comparison) -> dict[str, dict[str, Any]]:
+def normalised(compared: purerl.Comparison) -> dict[str, dict[str, Any]]:
     """Scores of each setting, 0 for no learning and 1 for `tuned`, with intervals.
 
     Returns:
@@ -280,85 +259,79 @@ def _is_above(scores: np.ndarray, others: np.ndarray) -> bool:
     return bool(scores.mean() - others.mean() > 3.0 * error)
 
 
-def show(title: str, found: dict[str, dict[str, Any]]) -> None:
+def show_scores(title: str, found: dict[str, dict[str, Any]]) -> None:
     """Print the scores of all settings, the best first."""
+    form = "{:+.3f} ({:+.3f} to {:+.3f})"
     order = sorted(found, key=lambda name: -found[name]["iqm"])
-    tasks = list(found[order[0]]["tasks"])
-    columns = ("setting", "interquartile mean", "less tuned's", "of means", *tasks)
-    table = Table(*columns, title=title)
+    tasks, rows = list(found[order[0]]["tasks"]), []
     for name in order:
         x = found[name]
-        means = [f"{x['tasks'][t]:.2f} ({x['raw'][t]:.4g})" for t in tasks]
         interval = f"{x['iqm']:.3f} ({x['low']:.3f} to {x['high']:.3f})"
-        form = "{:+.3f} ({:+.3f} to {:+.3f})"
         apart = (form.format(*x[by]) for by in ("difference", "mean_difference"))
-        table.add_row(name, interval, *apart, *means)
-    Console(width=200, highlight=False).print(table)
+        means = [f"{x['tasks'][t]:.2f} ({x['raw'][t]:.4g})" for t in tasks]
+        rows.append([name, interval, *apart, *means])
+    columns = ("setting", "interquartile mean", "less tuned's", "of means", *tasks)
+    frame.show(title, columns, rows, 200)
 
 
-def keep(
+def numbers_of(result: purerl.EvolutionResult) -> dict[str, Any]:
+    """What is kept of an evolution."""
+    return {
+        "generations": result.done,
+        "seconds": frame.evolve_seconds(result),
+        "mean": result.history["mean"].tolist(),
+        "learned": purerl.serialise.to_dict(result.learned),
+    }
+
+
+def keep_scores(
     study: Study, tasks: str, found: dict[str, Any], out: Path, seeds: int
 ) -> None:
-    """Write what was judged beside what was before.
-
-    Args:
-        study: The study.
-        tasks: Key of `TASKS`.
-        found: From `normalised`.
-        out: Folder of all evolutions.
-        seeds: Number of seeds.
-    """
-    kept = json.loads(study.store.read_text()) if study.store.exists() else {}
-    evolved = {}
-    for name in study.forms:
-        result = finished(name, out)
-        if result is None:
-            continue
-        evolved[name] = {
-            "generations": result.done,
-            "seconds": round(float(result.history["seconds"].sum())),
-            "mean": result.history["mean"].tolist(),
-            "learned": to_dict(result.learned),
-        }
+    """Write what was judged beside what was before."""
+    path = frame.RESULTS / f"{study.name}.json"
+    kept = frame.read(path)
+    results = {name: finished(name, out) for name in study.forms}
+    evolved = {name: numbers_of(x) for name, x in results.items() if x is not None}
     closed = out / "drift" / "distilled.npz"
     if closed.exists():
         kept["distilled"] = purerl.load_part(closed).formula()
-    kept |= {"evolved": evolved, tasks: {"seeds": seeds, "scores": found}, **hardware()}
-    write_atomic(study.store, json.dumps(kept, indent=1) + "\n")
+    kept |= {
+        "evolved": evolved,
+        tasks: {"seeds": seeds, "scores": found},
+        **frame.hardware(),
+    }
+    frame.write(path, kept)
 
 
 def main() -> None:
     """Evolve or judge, as asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = frame.options(
+        __doc__,
+        is_cached=True,
+        study=("five", STUDIES),
+        out=(Path, "folder of the study's evolutions"),
+        what=frame.Words(["evolve", "judge"], "COMMAND", is_one=True),
+        names=frame.Words(SETTINGS, "SETTING"),
+        tasks=("chosen-on", TASKS),
+        seeds=SEEDS,
+        dry=(False, "keep no numbers"),
     )
-    parser.add_argument("--study", choices=STUDIES, default="five")
-    parser.add_argument("--out", type=Path, help="folder of the study's evolutions")
-    commands = parser.add_subparsers(dest="command", required=True)
-    evolving = commands.add_parser("evolve")
-    evolving.add_argument("names", nargs="*", metavar="SETTING")
-    judging = commands.add_parser("judge")
-    judging.add_argument("--tasks", choices=sorted(TASKS), default="chosen-on")
-    judging.add_argument("--seeds", type=int, default=SEEDS)
-    judging.add_argument("--dry", action="store_true", help="keep no numbers")
-    asked = parser.parse_args()
     study = STUDIES[asked.study]
-    out = asked.out or ROOT / "runs" / study.name
-    enable_compile_cache()
-    if asked.command == "evolve":
-        unknown = set(asked.names) - set(study.forms)
-        if unknown:
-            known = ", ".join(study.forms)
-            parser.error(f"no setting {', '.join(sorted(unknown))}: {known}")
+    out = asked.out or frame.ROOT / "runs" / study.name
+    if asked.what == "evolve":
+        if unknown := sorted(set(asked.names) - set(study.forms)):
+            sys.exit(f"the study has {', '.join(study.forms)}, not {unknown}")
         for name in asked.names or [*study.forms, "tuned"]:
-            evolve(study, name, out)
+            print_course(name, evolve(study, name, out), asked.load_before)
         return
     compared = judge(study, asked.tasks, out, asked.seeds)
-    Console(width=200, highlight=False).print(compared.table())
+    frame.show_table(compared.table(), 200)
     found = normalised(compared)
-    show(f"{asked.tasks}: 0 no learning, 1 tuned PPO, {asked.seeds} seeds", found)
+    show_scores(
+        f"{asked.tasks}: 0 no learning, 1 tuned PPO, {asked.seeds} seeds", found
+    )
     if not asked.dry:
-        keep(study, asked.tasks, found, out, asked.seeds)
+        keep_scores(study, asked.tasks, found, out, asked.seeds)
 
 
 if __name__ == "__main__":

@@ -17,36 +17,22 @@ docs/images/evolution-value-loss-*.png. With `--name`, another setting of the ev
 is judged beside the tuned losses, and its numbers go to evolve-value-loss-NAME.json.
 """
 
-import argparse
 import itertools
-import json
-import os
-import time
 from pathlib import Path
 from typing import Any
 
+import evolve_losses
 import numpy as np
-from results import command, hardware
-from results_losses import plain_rows
-from rich.console import Console
+from frame import keep, options
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.config import TrainConfig
 from purerl.losses import ClippedSquaredError, HuberError, MLPValueLoss, SquaredError
-from purerl.report import plots
-from purerl.serialise import to_dict
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results"
-IMAGES = ROOT / "docs" / "images"
-TUNING_STREAM, JUDGING_STREAM = 1, 0  # Held-out keys that have nothing in common.
-TUNING_SEEDS, JUDGING_SEEDS = 16, 64
-HELD_OUT = ("Acrobot-v1", "Catch-bsuite")
+TUNING_STREAM = 1  # Held-out keys that have nothing in common with those that judge.
+TUNING_SEEDS = 16
 
 
-def make_config(asked: argparse.Namespace) -> purerl.PPOConfig:
+def make_config(asked: Any) -> purerl.PPOConfig:
     """PPO on CartPole with a network as its value loss.
 
     The step size is four times PPO's usual one: with that, 50,000 steps are too few
@@ -65,32 +51,24 @@ def make_config(asked: argparse.Namespace) -> purerl.PPOConfig:
 
 def hand_written() -> dict[str, dict[str, dict[str, Any]]]:
     """Family -> name -> changes of the config: the grid that is tuned over."""
+    losses: dict[str, dict[str, Any]] = {
+        "squared": {"squared": SquaredError()},
+        "clipped": {
+            f"clipped({clip:g})": ClippedSquaredError(clip) for clip in (0.2, 2.0, 20.0)
+        },
+        "Huber": {f"Huber({delta:g})": HuberError(delta) for delta in (0.1, 1.0, 10.0)},
+    }
     coefs = [float(f"{c:.2g}") for c in np.geomspace(1e-4, 1, 7)]
     return {
-        "squared": {
-            f"squared, {coef:g}": {"value_loss": SquaredError(), "value_coef": coef}
-            for coef in coefs
-        },
-        "clipped": {
-            f"clipped({clip:g}), {coef:g}": {
-                "value_loss": ClippedSquaredError(clip),
-                "value_coef": coef,
-            }
-            for clip, coef in itertools.product((0.2, 2.0, 20.0), coefs)
-        },
-        "Huber": {
-            f"Huber({delta:g}), {coef:g}": {
-                "value_loss": HuberError(delta),
-                "value_coef": coef,
-            }
-            for delta, coef in itertools.product((0.1, 1.0, 10.0), coefs)
-        },
+        family: {
+            f"{name}, {coef:g}": {"value_loss": loss, "value_coef": coef}
+            for (name, loss), coef in itertools.product(kinds.items(), coefs)
+        }
+        for family, kinds in losses.items()
     }
 
 
-def tune(
-    config: purerl.PPOConfig, out: Path, console: Console
-) -> dict[str, tuple[str, dict[str, Any]]]:
+def tune(config: purerl.PPOConfig, out: Path) -> dict[str, tuple[str, dict[str, Any]]]:
     """Family -> the best of its grid by the area under the curve, and what it is."""
     found = {}
     for family, grid in hand_written().items():
@@ -107,146 +85,56 @@ def tune(
         best = list(grid)[int(np.nanargmax(means))]
         found[family] = (best, grid[best])
         listed = ", ".join(f"{n}: {m:.0f}" for n, m in zip(grid, means, strict=True))
-        console.print(f"{family}: best {best} ({np.nanmax(means):.1f}); {listed}")
+        print(f"{family}: best {best} ({np.nanmax(means):.1f}); {listed}")
     return found
 
 
-def loss_of(config: TrainConfig) -> Any:
-    """The value loss of a config of PPO."""
-    assert isinstance(config, purerl.PPOConfig)
-    return config.value_loss
-
-
-def contestants(
-    result: purerl.EvolutionResult,
-    tuned: dict[str, tuple[str, dict[str, Any]]],
-) -> dict[str, Any]:
-    """Name -> loss, or changes of the config: who is judged, the learned one first."""
-    return {
+def main() -> None:
+    """All phases; prints and writes their numbers."""
+    asked = options(
+        __doc__,
+        is_cached=True,
+        out=Path("runs/evolve-value-loss"),
+        steps=(50_000, "of an inner run"),
+        inner_learning_rate=1e-3,
+        name=(str, "of another setting, kept beside the main one"),
+        inputs=("error", ["error", "pair"]),
+        init=("random", ["random", "zeros"]),
+        fitness="training_curve",
+        init_seed=(0, "of the network"),
+        **evolve_losses.OPTIONS,
+        learning_rate=0.05,
+        dry=(False, "keep no numbers"),
+    )
+    config, ending = make_config(asked), f"-{asked.name}" if asked.name else ""
+    tuned = tune(config, asked.out)
+    tuned_at = asked.seconds()
+    folder, field = asked.out / f"evolution{ending}", "value_loss"
+    result = evolve_losses.evolve(asked, config, field, folder, fitness=asked.fitness)
+    evolved_at = asked.seconds()
+    contestants = {
         "learned": result.loss,
-        "its generation 0": loss_of(result.config),
+        "its generation 0": config.value_loss,
         "none: no critic": MLPValueLoss.zeros((64, 64)),
         "squared": SquaredError(),
         "clipped(0.2)": ClippedSquaredError(0.2),
         "Huber(1)": HuberError(1.0),
         **{f"{family} tuned": changes for family, (_, changes) in tuned.items()},
     }
-
-
-def judge(
-    result: purerl.EvolutionResult,
-    tuned: dict[str, tuple[str, dict[str, Any]]],
-    folder: Path,
-) -> purerl.Comparison:
-    """Everybody on the held-out seeds, and the snapshots on the way."""
-    return purerl.compare_losses(
-        result.config,
-        "value_loss",
-        contestants(result, tuned),
-        environments=[{}, *HELD_OUT],
-        seeds=JUDGING_SEEDS,
-        seed=JUDGING_STREAM,
-        out=folder / "transfer",
+    numbers, judged = evolve_losses.judge(result, field, contestants, folder)
+    judge_seconds = asked.seconds() - evolved_at
+    print(
+        f"tuned {tuned_at:.0f} s, evolved {evolved_at - tuned_at:.0f} s, "
+        f"judged {judge_seconds:.0f} s"
     )
-
-
-def progress_of(result: purerl.EvolutionResult, folder: Path) -> purerl.Comparison:
-    """The evolution's snapshots on the same held-out seeds, on CartPole."""
-    losses = {
-        f"generation {number}": loss_of(config)
-        for number, config in sorted(result.snapshots().items())
-    }
-    return purerl.compare_losses(
-        result.config,
-        "value_loss",
-        {"generation 0": loss_of(result.config), **losses},
-        seeds=JUDGING_SEEDS,
-        seed=JUDGING_STREAM,
-        out=folder / "transfer",
-    )
-
-
-def main() -> None:
-    """All phases; prints and writes their numbers."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--out", type=Path, default=Path("runs/evolve-value-loss"))
-    parser.add_argument("--steps", type=int, default=50_000, help="of an inner run")
-    parser.add_argument("--inner-learning-rate", type=float, default=1e-3)
-    parser.add_argument("--name", help="of another setting, kept beside the main one")
-    parser.add_argument("--inputs", choices=("error", "pair"), default="error")
-    parser.add_argument("--init", choices=("random", "zeros"), default="random")
-    parser.add_argument("--fitness", default="training_curve")
-    parser.add_argument("--init-seed", type=int, default=0, help="of the network")
-    parser.add_argument("--population", type=int, default=64)
-    parser.add_argument("--rollouts", type=int, default=1)
-    parser.add_argument("--generations", type=int, default=32)
-    parser.add_argument("--sigma", type=float, default=0.1)
-    parser.add_argument("--learning-rate", type=float, default=0.05)
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    asked = parser.parse_args()
-    enable_compile_cache()
-    console = Console(width=150, highlight=False)
-    config = make_config(asked)
-    load, began = os.getloadavg()[0], time.perf_counter()
-    tuned = tune(config, asked.out, console)
-    tuned_at = time.perf_counter()
-    folder = asked.out / (f"evolution-{asked.name}" if asked.name else "evolution")
-    result = purerl.evolve(
-        config,
-        "value_loss",
-        strategy=purerl.OpenES(sigma=asked.sigma, learning_rate=asked.learning_rate),
-        population=asked.population,
-        rollouts=asked.rollouts,
-        generations=asked.generations,
-        snapshot_every=8,
-        fitness=asked.fitness,
-        out=folder,
-    )
-    evolved_at = time.perf_counter()
-    on_the_way = progress_of(result, folder)
-    # Last: both share the folder, and the page of the evolution shows this one.
-    judged = judge(result, tuned, folder)
-    judged_at = time.perf_counter()
-    console.print(on_the_way.table())
-    console.print(judged.table())
-    console.print(
-        f"tuned {tuned_at - began:.0f} s, evolved {evolved_at - tuned_at:.0f} s, "
-        f"judged {judged_at - evolved_at:.0f} s"
-    )
-    if asked.dry:
-        return
-    # Of all generations, also those before a kill.
-    seconds = {"evolve": round(float(result.history["seconds"].sum()))}
     if result.summary["generations_run"] == asked.generations:  # in one go
-        seconds |= {
-            "tune": round(tuned_at - began),
-            "judge": round(judged_at - evolved_at),
-        }
-    described = to_dict(config)
-    del described["value_loss"]  # thousands of numbers that the command draws again
-    numbers = {
-        "command": command(parser, asked),
-        "config": described,
-        "settings": result.settings,
-        "tuned": {family: name for family, (name, _) in tuned.items()},
-        "history": {
-            name: result.history[name].tolist() for name in ("mean", "best", "std")
-        },
-        "generations": plain_rows(on_the_way.rows),
-        "judged": plain_rows(judged.rows),
-        "seconds": seconds,
-        "load_before": round(load, 2),
-        **hardware(),
-    }
-    name = f"evolve-value-loss-{asked.name}" if asked.name else "evolve-value-loss"
-    write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=1) + "\n")
-    if asked.name:
-        return
-    plots.save(result.plot(), IMAGES / "evolution-value-loss-curve.png")
-    plots.save(result.plot_loss(), IMAGES / "evolution-value-loss.png")
-    plots.save(judged.plot(), IMAGES / "evolution-value-loss-transfer.png")
+        own = {"tune": round(tuned_at), "judge": round(judge_seconds)}
+        numbers["seconds"] |= own
+    numbers["tuned"] = {family: name for family, (name, _) in tuned.items()}
+    if not asked.dry:
+        keep(f"evolve-value-loss{ending}", asked, numbers)
+        if not asked.name:
+            evolve_losses.draw("value-loss", result, judged)
 
 
 if __name__ == "__main__":

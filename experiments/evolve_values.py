@@ -14,25 +14,18 @@ Everything goes on where it was stopped with the same command. `judge` prints a 
 for each algorithm and writes experiments/results/evolve-values.json.
 """
 
-import argparse
 import json
-import os
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evolve_ppo import ROOT, SEEDS, normalised, show
-from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored
-from results import hardware
-from rich.console import Console
+import evolve_ppo
+from evolve_ppo_tasks import STEPS, TASKS, TRAINING, Scored, task
+from frame import RESULTS, ROOT, Words, hardware, options, read, show_table, write
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.config import TrainConfig
 from purerl.randomisation import Uniform
-from purerl.serialise import to_dict
 
-STORE = ROOT / "experiments" / "results" / "evolve-values.json"
+STORE = RESULTS / "evolve-values.json"
 
 
 class Setting(NamedTuple):
@@ -46,7 +39,7 @@ class Setting(NamedTuple):
         unseen: Tasks that it is judged on.
     """
 
-    default: TrainConfig
+    default: purerl.TrainConfig
     evolve: dict[str, str]
     generations: int
     training: list[Scored] = TRAINING
@@ -62,15 +55,9 @@ SHARED = {
 }
 # Returns that count 0 and 1: of a random policy, and of a good one after such a run.
 CONTINUOUS: list[Scored] = [
-    (
-        {
-            "env": "Pendulum-v1",
-            "env_params": {"m": Uniform(0.7, 1.3), "l": Uniform(0.7, 1.3)},
-        },
-        (-1250.0, -150.0),
-    ),
-    ({"env": "CartpoleSwingup-v0"}, (30.0, 500.0)),
-    ({"env": "PointRobot-misc", "env_params": {"dense_reward": True}}, (-120.0, -10.0)),
+    (task("Pendulum-v1", m=Uniform(0.7, 1.3), l=Uniform(0.7, 1.3)), (-1250.0, -150.0)),
+    (task("CartpoleSwingup-v0"), (30.0, 500.0)),
+    (task("PointRobot-misc", dense_reward=True), (-120.0, -10.0)),
 ]
 SETTINGS = {
     "pqn": Setting(
@@ -117,70 +104,25 @@ SETTINGS = {
         16,
         CONTINUOUS,
         [
-            {"env": "Pendulum-v1", "env_params": {"g": 5.0}},
-            {"env": "CartpoleBalance-v0"},
-            {"env": "CartpoleSwingup-v0", "env_params": {"pole_mass": 0.3}},
-            {"env": "Reacher-misc"},
-            {"env": "Swimmer-misc"},
-            {"env": "PointRobot-misc"},
+            task("Pendulum-v1", g=5.0),
+            task("CartpoleBalance-v0"),
+            task("CartpoleSwingup-v0", pole_mass=0.3),
+            task("Reacher-misc"),
+            task("Swimmer-misc"),
+            task("PointRobot-misc"),
         ],
     ),
 }
 
 
-def evolve(name: str, out: Path) -> None:
-    """Evolve the numbers of an algorithm, or go on, and print how it went.
-
-    Args:
-        name: Key of `SETTINGS`.
-        out: Folder of all evolutions.
-    """
-    load, setting = os.getloadavg()[0], SETTINGS[name]
-    environments = [change for change, _ in setting.training]
-    labels = [change["env"] for change in environments]
-    if len(set(labels)) < len(labels):
-        labels = [f"{label} #{number}" for number, label in enumerate(labels)]
-    result = purerl.evolve(
-        setting.default,
-        setting.evolve,
-        strategy="cma-es(sigma=0.3)",
-        population=16,
-        generations=setting.generations,
-        environments=environments,
-        baselines=dict(zip(labels, (b for _, b in setting.training), strict=True)),
-        out=out / name,
-        progress=False,
-    )
-    mean, seconds = result.history["mean"], result.history["seconds"].sum()
-    print(
-        f"{name}: {result.done} generations, {seconds:.0f} s, mean fitness "
-        f"{mean[0]:.3f} to {mean[-1]:.3f}, load before {load:.1f}",
-        flush=True,
-    )
-    print(json.dumps(result.solution, default=float), flush=True)
-
-
 def judge(name: str, out: Path, seeds: int) -> dict[str, object]:
-    """Train with the evolved numbers, without and not at all on the unseen tasks.
-
-    Args:
-        name: Key of `SETTINGS`.
-        out: Folder of all evolutions.
-        seeds: Number of seeds.
-
-    Returns:
-        What is kept: the evolved config, the course of the evolution and the scores.
-    """
+    """Train with the evolved numbers, without and not at all on the unseen tasks."""
     result = purerl.load_evolution(out / name)
     rates = [n for n in result.solution if n.endswith("learning_rate")]
     nothing = dict.fromkeys(rates, 1e-12)
     compared = purerl.compare(
         SETTINGS[name].default,
-        {
-            "tuned": result,
-            "default": {},
-            "no learning": nothing,
-        },
+        {"tuned": result, "default": {}, "no learning": nothing},
         environments=SETTINGS[name].unseen,
         baseline="default",
         seeds=seeds,
@@ -188,40 +130,42 @@ def judge(name: str, out: Path, seeds: int) -> dict[str, object]:
         out=out / f"judged-{name}",
         progress=False,
     )
-    Console(width=200, highlight=False).print(compared.table())
-    scores = normalised(compared)
-    show(f"{name}: 0 no learning, 1 its evolved numbers, {seeds} seeds", scores)
-    return {
-        "generations": result.done,
-        "seconds": round(float(result.history["seconds"].sum())),
-        "mean": result.history["mean"].tolist(),
-        "learned": to_dict(result.learned),
-        "seeds": seeds,
-        "scores": scores,
-    }
+    show_table(compared.table(), 200)
+    scores = evolve_ppo.normalised(compared)
+    evolve_ppo.show_scores(
+        f"{name}: 0 no learning, 1 its evolved numbers, {seeds} seeds", scores
+    )
+    return {**evolve_ppo.numbers_of(result), "seeds": seeds, "scores": scores}
 
 
 def main() -> None:
     """Evolve or judge, as asked for."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        is_cached=True,
+        out=ROOT / "runs" / "evolve-values",
+        what=Words(["evolve", "judge"], "COMMAND", is_one=True),
+        names=Words(SETTINGS, "ALGORITHM"),
+        seeds=(evolve_ppo.SEEDS, "of the judgement"),
     )
-    parser.add_argument("--out", type=Path, default=ROOT / "runs" / "evolve-values")
-    parser.add_argument("command", choices=("evolve", "judge"))
-    parser.add_argument("names", nargs="*", metavar="ALGORITHM")
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="of the judgement")
-    asked = parser.parse_args()
-    unknown = set(asked.names) - set(SETTINGS)
-    if unknown:
-        parser.error(f"no setting {', '.join(unknown)}: {', '.join(SETTINGS)}")
-    enable_compile_cache()
     for name in asked.names or SETTINGS:
-        if asked.command == "evolve":
-            evolve(name, asked.out)
+        if asked.what == "judge":
+            judged = {name: judge(name, asked.out, asked.seeds)}
+            write(STORE, read(STORE) | judged | hardware())
             continue
-        kept = json.loads(STORE.read_text()) if STORE.exists() else {}
-        kept |= {name: judge(name, asked.out, asked.seeds), **hardware()}
-        write_atomic(STORE, json.dumps(kept, indent=1) + "\n")
+        setting = SETTINGS[name]
+        result = purerl.evolve(
+            setting.default,
+            setting.evolve,
+            strategy="cma-es(sigma=0.3)",
+            population=16,
+            generations=setting.generations,
+            out=asked.out / name,
+            progress=False,
+            **evolve_ppo.over_tasks(setting.training, is_numbered=False),
+        )
+        evolve_ppo.print_course(name, result, asked.load_before)
+        print(json.dumps(result.solution, default=float), flush=True)
 
 
 if __name__ == "__main__":

@@ -21,14 +21,13 @@ The last column is what `purerl` prints, `purerl.report.statistics.mean_interval
 studentised bootstrap from ten runs, below them the range of the runs and no interval.
 """
 
-import argparse
 from collections.abc import Callable
 from statistics import NormalDist
 
 import numpy as np
+from frame import markdown, mean_interval, options
 from scipy import stats
 
-from purerl.report.statistics import mean_interval
 from purerl.report.statistics.intervals import REACH
 
 RUNS = (2, 3, 4, 5, 8, 10, 12, 16, 32)
@@ -172,18 +171,14 @@ def coverage(name: str, runs: int, repeats: int) -> dict[str, str]:
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=2_000, help="samples of each")
-    options = parser.parse_args()
+    repeats = options(__doc__, repeats=(2_000, "samples of each")).repeats
     heads = [*METHODS, "seen", "printed"]
-    print(f"| scores | runs | {' | '.join(heads)} |")
-    print("|---|---|" + "---|" * len(heads))
-    for name in DISTRIBUTIONS:
-        for runs in RUNS:
-            cells = coverage(name, runs, options.repeats)
-            print(f"| {name} | {runs} | {' | '.join(cells[h] for h in heads)} |")
+    rows = [
+        [name, runs, *map(coverage(name, runs, repeats).get, heads)]
+        for name in DISTRIBUTIONS
+        for runs in RUNS
+    ]
+    print("\n".join(markdown(["scores", "runs", *heads], rows)))
 
 
 if __name__ == "__main__":

@@ -15,9 +15,6 @@ Prints a table; writes experiments/results/NAME.json and docs/images/learn-lpg.p
 same command goes on where it was stopped.
 """
 
-import argparse
-import json
-import os
 import sys
 import time
 from pathlib import Path
@@ -27,22 +24,15 @@ import evolve_lpg as grids
 import jax
 import numpy as np
 import optax
-from results import command, hardware
-from rich.console import Console
+from frame import EXPERIMENTS, IMAGES, RESULTS, ROOT, Asked, keep, options, read, write
+from pictures import between, style
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.report import plots
-from purerl.report.plots import style
 from purerl.rules import LPGRule
 from purerl.scale.host import to_device, to_host
 from purerl.storage.files import load_arrays, save_arrays
 from purerl.storage.folders import differences
 
-ROOT = Path(__file__).parents[1]
-RESULTS = ROOT / "experiments" / "results"
-EVOLVED = ROOT / "experiments" / "artifacts" / "lpg-rule.npz"
 LEARNED = {
     "": "learn-lpg",
     ", temporal": "learn-lpg-temporal",
@@ -67,23 +57,16 @@ def load(file: Path, like: purerl.MetaTrainState) -> purerl.MetaTrainState:
     return to_device(jax.tree.unflatten(jax.tree.structure(to_host(like)), leaves))
 
 
-def same_settings(asked: argparse.Namespace, out: Path) -> None:
-    """Keep what a rule is learned with, or refuse to go on with something else.
-
-    Args:
-        asked: What was asked for.
-        out: Folder of the states.
-    """
+def same_settings(asked: Asked, out: Path) -> None:
+    """Keep what a rule is learned with, or refuse to go on with something else."""
     free = {"held_out", "seeds", "lpg", "dry"}  # of the judgement
     if not asked.anneal:
         free.add("steps")  # more of them go on
-    own = {n: x for n, x in vars(asked).items() if n not in free}
+    own = {n: x for n, x in asked.given().items() if n not in free}
     file = out / "settings.json"
     if not file.exists():
-        out.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, json.dumps(own))
-    found = differences(json.loads(file.read_text()), own)
-    if found:
+        write(file, own, indent=None)
+    if found := differences(read(file), own):
         sys.exit(f"{out}: {'; '.join(found)}; take another --name.")
 
 
@@ -114,7 +97,7 @@ def learn(
     for file in sorted((out / "states").glob("*.npz")):
         state = load(file, state)
         rules[int(state.step)] = rule_of(state)
-        course = json.loads((out / "course.json").read_text())
+        course = read(out / "course.json")
     for done in range(int(state.step) + BLOCK, steps + 1, BLOCK):
         began = time.perf_counter()
         state, metrics = block(state)
@@ -131,37 +114,80 @@ def learn(
             course.setdefault(name, [])[done // BLOCK - 1 :] = [float(value)]
         print("  ".join(f"{n} {float(x):.4g}" for n, x in row.items()), flush=True)
         if done % (4 * BLOCK) == 0 or done + BLOCK > steps:
-            write_atomic(out / "course.json", json.dumps(course))
+            write(out / "course.json", course, indent=None)
             save(state, out)
             rules[done] = rule_of(state)
     return rules, course
 
 
+def picture() -> Any:
+    """Areas on held-out grids of the rules that were learned, and of the evolved."""
+    figure = style.new_figure(8.0, 4.4)
+    axes, colours = figure.subplots(), iter(style.COLOURS)
+    old = read(RESULTS / "evolve-lpg.json")
+    steps = old["settings"]["population"] * len(old["settings"]["baselines"]) * LIFE
+    courses = {"evolved": (old["judged"], "generation ", steps)}
+    for label, name in LEARNED.items():
+        if found := read(RESULTS / f"{name}.json"):
+            steps = found.get("steps_of_environments", 64 * 5 * WIDTH)
+            courses[f"meta-gradients{label}"] = (found["judged"], "step ", steps)
+    for label, (rows, word, steps) in courses.items():
+        x, areas, ends = grids.areas_of(rows, word, "held-out grids", steps / 1e6)
+        look = {"marker": "o", "markersize": 4}
+        between(axes, x, areas, ends, next(colours), label, **look)
+    for number, name in enumerate(("A2C, tuned", "PPO, tuned")):
+        value = old["judged"][name]["held-out grids"]["area"][0]
+        axes.axhline(value, color="black", linestyle=("--", ":")[number], label=name)
+    axes.legend(frameon=False, fontsize=8, loc="lower right", ncols=2)
+    words = "area on held-out grids\n(0: uniform policy, 1: optimal)"
+    title = "LPG's rule, learned in two ways"
+    style.finish(axes, title, "environment steps of all agents, millions", words)
+    return figure
+
+
+def judged(
+    config: purerl.LPGConfig, rules: dict[int, LPGRule], asked: Asked
+) -> dict[str, Any]:
+    """Summaries by setting and place; what is by hand is as `evolve_lpg.py` has it."""
+    entries = [
+        grids.Entry(
+            f"step {n}", config, grids.rule_and_rate(rule, config.learning_rate)
+        )
+        for n, rule in sorted(rules.items())
+    ]
+    old = read(RESULTS / "evolve-lpg.json")
+    rule: Any = purerl.load_part(EXPERIMENTS / "artifacts" / "lpg-rule.npz")
+    values = grids.rule_and_rate(rule, old["learned_learning_rate"])
+    entries.append(grids.Entry("evolved rule", config.replace(rule=rule), values))
+    for name, of in grids.baselines(config).items():
+        best = {"learning_rate": np.float32(old["tuned"][name]["learning_rate"])}
+        entries.append(grids.Entry(name, of, best))
+    return grids.summaries(entries, asked, asked.lpg)
+
+
 def main() -> None:
     """Learn, judge, print and write."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        is_cached=True,
+        name=("learn-lpg", "of folder and results"),
+        lpg=Path("runs/evolve-lpg"),
+        steps=(1_500, "of the rule"),
+        agents=64,
+        grids=(256, "to learn on"),
+        held_out=(32, "grids to judge on"),
+        seeds=(4, "of each judged grid"),
+        hidden_size=16,
+        prediction_size=8,
+        temporal=False,
+        agent_learning_rate=1e-2,
+        meta_learning_rate=3e-3,
+        anneal=(False, "that one to zero"),
+        dry=(False, "keep no numbers"),
     )
-    parser.add_argument("--name", default="learn-lpg", help="of folder and results")
-    parser.add_argument("--lpg", type=Path, default=Path("runs/evolve-lpg"))
-    parser.add_argument("--steps", type=int, default=1_500, help="of the rule")
-    parser.add_argument("--agents", type=int, default=64)
-    parser.add_argument("--grids", type=int, default=256, help="to learn on")
-    parser.add_argument("--held-out", type=int, default=32, help="grids to judge on")
-    parser.add_argument("--seeds", type=int, default=4, help="of each judged grid")
-    parser.add_argument("--hidden-size", type=int, default=16)
-    parser.add_argument("--prediction-size", type=int, default=8)
-    parser.add_argument("--temporal", action="store_true")
-    parser.add_argument("--agent-learning-rate", type=float, default=1e-2)
-    parser.add_argument("--meta-learning-rate", type=float, default=3e-3)
-    parser.add_argument("--anneal", action="store_true", help="that one to zero")
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    asked = parser.parse_args()
-    enable_compile_cache()
     out = ROOT / "runs" / asked.name
-    load = os.getloadavg()[0]
-    config = grids.lpg_config(argparse.Namespace(**{**vars(asked), "steps": LIFE}))
-    config = config.replace(rule=grids.make_rule(asked, "random"))
+    rule = grids.make_rule(asked, "random")
+    config = grids.lpg_config(rule, LIFE, asked.agent_learning_rate)
     rate: Any = asked.meta_learning_rate
     if asked.anneal:
         rate = optax.linear_schedule(rate, 0.0, asked.steps)
@@ -175,88 +201,15 @@ def main() -> None:
     same_settings(asked, out)
     rules, course = learn(training, asked.steps, out)
     found = judged(config, rules, asked)
-    Console(width=150, highlight=False).print(grids.table(found))
+    grids.show_summaries(found)
     purerl.save_part(rules[max(rules)], out / "rule.npz")
     print(f"learned in {sum(course['seconds']):.0f} s, compilation included")
     if asked.dry:
         return
-    numbers = {
-        "command": command(parser, asked),
-        "steps_of_environments": asked.agents * training.meta.unroll * WIDTH,
-        "course": course,
-        "judged": found,
-        "load_before": round(load, 2),
-        **hardware(),
-    }
-    write_atomic(RESULTS / f"{asked.name}.json", json.dumps(numbers, indent=1) + "\n")
-    plots.save(picture(), ROOT / "docs" / "images" / "learn-lpg.png")
-
-
-def picture() -> Any:
-    """Areas on held-out grids of the rules that were learned, and of the evolved."""
-    figure = style.new_figure(8.0, 4.4)
-    axes = figure.subplots()
-    old = json.loads((RESULTS / "evolve-lpg.json").read_text())
-    generation = (
-        old["settings"]["population"] * len(old["settings"]["baselines"]) * LIFE
-    )
-    courses = {"evolved": (old["judged"], "generation ", generation)}
-    for label, name in LEARNED.items():
-        file = RESULTS / f"{name}.json"
-        if file.exists():
-            found = json.loads(file.read_text())
-            steps = found.get("steps_of_environments", 64 * 5 * WIDTH)
-            courses[f"meta-gradients{label}"] = (found["judged"], "step ", steps)
-    for number, (label, (rows, prefix, steps)) in enumerate(courses.items()):
-        at = [int(n.removeprefix(prefix)) for n in rows if n.startswith(prefix)]
-        areas = np.array([rows[f"{prefix}{x}"]["held-out grids"]["area"] for x in at])
-        x = np.array(at) * steps / 1e6
-        colour = style.COLOURS[number]
-        axes.fill_between(
-            x, *areas[:, 1:].T, color=colour, alpha=style.FAINT, linewidth=0
-        )
-        axes.plot(x, areas[:, 0], color=colour, marker="o", markersize=4, label=label)
-    for number, name in enumerate(("A2C, tuned", "PPO, tuned")):
-        value = old["judged"][name]["held-out grids"]["area"][0]
-        axes.axhline(value, color="black", linestyle=("--", ":")[number], label=name)
-    axes.legend(frameon=False, fontsize=8, loc="lower right", ncols=2)
-    words = "area on held-out grids\n(0: uniform policy, 1: optimal)"
-    title = "LPG's rule, learned in two ways"
-    style.finish(axes, title, "environment steps of all agents, millions", words)
-    return figure
-
-
-def judged(
-    config: purerl.LPGConfig, rules: dict[int, LPGRule], asked: argparse.Namespace
-) -> dict[str, Any]:
-    """Summaries by setting and place; what is by hand is as `evolve_lpg.py` has it."""
-    rate = np.float32(config.learning_rate)
-    entries = [
-        grids.Entry(f"step {step}", config, {"rule": rule, "learning_rate": rate})
-        for step, rule in sorted(rules.items())
-    ]
-    old = json.loads((RESULTS / "evolve-lpg.json").read_text())
-    evolved = purerl.load_part(EVOLVED)
-    rate = np.float32(old["learned_learning_rate"])
-    own = config.replace(rule=evolved)
-    entries.append(
-        grids.Entry("evolved rule", own, {"rule": evolved, "learning_rate": rate})
-    )
-    for name, of in grids.baselines(config).items():
-        best = {"learning_rate": np.float32(old["tuned"][name]["learning_rate"])}
-        entries.append(grids.Entry(name, of, best))
-    held_out = grids.draw_tasks(asked.held_out, grids.HELD_OUT)
-    catch = {"env": "Catch-bsuite", "env_kwargs": {}}
-    places = {
-        "held-out grids": grids.judge(entries, held_out, asked.seeds, {}, asked.lpg),
-        "Catch": grids.judge(entries, None, 8 * asked.seeds, catch, asked.lpg),
-    }
-    return {
-        entry.name: {
-            place: grids.summary(by[entry.name]) for place, by in places.items()
-        }
-        for entry in entries
-    }
+    steps = asked.agents * training.meta.unroll * WIDTH
+    numbers = {"steps_of_environments": steps, "course": course, "judged": found}
+    keep(asked.name, asked, numbers)
+    style.save(picture(), IMAGES / "learn-lpg.png")
 
 
 if __name__ == "__main__":

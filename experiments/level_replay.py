@@ -12,30 +12,19 @@ returns, with 95% intervals over seeds (the range below ten); writes
 experiments/results/level-replay.json.
 """
 
-import argparse
-import json
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from results import command, hardware
-from rich.console import Console
-from rich.table import Table
+from frame import interval_text, keep, options, show
 
 import purerl
 from purerl import PLRConfig, envs
 from purerl.acting.evaluate import evaluate
-from purerl.atomic import write_atomic
 from purerl.replay.levels import Priorities, replay_probabilities
-from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "level-replay.json"
 SIZE, LIMIT, MAZES, LONG = (9, 9), 80, 256, 20
 SHARED: dict[str, Any] = {
     "env_kwargs": {"size": SIZE},
@@ -116,11 +105,9 @@ def kept(config: PLRConfig, states: Any) -> dict[str, float]:
 
 def main() -> None:
     """Train, play, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10, help="agents of each kind")
-    parser.add_argument("--steps", type=int, default=409_600, help="steps of each")
-    asked = parser.parse_args()
-    begin = time.perf_counter()
+    asked = options(
+        __doc__, seeds=(10, "agents of each kind"), steps=(409_600, "steps of each")
+    )
     mazes = held_out(jax.random.key(2**20))
     play = player(PLRConfig(total_timesteps=asked.steps, **SHARED))
     scores: dict[str, dict[str, list[float]]] = {}
@@ -134,44 +121,35 @@ def main() -> None:
         replayed = float(np.mean(result.metrics["replayed"]))
         learned = 1.0 if config.learn_on_new else replayed
         updates[name] = learned * (asked.steps // config.steps_per_update)
-        configs[name], scores[name] = to_dict(config), {}
+        configs[name], scores[name] = purerl.serialise.to_dict(config), {}
         if config.replay_probability > 0:
             replays[name] = kept(config, result.state)
         for kind, levels in mazes.items():
             returns = np.asarray(play(result.state, levels))
             scores[name][f"{kind}, solved"] = (returns > 0).mean(1).tolist()
             scores[name][f"{kind}, return"] = returns.mean(1).tolist()
-    seconds = time.perf_counter() - begin
-    table = Table("trained by", "policy updates", *next(iter(scores.values())))
-    for name, row in scores.items():
-        cells = [_cell(values) for values in row.values()]
-        table.add_row(name, f"{updates[name]:.0f}", *cells)
-    console = Console(width=150, highlight=False)
-    console.print(table)
+    seconds = asked.seconds()
+    show(
+        f"{asked.seeds} seeds each, {seconds:.0f} s",
+        ["trained by", "policy updates", *next(iter(scores.values()))],
+        [
+            [name, f"{updates[name]:.0f}", *(interval_text(x, 3) for x in row.values())]
+            for name, row in scores.items()
+        ],
+    )
     for name, found in replays.items():
-        console.print(
+        print(
             f"{name}: {found['solvable']:.1%} of what would be replayed next can be "
             f"solved; its shortest way takes {found['actions']:.1f} actions"
         )
-    console.print(f"{asked.seeds} seeds each, {seconds:.0f} s")
     numbers = {
-        "command": command(parser, asked),
         "configs": configs,
         "updates_of_the_policy": updates,
         "replayed_next": replays,
         "scores": scores,
         "seconds": round(seconds, 1),
-        **hardware(),
     }
-    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-
-
-def _cell(values: list[float]) -> str:
-    low, high = min(values), max(values)
-    if len(values) >= 10:
-        ends = mean_interval(np.asarray(values))
-        low, high = ends.low, ends.high
-    return f"{np.mean(values):.3f} ({low:.3f} to {high:.3f})"
+    keep("level-replay", asked, numbers)
 
 
 if __name__ == "__main__":

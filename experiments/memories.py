@@ -13,17 +13,14 @@ otherwise, which replay the same number of steps for each step of the environmen
 is printed as soon as it is trained; a table of docs/memories.md has them.
 """
 
-import argparse
 import time
 from typing import Any
 
 import jax
 import numpy as np
-from results import hardware
+from frame import Words, hardware, markdown, mean_interval, options
 
 import purerl
-from purerl.config import TrainConfig
-from purerl.report.statistics import mean_interval
 
 LENGTH, SEEDS, EPISODES = 10, 10, 200
 TASK = {
@@ -44,9 +41,9 @@ MEMORY = {"memory_size": 32, "head_sizes": ()}
 VALUES = {"epsilon_end": 0.05, "learning_rate": 1e-3}
 
 
-def agents() -> dict[str, TrainConfig]:
+def agents() -> dict[str, purerl.TrainConfig]:
     """The rows of the table."""
-    found: dict[str, TrainConfig] = {"ppo": purerl.PPOConfig(**TASK)}
+    found: dict[str, purerl.TrainConfig] = {"ppo": purerl.PPOConfig(**TASK)}
     for name in ("gru", "lstm", "lru", "s5", "transformer"):
         found[name] = purerl.RecurrentPPOConfig(memory=name, **TASK, **MEMORY)
     values: dict[str, Any] = {**TASK, **VALUES}
@@ -63,45 +60,41 @@ def agents() -> dict[str, TrainConfig]:
     return found
 
 
-def train(config: TrainConfig) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Train ten seeds; steps `[E]`, scores `[10, E]`, and parameters of an agent."""
+def cells(name: str, config: purerl.TrainConfig) -> list[str]:
+    """Train ten seeds; their score and its interval, and when all were there."""
     keys = jax.random.split(jax.random.key(0), SEEDS)
     result = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
-    scores = np.asarray(result.evaluation["episode_return"]).mean(-1)
-    sizes = [x[0].size for x in jax.tree.leaves(result.state.params)]
+    scores = np.asarray(result.evaluation["episode_return"]).mean(-1)  # [seeds, E]
     steps = np.asarray(result.evaluation["env_steps"])[0]
-    return steps, scores, np.array(sum(sizes))
-
-
-def row(name: str, steps: np.ndarray, scores: np.ndarray, size: int) -> str:
-    """A row of the table: the score, its interval, and when all seeds were there."""
+    print("course:", np.round(scores.mean(0), 2))
+    size = sum(x[0].size for x in jax.tree.leaves(result.state.params))
     final = scores[:, -1]
     found = mean_interval(final)
-    has_spread = found.kind == "interval"
-    spread = f"[{found.low:.2f}, {found.high:.2f}]" if has_spread else "no spread"
+    spread = f"[{found.low:.2f}, {found.high:.2f}]"
     # The evaluations after the last one in which some seed was below.
     below = np.flatnonzero(scores.min(0) < 0.99)
     since = int(below[-1]) + 1 if below.size else 0
-    when = f"{steps[since]:,}" if since < len(steps) else "-"
-    best = int((final >= 0.99).sum())
-    cells = [f"`{name}`", f"{size:,}", f"{final.mean():.2f}", spread]
-    return " | ".join(["", *cells, f"{best} of {SEEDS}", when, ""]).strip()
+    return [
+        f"`{name}`",
+        f"{size:,}",
+        f"{final.mean():.2f}",
+        spread if found.kind == "interval" else "no spread",
+        f"{int((final >= 0.99).sum())} of {SEEDS}",
+        f"{steps[since]:,}" if since < len(steps) else "-",
+    ]
 
 
 def main() -> None:
     """Train the agents that are named, all where none is."""
     known = agents()
-    parser = argparse.ArgumentParser(description="Memories on bsuite's memory chain.")
-    parser.add_argument("agent", nargs="*", choices=[[], *known], default=[])
-    asked = parser.parse_args().agent or list(known)
+    asked = options(__doc__, agent=Words(known, "AGENT"))
     print(hardware())
-    print("| agent | parameters | evaluation | 95% interval | optimal | steps |")
-    print("|---|---|---|---|---|---|")
-    for name in asked:
+    heads = "agent, parameters, evaluation, 95% interval, optimal, steps".split(", ")
+    print("\n".join(markdown(heads, [])))
+    for name in asked.agent or known:
         start = time.perf_counter()
-        steps, scores, size = train(known[name])
-        print(row(name, steps, scores, int(size)), flush=True)
-        print(f"  {time.perf_counter() - start:.0f} s", np.round(scores.mean(0), 2))
+        print(markdown(cells(name, known[name]), [])[0], flush=True)
+        print(f"  {time.perf_counter() - start:.0f} s")
 
 
 if __name__ == "__main__":

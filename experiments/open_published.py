@@ -12,14 +12,11 @@ their tuned Adam as `PPO_TEMP`, by which they divide; it is printed beside ours.
 Prints a table; the same command goes on with what was stopped.
 """
 
-import argparse
 from pathlib import Path
 
-from results import hardware
-from rich.console import Console
+from frame import hardware, options, show_table
 
 import purerl
-from purerl.cli.settings import enable_compile_cache
 from purerl.optimisers import Adam, OpenOptimiser
 
 # The authors' returns of Adam, in their configs.
@@ -29,15 +26,11 @@ ADAM = {
     "Freeway-MinAtar": 61.8369,
     "SpaceInvaders-MinAtar": 167.0913,
 }
+NAMES = ["OPEN", "Adam", "Adam, annealed"]
 
 
 def make_config(env: str, steps: int) -> purerl.PPOConfig:
-    """PPO as the authors train it on MinAtar.
-
-    Args:
-        env: Name of the environment.
-        steps: Environment steps of a run.
-    """
+    """PPO as the authors train it on MinAtar."""
     return purerl.PPOConfig(
         env=env,
         total_timesteps=steps,
@@ -58,18 +51,18 @@ def make_config(env: str, steps: int) -> purerl.PPOConfig:
 
 def main() -> None:
     """Train with both, and print."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        is_cached=True,
+        weights=(Path, "the authors' file"),
+        env=("Breakout-MinAtar", ADAM),
+        steps=10_000_000,
+        seeds=1,
+        only=(str, NAMES, "train only this"),
+        out=Path("runs/open-published"),
     )
-    parser.add_argument("--weights", type=Path, required=True)
-    parser.add_argument("--env", default="Breakout-MinAtar", choices=list(ADAM))
-    parser.add_argument("--steps", type=int, default=10_000_000)
-    parser.add_argument("--seeds", type=int, default=1)
-    names = ["OPEN", "Adam", "Adam, annealed"]
-    parser.add_argument("--only", choices=names, help="train only this")
-    parser.add_argument("--out", type=Path, default=Path("runs/open-published"))
-    asked = parser.parse_args()
-    enable_compile_cache()
+    if asked.weights is None:
+        raise SystemExit("--weights names a file of the authors' repository.")
     settings = {
         "OPEN": {
             "optimiser": OpenOptimiser.load(asked.weights),
@@ -85,14 +78,14 @@ def main() -> None:
             "anneal_learning_rate": True,
         },
     }
-    chosen = [asked.only] if asked.only else list(settings)
+    chosen = [asked.only] if asked.only else NAMES
     result = purerl.compare(
         make_config(asked.env, asked.steps),
         {name: settings[name] for name in chosen},
         seeds=asked.seeds,
         out=asked.out / f"{asked.env}-{asked.steps}",
     )
-    Console(width=150, highlight=False).print(result.table())
+    show_table(result.table())
     print(f"the authors' Adam on {asked.env}: {ADAM[asked.env]}")
     print(hardware())
 

@@ -16,23 +16,18 @@ experiments/results/opponent-shaping.json, the picture to docs/images; `--draw` 
 and draws them again.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from results import command, hardware
-from rich.console import Console
-from rich.table import Table
+from frame import IMAGES, RESULTS, interval_text, keep, options, read, show
+from pictures import between, legend_below, style
 
 import purerl
 from purerl import envs
-from purerl.atomic import write_atomic
 from purerl.contrib.matrix_games import (
     ALWAYS_SECOND,
     Lifetime,
@@ -41,16 +36,8 @@ from purerl.contrib.matrix_games import (
     shaped_lifetime,
 )
 from purerl.report import statistics
-from purerl.report.plots import style
-from purerl.report.statistics import heading_of, mean_interval
-from purerl.serialise import to_dict
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-STORE = Path(__file__).parent / "results" / "opponent-shaping.json"
-PICTURE = Path(__file__).parents[1] / "docs" / "images" / "opponent-shaping.png"
-LIFETIMES = 256
+NAME = "opponent-shaping"
 LANES = 4
 SHAPED, NAIVE, STUBBORN = "meta-agent", "naive learner", "always second action"
 
@@ -98,15 +85,6 @@ def config_of(task: Task, updates: int) -> purerl.PPOConfig:
         normalize_rewards=True,
         num_evaluations=0,
     )
-
-
-def train(config: purerl.PPOConfig, seeds: int) -> tuple[Any, float]:
-    """Meta-agents `[S]` and the seconds that they took, compilation included."""
-    began = time.perf_counter()
-    keys = jax.random.split(jax.random.key(0), seeds)
-    states = purerl.pmap(purerl.make_train(config), lanes=LANES)(keys).state
-    jax.block_until_ready(states)
-    return states, time.perf_counter() - began
 
 
 def play(
@@ -160,14 +138,13 @@ def measure(lifetimes: Lifetime) -> dict[str, Any]:
     return found
 
 
-def _brief(values: np.ndarray) -> list[float]:
+def _brief(values: Any) -> list[float]:
     return np.round(np.asarray(values, np.float64), 4).tolist()
 
 
 def _mean(scores: np.ndarray) -> list[float]:
     """Mean and the ends of its interval."""
-    found = statistics.estimate(scores, "mean")
-    return _brief(np.array(found[:3]))
+    return _brief(statistics.estimate(scores, "mean")[:3])
 
 
 def verdict(name: str, players: dict[str, Any]) -> dict[str, bool]:
@@ -181,133 +158,92 @@ def verdict(name: str, players: dict[str, Any]) -> dict[str, bool]:
     return found
 
 
-def run_task(name: str, options: argparse.Namespace) -> dict[str, Any]:
+def run_task(name: str, asked: Any) -> dict[str, Any]:
     """Train, play and measure one game."""
     task = TASKS[name]
-    config = config_of(task, options.updates)
-    states, seconds = train(config, options.seeds)
-    lifetimes = play(config, states, options.seeds, options.lifetimes)
+    config = config_of(task, asked.updates)
+    began = time.perf_counter()
+    keys = jax.random.split(jax.random.key(0), asked.seeds)
+    states = purerl.pmap(purerl.make_train(config), lanes=LANES)(keys).state
+    jax.block_until_ready(states)
+    seconds = time.perf_counter() - began
+    print(f"{task.title}: trained in {seconds:.0f} s, with compilation", flush=True)
+    lifetimes = play(config, states, asked.seeds, asked.lifetimes)
     players = {player: measure(lived) for player, lived in lifetimes.items()}
     return {
         "env": task.id,
         "training_seconds": round(seconds, 1),
         "training_steps": config.total_timesteps,
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "players": players,
         "shows": verdict(name, players),
     }
 
 
-def table(games: dict[str, Any], seeds: int, lifetimes: int) -> Table:
-    """A row per game and player."""
-    heading = heading_of(seeds)
-    found = Table(
-        title=f"payoff per round over a lifetime: mean ({heading}) of {seeds} "
-        f"meta-agents, {lifetimes} fresh opponents each"
-    )
-    for header in ("game", "player"):
-        found.add_column(header)
-    for header in ("its payoff", "opponent's", "last game", "opponent's"):
-        found.add_column(header, justify="right", no_wrap=True)
+def show_games(games: dict[str, Any], seeds: int, lifetimes: int) -> None:
+    """Print a row per game and player."""
+    heading = statistics.heading_of(seeds)
+    sides, rows = ("agent", "opponent"), []
     for name, game in games.items():
-        task = TASKS[name]
         for player, numbers in game["players"].items():
-            cells = []
-            for side in ("agent", "opponent"):
-                values = np.array(numbers[side]["per_agent"])
-                ends = mean_interval(values).text(3, heading)
-                cells.append(f"{values.mean():,.3f} ({ends})")
-            ends = [f"{numbers[s]['last_game'][0]:,.3f}" for s in ("agent", "opponent")]
-            label = task.second if player == STUBBORN else player
-            found.add_row(task.title, label, *cells, *ends)
-        found.add_section()
-    return found
+            means = [interval_text(numbers[x]["per_agent"], 3, heading) for x in sides]
+            ends = [f"{numbers[x]['last_game'][0]:,.3f}" for x in sides]
+            label = TASKS[name].second if player == STUBBORN else player
+            rows.append([TASKS[name].title, label, *means, *ends])
+    show(
+        f"payoff per round over a lifetime: mean ({heading}) of {seeds} "
+        f"meta-agents, {lifetimes} fresh opponents each",
+        "game,player,its payoff,opponent's,last game,opponent's".split(","),
+        rows,
+    )
 
 
-def draw(games: dict[str, Any], path: Path) -> None:
+def picture(games: dict[str, Any]) -> Any:
     """Payoffs along the lifetime, a panel per game."""
     figure = style.new_figure(4.0 * len(games), 3.9)
     panels = figure.subplots(1, len(games), squeeze=False)[0]
     for axes, (name, game) in zip(panels, games.items(), strict=True):
-        task = TASKS[name]
         for number, (player, numbers) in enumerate(game["players"].items()):
             colour = style.COLOURS[number]
             label = "always the second action" if player == STUBBORN else player
-            _draw_curve(axes, numbers["agent"]["curve"], colour, "-", label)
+            drawn = [(numbers["agent"], label, "-")]
             if player == SHAPED:
-                opponent = numbers["opponent"]["curve"]
-                _draw_curve(axes, opponent, colour, "--", "the meta-agent's opponent")
+                drawn.append((numbers["opponent"], "the meta-agent's opponent", "--"))
+            for side, words, line in drawn:
+                curve, look = side["curve"], {"linestyle": line, "linewidth": 1.8}
+                x, ends = np.arange(len(curve["value"])), (curve["low"], curve["high"])
+                between(axes, x, curve["value"], ends, colour, words, **look)
         top = axes.get_ylim()[1]
-        axes.set_ylim(task.floor, min(top, 1.1))
-        style.finish(axes, task.title, "updates of the opponent")
+        axes.set_ylim(TASKS[name].floor, min(top, 1.1))
+        style.finish(axes, TASKS[name].title, "updates of the opponent")
     panels[0].set_ylabel("payoff per round", color=style.INK)
-    handles, labels = panels[0].get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=4,
-        frameon=False,
-        fontsize=9,
-        labelcolor=style.INK,
-    )
-    path.parent.mkdir(exist_ok=True)
-    figure.savefig(path)
-
-
-def _draw_curve(
-    axes: "Axes", curve: dict[str, Any], colour: str, line: str, label: str
-) -> None:
-    games = np.arange(len(curve["value"]))
-    axes.fill_between(
-        games, curve["low"], curve["high"], color=colour, alpha=0.18, linewidth=0
-    )
-    axes.plot(
-        games, curve["value"], color=colour, linestyle=line, linewidth=1.8, label=label
-    )
+    legend_below(figure, panels[0], 4, fontsize=9)
+    return figure
 
 
 def main() -> None:
     """Run the games that were asked for; write, draw and print their numbers."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        games=(list(TASKS), TASKS),
+        seeds=8,
+        updates=300,
+        lifetimes=256,
+        dry=(False, "keep no numbers"),
+        draw=(False, "print and draw what was kept, no more"),
     )
-    parser.add_argument("--games", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--seeds", type=int, default=8)
-    parser.add_argument("--updates", type=int, default=300)
-    parser.add_argument("--lifetimes", type=int, default=LIFETIMES)
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    parser.add_argument(
-        "--draw", action="store_true", help="print and draw what was kept, no more"
-    )
-    options = parser.parse_args()
-    console = Console(width=150)
-    if options.draw:
-        kept = json.loads(STORE.read_text())
-        console.print(table(kept["games"], kept["seeds"], kept["lifetimes"]))
-        draw(kept["games"], PICTURE)
-        return
-    games = {}
-    for name in options.games:
-        games[name] = run_task(name, options)
-        seconds = games[name]["training_seconds"]
-        console.print(f"{TASKS[name].title}: trained in {seconds:.0f} s")
-    numbers = {
-        "command": command(parser, options),
-        "seeds": options.seeds,
-        "lifetimes": options.lifetimes,
-        "updates": options.updates,
-        **hardware(),
-        "games": games,
-    }
-    if not options.dry:
-        STORE.parent.mkdir(exist_ok=True)
-        write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-        draw(games, PICTURE)
-    console.print(table(games, options.seeds, options.lifetimes))
-    for name, game in games.items():
+    numbers = read(RESULTS / f"{NAME}.json")
+    if not asked.draw:
+        numbers = {name: getattr(asked, name) for name in ("seeds", "lifetimes")}
+        games = {name: run_task(name, asked) for name in asked.games}
+        numbers |= {"updates": asked.updates, "games": games}
+        keep(NAME, asked, numbers)
+    if not asked.dry:
+        style.save(picture(numbers["games"]), IMAGES / f"{NAME}.png")
+    show_games(numbers["games"], numbers["seeds"], numbers["lifetimes"])
+    for name, game in numbers["games"].items():
         for claim, holds in game["shows"].items():
-            console.print(f"{TASKS[name].title}: {claim}: {'yes' if holds else 'NO'}")
+            print(f"{TASKS[name].title}: {claim}: {'yes' if holds else 'NO'}")
 
 
 if __name__ == "__main__":

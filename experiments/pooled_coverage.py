@@ -9,9 +9,8 @@ task. *Percentile* is the stratified percentile bootstrap; *printed* is what
 `purerl.report.statistics.estimates` returns, whose percentiles lie further out.
 """
 
-import argparse
-
 import numpy as np
+from frame import markdown, options
 from interval_coverage import DISTRIBUTIONS
 
 from purerl.report import statistics
@@ -59,18 +58,14 @@ def coverage(
 
 def main() -> None:
     """Print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--repeats", type=int, default=2_000, help="samples per row")
-    repeats = parser.parse_args().repeats
-    print("| scores | statistic | runs | tasks | percentile | printed |")
-    print("|---|---|---|---|---|---|")
-    for name in NAMES:
-        for statistic, runs, tasks in SHAPES:
-            shares = coverage(name, statistic, runs, tasks, repeats)
-            cells = " | ".join(f"{share:.3f}" for share in shares)
-            print(f"| {name} | {statistic} | {runs} | {tasks} | {cells} |", flush=True)
+    repeats = options(__doc__, repeats=(2_000, "samples per row")).repeats
+    rows = [
+        [*(name, *shape), *(f"{x:.3f}" for x in coverage(name, *shape, repeats))]
+        for name in NAMES
+        for shape in SHAPES
+    ]
+    heads = ["scores", "statistic", "runs", "tasks", "percentile", "printed"]
+    print("\n".join(markdown(heads, rows)))
 
 
 if __name__ == "__main__":

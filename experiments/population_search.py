@@ -19,32 +19,21 @@ are kept there were judged by an earlier version, on seeds 1000 to 1003 of
 `purerl.train_schedules` and with evaluation episodes of other keys.
 """
 
-import argparse
-import json
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-from results import hardware
-from rich.console import Console
-from rich.table import Table
+from frame import RESULTS, interval_text, keep, options, read, show
 
 import purerl
-from purerl.atomic import write_atomic
 from purerl.population.halving import make_plan
-from purerl.population.pbt import PBTResult
-from purerl.population.result import Result
-from purerl.population.schedules import Schedule
-from purerl.report.statistics import heading_of, mean_interval
+from purerl.report.statistics import heading_of
 from purerl.scale.host import to_device
-from purerl.serialise import to_dict
 from purerl.train import bind, evaluate_afresh
 
-STORE = Path(__file__).parent / "results"
+Result = purerl.PBTResult | purerl.HalvingResult
 MEMBERS, UPDATES, READY, MIN_UPDATES = 16, 96, 8, 3
 LANES = 8
 HELD_OUT_SEEDS = 4
@@ -138,19 +127,20 @@ def fresh_returns(config: purerl.PPOConfig, states: list[Any]) -> np.ndarray:
     return np.asarray(jax.jit(jax.vmap(one))(to_device(stacked)))
 
 
-def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
+def run_task(name: str, searches: int) -> dict[str, Any]:
     """Search with every method, judge afresh; the numbers that are kept."""
     config = TASKS[name]
     found: dict[str, Any] = {}
-    schedules: dict[str, Schedule] = {}
+    schedules: dict[str, Any] = {}
     for method, search in methods(config, searches).items():
         began = time.perf_counter()
         result = search()
         seconds = time.perf_counter() - began
         bests = [result.best(seed) for seed in result.seeds]
         schedules |= {f"{method} {i}": best.schedule for i, best in enumerate(bests)}
+        steps = result.training_steps // searches
         found[method] = {
-            "training_steps_per_search": result.training_steps // searches,
+            "training_steps_per_search": steps,
             "evaluation_steps_per_search": result.evaluation_steps // searches,
             "seconds": round(seconds, 1),
             "compile_seconds": result.summary["compile_seconds"],
@@ -159,8 +149,7 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
             "final": [best.point for best in bests],
             "copies": _copies(result),
         }
-        steps = found[method]["training_steps_per_search"]
-        console.print(f"{name}, {method}: {steps:,} steps each, {seconds:.0f} s")
+        print(f"{name}, {method}: {steps:,} steps each, {seconds:.0f} s", flush=True)
     began = time.perf_counter()
     judged = purerl.compare(
         config,
@@ -171,8 +160,8 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
         segment_updates=READY,
         progress=False,
     )
+    print(f"{name}: judged in {time.perf_counter() - began:.0f} s", flush=True)
     score = judged.scores["evaluation"][0]
-    console.print(f"{name}: judged in {time.perf_counter() - began:.0f} s")
     per_search = score.mean(-1).reshape(len(found), searches)
     for numbers, setting in zip(found.values(), per_search, strict=True):
         numbers["setting"] = setting.tolist()
@@ -180,74 +169,67 @@ def run_task(name: str, searches: int, console: Console) -> dict[str, Any]:
             numbers[f"{kind}_mean"] = float(np.mean(numbers[kind]))
     return {
         "task": name,
-        "command": f"python experiments/population_search.py --tasks {name} "
-        f"--searches {searches}",
         "searches": searches,
         "held_out_seeds": HELD_OUT_SEEDS,
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "methods": found,
-        **hardware(),
     }
 
 
 def _copies(result: Result) -> float | None:
     """Copies per search and exploit."""
-    if not isinstance(result, PBTResult):
+    if not isinstance(result, purerl.PBTResult):
         return None
     parents = result.dataset.parent.values[:, :-1]
     return float((parents != np.arange(result.size)).sum(-1).mean())
 
 
-def table(numbers: dict[str, Any]) -> Table:
-    """A row per method."""
+def show_task(numbers: dict[str, Any]) -> None:
+    """Print a row per method."""
     searches = numbers["searches"]
     heading = heading_of(searches)
-    title = f"{numbers['task']}: {searches} searches each, mean ({heading})"
-    found = Table(title=title)
-    found.add_column("method")
-    for header in ("steps per search", "own score", "agent", "setting", "time"):
-        found.add_column(header, justify="right")
-    for method, row in numbers["methods"].items():
-        cells = [_words(row[kind], heading) for kind in ("agent", "setting")]
-        found.add_row(
-            method,
-            f"{row['training_steps_per_search']:,}",
-            f"{np.mean(row['own_score']):,.1f}",
-            *cells,
-            f"{row['seconds']:.0f} s",
-        )
-    return found
 
+    def words(values: list[float]) -> str:
+        digits = 1 if abs(np.mean(values)) >= 100 else 2
+        return interval_text(values, digits, heading)
 
-def _words(values: list[float], heading: str) -> str:
-    digits = 1 if abs(np.mean(values)) >= 100 else 2
-    ends = mean_interval(np.asarray(values)).text(digits, heading)
-    return f"{np.mean(values):,.{digits}f} ({ends})"
+    show(
+        f"{numbers['task']}: {searches} searches each, mean ({heading})",
+        ["method", "steps per search", "own score", "agent", "setting", "time"],
+        [
+            [
+                method,
+                f"{row['training_steps_per_search']:,}",
+                f"{np.mean(row['own_score']):,.1f}",
+                *(words(row[kind]) for kind in ("agent", "setting")),
+                f"{row['seconds']:.0f} s",
+            ]
+            for method, row in numbers["methods"].items()
+        ],
+    )
 
 
 def main() -> None:
     """Run the tasks that were asked for; write and print their numbers."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        tasks=(list(TASKS), TASKS),
+        searches=16,
+        dry=(False, "keep no numbers"),
+        show=(False, "print what was kept"),
     )
-    parser.add_argument("--tasks", nargs="+", choices=TASKS, default=list(TASKS))
-    parser.add_argument("--searches", type=int, default=16)
-    parser.add_argument("--dry", action="store_true", help="keep no numbers")
-    parser.add_argument("--show", action="store_true", help="print what was kept")
-    options = parser.parse_args()
-    console = Console(width=110)
-    if options.show:
-        for path in sorted(STORE.glob("population-*.json")):
-            console.print(table(json.loads(path.read_text())))
+    if asked.show:
+        for path in sorted(RESULTS.glob("population-*.json")):
+            show_task(read(path))
         return
-    jnp.zeros(()).block_until_ready()
-    for name in options.tasks:
-        numbers = run_task(name, options.searches, console)
-        if not options.dry:
-            STORE.mkdir(exist_ok=True)
-            path = STORE / f"population-{name}.json"
-            write_atomic(path, json.dumps(numbers, indent=1) + "\n")
-        console.print(table(numbers))
+    for name in asked.tasks:
+        numbers = run_task(name, asked.searches)
+        asked.command = (
+            f"python experiments/population_search.py --tasks {name} "
+            f"--searches {asked.searches}"
+        )
+        keep(f"population-{name}", asked, numbers)
+        show_task(numbers)
 
 
 if __name__ == "__main__":

@@ -8,29 +8,18 @@ draws from the ranges, and with numbers outside of them. Prints a table of mean 
 with 95% intervals over seeds; writes experiments/results/randomised-cartpole.json.
 """
 
-import argparse
-import json
-import time
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from results import command, hardware
-from rich.console import Console
-from rich.table import Table
+from frame import interval_text, keep, options, show
 
 import purerl
 from purerl.acting.environment import bind_params
 from purerl.acting.evaluate import evaluate
-from purerl.atomic import write_atomic
-from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict
 from purerl.train import bind
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "randomised-cartpole.json"
 RANGES = {
     "length": purerl.randomisation.LogUniform(0.25, 1.0),
     "masspole": purerl.randomisation.LogUniform(0.05, 0.4),
@@ -73,50 +62,36 @@ def player(config: purerl.PPOConfig, numbers: Any) -> tuple[Any, Any]:
 
 def main() -> None:
     """Train, play, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=10, help="agents of each kind")
-    parser.add_argument("--steps", type=int, default=300_000, help="steps of each")
-    asked = parser.parse_args()
-    begin = time.perf_counter()
-    table = Table("played with", *(f"trained on {name}" for name in TRAINED_ON))
+    asked = options(
+        __doc__, seeds=(10, "agents of each kind"), steps=(300_000, "steps of each")
+    )
     scores: dict[str, dict[str, list[float]]] = {}
     configs, states, programs = {}, {}, {}
     for name, numbers in TRAINED_ON.items():
         config = purerl.PPOConfig(
             env_params=numbers, total_timesteps=asked.steps, num_evaluations=0
         )
-        result = purerl.run(config, seeds=asked.seeds, progress=False)
-        configs[name], scores[name] = to_dict(config), {}
-        states[name] = result.state
+        configs[name], scores[name] = purerl.serialise.to_dict(config), {}
+        states[name] = purerl.run(config, seeds=asked.seeds, progress=False).state
     for where, numbers in PLAYED_WITH.items():
         for name, agents in states.items():
             # One program for all plain numbers, and one for the ranges.
-            config = purerl.PPOConfig(total_timesteps=asked.steps)
             kind = "ranges" if numbers is RANGES else "numbers"
+            config = purerl.PPOConfig(total_timesteps=asked.steps)
             fresh, params = player(config, numbers)
             play = programs.setdefault(kind, fresh)
             scores[name][where] = np.asarray(play(agents, params)).tolist()
-    for where in PLAYED_WITH:
-        cells = [_cell(scores[name][where]) for name in TRAINED_ON]
-        table.add_row(where, *cells)
-    seconds = time.perf_counter() - begin
-    console = Console(width=110, highlight=False)
-    console.print(table)
-    console.print(f"{asked.seeds} seeds each, {seconds:.0f} s")
-    numbers = {
-        "command": command(parser, asked),
-        "configs": configs,
-        "episodes": EPISODES,
-        "scores": scores,
-        "seconds": round(seconds, 1),
-        **hardware(),
-    }
-    write_atomic(STORE, json.dumps(numbers, indent=1) + "\n")
-
-
-def _cell(scores: list[float]) -> str:
-    ends = mean_interval(np.asarray(scores))
-    return f"{np.mean(scores):.0f} ({ends.low:.0f} to {ends.high:.0f})"
+    seconds = asked.seconds()
+    show(
+        f"{asked.seeds} seeds each, {seconds:.0f} s",
+        ["played with", *(f"trained on {name}" for name in TRAINED_ON)],
+        [
+            [where, *(interval_text(scores[name][where], 0) for name in TRAINED_ON)]
+            for where in PLAYED_WITH
+        ],
+    )
+    numbers = {"configs": configs, "episodes": EPISODES, "scores": scores}
+    keep("randomised-cartpole", asked, {**numbers, "seconds": round(seconds, 1)})
 
 
 if __name__ == "__main__":

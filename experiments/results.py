@@ -16,61 +16,77 @@ these seeds of them, so that several processes, each on a core of its own, can s
 row.
 """
 
-import argparse
-import json
+import contextlib
+import fcntl
 import os
-import platform
-import re
-import sys
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+import frame
 import numpy as np
-import results_losses
-import results_rule
-from printed import printed_on
-from results_batches import alone, check_alike, next_seeds, read_batches, together
-from results_rows import ROWS, Row
+import yaml
 
 import purerl
 from purerl import TrainConfig, presets, serialise
-from purerl.atomic import write_atomic
-from purerl.report.statistics import mean_interval
 
-HERE = Path(__file__).parent
-STORE = HERE / "results"
-PAGE = HERE.parent / "docs" / "results.md"
-RUNS = HERE.parent / "runs" / "results"
+Numbers = dict[str, Any]
 
 
-INTRODUCTION = """\
-# Learning results
+class Anchor(NamedTuple):
+    """A published number of the same task.
 
-Each row was printed by `python experiments/results.py ROW`, which also wrote this page
-from `experiments/results/*.json`. The config is the preset of the row's name unless its
-section says otherwise: `purerl train --preset NAME --seeds N` trains the same.
+    Attributes:
+        words: the number, and at which step, over how many seeds and on what, as far as
+            its source says so.
+        source: who published it, and where.
+        value: the number; None where it is of another task, scale or budget, so that
+            ours cannot be above or below it.
+    """
 
-*Evaluation* is the deterministic policy at the end of training: the mean over seeds,
-with the 95% interval of that mean, by the studentised bootstrap. Rows with fewer than
-ten seeds have the range of the seeds instead, and say so; where all seeds are equal
-there is no spread to make an interval of. `experiments/interval_coverage.py` shows how
-often such intervals hold, and [Sweeps](sweeps.md#how-far-an-interval-can-be-trusted)
-what that means. *Published* is a number of others for the same task; its source, steps
-and seeds are in the row's section. Where it can be compared, *ours* says whether our
-interval lies above it, below it or holds it (of few seeds: where our mean lies). Steps
-are environment steps per agent; all agents of a row train in one call, on the hardware
-that its section names. *Time* is training, compilation apart; it is not known of a row
-that was stopped and went on. Rows of 2026-11-21 and 2026-11-22 are of code that drew
-its random numbers otherwise (CHANGELOG, "Random numbers"), but for A2C's and those of
-SAC and MPO on the swing-up: now the same seeds give other numbers of the same
-distributions.
+    words: str
+    source: str
+    value: float | None = None
 
-| result | steps x seeds | evaluation | published | ours | goal | time |
-|---|---|---|---|---|---|---|
-"""
+
+class Row(NamedTuple):
+    """One learning result.
+
+    Attributes:
+        title: Algorithm and task.
+        preset: Name of the preset that the config begins with.
+        goal: Least mean evaluation; None for a curve that is only to rise.
+        anchor: Number that others published; None where nothing was found.
+        note: Sentence that a reader should know.
+        changes: Fields that differ from the preset.
+        seeds: Number of agents.
+        not_run: Reason why it is not trained with all rows, if so.
+    """
+
+    title: str
+    preset: str
+    goal: float | None = None
+    anchor: Anchor | None = None
+    note: str = ""
+    changes: dict[str, Any] | None = None
+    seeds: int = 10
+    not_run: str = ""
+
+
+def read_rows() -> dict[str, Row]:
+    """Return the rows of results_rows.yaml, by name."""
+    rows = yaml.safe_load((frame.EXPERIMENTS / "results_rows.yaml").read_text())
+    for name, row in rows.items():
+        row.setdefault("preset", name)
+        if "anchor" in row:
+            row["anchor"] = Anchor(**row["anchor"])
+        changes = row.get("changes", {})
+        for field, value in changes.items():
+            changes[field] = tuple(value) if isinstance(value, list) else value
+    return {name: Row(**row) for name, row in rows.items()}
+
+
+ROWS = read_rows()
 
 
 def train(
@@ -98,7 +114,7 @@ def train(
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     per_seed = [round(float(x), 2) for x in final]
-    kept = stored(name)
+    kept = frame.read(frame.RESULTS / f"{name}.json")
     if not result.train_steps and kept and kept["per_seed"] == per_seed:
         return kept  # The run had finished: its times are those of that day.
     return {
@@ -114,7 +130,7 @@ def train(
         # What a run that was killed had spent before is not known.
         "train_seconds": round(result.train_seconds, 1) if is_one_sitting else None,
         "load_before": round(load, 2),
-        **hardware(),
+        **frame.hardware(),
     }
 
 
@@ -135,8 +151,8 @@ def train_in_batches(
         at_once: Number of seeds of a batch.
         out: Folder of the runs of the row.
     """
-    path = STORE / f"{name}.json"
-    config = json.loads(json.dumps(serialise.to_dict(config_of(row))))
+    path = frame.RESULTS / f"{name}.json"
+    config = frame.as_kept(serialise.to_dict(config_of(row)))
     check_alike(read_batches(path), config, at_once)
     # Another process may write other seeds meanwhile.
     while which := next_seeds(read_batches(path), seeds, at_once):
@@ -149,209 +165,148 @@ def train_in_batches(
             batches = read_batches(path)
             check_alike(batches, config, at_once)
             numbers = together([*batches, part])
-            write(name, numbers)
+            frame.write(path, numbers, indent=2)
         yield numbers
 
 
-def stored(name: str) -> dict[str, Any] | None:
-    """Return what the file of a row holds; None where there is none."""
-    path = STORE / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+def read_batches(path: Path) -> list[Numbers]:
+    """Return the batches of a row's file, none where there is no file.
+
+    Args:
+        path: The file, which need not be there.
+
+    Raises:
+        SystemExit: the row was trained at once.
+    """
+    numbers = frame.read(path)
+    if numbers and "batches" not in numbers:
+        raise SystemExit(
+            f"{path.name} has all {numbers['seeds']} seeds, trained at once; leave "
+            "--at-once out, or delete the file to begin anew."
+        )
+    return numbers.get("batches", [])
 
 
-def write(name: str, numbers: dict[str, Any]) -> None:
-    """Write the file of a row, atomically."""
-    write_atomic(STORE / f"{name}.json", json.dumps(numbers, indent=2) + "\n")
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Let one process at a time read a row's file and write it.
+
+    Args:
+        folder: Folder of the runs of the row.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / ".lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield
 
 
-def hardware() -> dict[str, Any]:
-    """Return the machine and the versions that printed the numbers."""
-    import jax
+def next_seeds(
+    batches: Sequence[Numbers], seeds: Sequence[int], at_once: int
+) -> list[int]:
+    """Return the seeds that are trained next, none where all are.
 
-    device = jax.local_devices()[0]
-    model = device.device_kind
-    info = Path("/proc/cpuinfo")
-    if device.platform == "cpu" and info.exists():
-        found = re.search(r"^model name\s*:\s*(.+)$", info.read_text(), re.M)
-        model = found.group(1).strip() if found else platform.machine()
-        model = re.sub(r"\s+\d+-Core Processor$", "", model)
-        cores = len(os.sched_getaffinity(0))
-        model = f"{cores} core{'s' * (cores != 1)} of {model}"
-    return {
-        "hardware": model,
-        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
-        "python": platform.python_version(),
-        "jax": version("jax"),
-        "purerl": version("purerl"),
+    Args:
+        batches: Numbers of the batches that are there.
+        seeds: Seeds that are wanted, in the order of training.
+        at_once: Number of seeds of a batch.
+    """
+    done = {seed for batch in batches for seed in batch["which"]}
+    return [seed for seed in seeds if seed not in done][:at_once]
+
+
+def check_alike(batches: Sequence[Numbers], config: Numbers, at_once: int) -> None:
+    """Refuse to go on with batches of other numbers.
+
+    Args:
+        batches: Numbers of the batches that are there.
+        config: The config of the row, as plain values.
+        at_once: Number of seeds of a batch, which is its lane width.
+
+    Raises:
+        SystemExit: they were of another config, or of another width.
+    """
+    for batch in batches:
+        if not frame.is_same({"config": batch["config"]}, {"config": config}) or (
+            batch["at_once"] != at_once
+        ):
+            raise SystemExit(
+                f"the batch of seeds {batch['which']} had other settings or another "
+                f"--at-once ({batch['at_once']}); go on with those, or delete the file "
+                "to begin anew."
+            )
+
+
+def together(batches: Sequence[Numbers]) -> Numbers:
+    """Return the numbers of all batches as those of one row, with the batches.
+
+    Args:
+        batches: Numbers of the batches, one at least.
+    """
+    ordered = sorted(batches, key=lambda batch: batch["which"])
+    first, counts = ordered[0], [len(batch["which"]) for batch in ordered]
+    per_seed = [score for batch in ordered for score in batch["per_seed"]]
+    curve = np.average([batch["curve"] for batch in ordered], axis=0, weights=counts)
+    times = [batch["train_seconds"] for batch in ordered]
+    dates = sorted({batch["date"] for batch in ordered})
+    numbers = {
+        **first,
+        "seeds": len(per_seed),
+        "mean": float(np.mean(per_seed)),
+        "per_seed": per_seed,
+        "curve": [round(float(x), 2) for x in curve],
+        "compile_seconds": round(sum(b["compile_seconds"] for b in ordered), 1),
+        "train_seconds": None if None in times else round(sum(times), 1),
+        "load_before": max(batch["load_before"] for batch in ordered),
+        **{name: _named(ordered, name) for name in ("hardware", "python", "jax")},
+        "date": " to ".join(dict.fromkeys((dates[0], dates[-1]))),
+        "batches": ordered,
     }
+    return {k: v for k, v in numbers.items() if k not in ("which", "at_once", "config")}
 
 
-def command(parser: argparse.ArgumentParser, asked: argparse.Namespace) -> str:
-    """Return the command that prints the same numbers again."""
-    kept = ("out", "dry")
-    flags = [
-        f" --{name.replace('_', '-')}{'' if value is True else ' ' + _words(value)}"
-        for name, value in vars(asked).items()
-        if value != parser.get_default(name) and name not in kept
-    ]
-    return f"python experiments/{Path(sys.argv[0]).name}{''.join(flags)}"
-
-
-def _words(value: Any) -> str:
-    return " ".join(map(str, value)) if isinstance(value, list) else str(value)
-
-
-def render() -> str:
-    """The page, from the numbers that are there."""
-    found = {path.stem: json.loads(path.read_text()) for path in STORE.glob("*.json")}
-    lines: list[str] = [*INTRODUCTION.splitlines()]
-    sections: list[str] = []
-    for name, row in ROWS.items():
-        if name in found:
-            lines.append(_line(name, row, found[name]))
-            sections += ["", *_section(name, row, found[name])]
-    missing = {name: row for name, row in ROWS.items() if name not in found}
-    if missing:
-        sections += ["", "## Rows that were not run", ""]
-        sections += ["| row | why | published |", "|---|---|---|"]
-        sections += [_missing(name, row) for name, row in missing.items()]
-    lines += ["", "## Row by row", *sections]
-    lines += results_losses.section()
-    lines += results_rule.section()
-    return "\n".join(lines) + "\n"
-
-
-def _line(name: str, row: Row, numbers: dict[str, Any]) -> str:
-    goal = "-"
-    if row.goal is not None:
-        goal = f">= {row.goal:g}: " + ("met" if _is_met(row, numbers) else "**missed**")
-    published = row.anchor.words.split(", ")[0] if row.anchor else "-"
-    link = f"[{row.title}](#{name})"
-    return (
-        f"| {link} | {numbers['steps']:,} x {_seeds(row, numbers)} | "
-        f"{_evaluation(numbers)} | {published} | {_verdict(row, numbers)} | {goal} | "
-        f"{_seconds(numbers)} |"
-    )
-
-
-def _seeds(row: Row, numbers: dict[str, Any]) -> str:
-    """Return the number of seeds, of how many where more are to come."""
-    seeds = numbers["seeds"]
-    return str(seeds) if seeds >= row.seeds else f"{seeds} of {row.seeds}"
-
-
-def _seconds(numbers: dict[str, Any]) -> str:
-    """Return the time of training, if it was done in one sitting."""
-    found = numbers["train_seconds"]
-    return "in sittings" if found is None else f"{found:,.0f} s"
-
-
-def _evaluation(numbers: dict[str, Any]) -> str:
-    digits = _digits(numbers)
-    if len(numbers["per_seed"]) == 1:
-        return f"{numbers['mean']:,.{digits}f} (one seed)"
-    found = mean_interval(np.array(numbers["per_seed"]))
-    return f"{numbers['mean']:,.{digits}f} ({found.text(digits)})"
-
-
-def _digits(numbers: dict[str, Any]) -> int:
-    size = abs(numbers["mean"])
-    return 0 if size >= 1000 else 1 if size >= 10 else 2
-
-
-def _verdict(row: Row, numbers: dict[str, Any]) -> str:
-    """On which side of the published number ours lies, if they can be compared."""
-    if row.anchor is None or row.anchor.value is None:
-        return "-"
-    value = row.anchor.value
-    found = mean_interval(np.array(numbers["per_seed"]))
-    is_known = found.kind == "interval" or found.low == found.high
-    low, high = (found.low, found.high) if is_known else (numbers["mean"],) * 2
-    if low > value:
-        return "above" if is_known else "mean above"
-    if high < value:
-        return "**below**" if is_known else "**mean below**"
-    return "holds it"
-
-
-def _is_met(row: Row, numbers: dict[str, Any]) -> bool:
-    if row.preset == "dqn-cartpole-20k":
-        return sum(x >= row.goal for x in numbers["per_seed"]) >= 8
-    return row.goal is None or numbers["mean"] >= row.goal
-
-
-def _section(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
-    """Return the section of a row: its source, its config and its course."""
-    changes = ", ".join(f"{k}={v}" for k, v in (row.changes or {}).items())
-    seeds = ", ".join(f"{x:,g}" for x in numbers["per_seed"])
-    course = ", ".join(
-        f"{value:,.4g} at {steps / 1000:,.0f}k"
-        for steps, value in zip(numbers["curve_steps"], numbers["curve"], strict=True)
-    )
-    preset = f"preset `{row.preset}`" + (f" with {changes}" if changes else "")
-    facts = {
-        "Published": row.anchor and f"{row.anchor.words}. Source: {row.anchor.source}.",
-        "Note": row.note and f"{row.note}.",
-        "Config": f"{preset}.",
-        "Seeds": f"{seeds}."
-        + " The others are not trained yet." * (numbers["seeds"] < row.seeds),
-        "Course": f"{course}." if len(numbers["curve"]) > 1 else "",
-        "Printed by": f"`{numbers['command']}`: training {_seconds(numbers)}, "
-        f"compilation {numbers['compile_seconds']:,} s; {printed_on(numbers)}.",
-    }
-    heading = f'### <a id="{name}"></a>{row.title} (`{name}`)'
-    return [heading, ""] + [f"* {key}: {text}" for key, text in facts.items() if text]
-
-
-def _missing(name: str, row: Row) -> str:
-    why = row.not_run or "no numbers yet"
-    published = f"{row.anchor.words}; {row.anchor.source}" if row.anchor else "-"
-    return f"| `{name}`: {row.title} | {why} | {published} |"
+def _named(batches: Sequence[Numbers], name: str) -> str:
+    """Return what the batches have under a name, each once."""
+    return " and ".join(dict.fromkeys(batch[name] for batch in batches))
 
 
 def main() -> None:
     """Train the rows that were asked for, then render the page."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = frame.options(
+        __doc__,
+        rows=frame.Words(ROWS),
+        all=(False, "train every row"),
+        lanes=(int, "agents that one block holds"),
+        at_once=(int, "seeds after which the row's numbers are kept"),
+        only=([int], "seeds of --at-once"),
+        out=(frame.ROOT / "runs" / "results", "where the rows' runs are kept"),
     )
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--all", action="store_true", help="train every row")
-    parser.add_argument("--lanes", type=int, help="agents that one block holds")
-    parser.add_argument(
-        "--at-once", type=int, help="seeds after which the row's numbers are kept"
-    )
-    parser.add_argument(
-        "--only", type=int, nargs="+", metavar="SEED", help="seeds of --at-once"
-    )
-    parser.add_argument(
-        "--out", type=Path, default=RUNS, help="where the rows' runs are kept"
-    )
-    options = parser.parse_args()
-    unknown = set(options.rows) - set(ROWS)
-    if unknown:
-        parser.error(f"no row {', '.join(sorted(unknown))}; rows: {', '.join(ROWS)}")
-    if options.only and (options.all or not options.at_once):
-        parser.error("--only names seeds of rows that are trained with --at-once.")
-    for name in options.rows:
-        if set(options.only or ()) - set(range(ROWS[name].seeds)):
-            parser.error(f"{name} has the seeds 0 to {ROWS[name].seeds - 1}.")
-    STORE.mkdir(exist_ok=True)
+    if asked.only and (asked.all or not asked.at_once):
+        raise SystemExit("--only names seeds of rows that are trained with --at-once.")
+    for name in asked.rows:
+        if set(asked.only or ()) - set(range(ROWS[name].seeds)):
+            raise SystemExit(f"{name} has the seeds 0 to {ROWS[name].seeds - 1}.")
+    import results_page
+
     every = [name for name, row in ROWS.items() if not row.not_run]
-    for name in every if options.all else options.rows:
-        row, out = ROWS[name], options.out / name
-        if options.at_once:
-            seeds = options.only or range(row.seeds)
-            found = train_in_batches(name, row, seeds, options.at_once, out)
+    for name in every if asked.all else asked.rows:
+        row, out = ROWS[name], asked.out / name
+        if asked.at_once:
+            seeds = asked.only or range(row.seeds)
+            found = train_in_batches(name, row, seeds, asked.at_once, out)
         else:
-            found = [train(name, row, range(row.seeds), options.lanes, out)]
+            found = [train(name, row, range(row.seeds), asked.lanes, out)]
         for numbers in found:
             if numbers is None:
                 return
-            if not options.at_once:
-                write(name, numbers)
-            print(_line(name, row, numbers), flush=True)
-            print("\n".join(_section(name, row, numbers)), flush=True)
-    write_atomic(PAGE, render())
+            if not asked.at_once:
+                frame.write(frame.RESULTS / f"{name}.json", numbers, indent=2)
+            cells = results_page.cells(name, row, numbers)
+            lines = [
+                *frame.markdown(cells, [])[:1],
+                *results_page.section(name, row, numbers),
+            ]
+            print("\n".join(lines), flush=True)
+    frame.write_atomic(frame.ROOT / "docs" / "results.md", results_page.render())
 
 
 if __name__ == "__main__":

@@ -12,32 +12,19 @@ Prints a table; writes experiments/results/self-tuning.json and
 docs/images/self-tuning.png. The same command goes on where it was stopped.
 """
 
-import argparse
-import json
 import time
-import warnings
 from collections.abc import Callable
-from pathlib import Path
+from functools import partial
 from typing import Any
 
+import frame
 import jax
 import numpy as np
-from results import command, hardware
-from rich.console import Console
-from rich.table import Table
+from pictures import between, smooth, style
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
-from purerl.report import plots
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
-from purerl.serialise import to_dict
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "self-tuning.json"
-PARTS = ROOT / "runs" / "self-tuning"
-IMAGE = ROOT / "docs" / "images" / "self-tuning.png"
+PARTS = frame.ROOT / "runs" / "self-tuning"
 TASKS = ("CartPole-v1", "Acrobot-v1")
 NAMES = ("learning_rate", "gamma", "gae_lambda", "entropy_coef")
 START = {"learning_rate": 1e-4, "gamma": 0.99, "gae_lambda": 0.95, "entropy_coef": 0.01}
@@ -65,23 +52,13 @@ def summary(result: Any, seconds: float) -> dict[str, Any]:
     """Scores of the seeds, and their mean curve."""
     returns = np.asarray(result.metrics["episode_return"])
     rows = np.linspace(0, returns.shape[1] - 1, COURSE).astype(int)
+    evaluated = np.asarray(result.evaluation["episode_return"])[:, -1]
     return {
-        "scores": np.asarray(result.evaluation["episode_return"][:, -1])
-        .mean(-1)
-        .tolist(),
+        "scores": evaluated.mean(-1).tolist(),
         "steps": np.asarray(result.metrics["env_steps"])[0, rows].tolist(),
-        "returns": smooth(returns)[:, rows].tolist(),
+        "returns": smooth(returns, 10)[:, rows].tolist(),
         "seconds": round(seconds, 1),
     }
-
-
-def smooth(returns: np.ndarray, width: int = 10) -> np.ndarray:
-    """Means over the last updates, `[seeds, updates]`."""
-    rows = range(returns.shape[1])
-    with warnings.catch_warnings():  # In the first updates no episode may have ended.
-        warnings.simplefilter("ignore", RuntimeWarning)
-        windows = [returns[:, max(0, u - width + 1) : u + 1] for u in rows]
-        return np.stack([np.nanmean(window, axis=1) for window in windows], axis=1)
 
 
 def train(make: Callable[..., Any], purpose: str, *more: Any) -> tuple[Any, float]:
@@ -122,48 +99,31 @@ def best_of_grid(config: purerl.PPOConfig) -> dict[str, Any]:
     return {"point": point, "score": float(best)}
 
 
-class Parts:
-    """The parts that are done, one file for each, so that none is done again."""
-
-    def __init__(self, settings: Any, fresh: bool) -> None:
-        self.settings, self.fresh = settings, fresh
-
-    def __call__(self, name: str, make: Callable[[], Any]) -> Any:
-        """Return the part of a name, made now if it is not there."""
-        file = PARTS / f"{name}.json"
-        if file.exists() and not self.fresh:
-            found = json.loads(file.read_text())
-            if found["settings"] == self.settings:
-                return found["value"]
-        value = make()
-        PARTS.mkdir(parents=True, exist_ok=True)
-        write_atomic(file, json.dumps({"settings": self.settings, "value": value}))
-        return value
-
-
-def study(task: str, steps: int, part: Parts) -> dict[str, Any]:
+def study(task: str, asked: Any) -> dict[str, Any]:
     """Choose by some seeds and judge by others; all numbers of a task."""
-    config = make_config(task, steps)
-    grid = part(f"{task}-grid", lambda: best_of_grid(config))
+    config = make_config(task, asked.steps)
+    settings = {"steps": asked.steps, "start": START, "grid": GRID, "seeds": CHOOSING}
+
+    def done(name: str, make: Callable[..., Any], *arguments: Any) -> Any:
+        path, call = PARTS / f"{task}-{name}.json", partial(make, config, *arguments)
+        return frame.part(path, call, settings, asked.fresh)[0]["result"]
+
+    grid = done("grid", best_of_grid)
     scores = {
-        rate: np.mean(
-            part(f"{task}-{rate}", lambda r=rate: tuned(config, "choose", r))["scores"]
-        )
+        rate: float(np.mean(done(str(rate), tuned, "choose", rate)["scores"]))
         for rate in META_RATES
     }
     rate = max(scores, key=lambda rate: scores[rate])
     begin = {name: START[name] for name in GRID}
     return {
-        "config": to_dict(config),
+        "config": purerl.serialise.to_dict(config),
         "grid": grid,
-        "meta_rates": {str(rate): float(score) for rate, score in scores.items()},
+        "meta_rates": {str(rate): score for rate, score in scores.items()},
         "meta_learning_rate": rate,
         "judged": {
-            "start": part(f"{task}-start", lambda: fixed(config, begin)),
-            "self-tuned": part(f"{task}-tuned", lambda: tuned(config, "judge", rate)),
-            "best of the grid": part(
-                f"{task}-best", lambda: fixed(config, grid["point"])
-            ),
+            "start": done("start", fixed, begin),
+            "self-tuned": done("tuned", tuned, "judge", rate),
+            "best of the grid": done("best", fixed, grid["point"]),
         },
     }
 
@@ -188,9 +148,8 @@ def _curve(axes: Any, judged: dict[str, Any], name: str, colour: str) -> None:
     curves = np.asarray(judged["returns"])
     known = np.isfinite(curves).any(0)  # from the first episode's end on
     curves, steps = curves[:, known], np.asarray(judged["steps"])[known]
-    low, high = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
-    axes.fill_between(steps, low, high, color=colour, alpha=0.14, lw=0)
-    axes.plot(steps, np.nanmean(curves, axis=0), color=colour, label=name)
+    ends = np.nanmin(curves, axis=0), np.nanmax(curves, axis=0)
+    between(axes, steps, np.nanmean(curves, axis=0), ends, colour, name)
 
 
 def _course(axes: Any, course: dict[str, Any], name: str, best: float | None) -> None:
@@ -216,42 +175,42 @@ def _log_axis(axes: Any) -> None:
 
 def main() -> None:
     """Choose, judge, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--steps", type=int, default=100_000, help="steps of an agent")
-    parser.add_argument("--fresh", action="store_true", help="do all parts again")
-    asked = parser.parse_args()
-    enable_compile_cache()
-    settings = {"steps": asked.steps, "start": START, "grid": GRID, "seeds": CHOOSING}
-    part = Parts(settings, asked.fresh)
-    tasks = {task: study(task, asked.steps, part) for task in TASKS}
-
-    table = Table("task", *next(iter(tasks.values()))["judged"], "meta", "point")
+    asked = frame.options(
+        __doc__,
+        is_cached=True,
+        steps=(100_000, "steps of an agent"),
+        fresh=(False, "do all parts again"),
+    )
+    tasks = {task: study(task, asked) for task in TASKS}
+    rows = []
     for task, found in tasks.items():
         judged = list(found["judged"].values())
         point = ", ".join(f"{k}={v:g}" for k, v in found["grid"]["point"].items())
         words = (f"{found['meta_learning_rate']:g}", point)
-        evaluated = [_cell(one["scores"]) for one in judged]
-        trained = [_cell([row[-1] for row in one["returns"]]) for one in judged]
-        table.add_row(f"{task}: evaluation", *evaluated, *words)
-        table.add_row("training, last 10 updates", *trained)
-    Console(width=170, highlight=False).print(table)
+        evaluated = [frame.interval_text(one["scores"], 0) for one in judged]
+        last = [[row[-1] for row in one["returns"]] for one in judged]
+        rows.append([f"{task}: evaluation", *evaluated, *words])
+        trained = [frame.interval_text(x, 0) for x in last]
+        rows.append(["training, last 10 updates", *trained])
+    names = next(iter(tasks.values()))["judged"]
+    frame.show("", ["task", *names, "meta", "point"], rows, 170)
     for task, found in tasks.items():
         seconds = {name: judged["seconds"] for name, judged in found["judged"].items()}
         print(f"{task}: seconds of {JUDGING} seeds with compilation: {seconds}")
-    plots.save(figure(tasks), IMAGE)
-    numbers = {"command": command(parser, asked), "tasks": tasks, **hardware()}
-    text = json.dumps(numbers)
-    short = json.loads(text, parse_float=_four_digits, parse_constant=lambda _: None)
-    write_atomic(STORE, json.dumps(short) + "\n")
+    style.save(figure(tasks), frame.IMAGES / "self-tuning.png")
+    numbers = {"command": asked.command, "tasks": tasks, **frame.hardware()}
+    frame.write(frame.RESULTS / "self-tuning.json", _short(numbers), indent=None)
 
 
-def _four_digits(number: str) -> float:
-    return float(f"{float(number):.4g}")
-
-
-def _cell(scores: list[float]) -> str:
-    ends = mean_interval(np.asarray(scores))
-    return f"{np.mean(scores):.0f} ({ends.low:.0f} to {ends.high:.0f})"
+def _short(value: Any) -> Any:
+    """Numbers of four digits, and None for those that are not known."""
+    if isinstance(value, dict):
+        return {name: _short(each) for name, each in value.items()}
+    if isinstance(value, list):
+        return [_short(each) for each in value]
+    if isinstance(value, float):
+        return float(f"{value:.4g}") if np.isfinite(value) else None
+    return value
 
 
 if __name__ == "__main__":

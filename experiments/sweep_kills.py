@@ -8,7 +8,6 @@ started in all (an attempt loses at most one per worker), and whether every arra
 result equals the uninterrupted sweep's, bit for bit.
 """
 
-import argparse
 import random
 import signal
 import subprocess
@@ -16,41 +15,42 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from frame import cores, options, use_cache
 
 import purerl
-from purerl.scale.devices import num_cores
-
-CHILD = """
-import sys
-from pathlib import Path
-import purerl
-from purerl.cli import settings
 from purerl.sweeps import loop
 
-settings.enable_compile_cache()
-curves_of = loop.curves_of
 
+def sweep(out: str, journal: str) -> None:
+    """Sweep in a folder, with a line in a journal for every chunk that is started."""
+    use_cache()
+    curves_of = loop.curves_of
 
-def counted(*args, **options):
-    with Path(sys.argv[2]).open("a") as file:
-        file.write("chunk\\n")
-    return curves_of(*args, **options)
+    def counted(*arguments: Any, **settings: Any) -> Any:
+        with Path(journal).open("a") as file:
+            file.write("chunk\n")
+        return curves_of(*arguments, **settings)
 
-
-loop.curves_of = counted
-purerl.sweep(
-    purerl.PPOConfig(total_timesteps=20_480, num_evaluations=2),
-    {"learning_rate": [1e-4, 1e-3, 1e-2]},
-    seeds=64, out=sys.argv[1], lanes=4, chunk_blocks=1, progress=False,
-)
-"""
+    loop.curves_of = counted
+    purerl.sweep(
+        purerl.PPOConfig(total_timesteps=20_480, num_evaluations=2),
+        {"learning_rate": [1e-4, 1e-3, 1e-2]},
+        seeds=64,
+        out=out,
+        lanes=4,
+        chunk_blocks=1,
+        progress=False,
+    )
 
 
 def start(out: Path, journal: Path) -> subprocess.Popen:
     """Start the sweep in a process of its own; it writes its chunks into `journal`."""
-    return subprocess.Popen([sys.executable, "-c", CHILD, str(out), str(journal)])
+    return subprocess.Popen(
+        [sys.executable, __file__, "--child", str(out), str(journal)]
+    )
 
 
 def _wait(folder: Path, chunks: int, child: subprocess.Popen) -> None:
@@ -61,10 +61,7 @@ def _wait(folder: Path, chunks: int, child: subprocess.Popen) -> None:
 
 def main() -> None:
     """Kill, count, compare and print."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kills", type=int, default=10)
-    parser.add_argument("--seed", type=int, default=0)
-    args = parser.parse_args()
+    args = options(__doc__, kills=10, seed=0)
     draw = random.Random(args.seed)
     folder = Path(tempfile.mkdtemp())
     whole, killed = folder / "whole", folder / "killed"
@@ -96,7 +93,7 @@ def main() -> None:
     started = len(journal.read_text().split())
     print(
         f"{started} chunks started for {chunks}; at most {lost} lost per kill, "
-        f"{num_cores()} workers"
+        f"{cores()} workers"
     )
     one, two = purerl.load_sweep(whole), purerl.load_sweep(killed)
     same = all(
@@ -104,8 +101,8 @@ def main() -> None:
         for name in one.names
     )
     print(f"{len(one.names)} arrays of {len(one.seeds) * 3} members equal: {same}")
-    assert same and lost <= num_cores()
+    assert same and lost <= cores()
 
 
 if __name__ == "__main__":
-    main()
+    sweep(*sys.argv[2:]) if sys.argv[1:2] == ["--child"] else main()

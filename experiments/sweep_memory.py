@@ -8,51 +8,47 @@ workers). PPO: 64 agents in blocks of 32.
 """
 
 import json
-import subprocess
 import sys
+from typing import Any
 
-CHILD = """
-import json, sys
+from frame import child, show, use_cache
+
 import purerl
-from purerl.cli import settings
 
-settings.enable_compile_cache()
-algorithm, steps = sys.argv[1], int(sys.argv[2])
-if algorithm == "dqn":
-    config = purerl.DQNConfig(
-        total_timesteps=steps, buffer_size=50_000, num_evaluations=2)
-    seeds, options = 32, {"lanes": 8, "chunk_blocks": 2}
-else:
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=2)
-    seeds, options = 64, {"lanes": 32, "chunk_blocks": 1}
-result = purerl.sweep(config, seeds=seeds, progress=False, **options)
-print(json.dumps(result.summary))
-"""
 MIB = 2**20
 
 
-def run(algorithm: str, steps: int) -> dict:
-    command = [sys.executable, "-c", CHILD, algorithm, str(steps)]
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
+def measure(algorithm: str, steps: int) -> None:
+    """Sweep, and print what the summary says, as JSON."""
+    use_cache()
+    more: dict[str, Any]
+    if algorithm == "dqn":
+        config = purerl.DQNConfig(
+            total_timesteps=steps, buffer_size=50_000, num_evaluations=2
+        )
+        seeds, more = 32, {"lanes": 8, "chunk_blocks": 2}
+    else:
+        config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=2)
+        seeds, more = 64, {"lanes": 32, "chunk_blocks": 1}
+    result = purerl.sweep(config, seeds=seeds, progress=False, **more)
+    print(json.dumps(result.summary))
 
 
 def main() -> None:
-    print(f"{'sweep':>22} {'planned':>9} {'used':>9} {'of it training':>32}")
+    """Print a row for each sweep."""
+    rows = []
     for algorithm, steps in (
         *(("ppo", 100_000), ("ppo", 1_000_000)),
         *(("dqn", 60_000), ("dqn", 600_000)),
     ):
-        found = run(algorithm, steps)
-        before = found["memory_before"]
-        planned, used = found["memory_planned"], found["memory_used"]
+        found = child(__file__, algorithm, steps)
+        before, both = found["memory_before"], ("memory_planned", "memory_used")
+        sizes = [found[name] for name in both] + [found[name] - before for name in both]
         name = f"{found['members']} {algorithm} x {steps:,}"
-        print(
-            f"{name:>22} {planned / MIB:>5,.0f} MiB "
-            f"{used / MIB:>5,.0f} MiB   planned {(planned - before) / MIB:>6,.1f}, "
-            f"used {(used - before) / MIB:>6,.1f} MiB"
-        )
+        rows.append([name, *(f"{size / MIB:,.1f}" for size in sizes)])
+    heads = ["sweep", "planned, MiB", "used, MiB"]
+    show("", [*heads, "of it training, planned", "of it training, used"], rows)
 
 
 if __name__ == "__main__":
-    main()
+    measure(sys.argv[1], int(sys.argv[2])) if sys.argv[1:] else main()

@@ -8,22 +8,14 @@ strategies see what it earns until the run ends. What each has found is trained 
 held-out seeds, for whole runs. It goes on where it was stopped.
 """
 
-import argparse
-import json
-from pathlib import Path
-
-from results import hardware
-from rich.console import Console
+from frame import ROOT, evolve_seconds, keep, options, show_table
 
 import purerl
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results" / "truncated-evolution.json"
 UPDATES, PARTS = 192, 4
 EVOLVED = "learning_rate,entropy_coef,gamma,gae_lambda"
 OPTIONS = "(sigma=0.2, learning_rate=0.1)"
+# Way -> strategy, and parts of a run.
 WAYS = {
     "open-es, whole runs": ("open-es", 1),
     "open-es, quarters": ("open-es", PARTS),
@@ -32,52 +24,34 @@ WAYS = {
 }
 
 
-def evolved(
-    config: purerl.PPOConfig, way: str, runs: int, population: int, out: Path
-) -> purerl.EvolutionResult:
-    """Evolve in one of the ways, or go on.
-
-    Args:
-        config: What members train with.
-        way: Key of `WAYS`.
-        runs: Training runs of every member, one after the other.
-        population: Members of a generation.
-        out: Folder of all ways.
-    """
-    strategy, parts = WAYS[way]
-    return purerl.evolve(
-        config,
-        EVOLVED,
-        strategy=strategy + OPTIONS,
-        population=population,
-        generations=runs * parts,
-        truncation=None if parts == 1 else UPDATES // parts,
-        out=out / way.replace(", ", "-").replace(" ", "-"),
-        progress=False,
-    )
-
-
 def main() -> None:
     """Evolve in all ways, and judge what came of them."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        is_cached=True,
+        runs=12,
+        population=16,
+        seeds=32,
+        env="Acrobot-v1",
+        out=ROOT / "runs/truncated-evolution",
     )
-    parser.add_argument("--runs", type=int, default=12)
-    parser.add_argument("--population", type=int, default=16)
-    parser.add_argument("--seeds", type=int, default=32)
-    parser.add_argument("--env", default="Acrobot-v1")
-    parser.add_argument("--out", type=Path, default=ROOT / "runs/truncated-evolution")
-    asked = parser.parse_args()
-    enable_compile_cache()
     config = purerl.PPOConfig(env=asked.env, num_evaluations=0)
     config = config.replace(
         total_timesteps=UPDATES * purerl.resolve(config).steps_per_update
     )
     settings, seconds = {}, {}
-    for way in WAYS:
-        result = evolved(config, way, asked.runs, asked.population, asked.out)
-        settings[way] = result
-        seconds[way] = round(float(result.history["seconds"].sum()))
+    for way, (strategy, parts) in WAYS.items():
+        result = purerl.evolve(
+            config,
+            EVOLVED,
+            strategy=strategy + OPTIONS,
+            population=asked.population,
+            generations=asked.runs * parts,
+            truncation=None if parts == 1 else UPDATES // parts,
+            out=asked.out / way.replace(", ", "-").replace(" ", "-"),
+            progress=False,
+        )
+        settings[way], seconds[way] = result, evolve_seconds(result)
         found = {name: f"{float(x):.4g}" for name, x in result.solution.items()}
         print(f"{way}: {seconds[way]} s, {found}", flush=True)
     compared = purerl.compare(
@@ -89,10 +63,12 @@ def main() -> None:
         out=asked.out / "judged",
         progress=False,
     )
-    Console(width=160, highlight=False).print(compared.table())
+    show_table(compared.table())
     rows = compared.to_dataframe().to_dict("records")
-    kept = {"rows": rows, "seconds": seconds, "asked": {**vars(asked), "out": ""}}
-    write_atomic(STORE, json.dumps({**kept, **hardware()}, indent=1, default=str))
+    given = {**asked.given(), "out": ""}
+    keep(
+        "truncated-evolution", asked, {"rows": rows, "seconds": seconds, "asked": given}
+    )
 
 
 if __name__ == "__main__":

@@ -16,32 +16,23 @@ Prints the best trials and the comparison; writes experiments/results/tune-doors
 and docs/images/tuning-*.png, for DQN tune-doors-dqn.json and tuning-dqn-*.png.
 """
 
-import argparse
-import json
-import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
-sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
-
-from doors_agents.config import make_config as make_dqn
-from results import hardware
-from rich.console import Console
+from frame import IMAGES, keep, options, show_table
 
 import purerl
 from purerl import optimisers
-from purerl.atomic import write_atomic
-from purerl.cli.settings import enable_compile_cache
 from purerl.tuning.console import best_table, end_line, holdout_table, warnings
 from purerl.tuning.result import holdout_dict
 
-ROOT = Path(__file__).parents[1]
-STORE = ROOT / "experiments" / "results"
-IMAGES = ROOT / "docs" / "images"
+sys.path.insert(0, str(Path(__file__).resolve().parent / "studies"))
+# isort: split
+from doors_agents.config import make_config as make_dqn
+
 PPO_AXES = {
     "learning_rate": purerl.loguniform(2e-4, 1e-2),
     "entropy_coef": purerl.loguniform(1e-4, 1e-1),
@@ -103,30 +94,29 @@ TASKS = {
 
 def main() -> None:
     """Search, print, and write the numbers and pictures."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--algorithm", choices=list(TASKS), default="ppo")
-    parser.add_argument("--out", type=Path, help="default: runs/tune-doors[-dqn]")
-    parser.add_argument("--track", action="append", help="a tracker, such as mlflow")
-    parser.add_argument("--trials", type=int, default=40)
-    asked = parser.parse_args()
-    enable_compile_cache()
-    started, load = time.perf_counter(), os.getloadavg()[0]
+    asked = options(
+        __doc__,
+        is_cached=True,
+        algorithm=("ppo", TASKS),
+        out=(Path, "default: runs/tune-doors[-dqn]"),
+        track=([str], "trackers, such as mlflow"),
+        trials=40,
+    )
     task = TASKS[asked.algorithm]
     out = asked.out or Path(f"runs/tune-doors{task.ending}")
     result = purerl.tune(
         task.make(), task.axes, trials=asked.trials, out=out, trackers=asked.track
     )
-    seconds = time.perf_counter() - started
-    console = Console(width=120, highlight=False)
-    console.print(best_table(result))
+    seconds = asked.seconds()
+    show_table(best_table(result), 120)
     assert result.holdout is not None and result.best_row is not None
-    console.print(holdout_table(result.holdout))
+    show_table(holdout_table(result.holdout), 120)
     for sentence in warnings(result):
-        console.print(f"warning: {sentence}")
-    console.print(end_line(result))
+        print(f"warning: {sentence}")
+    print(end_line(result))
     sittings = result.summary["trained_trials"] < asked.trials
     if sittings:
-        console.print("a part was trained before: its times are not known")
+        print("a part was trained before: its times are not known")
     numbers = {
         "best": {"trial": result.best_row.number, **result.best_row.params},
         "best_score": result.best_row.score,
@@ -136,15 +126,10 @@ def main() -> None:
         **result.summary,
         "wall_seconds": round(seconds, 1),
         **dict.fromkeys(TIMES if sittings else ()),
-        "load_before": round(load, 2),
-        **hardware(),
     }
-    write_atomic(
-        STORE / f"tune-doors{task.ending}.json", json.dumps(numbers, indent=2) + "\n"
-    )
+    keep(f"tune-doors{task.ending}", asked, numbers)
     for name in ("history", "importance", "contour", "slice"):
-        target = IMAGES / f"tuning{task.ending}-{name}.png"
-        shutil.copy(out / f"{name}.png", target)
+        shutil.copy(out / f"{name}.png", IMAGES / f"tuning{task.ending}-{name}.png")
 
 
 if __name__ == "__main__":

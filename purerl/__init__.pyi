@@ -16,7 +16,7 @@ from purerl.algorithms.plr import PLRConfig as PLRConfig
 from purerl.algorithms.ppo import PPOConfig as PPOConfig
 from purerl.algorithms.pqn import PQNConfig as PQNConfig
 from purerl.algorithms.pqn import RecurrentPQNConfig as RecurrentPQNConfig
-from purerl.algorithms.recurrent_dqn_config import (
+from purerl.algorithms.recurrent_dqn import (
     RecurrentDQNConfig as RecurrentDQNConfig,
 )
 from purerl.algorithms.recurrent_ppo import RecurrentPPOConfig as RecurrentPPOConfig

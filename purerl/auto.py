@@ -11,8 +11,8 @@ too.
 import dataclasses
 from typing import Any, TypeVar
 
-from purerl.acting.environment import Environment
 from purerl.config import AUTO, Auto, ConfigError, TrainConfig, is_auto
+from purerl.envs.base import Environment
 from purerl.types import Overrides
 
 ConfigT = TypeVar("ConfigT", bound=TrainConfig)

@@ -27,8 +27,8 @@ from purerl.config import (
     static,
     validate_field,
 )
-from purerl.envs.wrappers import Distribution as Distribution
-from purerl.envs.wrappers import drawn_params as drawn_params
+from purerl.envs.wrappers.randomised import Distribution as Distribution
+from purerl.envs.wrappers.randomised import drawn_params as drawn_params
 from purerl.registry import Registry
 from purerl.types import Array
 

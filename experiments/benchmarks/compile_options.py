@@ -14,16 +14,14 @@ largest. With `--option` the program beside XLA's own has that option of XLA's a
 purerl's.
 """
 
-import argparse
 import time
-from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 import distrax  # noqa: F401  (loaded by the first tracing, and counted with neither)
 import jax
 import yaml
-from report import hardware
+from bench import Words, machine_line, options, print_row, print_table
 
 import purerl
 from purerl import presets
@@ -42,15 +40,15 @@ CASES = (
 )
 
 
-def spent(call: Callable[[], Any]) -> tuple[float, Any]:
+def spent(call: Any) -> tuple[float, Any]:
     """Return the processor's seconds of a call, and what it returned."""
     began = time.process_time()
-    found = call()
+    found = jax.block_until_ready(call())
     return time.process_time() - began, found
 
 
-def measure(case: str, rounds: int, more: dict[str, Any]) -> str:
-    """Return the table's line of a case.
+def cells(case: str, rounds: int, more: dict[str, Any]) -> list[Any]:
+    """Return the table's cells of a case.
 
     Args:
         case: Preset, agents and steps, with colons between them.
@@ -61,47 +59,35 @@ def measure(case: str, rounds: int, more: dict[str, Any]) -> str:
     config = presets.load(name).replace(total_timesteps=int(steps), num_evaluations=0)
     keys = jax.random.split(jax.random.key(0), int(agents))
     lowered = jax.jit(jax.vmap(purerl.make_train(config))).lower(keys)
-    options = purerl.compiler_options() | more
-    ours, own = spent(lambda: lowered.compile(options))
+    ours, own = spent(lambda: lowered.compile(purerl.compiler_options() | more))
     plain, default = spent(lowered.compile)
-
-    def run(program: Any) -> float:
-        return spent(lambda: jax.block_until_ready(program(keys)))[0]
-
-    run(own), run(default)  # once without counting
+    own(keys), default(keys)  # once without counting
     ratios = []
     for number in range(rounds):
         pair = (own, default) if number % 2 else (default, own)
-        seconds = {id(program): run(program) for program in pair}
+        seconds = {id(program): spent(lambda p=program: p(keys))[0] for program in pair}
         ratios.append(seconds[id(own)] / seconds[id(default)])
     spread = f"{median(ratios):.2f} ({min(ratios):.2f} to {max(ratios):.2f})"
-    return (
-        f"| `{name}` | {agents} | {ours:.1f} | {plain:.1f} | {ours / plain:.2f} "
-        f"| {spread} |"
-    )
+    times = (f"{ours:.1f}", f"{plain:.1f}", f"{ours / plain:.2f}")
+    return [f"`{name}`", agents, *times, spread]
 
 
 def main() -> None:
     """Print a table of the cases."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        cases=Words(CASES, "PRESET:AGENTS:STEPS", is_checked=False),
+        rounds=9,
+        option=([str], "NAME=VALUE of XLA's options"),
     )
-    parser.add_argument(
-        "cases", nargs="*", default=CASES, metavar="PRESET:AGENTS:STEPS"
-    )
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--option", action="append", default=[], metavar="NAME=VALUE")
-    options = parser.parse_args()
-    pairs = [option.split("=", 1) for option in options.option]
+    pairs = [option.split("=", 1) for option in asked.option or ()]
     more = {name: yaml.safe_load(value) for name, value in pairs}
-    print(f"{hardware()}, jax {jax.__version__}, medians of {options.rounds}")
-    print(f"purerl's options{''.join(f', {option}' for option in options.option)}\n")
-    print(
-        "| program | agents | compile, s | by itself, s | ratio | ratio of the runs |"
-    )
-    print("|---|---|---|---|---|---|")
-    for case in options.cases:
-        print(measure(case, options.rounds, more), flush=True)
+    print(f"{machine_line()}; medians of {asked.rounds}")
+    print(", ".join(["purerl's options", *(asked.option or ())]), end="\n\n")
+    heads = "program | agents | compile, s | by itself, s | ratio | ratio of the runs"
+    print_table(heads)
+    for case in asked.cases or CASES:
+        print_row(*cells(case, asked.rounds, more))
 
 
 if __name__ == "__main__":

@@ -1,16 +1,14 @@
 """The contenders of `speed.py` in its own interpreter: purerl, gymnax, imports."""
 
-import math
 import subprocess
 import sys
-import time
-from collections.abc import Callable
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from report import Measure, Run, alternate, number, rates, spread
+from bench import Measure, Run, alternate, clocked, number, rates, spread, train
 
 import purerl
 from purerl import envs
@@ -39,55 +37,44 @@ PPO: dict[str, Any] = {
 }
 
 
-def timed(work: Callable[[], Any]) -> tuple[Any, float, float]:
-    """A result, once all of it is there, and its seconds of clock and processor."""
-    start, cpu_start = time.perf_counter(), time.process_time()
-    result = jax.block_until_ready(work())
-    cpu_seconds = time.process_time() - cpu_start
-    return result, time.perf_counter() - start, cpu_seconds
-
-
 def ppo_numbers(timesteps: float) -> dict[str, Any]:
     """The PPO above with `timesteps` rounded down to whole updates."""
     update = PPO["num_envs"] * PPO["num_steps"]
     return PPO | {"total_timesteps": int(timesteps) // update * update}
 
 
-def ppo_config(timesteps: float, **changes: Any) -> purerl.PPOConfig:
-    """The same as purerl's config, without evaluation unless asked for."""
-    from purerl.losses import ClipDrift, ClippedSquaredError
-
+def ppo_config(timesteps: float) -> purerl.PPOConfig:
+    """The same as purerl's config, without evaluation."""
     numbers = ppo_numbers(timesteps)
     clip = numbers.pop("clip")
-    fields = {
+    return purerl.PPOConfig(
         **numbers,
-        "policy_loss": ClipDrift(clip),
-        "value_loss": ClippedSquaredError(clip),
-        "anneal_learning_rate": False,
-        "num_evaluations": 0,
-        **changes,
-    }
-    return purerl.PPOConfig(**fields)
+        policy_loss=purerl.losses.ClipDrift(clip),
+        value_loss=purerl.losses.ClippedSquaredError(clip),
+        anneal_learning_rate=False,
+        num_evaluations=0,
+    )
 
 
-def make_score(config: purerl.PPOConfig) -> Callable[[Any], float]:
-    """Mean return of the deterministic policies of `[N]` trained agents."""
+def train_ppo(
+    config: purerl.PPOConfig, agents: int | None = None, lanes: int | None = None
+) -> tuple[Measure, float]:
+    """Train and score: the mean return of the deterministic policies; see `train`."""
     env = envs.make("CartPole-v1")
 
     def score(state: Any) -> jax.Array:
-        policy = purerl.make_policy(config, state)
         result = evaluate(
             env,
             env.default_params,
-            policy,
+            purerl.make_policy(config, state),
             jax.random.key(7),
             num_episodes=EVAL_EPISODES,
             max_steps=500,
         )
         return result[0].mean()
 
-    scores = jax.jit(jax.vmap(score))
-    return lambda state: float(scores(state).mean())
+    scores = jax.jit(score if agents is None else jax.vmap(score))
+    return train(config, agents, lanes, lambda found: float(scores(found.state).mean()))
 
 
 def purejaxrl_program(path: Path, timesteps: int) -> dict[str, Any]:
@@ -98,48 +85,6 @@ def purejaxrl_program(path: Path, timesteps: int) -> dict[str, Any]:
         timesteps: Environment steps of an agent.
     """
     return {"path": str(path), "TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
-
-
-def train_one(config: purerl.PPOConfig) -> tuple[Measure, float]:
-    """One agent by `jax.jit`: what to time, and the seconds of compilation."""
-    start = time.perf_counter()
-    program = jax.jit(purerl.make_train(config)).lower(jax.random.key(0)).compile()
-    compile_seconds = time.perf_counter() - start
-    score = make_score(config)
-
-    def measure(seed: int) -> Run:
-        key = jax.block_until_ready(jax.random.key(seed))
-        result, seconds, cpu_seconds = timed(lambda: program(key))
-        state = jax.tree.map(lambda x: x[None], result.state)
-        return Run(seconds, score(state), cpu_seconds)
-
-    return measure, compile_seconds
-
-
-def train_many(
-    config: purerl.PPOConfig, agents: int, lanes: int | None
-) -> tuple[Measure, float]:
-    """Many agents by `purerl.pmap`, or by `jit(vmap(train))` where `lanes` is None."""
-    train = purerl.make_train(config)
-    start = time.perf_counter()
-    if lanes is None:
-        shape = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
-        program: Callable[..., Any] = jax.jit(jax.vmap(train)).lower(shape).compile()
-        compile_seconds = time.perf_counter() - start
-    else:
-        program = purerl.pmap(train, lanes=lanes)
-        # The first block compiles, and runs once; there is no way to do only one.
-        jax.block_until_ready(program(jax.random.split(jax.random.key(0), lanes)))
-        compile_seconds = time.perf_counter() - start
-    score = make_score(config)
-
-    def measure(seed: int) -> Run:
-        keys = jax.random.split(jax.random.key(seed), agents)
-        jax.block_until_ready(keys)
-        result, seconds, cpu_seconds = timed(lambda: program(keys))
-        return Run(seconds, score(result.state), cpu_seconds)
-
-    return measure, compile_seconds
 
 
 def step_randomly(env: Any, params: Any) -> Measure:
@@ -173,8 +118,8 @@ def step_randomly(env: Any, params: Any) -> Measure:
 
     def measure(seed: int) -> Run:
         key = jax.block_until_ready(jax.random.key(seed))
-        (_, _, _, ends), seconds, cpu_seconds = timed(lambda: program(key))
-        return Run(seconds, STEPPED_ENVS * STEPS / float(ends.sum()), cpu_seconds)
+        (_, _, _, ends), run = clocked(lambda: program(key))
+        return run._replace(score=STEPPED_ENVS * STEPS / float(ends.sum()))
 
     return measure
 
@@ -185,46 +130,33 @@ def import_seconds(module: str) -> Measure:
         "import time; start = time.perf_counter(); "
         f"import {module}; print(time.perf_counter() - start)"
     )
-
-    def measure(_: int) -> Run:
-        done = subprocess.run(
-            [sys.executable, "-c", code], capture_output=True, text=True, check=True
-        )
-        return Run(float(done.stdout))
-
-    return measure
+    return lambda _: Run(float(_output(sys.executable, "-c", code)))
 
 
 def help_seconds() -> Measure:
     """`purerl --help` from start to end of its process."""
-    command = [str(Path(sys.executable).with_name("purerl")), "--help"]
+    script = str(Path(sys.executable).with_name("purerl"))
+    return lambda _: clocked(lambda: _output(script, "--help"))[1]
 
-    def measure(_: int) -> Run:
-        start = time.perf_counter()
-        subprocess.run(command, capture_output=True, check=True)
-        return Run(time.perf_counter() - start)
 
-    return measure
+def _output(*command: str) -> str:
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout
 
 
 def fastest_lanes(
-    config: purerl.PPOConfig, agents: int, widths: list[int], rounds: int
-) -> tuple[int, Measure, float]:
-    """Try widths of `purerl.pmap` alternately, print them, and keep the fastest.
-
-    The winner is measured again: a trial's lucky run does not count.
-    """
-    built = {width: train_many(config, agents, width) for width in widths}
+    config: purerl.PPOConfig, agents: int, widths: Sequence[int], rounds: int
+) -> tuple[int, Measure]:
+    """Try widths of `purerl.pmap` alternately, print them, and keep the fastest."""
+    built = {width: train_ppo(config, agents, width)[0] for width in widths}
     if len(widths) == 1:
-        return widths[0], *built[widths[0]]
-    tried = alternate({str(w): built[w][0] for w in widths}, rounds)
+        return widths[0], built[widths[0]]
+    tried = alternate({str(w): built[w] for w in widths}, rounds)
     work = agents * config.total_timesteps
-    best, best_rate = widths[0], -math.inf
+    middle = {w: spread(rates(tried[str(w)], work)).median for w in widths}
     print(f"Lanes of purerl.pmap, {agents} agents, median of {rounds}:")
-    for width in widths:
-        found = spread(rates(tried[str(width)], work))
-        print(f"  W = {width:3d}   {number(found.median, 'steps/s'):>6} steps/s")
-        if found.median > best_rate:
-            best, best_rate = width, found.median
+    for width, rate in middle.items():
+        print(f"  W = {width:3d}   {number(rate, 'steps/s'):>6} steps/s")
+    best = max(middle, key=lambda width: middle[width])
     print(f"  taken: W = {best}\n", flush=True)
-    return best, *built[best]
+    return best, built[best]

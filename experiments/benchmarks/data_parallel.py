@@ -12,14 +12,12 @@ samples, as each device does. Rounds take turns; compilation is apart; medians a
 compared.
 """
 
-import argparse
-import statistics
-import time
 from collections.abc import Callable
 from typing import Any
 
 import jax
 import numpy as np
+from bench import alternate, calls, options, print_table, rates, spread
 from jax.sharding import Mesh, PartitionSpec
 
 import purerl
@@ -84,31 +82,21 @@ def side_by_side(config: Any, devices: int) -> Callable[[jax.Array], Any]:
 
 def main() -> None:
     """Measure all programs in turns; print their rates and the ratios to the first."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=40_960)
-    options = parser.parse_args()
-    programs = make_programs(options.steps)
-    for name, (function, argument, _) in programs.items():
-        began = time.perf_counter()
-        jax.block_until_ready(function(argument))
-        print(f"{name}: first call {time.perf_counter() - began:.1f} s", flush=True)
-    rates: dict[str, list[float]] = {name: [] for name in programs}
-    for _ in range(options.rounds):
-        for name, (function, argument, steps) in programs.items():
-            began = time.perf_counter()
-            jax.block_until_ready(function(argument))
-            rates[name].append(steps / (time.perf_counter() - began))
-    print("| program | steps/s | range | ratio to one device |\n|---|---|---|---|")
-    base = statistics.median(rates["one device"])
-    for name, values in rates.items():
-        middle = statistics.median(values)
-        print(
-            f"| {name} | {middle:,.0f} | {min(values):,.0f} to {max(values):,.0f} | "
-            f"{middle / base:.2f} |"
-        )
+    asked = options(__doc__, rounds=5, steps=40_960)
+    programs = make_programs(asked.steps)
+    measures = {
+        name: calls(lambda function=function, argument=argument: function(argument))
+        for name, (function, argument, _) in programs.items()
+    }
+    for name, measure in measures.items():
+        print(f"{name}: first call {measure(0).seconds:.1f} s", flush=True)
+    runs = alternate(measures, asked.rounds)
+    found = {n: spread(rates(runs[n], steps)) for n, (*_, steps) in programs.items()}
+    base, rows = found["one device"].median, []
+    for name, (middle, low, high) in found.items():
+        between = f"{low:,.0f} to {high:,.0f}"
+        rows.append([name, f"{middle:,.0f}", between, f"{middle / base:.2f}"])
+    print_table("program | steps/s | range | ratio to one device", rows)
 
 
 if __name__ == "__main__":

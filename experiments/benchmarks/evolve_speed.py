@@ -10,18 +10,15 @@ is the same by the processor time of the process: on a machine shared with other
 says more than the clock.
 """
 
-import argparse
 import shutil
-import statistics
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import numpy as np
-from report import hardware
+from bench import alternate, calls, machine_line, options, rates, spread
 
 import purerl
 from purerl.execution.members import crossed
@@ -36,13 +33,6 @@ from purerl.sweeps.planner import worker_limit
 GOAL = 0.9
 
 
-class Time(NamedTuple):
-    """Seconds of one round, by the clock and of the processors."""
-
-    wall: float
-    busy: float
-
-
 class Quiet:
     """A stand-in for a progress bar, which shows nothing."""
 
@@ -53,32 +43,26 @@ class Quiet:
         """Nothing is shown."""
 
 
-def timed(function: Callable[[], Any]) -> Time:
-    """Run it once."""
-    wall, busy = time.perf_counter(), time.process_time()
-    function()
-    return Time(time.perf_counter() - wall, time.process_time() - busy)
-
-
-def make_evolution(arguments: argparse.Namespace) -> EvolutionLoop:
+def make_evolution(
+    agents: int, steps: int, lanes: int | None = None, chunk: int = 1, rounds: int = 9
+) -> EvolutionLoop:
     """The published value-loss evolution with fewer agents and steps."""
     config = purerl.PPOConfig(
-        total_timesteps=arguments.steps,
+        total_timesteps=steps,
         num_steps=64,
         value_loss=purerl.losses.MLPValueLoss.zeros(),
     )
     asked = EvolutionSettings(
         "value_loss",
         "open-es",
-        population=arguments.agents // 2,
+        population=agents // 2,
         rollouts=2,
         fitness="training_curve",
     )
-    setup = make_setup(config, asked)
     workers = make_workers()
     limit = worker_limit(None, workers)
-    options = Options(None, arguments.lanes, None, arguments.chunk, limit, 0, 0, False)
-    return EvolutionLoop(setup, arguments.rounds + 2, workers, options)
+    more = Options(None, lanes, None, chunk, limit, 0, 0, False)
+    return EvolutionLoop(make_setup(config, asked), rounds + 2, workers, more)
 
 
 def plain_training(evolution: EvolutionLoop) -> Callable[[int], Any]:
@@ -104,58 +88,67 @@ def plain_training(evolution: EvolutionLoop) -> Callable[[int], Any]:
     return one
 
 
+class Generations:
+    """An evolution that is called for each of its generations.
+
+    Args:
+        evolution: The evolution, whose programs are compiled.
+        folder: Where a checkpoint is written each time, if anywhere.
+    """
+
+    def __init__(self, evolution: EvolutionLoop, folder: Path | None = None) -> None:
+        self._evolution, self._folder = evolution, folder
+        self._state, _ = evolution.open()
+        evolution.compile()
+
+    def __call__(self) -> None:
+        """Run a generation."""
+        self._state = self._evolution.generation(self._state, Quiet(), lambda: False)
+        if self._folder:
+            store.save(self._folder, self._state)
+
+
 def main() -> None:
     """Alternate, and print medians."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--agents", type=int, default=32)
-    parser.add_argument("--steps", type=int, default=50_000)
-    parser.add_argument("--lanes", type=int, default=None)
-    parser.add_argument("--chunk", type=int, default=1, help="blocks held at a time")
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--save", action="store_true", help="a checkpoint each time")
-    arguments = parser.parse_args()
-    evolution = make_evolution(arguments)
-    state, _ = evolution.open()
-    evolution.compile()
-    plain = plain_training(evolution)
+    asked = options(
+        __doc__,
+        agents=32,
+        steps=50_000,
+        lanes=int,
+        chunk=(1, "blocks held at a time"),
+        rounds=5,
+        save=(False, "a checkpoint each time"),
+    )
+    given = {name: x for name, x in asked.given().items() if name != "save"}
+    evolution = make_evolution(**given)
     folder = Path(tempfile.mkdtemp())
     (folder / "checkpoints").mkdir()
-
-    def generation() -> None:
-        nonlocal state
-        state = evolution.generation(state, Quiet(), lambda: False)
-        if arguments.save:
-            store.save(folder, state)
-
+    generation = Generations(evolution, folder if asked.save else None)
+    plain, numbers = plain_training(evolution), iter(range(asked.rounds + 1))
     generation()
-    plain(0)  # compiles
-    found: dict[str, list[Time]] = {"generation": [], "plain": []}
-    for number in range(arguments.rounds):
-        pair = [("generation", generation), ("plain", lambda n=number: plain(n + 1))]
-        for name, function in pair if number % 2 else reversed(pair):
-            found[name].append(timed(function))
+    plain(next(numbers))  # compiles
+    measures = {
+        "generation": calls(generation),
+        "plain": calls(lambda: plain(next(numbers))),
+    }
+    runs = alternate(measures, asked.rounds)
     shutil.rmtree(folder)
-    _print(evolution, found)
-
-
-def _print(evolution: EvolutionLoop, found: dict[str, list[Time]]) -> None:
     steps, agents = evolution.setup.steps, evolution.setup.runs
     lanes = evolution.training.lanes
-    print(f"{hardware()}; {agents} agents, {steps:,} steps, {lanes} lanes")
-    medians = {}
-    for name, times in found.items():
-        wall = statistics.median(t.wall for t in times)
-        busy = statistics.median(t.busy for t in times)
-        medians[name] = Time(wall, busy)
-        spread = np.array([t.wall for t in times])
+    print(f"{machine_line()}; {agents} agents, {steps:,} steps, {lanes} lanes")
+    walls, busy = {}, {}
+    for name, found in runs.items():
+        wall, low, high = spread([run.seconds for run in found])
+        walls[name] = wall
+        busy[name] = spread([run.cpu_seconds for run in found]).median
         print(
-            f"{name:<11} {steps / wall:>12,.0f} steps/s  {agents / wall:8.2f} agents/s "
-            f" {wall:.2f} s ({spread.min():.2f} to {spread.max():.2f}), busy {busy:.2f}"
+            f"{name:<11} {spread(rates(found, steps)).median:>12,.0f} steps/s  "
+            f"{agents / wall:8.2f} agents/s  {wall:.2f} s ({low:.2f} to {high:.2f}), "
+            f"busy {busy[name]:.2f}"
         )
-    wall = medians["plain"].wall / medians["generation"].wall
-    busy = medians["plain"].busy / medians["generation"].busy
+    wall, own = (each["plain"] / each["generation"] for each in (walls, busy))
     verdict = "met" if wall >= GOAL else "missed"
-    print(f"ratio {wall:.3f} by the clock, {busy:.3f} busy; goal {GOAL}: {verdict}")
+    print(f"ratio {wall:.3f} by the clock, {own:.3f} busy; goal {GOAL}: {verdict}")
 
 
 if __name__ == "__main__":

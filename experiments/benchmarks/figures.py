@@ -8,23 +8,31 @@ experiments/results/gpu-day what `gpu_day.py --out` wrote. Nothing is measured h
 figure whose file is missing is left as it is, and said.
 """
 
-import json
-from pathlib import Path
 from statistics import median
 from typing import Any
 
+from bench import ROOT, read
 from contenders import ppo_config
 from gpu_table import timed
 
 from purerl.contrib.hardware import device, estimate
-from purerl.report.plots import style
 from purerl.train import bind
 
-ROOT = Path(__file__).parents[2]
+# isort: split
+from pictures import style
+
 RESULTS = ROOT / "experiments" / "results"
 IMAGES = ROOT / "docs" / "images"
 OWN = "ppo-cartpole"
 PEERS = {OWN: "purerl", "PureJaxRL": "PureJaxRL", "rejax": "rejax 0.1.3"}
+
+
+def finish_bars(axes: Any, labels: dict[float, str], most: float) -> None:
+    """Set up axes with horizontal bars, the first on top, by their places."""
+    axes.set_yticks(list(labels), list(labels.values()))
+    axes.invert_yaxis()
+    axes.set_xlim(0.0, most)
+    axes.grid(visible=False, axis="y")
 
 
 def kernels(found: dict[str, Any]) -> Any:
@@ -43,13 +51,13 @@ def kernels(found: dict[str, Any]) -> Any:
         times = number / found[OWN]["kernels"]
         words = f" {number / 1e6:.2f} M" + ("" if name == OWN else f" ({times:.1f} x)")
         axes.text(number / 1e6, place, words, va="center", fontsize=10)
-    axes.set_yticks(range(len(names)), [PEERS[name] for name in names])
-    axes.invert_yaxis()
-    axes.set_xlim(0.0, 1.2 * max(found[name]["kernels"] for name in names) / 1e6)
-    agents = f"{found[OWN]['agents']:,}"
-    title = f"PPO, CartPole-v1, {agents} agents x 500,000 steps, compiled for an H200"
+    title = (
+        f"PPO, CartPole-v1, {found[OWN]['agents']:,} agents x 500,000 steps, compiled "
+        "for an H200"
+    )
     style.finish(axes, title, "dependent kernels of the whole run, millions")
-    axes.grid(visible=False, axis="y")
+    most = 1.2 * max(found[name]["kernels"] for name in names) / 1e6
+    finish_bars(axes, {n: PEERS[name] for n, name in enumerate(names)}, most)
     return figure
 
 
@@ -61,33 +69,28 @@ def share(found: dict[str, Any]) -> Any:
     """
     cases = [name for name in found if "agent" in name]
     figure = style.new_figure(7.6, 1.0 + 1.3 * len(cases))
-    axes = figure.subplots()
-    place, places, labels = 0.0, [], []
-    most = max(max(rates) for name in cases for rates in found[name].values())
+    axes, place, labels = figure.subplots(), 0.0, dict[float, str]()
+    most = max(max(rates) for name in cases for rates in found[name].values()) / 1e3
     for case in cases:
         own = median(found[case]["purerl"])
         for number, (name, rates) in enumerate(found[case].items()):
-            middle = median(rates)
-            colour = style.COLOURS[0] if name == "purerl" else style.COLOURS[7]
+            middle, low, high = median(rates), min(rates) / 1e3, max(rates) / 1e3
+            is_own = name == "purerl"
+            colour = style.COLOURS[0 if is_own else 7]
             alpha = 1.0 if number < 2 else 0.55
             axes.barh(place, middle / 1e3, height=0.8, color=colour, alpha=alpha)
-            axes.plot([min(rates) / 1e3, max(rates) / 1e3], [place] * 2, color="black")
+            axes.plot([low, high], [place] * 2, color="black")
             words = f"{middle / 1e3:,.0f}k"
-            if name != "purerl":
-                words += f", of which training reaches {own / middle:.0%}"
-            axes.text(max(rates) / 1e3 + 0.01 * most / 1e3, place, words, va="center")
-            places.append(place)
-            labels.append(f"{case}: {name}" if name == "purerl" else name)
+            words += "" if is_own else f", of which training reaches {own / middle:.0%}"
+            axes.text(high + 0.01 * most, place, words, va="center")
+            labels[place] = f"{case}: {name}" if is_own else name
             place += 1.0
         place += 0.6
-    axes.set_yticks(places, labels)
-    axes.invert_yaxis()
-    axes.set_xlim(0.0, 1.7 * most / 1e3)
     machine = found["hardware"]
     title = f"PPO, CartPole-v1, {machine['cores']} cores of {machine['cpu']}"
     words = "environment steps per second, thousands (line: all rounds)"
     style.finish(axes, title, words)
-    axes.grid(visible=False, axis="y")
+    finish_bars(axes, labels, 1.7 * most)
     return figure
 
 
@@ -98,8 +101,7 @@ def gpu_agents(first: dict[str, Any]) -> Any:
         first: The file of one part of `gpu_day.py`, for the device.
     """
     files = sorted((RESULTS / "gpu-day").glob("ppo-*.json"))
-    rows = [row for file in files for row in json.loads(file.read_text())["rows"]]
-    rows = [row for row in rows if "seconds" in row]
+    rows = [x for file in files for x in read(file)["rows"] if "seconds" in x]
     rows.sort(key=lambda row: row["agents"])
     figure = style.new_figure(7.6, 4.6)
     axes = figure.subplots()
@@ -147,12 +149,12 @@ FIGURES = {
 def main() -> None:
     """Draw what there are numbers of."""
     for name, (draw, place) in FIGURES.items():
-        file = RESULTS / place
-        if not file.exists():
-            print(f"{file.relative_to(ROOT)} is not there: its figure is left alone")
+        found = read(RESULTS / place)
+        if not found:
+            print(f"{place} is not there: its figure is left alone")
             continue
         image = IMAGES / f"performance-{name}.png"
-        style.save(draw(json.loads(file.read_text())), image)
+        style.save(draw(found), image)
         print(image.relative_to(ROOT))
 
 

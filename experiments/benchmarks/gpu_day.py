@@ -20,8 +20,7 @@ kernels while it compiles, here beside other processes, so it may choose other o
 alone. Parts that time nothing are measured while the others compile.
 """
 
-import argparse
-import json
+import importlib
 import os
 import signal
 import subprocess
@@ -34,14 +33,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import gpu_table
-from peer import ROOT
+from bench import PEERS, ROOT, Asked, options, read, write
 
-from purerl.atomic import write_atomic
-
-MINUTES = 9.0  # The longest that a part may take.
 SHORTEST = 0.5  # With fewer minutes left no part begins.
 UNDER_WAY: set[subprocess.Popen[bytes]] = set()  # The processes of parts.
-# Sets of XLA's options in `gpu_options.py`, and what they are.
+# Sets of XLA's options in `gpu_parts.py`, and what they are.
 OPTIONS = {
     "default": "own options",
     "no-graphs": "graphs switched off",
@@ -49,12 +45,24 @@ OPTIONS = {
     "loops": "graphs with loops and branches in them",
     "double-buffer": "loops of two turns at a time",
 }
-# What `gpu_without.py` switches off.
+# What it switches off there.
 SWITCHES = {
     "barrier": "a barrier after every step of the environments",
     "sums": "sums in the place of the products of few acting rows",
 }
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
+PROFILED = (
+    ("ppo-cartpole", 1),
+    ("ppo-cartpole", 1_024),
+    ("pqn-cartpole", 64),
+    ("recurrent-ppo-cartpole", 64),
+    ("dqn-cartpole", 64),
+    ("td3-pendulum", 64),
+    ("sac-pendulum", 64),
+    ("mpo-pendulum", 64),
+    ("ppo-minatar", 1),
+    ("ppo-halfcheetah", 1),
+)
 
 
 class Part(NamedTuple):
@@ -62,147 +70,90 @@ class Part(NamedTuple):
 
     Attributes:
         what: What it is, for `--list`.
-        module: The module of its function, which is loaded in the part's own process.
-        function: The name of the function; it takes a `gpu_parts.Day`.
+        function: Module and name of its function, which is loaded in the part's own
+            process and takes a `gpu_parts.Day`.
         arguments: The function's other arguments.
         flags: Flags of XLA.
         is_timed: Whether it must have the device for itself.
     """
 
     what: str
-    module: str
     function: str
     arguments: tuple[Any, ...] = ()
     flags: str = ""
     is_timed: bool = True
 
 
-PARTS = {
-    "device": Part("time per dependent kernel, bytes/s", "gpu_parts", "measure_device"),
-    **{
-        f"kernels-{name}": Part(
-            f"kernels of {name}, and the time of each",
-            "gpu_parts",
-            "measure_kernels",
-            (name,),
-        )
-        for name in ("ppo-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum")
-    },
-    **{
-        f"ppo-{n}": Part(
-            f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL",
-            "gpu_parts",
-            "measure_ppo",
-            (n,),
-        )
-        for n in (1, 8, 64, 512, 2_048, 8_192)
-    },
-    **{
-        f"options-{name}": Part(
-            f"PPO with XLA's {words}", "gpu_options", "measure_options", (name, words)
-        )
-        for name, words in OPTIONS.items()
-    },
-    **{
-        f"without-{name}": Part(
-            f"PPO without {words}, and as it is",
-            "gpu_without",
-            "measure_without",
-            (name, words),
-        )
-        for name, words in SWITCHES.items()
-    },
-    **{
-        f"profile-{name}-{n}": Part(
-            f"the kernels of {n:,} agents of {name} in the profiler, and the gaps",
-            "gpu_profile",
-            "measure_profile",
-            (name, n),
-        )
-        for name, n in (
-            ("ppo-cartpole", 1),
-            ("ppo-cartpole", 1_024),
-            ("pqn-cartpole", 64),
-            ("recurrent-ppo-cartpole", 64),
-            ("dqn-cartpole", 64),
-            ("td3-pendulum", 64),
-            ("sac-pendulum", 64),
-            ("mpo-pendulum", 64),
-            ("ppo-minatar", 1),
-            ("ppo-halfcheetah", 1),
-        )
-    },
-    "bits": Part(
-        "same seed, killed and resumed", "gpu_bits", "measure_bits", is_timed=False
-    ),
-    "bits-deterministic": Part(
-        f"the same with {DETERMINISTIC}",
-        "gpu_bits",
-        "measure_bits",
-        flags=DETERMINISTIC,
-        is_timed=False,
-    ),
-    "evolution": Part(
-        "a generation of 512 agents, 500,000 steps each",
-        "gpu_parts",
-        "measure_evolution",
-    ),
-    "minatar": Part("PPO, MinAtar, 1e7 steps", "gpu_parts", "measure_minatar"),
-    **{
-        name: Part(
-            f"{name.upper()}, 1 and 64 agents",
-            "gpu_parts",
-            "measure_off_policy",
-            (name,),
-        )
-        for name in ("dqn", "td3", "sac")
-    },
-    **{
-        f"brax-{task}-{who}": Part(
-            f"{who}'s PPO on brax {task}, 5e7 steps",
-            "gpu_brax",
-            f"measure_{who}",
-            (task,),
-        )
-        for task in ("ant", "halfcheetah")
-        for who in ("purerl", "brax")
-    },
-}
+def make_parts() -> dict[str, Part]:
+    """Return the parts of the day, in their order."""
+    own = "gpu_parts.measure"
+    words = "time per dependent kernel, bytes/s"
+    parts = {"device": Part(words, f"{own}_device")}
+    for name in ("ppo-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
+        words = f"kernels of {name}, and the time of each"
+        parts[f"kernels-{name}"] = Part(words, f"{own}_kernels", (name,))
+    for n in (1, 8, 64, 512, 2_048, 8_192):
+        words = f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL"
+        parts[f"ppo-{n}"] = Part(words, f"{own}_ppo", (n,))
+    for name, about in OPTIONS.items():
+        words, arguments = f"PPO with XLA's {about}", (name, about)
+        parts[f"options-{name}"] = Part(words, f"{own}_options", arguments)
+    for name, about in SWITCHES.items():
+        words, arguments = f"PPO without {about}, and as it is", (name, about)
+        parts[f"without-{name}"] = Part(words, f"{own}_without", arguments)
+    for name, n in PROFILED:
+        words = f"the kernels of {n:,} agents of {name} in the profiler, and the gaps"
+        function = "gpu_profile.measure_profile"
+        parts[f"profile-{name}-{n}"] = Part(words, function, (name, n))
+    function = "gpu_bits.measure_bits"
+    same = Part("same seed, killed and resumed", function, is_timed=False)
+    words = f"the same with {DETERMINISTIC}"
+    parts["bits"] = same
+    parts["bits-deterministic"] = same._replace(what=words, flags=DETERMINISTIC)
+    words = "a generation of 512 agents, 500,000 steps each"
+    parts["evolution"] = Part(words, f"{own}_evolution")
+    parts["minatar"] = Part("PPO, MinAtar, 1e7 steps", f"{own}_minatar")
+    for name in ("dqn", "td3", "sac"):
+        words = f"{name.upper()}, 1 and 64 agents"
+        parts[name] = Part(words, f"{own}_off_policy", (name,))
+    for task in ("ant", "halfcheetah"):
+        for who in ("purerl", "brax"):
+            words = f"{who}'s PPO on brax {task}, 5e7 steps"
+            parts[f"brax-{task}-{who}"] = Part(words, f"{own}_{who}", (task,))
+    return parts
 
 
-def run_child(name: str, options: argparse.Namespace) -> None:
+PARTS = make_parts()
+
+
+def run_child(name: str, asked: Asked) -> None:
     """Measure a part in this process; keep every row in a file as soon as it is there.
 
     Args:
         name: The part.
-        options: The options of the command.
+        asked: The options of the command.
     """
-    import importlib
-
     from gpu_parts import Day
 
     from purerl.storage.folders import made_with
 
-    part = PARTS[name]
+    part, path = PARTS[name], unfinished(asked.out, name)
     kept: dict[str, Any] = {**made_with(), "rows": []}
-    path = unfinished(options.out, name)
 
     def add(row: dict[str, Any]) -> None:
         kept["rows"].append(row)
-        write_atomic(path, json.dumps(kept, indent=1))
-        print(json.dumps(row), flush=True)
+        write(path, kept)
+        print(row, flush=True)
 
-    write_atomic(path, json.dumps(kept))
-    work = options.out / "work" / name
+    write(path, kept)
+    work = asked.out / "work" / name
     work.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + options.minutes * 60
-    function: Callable[..., None] = getattr(
-        importlib.import_module(part.module), part.function
-    )
-    peers = options.peers / "bin" / "python"
-    rounds = options.rounds if options.rounds is not None else 2 if options.toy else 4
-    day = Day(options.toy, work, peers, options.purejaxrl, deadline, add, rounds)
-    function(day, *part.arguments)
+    deadline = time.monotonic() + asked.minutes * 60
+    module, _, function = part.function.partition(".")
+    measure: Callable[..., None] = getattr(importlib.import_module(module), function)
+    rounds = asked.rounds if asked.rounds is not None else 2 if asked.toy else 4
+    day = Day(asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds)
+    measure(day, *part.arguments)
 
 
 def unfinished(folder: Path, name: str) -> Path:
@@ -211,29 +162,29 @@ def unfinished(folder: Path, name: str) -> Path:
 
 
 def run_part(
-    name: str, options: argparse.Namespace, minutes: float, rounds: int | None
+    name: str, asked: Asked, minutes: float, rounds: int | None
 ) -> dict[str, Any]:
     """Measure a part in a new process, and return its record.
 
     Args:
         name: The part.
-        options: The options of the command.
-        minutes: The longest that it may take.
-        rounds: Timed runs of each program; 0 only compiles.
+        asked: The options of the command.
+        minutes: How long it may take.
+        rounds: Runs of each program; 0 only compiles; None for the part's own number.
     """
-    part, log = PARTS[name], options.out / "work" / f"{name}.log"
+    part, log = PARTS[name], asked.out / "work" / f"{name}.log"
     log.parent.mkdir(parents=True, exist_ok=True)
-    unfinished(options.out, name).unlink(missing_ok=True)
-    words = [f"--out={options.out}", f"--peers={options.peers}", f"--minutes={minutes}"]
-    words += [f"--purejaxrl={options.purejaxrl}"] if options.purejaxrl else []
-    words += ["--toy"] if options.toy else []
-    words += [f"--rounds={rounds}"] if rounds is not None else []
-    command = [sys.executable, str(Path(__file__)), "--child", name, *words]
+    unfinished(asked.out, name).unlink(missing_ok=True)
+    command = [sys.executable, str(Path(__file__)), "--child", name]
+    command += [f"--out={asked.out}", f"--peers={asked.peers}", f"--minutes={minutes}"]
+    command += [f"--purejaxrl={asked.purejaxrl}"] if asked.purejaxrl else []
+    command += ["--toy"] * asked.toy
+    command += [f"--rounds={rounds}"] if rounds is not None else []
     started, began = datetime.now(UTC).isoformat(), time.monotonic()
     with log.open("wb") as file:
         process = subprocess.Popen(
             command,
-            env=environment(part, options.out),
+            env=environment(part, asked.out),
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -242,18 +193,15 @@ def run_part(
         error = _end_of(process, minutes)
     if error == "failed":
         error = log.read_text(errors="replace")[-3000:]
-    kept = {"rows": []}
-    if unfinished(options.out, name).exists():
-        kept = json.loads(unfinished(options.out, name).read_text())
     return {
         "part": name,
         "what": part.what,
         "started": started,
         "seconds": round(time.monotonic() - began, 1),
-        "toy": options.toy,
+        "toy": asked.toy,
         "flags": part.flags,
         "error": error,
-        **kept,
+        **(read(unfinished(asked.out, name)) or {"rows": []}),
     }
 
 
@@ -295,36 +243,29 @@ def environment(part: Part, folder: Path) -> dict[str, str]:
 
 def records(folder: Path) -> list[dict[str, Any]]:
     """Return what the parts of a folder left, in their order."""
-    paths = [folder / f"{name}.json" for name in PARTS]
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    return [found for name in PARTS if (found := read(folder / f"{name}.json"))]
 
 
-def run_parts(names: Sequence[str], options: argparse.Namespace) -> None:
+def run_parts(names: Sequence[str], asked: Asked) -> None:
     """Measure the parts that are missing, as far as the minutes go."""
-    until = time.monotonic() + 60 * (options.in_all or float("inf"))
-    if options.prepare:
-        prepare(names, options, until)
-    known = {record["part"]: record for record in records(options.out)}
+    until = time.monotonic() + 60 * (asked.in_all or float("inf"))
+    if asked.prepare:
+        prepare(names, asked, until)
+    known = {record["part"]: record for record in records(asked.out)}
     for name in names:
         before = known.get(name)
-        if before and not (before["error"] and options.retry):
+        if before and not (before["error"] and asked.retry):
             failed = ", which failed (--retry)" if before["error"] else ""
             print(f"{name}: has its file{failed}", flush=True)
             continue
-        minutes = min(options.minutes, (until - time.monotonic()) / 60)
+        minutes = min(asked.minutes, (until - time.monotonic()) / 60)
         if minutes < SHORTEST:
             print(f"{name}: no time is left", flush=True)
             continue
         print(f"{name}: {PARTS[name].what} ...", flush=True)
-        record = run_part(name, options, minutes, options.rounds)
-        keep(record, options.out)
+        record = run_part(name, asked, minutes, asked.rounds)
+        write(asked.out / f"{name}.json", record)
         print(f"  {end_of(record)}", flush=True)
-
-
-def keep(record: dict[str, Any], folder: Path) -> None:
-    """Write the file of a part that was measured."""
-    path = folder / f"{record['part']}.json"
-    write_atomic(path, json.dumps(record, indent=1) + "\n")
 
 
 def end_of(record: dict[str, Any]) -> str:
@@ -333,29 +274,29 @@ def end_of(record: dict[str, Any]) -> str:
     return f"{end[0][:200]} ({record['seconds']} s)"
 
 
-def prepare(names: Sequence[str], options: argparse.Namespace, until: float) -> None:
+def prepare(names: Sequence[str], asked: Asked, until: float) -> None:
     """Compile the programs of several parts at a time; measure what is not timed.
 
     Args:
         names: The parts.
-        options: The options of the command; `prepare` is the number of processes.
+        asked: The options of the command; `prepare` is the number of processes.
         until: The reading of `time.monotonic` at which no part may run any more.
     """
-    (options.out / "work" / "cache").mkdir(parents=True, exist_ok=True)
-    known = {record["part"] for record in records(options.out)}
+    (asked.out / "work" / "cache").mkdir(parents=True, exist_ok=True)
+    known = {record["part"] for record in records(asked.out)}
 
     def work(name: str) -> None:
         is_timed = PARTS[name].is_timed
-        rounds = 0 if is_timed else options.rounds
-        minutes = min(options.minutes, (until - time.monotonic()) / 60)
+        rounds = 0 if is_timed else asked.rounds
+        minutes = min(asked.minutes, (until - time.monotonic()) / 60)
         if minutes < SHORTEST:
             return
-        record = run_part(name, options, minutes, rounds)
+        record = run_part(name, asked, minutes, rounds)
         if not is_timed:
-            keep(record, options.out)
+            write(asked.out / f"{name}.json", record)
         print(f"{name}, beside others: {end_of(record)}", flush=True)
 
-    with ThreadPoolExecutor(options.prepare) as pool:
+    with ThreadPoolExecutor(asked.prepare) as pool:
         try:
             list(pool.map(work, [name for name in names if name not in known]))
         except BaseException:
@@ -366,57 +307,52 @@ def prepare(names: Sequence[str], options: argparse.Namespace, until: float) -> 
             raise
 
 
-def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
+def parse() -> Asked:
     """Read the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        list=(False, "print the parts, and stop"),
+        table=(False, "print the table of FOLDER, and stop"),
+        only=([str], PARTS, "these parts"),
+        toy=(False, "next to nothing, on any machine"),
+        retry=(False, "parts that failed, too"),
+        out=(Path, "folder; results/gpu-day if not given"),
+        minutes=(9.0, "of a part, at the most"),
+        in_all=(float, "minutes of this command, at the most"),
+        rounds=(int, "timed runs of each program; 4 if not given"),
+        prepare=(int, "compile first, so many parts at a time"),
+        peers=(PEERS, "rejax's environment"),
+        purejaxrl=(Path, "PureJaxRL's ppo.py"),
+        child=(str, PARTS, "measure this part in this process"),
     )
-    add = parser.add_argument
-    add("--list", action="store_true", help="print the parts, and stop")
-    add("--table", action="store_true", help="print the table of FOLDER, and stop")
-    add("--only", nargs="+", choices=PARTS, metavar="PART", help="these parts")
-    add("--toy", action="store_true", help="next to nothing, on any machine")
-    add("--retry", action="store_true", help="parts that failed, too")
-    add("--out", type=Path, help="folder; results/gpu-day if not given")
-    add("--minutes", type=float, default=MINUTES, help="of a part, at the most")
-    add("--in-all", type=float, help="minutes of this command, at the most")
-    add("--rounds", type=int, help="timed runs of each program; 4 if not given")
-    add("--prepare", type=int, metavar="N", help="compile first, N parts at a time")
-    add("--peers", type=Path, default=ROOT / ".venv-peers", help="rejax's environment")
-    add("--purejaxrl", type=Path, help="PureJaxRL's ppo.py")
-    add("--child", choices=PARTS, help=argparse.SUPPRESS)
-    options = parser.parse_args(arguments)
-    if options.minutes <= 0:
-        parser.error(f"--minutes must be positive, got {options.minutes:g}.")
     for name in ("rounds", "prepare"):
-        number = getattr(options, name)
-        if number is not None and number < 1 and not options.child:
-            parser.error(f"--{name} must be at least 1, got {number}.")
-    if options.purejaxrl and not options.purejaxrl.is_file():
-        parser.error(f"--purejaxrl {options.purejaxrl} is no file; give its ppo.py.")
-    folder = "gpu-day-toy" if options.toy else "gpu-day"
-    options.out = (options.out or ROOT / "results" / folder).resolve()
-    if any(r["toy"] != options.toy for r in records(options.out)) and not options.table:
-        parser.error(f"{options.out} mixes toys and real sizes; give another --out.")
-    return options
+        number = getattr(asked, name)
+        if number is not None and number < 1 and not asked.child:
+            sys.exit(f"--{name} must be at least 1, got {number}.")
+    if asked.purejaxrl and not asked.purejaxrl.is_file():
+        sys.exit(f"--purejaxrl {asked.purejaxrl} is no file; give its ppo.py.")
+    folder = "gpu-day-toy" if asked.toy else "gpu-day"
+    asked.out = (asked.out or ROOT / "results" / folder).resolve()
+    if any(r["toy"] != asked.toy for r in records(asked.out)) and not asked.table:
+        sys.exit(f"{asked.out} mixes toys and real sizes; give another --out.")
+    return asked
 
 
-def main(arguments: Sequence[str] | None = None) -> None:
+def main() -> None:
     """Do what the command line asks."""
-    options = parse(arguments)
-    if options.child:
-        run_child(options.child, options)
+    asked = parse()
+    if asked.child:
+        run_child(asked.child, asked)
         return
-    if options.list:
+    if asked.list:
         print("\n".join(f"{name:<24} {part.what}" for name, part in PARTS.items()))
         return
-    if not options.table:
+    if not asked.table:
         # So that a part under way ends with this process.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        options.out.mkdir(parents=True, exist_ok=True)
-        run_parts(options.only or list(PARTS), options)
+        run_parts(asked.only or list(PARTS), asked)
         print()
-    print(gpu_table.text(records(options.out)), end="")
+    print(gpu_table.text(records(asked.out)), end="")
 
 
 if __name__ == "__main__":

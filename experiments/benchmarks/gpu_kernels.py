@@ -105,3 +105,10 @@ def compile_for_gpu(
         round(ended - traced, 1),
         loop.collectives(),
     )
+
+
+def numbers(program: Program) -> dict[str, Any]:
+    """Return what is kept of a program, as plain values."""
+    kept = program._asdict()
+    loop = kept.pop("loop")
+    return {"kernels": loop.total(), **kept, "loops": lines(loop)}

@@ -5,36 +5,34 @@ run) and `env_steps` stand in the table of speeds. What fails becomes a row with
 `error`, and the rest of the part goes on.
 """
 
-import argparse
 import math
 import os
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
+from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
 import yaml
-from contenders import (
-    ppo_config,
-    ppo_numbers,
-    purejaxrl_program,
-    train_many,
-    train_one,
-)
-from off_policy_speed import DQN, actor_critic, dqn_numbers, train
-from peer import run_peer
-from report import Measure, Run
+from bench import Measure, Run, calls, last_returns, peer_program, train
+from contenders import ppo_config, ppo_numbers, purejaxrl_program, train_ppo
+from off_policy_speed import DQN, actor_critic, dqn_numbers
 
 import purerl
 from purerl import presets
-from purerl.atomic import write_atomic
+from purerl.accelerator import packing
 from purerl.contrib.hardware.device import load_device
 from purerl.contrib.hardware.estimate import RESERVED, estimate
 from purerl.contrib.hardware.kernels import read
 from purerl.execution.programs import segment_length
+from purerl.networks import layers
 from purerl.train import bind
+
+# isort: split
+import brax_peer
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]
@@ -81,9 +79,7 @@ def contend(
     try:
         measure, compile_seconds = prepare()
         runs: list[Run] = []
-        taken = (
-            0.0  # By the clock: a run may compile and evaluate beside what it times.
-        )
+        taken = 0.0  # By the clock: a run may do more than what it times.
         if day.rounds == 0:
             return
         for seed in range(min(rounds or day.rounds, day.rounds)):
@@ -95,19 +91,14 @@ def contend(
     except Exception as error:  # A peer without its environment, or without memory.
         day.add(row | {"error": f"{type(error).__name__}: {str(error)[-1500:]}"})
         return
-    day.add(
-        row
-        | {
-            "compile_seconds": _known(compile_seconds) if not is_prepared() else None,
-            "seconds": [run.seconds for run in runs],
-            "score": _known(runs[-1].score),
-        }
-    )
-
-
-def is_prepared() -> bool:
-    """Return whether programs come from a cache, and compile seconds mean nothing."""
-    return "JAX_COMPILATION_CACHE_DIR" in os.environ
+    # Where programs come from a cache, the seconds of compilation mean nothing.
+    is_prepared = "JAX_COMPILATION_CACHE_DIR" in os.environ
+    found = {
+        "compile_seconds": None if is_prepared else _known(compile_seconds),
+        "seconds": [run.seconds for run in runs],
+        "score": _known(runs[-1].score),
+    }
+    day.add(row | found)
 
 
 def _known(number: float) -> float | None:
@@ -115,34 +106,40 @@ def _known(number: float) -> float | None:
     return None if math.isnan(number) else number
 
 
+def about(what: str, who: str, agents: int, config: Any) -> dict[str, Any]:
+    """Return the names of a row, and its environment steps."""
+    total = agents * config.total_timesteps
+    return {"what": what, "who": who, "agents": agents, "env_steps": total}
+
+
+def contend_peer(day: Day, row: dict[str, Any], **request: Any) -> None:
+    """Run a program of `peer_rejax.py`."""
+    with ExitStack() as stack:
+        program = {"agents": row["agents"], "devices": 1, **request}
+        contend(day, row, lambda: peer_program(stack, day.peers, **program))
+
+
 def measure_ppo(day: Day, agents: int) -> None:
     """PPO on CartPole-v1, the three programs with the same numbers, no evaluations."""
     steps = 1_024 if day.is_toy else 500_000
     agents = min(agents, 2) if day.is_toy else agents
-    config, numbers = ppo_config(steps), ppo_numbers(steps)
-    total = agents * config.total_timesteps
-    row = {"what": "PPO, CartPole-v1", "agents": agents, "env_steps": total}
-
-    def ours() -> tuple[Measure, float]:
-        return train_one(config) if agents == 1 else train_many(config, agents, None)
-
-    contend(day, row | {"who": "purerl"}, ours)
-    with run_peer(day.peers) as prepare:
-        contend(
-            day,
-            row | {"who": "rejax 0.1.3"},
-            lambda: prepare(agents=agents, devices=1, ppo=numbers),
-        )
+    config, count = ppo_config(steps), None if agents == 1 else agents
+    row = about("PPO, CartPole-v1", "purerl", agents, config)
+    contend(day, row, lambda: train_ppo(config, count))
+    contend_peer(day, row | {"who": "rejax 0.1.3"}, ppo=ppo_numbers(steps))
+    row |= {"who": "PureJaxRL"}
     if day.purejaxrl is None:
-        day.add(row | {"who": "PureJaxRL", "error": "give its ppo.py: --purejaxrl"})
+        day.add(row | {"error": "give its ppo.py: --purejaxrl"})
         return
     program = purejaxrl_program(day.purejaxrl, config.total_timesteps)
-    with run_peer(day.peers) as prepare:
-        contend(
-            day,
-            row | {"who": "PureJaxRL"},
-            lambda: prepare(agents=agents, devices=1, purejaxrl=program),
-        )
+    contend_peer(day, row, purejaxrl=program)
+
+
+def trained(config: Any, agents: int) -> tuple[Measure, float]:
+    """Train one agent by `jax.jit`, or several in one block of `purerl.pmap`."""
+    if agents == 1:
+        return train(config, score=last_returns)
+    return train(config, agents, agents, last_returns)
 
 
 def measure_minatar(day: Day) -> None:
@@ -151,9 +148,8 @@ def measure_minatar(day: Day) -> None:
     if day.is_toy:
         config = config.replace(total_timesteps=2 * 4 * 16, num_envs=4, num_steps=16)
     for agents in (1, 2) if day.is_toy else (1, 16):
-        row = {"what": "PPO, Space Invaders (MinAtar)", "who": "purerl"}
-        row |= {"agents": agents, "env_steps": agents * config.total_timesteps}
-        contend(day, row, lambda agents=agents: train(config, agents, agents))
+        row = about("PPO, Space Invaders (MinAtar)", "purerl", agents, config)
+        contend(day, row, lambda agents=agents: trained(config, agents))
 
 
 def measure_off_policy(day: Day, name: str) -> None:
@@ -168,46 +164,25 @@ def measure_off_policy(day: Day, name: str) -> None:
         if day.is_toy:
             config = config.replace(hidden_sizes=(8,), batch_size=8)
     for agents in (1,) if day.is_toy else (1, 64):
-        row: dict[str, Any] = {"what": what, "agents": agents}
-        row["env_steps"] = agents * config.total_timesteps
-        contend(
-            day,
-            row | {"who": "purerl"},
-            lambda agents=agents: train(config, agents, agents),
-        )
+        row = about(what, "purerl", agents, config)
+        contend(day, row, lambda agents=agents: trained(config, agents))
         if name == "dqn":
-            with run_peer(day.peers) as prepare:
-                contend(
-                    day,
-                    row | {"who": "rejax 0.1.3"},
-                    lambda agents=agents, prepare=prepare: prepare(
-                        agents=agents, devices=1, dqn=dqn_numbers(config)
-                    ),
-                )
+            contend_peer(day, row | {"who": "rejax 0.1.3"}, dqn=dqn_numbers(config))
 
 
 def measure_evolution(day: Day) -> None:
     """A generation of 512 agents whose value loss is evolved, and plain training."""
     import evolve_speed
 
-    asked = argparse.Namespace(agents=512, steps=500_000, lanes=None, chunk=1, rounds=9)
-    if day.is_toy:
-        asked.agents, asked.steps = 4, 512
-    evolution = evolve_speed.make_evolution(asked)
+    agents, steps = (4, 512) if day.is_toy else (512, 500_000)
+    evolution = evolve_speed.make_evolution(agents, steps)
     began = time.perf_counter()
-    state, _ = evolution.open()
-    evolution.compile()
+    generation = calls(evolve_speed.Generations(evolution))
     compiled = time.perf_counter() - began
     plain = evolve_speed.plain_training(evolution)
 
-    def generation(_: int) -> Run:
-        nonlocal state
-        begin = time.perf_counter()
-        state = evolution.generation(state, evolve_speed.Quiet(), lambda: False)
-        return Run(time.perf_counter() - begin)
-
     def training(number: int) -> Run:
-        return Run(evolve_speed.timed(lambda: plain(number)).wall)
+        return calls(lambda: plain(number))(number)
 
     setup = evolution.setup
     row = {"agents": setup.runs, "env_steps": setup.steps, "who": "purerl"}
@@ -215,6 +190,48 @@ def measure_evolution(day: Day) -> None:
     name = "a generation of an evolution"
     contend(day, row | {"what": name}, lambda: (generation, compiled))
     contend(day, row | {"what": f"{name}: training alone"}, lambda: (training, 0.0))
+
+
+# Sets of XLA's options, and what they are.
+KINDS = "FUSION,CUBLAS,CUBLASLT,CUSTOM_CALL,CUDNN,DYNAMIC_SLICE_FUSION"
+SMALL = {"xla_gpu_enable_command_buffer": KINDS, "xla_gpu_graph_min_graph_size": 2}
+BRANCHES = {"xla_gpu_enable_command_buffer": f"{KINDS},WHILE,CONDITIONAL"}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "default": {},
+    "no-graphs": {"xla_gpu_enable_command_buffer": ""},
+    "small-graphs": SMALL,
+    "loops": SMALL | BRANCHES,
+    "double-buffer": {"xla_gpu_enable_while_loop_double_buffering": True},
+}
+
+
+def measure_options(day: Day, name: str, words: str) -> None:
+    """Train one agent and many with a set of XLA's options."""
+    config, xla = ppo_config(1_024 if day.is_toy else 500_000), OPTIONS[name]
+    for agents in (1,) if day.is_toy else (1, 64):
+        row = about(f"PPO, CartPole-v1: {words}", "purerl", agents, config)
+        row |= {"options": xla}
+        contend(day, row, lambda agents=agents: train(config, agents, xla=xla))
+
+
+# What is replaced, and by what: a step may be fused with what writes it again, and the
+# product of few acting rows is a product again.
+SWITCHES: dict[str, tuple[Any, str, Any]] = {
+    "barrier": (packing, "computed_once", lambda tree, axes: tree),
+    "sums": (layers, "MOST_ACTING_AGENTS", 0),
+}
+
+
+def measure_without(day: Day, name: str, words: str) -> None:
+    """Train one agent and many with a way to spare kernels, and without it."""
+    config = ppo_config(1_024 if day.is_toy else 500_000)
+    for agents in (1,) if day.is_toy else (1, 64, 1_024):
+        what = "PPO, CartPole-v1"
+        row = about(f"{what}: as it is, beside {name}", "purerl", agents, config)
+        contend(day, row, lambda agents=agents: train(config, agents))
+        row |= {"what": f"{what}: without {words}"}
+        with patch.object(*SWITCHES[name]):
+            contend(day, row, lambda agents=agents: train(config, agents))
 
 
 class Counted(NamedTuple):
@@ -254,38 +271,24 @@ COUNTED = {
 
 
 def measure_kernels(day: Day, name: str) -> None:
-    """Kernels that the program's text has, and the time that each one took.
-
-    Args:
-        day: What the part was given.
-        name: A preset.
-    """
+    """Kernels that the program's text has, and the time that each one took."""
     name, numbers = ("vpg-cartpole", (1,)) if day.is_toy else (name, COUNTED[name])
-    for agents in numbers:
-        if day.seconds_left() < 60 and not day.is_toy:
-            day.add({"what": name, "agents": agents, "error": "no time was left"})
-            continue
-        _measure_kernels(day, name, agents)
-
-
-def _measure_kernels(day: Day, name: str, agents: int) -> None:
     config = presets.load(name).replace(num_evaluations=0)
     if day.is_toy:
         config = config.replace(total_timesteps=2_048)
-    found = compile_and_count(config, agents)
-
-    def measure(_: int) -> Run:
-        begin = time.perf_counter()
-        jax.block_until_ready(found.program(found.keys))
-        return Run(time.perf_counter() - begin)
-
-    row = {"what": name, "who": "purerl", "agents": agents, "kernels": found.kernels}
-    try:
-        row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
-    except purerl.ConfigError as error:  # Too wide for the described device.
-        day.add({"what": name, "agents": agents, "error": str(error)})
-    row |= {"env_steps": agents * config.total_timesteps}
-    contend(day, row, lambda: (measure, found.compile_seconds))
+    for agents in numbers:
+        row = about(name, "purerl", agents, config)
+        if day.seconds_left() < 60 and not day.is_toy:
+            day.add(row | {"error": "no time was left"})
+            continue
+        found = compile_and_count(config, agents)
+        row |= {"kernels": found.kernels}
+        try:
+            row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
+        except purerl.ConfigError as error:  # Too wide for the described device.
+            day.add({"what": name, "agents": agents, "error": str(error)})
+        measure = calls(lambda found=found: found.program(found.keys))
+        contend(day, row, lambda m=measure, found=found: (m, found.compile_seconds))
 
 
 def predicted(config: Any, agents: int, kernels: int) -> float:
@@ -350,14 +353,100 @@ def describe_device(path: Path, name: str, numbers: dict[str, float]) -> None:
     sources["memory"] = f"what JAX may use, taken to be {RESERVED:.0%} of all"
     sources["flops"] += ", a float32 product in the highest precision"
     text = yaml.safe_dump({"name": name, **numbers, "sources": sources})
-    write_atomic(path, text)
+    path.write_text(text)
 
 
 def _seconds(program: Any, argument: jax.Array) -> float:
     """The least of five timed calls, after one that warms up."""
-    found = []
-    for _ in range(6):
-        begin = time.perf_counter()
-        jax.block_until_ready(program(argument))
-        found.append(time.perf_counter() - begin)
-    return min(found[1:])
+    measure = calls(lambda: program(argument))
+    return min([measure(number).seconds for number in range(6)][1:])
+
+
+BACKEND = "positional"
+# PPO on brax's own tasks, by purerl and by brax, with brax's numbers for them, of its
+# training notebook (google/brax, notebooks/training.ipynb, PPO).
+NUMBERS: dict[str, dict[str, Any]] = {
+    "ant": {
+        "num_envs": 4_096,
+        "batch_size": 2_048,
+        "unroll_length": 5,
+        "num_minibatches": 32,
+        "num_updates_per_batch": 4,
+        "discounting": 0.97,
+        "learning_rate": 3e-4,
+        "entropy_cost": 1e-2,
+        "reward_scaling": 10.0,
+    },
+    "halfcheetah": brax_peer.HALFCHEETAH,
+}
+STEPS = 50_000_000
+# A task without contacts, so that a CPU compiles it in seconds.
+TOY_TASK = "inverted_pendulum"
+TOY = {"num_envs": 8, "batch_size": 4, "unroll_length": 4, "num_minibatches": 2}
+
+
+def numbers_of(day: Day, task: str) -> tuple[str, dict[str, Any], int]:
+    """Return the environment, brax's numbers, and environment steps."""
+    if day.is_toy:
+        return TOY_TASK, NUMBERS[task] | TOY, 2 * 4 * 4 * 2
+    return task, NUMBERS[task], STEPS
+
+
+def config_of(name: str, numbers: dict[str, Any], steps: int) -> purerl.PPOConfig:
+    """The same work as brax's: as many samples an update, minibatches and epochs."""
+    fields = brax_peer.ppo_fields(numbers)
+    return purerl.PPOConfig(
+        env=f"brax/{name}",
+        env_kwargs={"backend": BACKEND},
+        total_timesteps=max(steps, fields["num_envs"] * fields["num_steps"]),
+        hidden_sizes=(256, 256),
+        normalize_observations=True,
+        normalize_rewards=True,
+        reset_scheme="pool",
+        reset_pool_size=min(128, numbers["num_envs"]),
+        num_evaluations=0,
+        **fields,
+    )
+
+
+def measure_purerl(day: Day, task: str) -> None:
+    """The PPO of purerl on one of brax's tasks."""
+    name, numbers, steps = numbers_of(day, task)
+    config = config_of(name, numbers, steps)
+    row = about(f"PPO, brax {name}", "purerl", 1, config)
+    contend(day, row, lambda: trained(config, 1))
+
+
+def measure_brax(day: Day, task: str) -> None:
+    """The PPO of brax; what it reports of the half of its run that compiles nothing."""
+    name, numbers, steps = numbers_of(day, task)
+    row = {"what": f"PPO, brax {name}", "who": "brax", "agents": 1, "env_steps": steps}
+    # Every run compiles anew, which is most of a toy's time.
+    rounds = 1 if day.is_toy else 2
+    contend(day, row, lambda: prepare_brax(name, numbers, steps), rounds)
+
+
+def prepare_brax(
+    name: str, numbers: dict[str, Any], steps: int
+) -> tuple[Measure, float]:
+    """Return what to time; brax compiles anew in every call."""
+
+    def measure(seed: int) -> Run:
+        began = time.perf_counter()
+        *_, (_, last) = brax_peer.train(
+            (name, BACKEND),
+            num_timesteps=steps,
+            episode_length=1_000,
+            normalize_observations=True,
+            num_evals=3,  # Before the first step, half-way and at the end.
+            num_eval_envs=min(128, numbers["num_envs"]),
+            seed=seed,
+            **numbers,
+        )
+        whole = time.perf_counter() - began
+        print(f"  brax: {whole:.1f} s with compilation and evaluations", flush=True)
+        # As if the whole run had gone at the rate of its second half.
+        rate = float(last["training/sps"])
+        return Run(steps / rate, float(last["eval/episode_reward"]))
+
+    return measure, float("nan")

@@ -24,10 +24,7 @@ def main() -> None:
     train = peer_programs.make(name, *map(Path, rest))
     keys = jax.eval_shape(lambda: jax.random.split(jax.random.PRNGKey(0), int(agents)))
     program = gpu_kernels.compile_for_gpu(jax.vmap(train), keys)
-    kept = program._asdict()
-    loop = kept.pop("loop")
-    found = {"kernels": loop.total(), **kept, "loops": gpu_kernels.lines(loop)}
-    print(json.dumps(found))
+    print(json.dumps(gpu_kernels.numbers(program)))
 
 
 if __name__ == "__main__":

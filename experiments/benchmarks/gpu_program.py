@@ -13,23 +13,19 @@ runs, so the figures have no noise; seconds are those of this machine.
 
 import gpu_kernels  # isort: skip  # Before anything computes with jax.
 
-import argparse
-import json
-import subprocess
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import bench
 import jax
+from gpu_kernels import numbers
 
 import purerl
 from purerl import presets
-from purerl.atomic import write_atomic
 from purerl.contrib.hardware.work import work_of
-from purerl.execution.format import with_noun
 from purerl.tracing import traced_for
 
-HERE = Path(__file__).parent
 # Preset -> agents.
 ROWS = {
     "ppo-cartpole": 1024,
@@ -96,145 +92,93 @@ def count_devices(number: int) -> dict[str, dict[str, Any]]:
     return {envs: numbers(spread), f"PPO, {blocks}": numbers(program)}
 
 
-def count_peer(python: Path, *words: str) -> dict[str, Any]:
-    """Compile a peer's PPO in its own environment.
-
-    Args:
-        python: The interpreter of that environment.
-        *words: Arguments of `gpu_peer.py`.
-    """
-    command = [str(python), str(HERE / "gpu_peer.py"), *words]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise SystemExit(f"{' '.join(command)} failed:\n{done.stderr[-2000:]}")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def row(name: str, agents: int, found: dict[str, Any]) -> str:
-    """Return a line of the table."""
-    mebi = 2**20
-    share = (
-        f"{found['from_shapes'] / found['kernels']:.2f}"
-        if "from_shapes" in found
-        else ""
-    )
-    return (
-        f"| {name} | {agents:,} | {found['kernels']:,} | "
-        f"{found['results'] / mebi:,.0f} | {found['temporaries'] / mebi:,.0f} | "
-        f"{found['trace_seconds']} | {found['compile_seconds']} | {share} |"
-    )
+def cells(name: str, agents: int, found: dict[str, Any]) -> list[Any]:
+    """Return a row of the table."""
+    share = ""
+    if "from_shapes" in found:
+        share = f"{found['from_shapes'] / found['kernels']:.2f}"
+    return [
+        name,
+        f"{agents:,}",
+        f"{found['kernels']:,}",
+        *(f"{found[each] / 2**20:,.0f}" for each in ("results", "temporaries")),
+        *(found[each] for each in ("trace_seconds", "compile_seconds")),
+        share,
+    ]
 
 
 def label_of(name: str, agents: int) -> str:
-    """Return the name of a row in the file, which says other numbers of agents.
-
-    Args:
-        name: The preset.
-        agents: Agents that are trained side by side.
-    """
-    if agents == ROWS[name]:
-        return name
-    return f"{name}, {with_noun(agents, 'agent')}"
+    """Return what is behind the name of a row in the file: other numbers of agents."""
+    is_own = agents == ROWS[name]
+    return "" if is_own else f", {agents:,} agent{'s' * (agents != 1)}"
 
 
-def numbers(program: gpu_kernels.Program) -> dict[str, Any]:
-    """Return what is kept of a program, as plain values."""
-    kept = program._asdict()
-    loop = kept.pop("loop")
-    return {"kernels": loop.total(), **kept, "loops": gpu_kernels.lines(loop)}
-
-
-def keep(file: Path | None, found: dict[str, dict[str, Any]]) -> None:
-    """Write what was counted, beside the rows that the file has from before.
-
-    Args:
-        file: JSON file, if one was asked for.
-        found: Numbers of each program.
-    """
-    if file is None:
-        return
-    kept = json.loads(file.read_text()) if file.exists() else {}
-    mine = {name: {**each, "jax": version("jax")} for name, each in found.items()}
-    write_atomic(file, json.dumps(kept | mine, indent=1) + "\n")
-
-
-def peers_of(options: argparse.Namespace) -> dict[str, tuple[str, list[str]]]:
+def peers_of(asked: bench.Asked) -> dict[str, tuple[str, list[str]]]:
     """Return what is counted of peers: the preset beside it, and words for `gpu_peer`.
 
     Args:
-        options: Options of the command line; of the rows asked for, or of all.
+        asked: Options of the command line; of the rows asked for, or of all.
     """
-    if not options.peers:
-        return {}
-    rows = options.rows or ROWS
-    found = {}
-    if "ppo-cartpole" in rows:
-        found["rejax"] = "ppo-cartpole", ["rejax"]
-        if options.purejaxrl:
-            words = ["purejaxrl", str(options.purejaxrl)]
-            found["PureJaxRL"] = "ppo-cartpole", words
-    rnn = options.purejaxrl and options.purejaxrl.with_name("ppo_rnn.py")
-    if "recurrent-ppo-cartpole" in rows and rnn and rnn.exists():
-        words = ["purejaxrl", str(rnn)]
-        found["PureJaxRL, recurrent PPO"] = "recurrent-ppo-cartpole", words
+    ppo, path, rows = "ppo-cartpole", asked.purejaxrl, asked.rows or ROWS
+    found: dict[str, tuple[str, list[str]]] = {"rejax": (ppo, ["rejax"])}
+    if path:
+        found["PureJaxRL"] = ppo, ["purejaxrl", str(path)]
+        rnn = path.with_name("ppo_rnn.py")
+        if rnn.exists():
+            words = ["purejaxrl", str(rnn)]
+            found["PureJaxRL, recurrent PPO"] = "recurrent-ppo-cartpole", words
     for preset in ("pqn-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
         name = preset.split("-")[0]
-        if preset in rows:
-            found[f"rejax, {name.upper()}"] = preset, [f"rejax-{name}"]
-    return found
-
-
-HEADER = """\
-| program | agents | kernels in all | results, MiB | temporaries, MiB | trace, s | \
-compile, s | from shapes, share of these |
-|---|---|---|---|---|---|---|---|"""
+        found[f"rejax, {name.upper()}"] = preset, [f"rejax-{name}"]
+    return {name: x for name, x in found.items() if asked.peers and x[0] in rows}
 
 
 def main() -> None:
     """Count what was asked for; print the table, and write it as JSON."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = bench.options(
+        __doc__,
+        rows=bench.Words(ROWS),
+        agents=(int, "in place of the row's own number"),
+        unpacked=(False, "every output with a write of its own"),
+        devices=(int, "also count over so many devices"),
+        list=(False, "name every kernel"),
+        peers=(Path, "environment with rejax"),
+        purejaxrl=(Path, "PureJaxRL's ppo.py"),
+        out=(Path, "JSON file to write"),
     )
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--agents", type=int, help="in place of the row's own number")
-    parser.add_argument(
-        "--unpacked", action="store_true", help="every output with a write of its own"
-    )
-    parser.add_argument("--devices", type=int, help="also count over so many devices")
-    parser.add_argument("--list", action="store_true", help="name every kernel")
-    parser.add_argument("--peers", type=Path, help="environment with rejax")
-    parser.add_argument("--purejaxrl", type=Path, help="PureJaxRL's ppo.py")
-    parser.add_argument("--out", type=Path, help="JSON file to write")
-    options = parser.parse_args()
-    if unknown := set(options.rows) - set(ROWS):
-        parser.error(f"no row {', '.join(sorted(unknown))}; rows: {', '.join(ROWS)}")
     found: dict[str, dict[str, Any]] = {}
-    print(f"jax {version('jax')}, compiled for an H200 that is not here\n")
-    print(HEADER)
-    for name in options.rows or ROWS:
-        agents = options.agents or ROWS[name]
-        program, from_shapes = count(name, agents, not options.unpacked)
-        label = label_of(name, agents)
-        kept = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
+
+    def add(label: str, kept: dict[str, Any]) -> None:
+        """Keep a row beside those that the file has from before."""
         found[label] = kept
-        print(row(name, agents, kept), flush=True)
-        keep(options.out, found)
-        if options.list:
+        if asked.out:
+            row = {label: {**kept, "jax": version("jax")}}
+            bench.write(asked.out, bench.read(asked.out) | row)
+
+    print(f"jax {version('jax')}, compiled for an H200 that is not here\n")
+    bench.print_table(
+        "program | agents | kernels in all | results, MiB | temporaries, MiB "
+        "| trace, s | compile, s | from shapes, share of these"
+    )
+    for name in asked.rows or ROWS:
+        agents = asked.agents or ROWS[name]
+        program, from_shapes = count(name, agents, not asked.unpacked)
+        kept = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
+        add(name + label_of(name, agents), kept)
+        bench.print_row(*cells(name, agents, kept))
+        if asked.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
-    for name, (preset, words) in peers_of(options).items():
-        agents = options.agents or ROWS[preset]
-        own = count_peer(options.peers / "bin" / "python", str(agents), *words)
-        label = name + label_of(preset, agents).removeprefix(preset)
-        found[label] = {"agents": agents, **own}
-        print(row(name, agents, found[label]), flush=True)
-        keep(options.out, found)
-    if options.devices:
-        spread = count_devices(options.devices)
-        print("\n| program of one device | kernels | collectives |\n|---|---|---|")
-        for name, each in spread.items():
-            print(f"| {name} | {each['kernels']:,} | {each['collectives']:,} |")
-        found |= spread
-        keep(options.out, found)
+    for name, (preset, words) in peers_of(asked).items():
+        agents, python = asked.agents or ROWS[preset], asked.peers / "bin" / "python"
+        own = bench.child(bench.HERE / "gpu_peer.py", agents, *words, python=python)
+        add(name + label_of(preset, agents), {"agents": agents, **own})
+        bench.print_row(*cells(name, agents, {"agents": agents, **own}))
+    if asked.devices:
+        print()
+        bench.print_table("program of one device | kernels | collectives")
+        for name, each in count_devices(asked.devices).items():
+            add(name, each)
+            bench.print_row(name, f"{each['kernels']:,}", f"{each['collectives']:,}")
     for name, each in found.items():
         print(f"\n{name}\n" + "\n".join(each["loops"]))
 

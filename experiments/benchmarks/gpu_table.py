@@ -1,25 +1,23 @@
 """The tables of `gpu_day.py`: Markdown from the JSON that its parts left."""
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from report import number
+from bench import markdown, number
 
 Record = Mapping[str, Any]
-SPEED = (
-    "| what | agents | who | steps/s | purerl is faster by | seconds | compile, s | "
-    "score |"
-)
-KERNELS = (
-    "| program | agents | kernels | seconds | µs per kernel | predicted for "
-    "an H200, s | measured / predicted |"
-)
-PROFILE = (
-    "| program | agents | updates | kernels | graph launches | seconds | µs per kernel "
-    "| kernels' share of the seconds |"
-)
-BITS = "| run | part | same bits as the first | remark |"
+Cells = Iterable[Sequence[Any]]
+SPEED = "what | agents | who | steps/s | purerl is faster by | seconds | compile, s"
+KERNELS = "program | agents | kernels | seconds | µs per kernel | predicted for an H200"
+PROFILE = "program | agents | updates | kernels | graph launches | seconds"
+BITS = "run | part | same bits as the first | remark"
+DEVICE = {
+    "microseconds_per_kernel": "{:.2f} µs from one dependent kernel to the next",
+    "bandwidth": "{:.3g} bytes/s read and written",
+    "flops": "{:.3g} FLOP/s in a float32 product",
+    "memory_for_jax": "{:,} bytes of memory for JAX",
+}
 
 
 def text(records: Sequence[Record]) -> str:
@@ -28,14 +26,18 @@ def text(records: Sequence[Record]) -> str:
     Args:
         records: What the parts left, in the order of the parts.
     """
-    sections = [_about(records), *_speeds(records), *_kernels(records)]
-    sections += [
-        *_profiles(records),
-        *_device(records),
-        *_bits(records),
+    bound = f"{KERNELS}, s | measured / predicted"
+    profile = f"{PROFILE} | µs per kernel | kernels' share of the seconds"
+    sections = [
+        *_about(records),
+        *_table(f"{SPEED} | score", _speeds(records)),
+        *_table(bound, _kernels(records)),
+        *_table(profile, _profiles(records)),
+        "\n".join(_device(records)),
+        *_table(BITS, _bits(records)),
         *_failures(records),
     ]
-    return "\n\n".join(sections) + "\n"
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def timed(row: Record) -> tuple[float, float, float]:
@@ -44,14 +46,14 @@ def timed(row: Record) -> tuple[float, float, float]:
     return statistics.median(seconds), min(seconds), max(seconds)
 
 
-def _about(records: Sequence[Record]) -> str:
+def _about(records: Sequence[Record]) -> list[str]:
     lines = []
     for record in records:
         versions = ", ".join(f"{k} {v}" for k, v in record.get("versions", {}).items())
         device, date = record.get("device", "unknown device"), record["started"][:10]
         toy = " Toy sizes: the numbers mean nothing." if record["toy"] else ""
         lines.append(f"{device}, {date}; {versions}.{toy}")
-    return "\n".join(dict.fromkeys(lines))
+    return ["\n".join(dict.fromkeys(lines))]
 
 
 def _rows(records: Sequence[Record], *names: str) -> list[tuple[Record, Record]]:
@@ -64,120 +66,89 @@ def _rows(records: Sequence[Record], *names: str) -> list[tuple[Record, Record]]
     ]
 
 
-def _table(head: str, lines: Sequence[str]) -> list[str]:
-    rule = "|" + "---|" * (head.count("|") - 1)
-    return ["\n".join([head, rule, *lines])] if lines else []
+def _table(heads: str, rows: Cells) -> list[str]:
+    rows = list(rows)
+    return ["\n".join(markdown(heads.split(" | "), rows))] if rows else []
 
 
-def _speeds(records: Sequence[Record]) -> list[str]:
-    found = [
-        row
-        for _, row in _rows(records, "seconds", "env_steps")
-        if "kernels" not in row  # these have a table of their own
-    ]
+def _speeds(records: Sequence[Record]) -> Cells:
+    # Rows with kernels have a table of their own.
+    rows = _rows(records, "seconds", "env_steps")
+    found = [row for _, row in rows if "kernels" not in row]
     rates = [row["env_steps"] / timed(row)[0] for row in found]
     ours = {
         (row["what"], row["agents"]): rate
         for row, rate in zip(found, rates, strict=True)
         if row["who"] == "purerl"
     }
-    lines = []
     for row, rate in zip(found, rates, strict=True):
         own = ours.get((row["what"], row["agents"]))
         is_peer = own is not None and row["who"] != "purerl"
         middle, least, most = timed(row)
-        lines.append(
-            f"| {row['what']} | {row['agents']:,} | {row['who']} | "
-            f"{number(rate, 'steps/s')} | {f'{own / rate:.2f}' if is_peer else ''} | "
-            f"{middle:.2f} ({least:.2f} to {most:.2f}) | "
-            f"{_or_nothing(row['compile_seconds'])} | "
-            f"{_or_nothing(row['score'])} |"
-        )
-    return _table(SPEED, lines)
+        yield [
+            row["what"],
+            f"{row['agents']:,}",
+            row["who"],
+            number(rate, "steps/s"),
+            f"{own / rate:.2f}" if is_peer else "",
+            f"{middle:.2f} ({least:.2f} to {most:.2f})",
+            *(_or_nothing(row[name]) for name in ("compile_seconds", "score")),
+        ]
 
 
 def _or_nothing(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
 
 
-def _kernels(records: Sequence[Record]) -> list[str]:
-    return _table(
-        KERNELS,
-        [
-            f"| {row['what']} | {row['agents']:,} | {row['kernels']:,} | "
-            f"{timed(row)[0]:.2f} | "
-            f"{timed(row)[0] / row['kernels'] * 1e6:.2f} | "
-            f"{_beside_prediction(row)} |"
-            for _, row in _rows(records, "seconds", "kernels")
-        ],
-    )
+def _kernels(records: Sequence[Record]) -> Cells:
+    for _, row in _rows(records, "seconds", "kernels"):
+        seconds, kernels = timed(row)[0], row["kernels"]
+        # Rows that are older than predictions have none.
+        said = row.get("predicted_seconds")
+        beside = [f"{said:.2f}", f"{seconds / said:.2f}"] if said else ["", ""]
+        times = [f"{seconds:.2f}", f"{seconds / kernels * 1e6:.2f}"]
+        yield [row["what"], f"{row['agents']:,}", f"{kernels:,}", *times, *beside]
 
 
-def _beside_prediction(row: Record) -> str:
-    """Two cells, which are empty where the row is older than predictions."""
-    seconds = row.get("predicted_seconds")
-    return f"{seconds:.2f} | {timed(row)[0] / seconds:.2f}" if seconds else " | "
-
-
-def _profiles(records: Sequence[Record]) -> list[str]:
+def _profiles(records: Sequence[Record]) -> Cells:
     """The profiler's table; a kernel may begin before the one before it ends."""
-    return _table(
-        PROFILE,
-        [
-            f"| {row['profiled']} | {row['agents']:,} | {row['updates']} | "
-            f"{row['kernels_run']:,} | {_graphs(row):,} | "
-            f"{seconds:.4f} | {seconds / max(1, row['kernels_run']) * 1e6:.2f} | "
-            f"{min(1.0, row['busy_seconds'] / seconds):.0%} |"
-            for _, row in _rows(records, "profiled")
-            for seconds in [row["seconds_without_profiler"]]
-        ],
-    )
+    for _, row in _rows(records, "profiled"):
+        seconds, kernels = row["seconds_without_profiler"], row["kernels_run"]
+        calls = row["host_calls"].items()
+        graphs = sum(n for name, n in calls if name.startswith("cuGraphLaunch"))
+        yield [
+            row["profiled"],
+            f"{row['agents']:,}",
+            row["updates"],
+            *(f"{kernels:,}", f"{graphs:,}", f"{seconds:.4f}"),
+            f"{seconds / max(1, kernels) * 1e6:.2f}",
+            f"{min(1.0, row['busy_seconds'] / seconds):.0%}",
+        ]
 
 
-def _graphs(row: Record) -> int:
-    calls = row["host_calls"].items()
-    return sum(times for name, times in calls if name.startswith("cuGraphLaunch"))
-
-
-def _device(records: Sequence[Record]) -> list[str]:
-    forms = {
-        "microseconds_per_kernel": "{:.2f} µs from one dependent kernel to the next",
-        "bandwidth": "{:.3g} bytes/s read and written",
-        "flops": "{:.3g} FLOP/s in a float32 product",
-        "memory_for_jax": "{:,} bytes of memory for JAX",
-    }
-    lines = []
-    for name, form in forms.items():
+def _device(records: Sequence[Record]) -> Iterable[str]:
+    for name, form in DEVICE.items():
         for _, row in _rows(records, name):
             if row[name] is not None:
                 how = f", precision {row['precision']}" if "precision" in row else ""
-                lines.append(f"* {form.format(row[name])}{how}")
-    return ["\n".join(lines)] if lines else []
+                yield f"* {form.format(row[name])}{how}"
 
 
-def _bits(records: Sequence[Record]) -> list[str]:
-    lines = []
+def _bits(records: Sequence[Record]) -> Cells:
     for record, row in _rows(records, "is_equal"):
         remark = "" if row.get("was_killed", True) else "was over before it was killed"
         if row["arrays_that_differ"]:
             remark = "differ: " + ", ".join(row["arrays_that_differ"])
-        equal = "yes" if row["is_equal"] else "NO"
-        lines.append(f"| {row['run']} | {record['part']} | {equal} | {remark} |")
-    return _table(BITS, lines)
+        yield [row["run"], record["part"], "yes" if row["is_equal"] else "NO", remark]
 
 
 def _failures(records: Sequence[Record]) -> list[str]:
-    lines = [
-        f"* {record['part']}: {_last_line(record['error'])}"
-        for record in records
-        if record["error"]
-    ]
+    failed = [(one["part"], one["error"]) for one in records if one["error"]]
     for record, row in _rows(records, "error"):
         which = f"{row.get('who', row.get('what', ''))}, {row.get('agents', '')} agents"
-        lines.append(f"* {record['part']}, {which}: {_last_line(row['error'])}")
-    return ["\n".join(["What failed:", "", *lines])] if lines else []
-
-
-def _last_line(error: str) -> str:
-    lines = error.strip().splitlines() or [""]
-    return lines[-1][:300]
+        failed.append((f"{record['part']}, {which}", row["error"]))
+    lines = ["What failed:", ""] if failed else []
+    for where, error in failed:
+        last = (error.strip().splitlines() or [""])[-1]
+        lines.append(f"* {where}: {last[:300]}")
+    return ["\n".join(lines)]

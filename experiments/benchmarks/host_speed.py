@@ -9,13 +9,13 @@ environments and processes left out: the median of the rounds, with the smallest
 largest. EnvPool needs `pip install 'purerl[envpool]'`.
 """
 
-import argparse
 import os
-import time
 from contextlib import ExitStack, closing
+from functools import partial
 
+import bench
 import jax
-from report import PACKAGES, Measure, Run, alternate, hardware, rates, spread
+from bench import options
 
 import purerl
 from purerl.execution.hosted import HostedCohort, HostedProgram
@@ -53,40 +53,34 @@ def started(way: str, num_envs: int, updates: int) -> HostedCohort:
     return cohort
 
 
-def goes_on(cohort: HostedCohort, updates: int) -> Measure:
-    """Return what trains an agent for some updates and says how long it took."""
-
-    def measure(index: int) -> Run:
-        del index
-        began = time.perf_counter()
-        list(cohort.segments(cohort.update + updates))
-        return Run(time.perf_counter() - began)
-
-    return measure
+def more_updates(agent: HostedCohort, updates: int) -> None:
+    """Train an agent for some more updates."""
+    list(agent.segments(agent.update + updates))
 
 
 def main() -> None:
     """Print a line for each number of environments and each way."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        num_envs=[8, 64],
+        ways=(list(WAYS), WAYS),
+        steps=(16_384, "in a round"),
+        rounds=5,
     )
-    parser.add_argument("--num-envs", type=int, nargs="+", default=[8, 64])
-    parser.add_argument("--ways", nargs="+", choices=WAYS, default=list(WAYS))
-    parser.add_argument("--steps", type=int, default=16_384, help="in a round")
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    print(hardware((*PACKAGES, "gymnasium", "envpool")))
-    for num_envs in options.num_envs:
-        updates = max(1, options.steps // (num_envs * NUM_STEPS))
-        steps = updates * num_envs * NUM_STEPS
+    print(bench.machine_line(bench.machine((*bench.PACKAGES, "gymnasium", "envpool"))))
+    for num_envs in asked.num_envs:
+        updates = max(1, asked.steps // (num_envs * NUM_STEPS))
         with ExitStack() as stack:
             measures = {}
-            for way in options.ways:
-                cohort = started(way, num_envs, updates * options.rounds)
-                measures[way] = goes_on(stack.enter_context(closing(cohort)), updates)
-            found = alternate(measures, options.rounds)
+            for way in asked.ways:
+                agent = started(way, num_envs, updates * asked.rounds)
+                stack.enter_context(closing(agent))
+                measures[way] = bench.calls(partial(more_updates, agent, updates))
+            found = bench.alternate(measures, asked.rounds)
         for way, runs in found.items():
-            middle, low, high = spread(rates(runs, steps))
+            middle, low, high = bench.spread(
+                bench.rates(runs, updates * num_envs * NUM_STEPS)
+            )
             print(
                 f"{num_envs} environments, {way}: {middle:,.0f} steps/s "
                 f"({low:,.0f} to {high:,.0f})",

@@ -10,8 +10,7 @@ of state and rollout that every update adds by `kept_bytes`.
 from typing import Any
 
 import jax
-from rich.console import Console
-from rich.table import Table
+from bench import print_table
 
 import purerl
 
@@ -32,12 +31,12 @@ def main() -> None:
     meta = purerl.meta_gradient(config, "gamma")
     state = jax.eval_shape(purerl.make_algorithm(config).init, jax.random.key(0))
     kept = meta.kept_bytes(state) / 2**20
-    table = Table("updates", "computed again, MiB", "all kept, MiB", "kept_bytes, MiB")
+    rows = []
     for unroll in UNROLLS:
         again, all_kept = (temporary(config, unroll, c) for c in (True, False))
-        cells = (again, all_kept, unroll * kept)
-        table.add_row(str(unroll), *(f"{x:.2f}" for x in cells))
-    Console(width=80, highlight=False).print(table)
+        sizes = (again, all_kept, unroll * kept)
+        rows.append([unroll, *(f"{size:.2f}" for size in sizes)])
+    print_table("updates | computed again, MiB | all kept, MiB | kept_bytes, MiB", rows)
 
 
 if __name__ == "__main__":

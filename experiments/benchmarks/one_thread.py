@@ -10,14 +10,10 @@ compilation is apart. A ratio is that of the medians of the rates, with the rang
 rounds' own ratios: above 1 the one thread is faster.
 """
 
-import argparse
-import contextlib
 import sys
-from contextlib import ExitStack
 
-from peer import ROOT
-from report import alternate, compare, hardware, rates, spread
-from speed_at import measure
+import bench
+from speed_at import in_turns
 
 ROWS = (
     "ppo-cartpole:200000",
@@ -34,49 +30,29 @@ ROWS = (
 THREADS = {"one thread": {"NPROC": "1"}, "a thread for each core": {}}
 
 
+def cells(row: str, rounds: int) -> list[str]:
+    """Return the table's cells of a row, a preset and its environment steps."""
+    preset, steps = row.split(":")
+    places = {name: (bench.ROOT, variables) for name, variables in THREADS.items()}
+    runs, numbers = in_turns(f"{preset}:1:{steps}", places, rounds, sys.stderr)
+    busy = [
+        bench.spread([run.cpu_seconds / run.seconds for run in found]).median
+        for found in runs.values()
+    ]
+    return [f"`{preset}`", *numbers, *(f"{each:.1f}" for each in busy)]
+
+
 def main() -> None:
     """Measure the rows of the command line; print a line of the table for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    rows = bench.Words(ROWS, "PRESET:STEPS", is_checked=False)
+    asked = bench.options(__doc__, rows=rows, rounds=5)
+    print(f"{bench.machine_line()}; medians of {asked.rounds}\n")
+    bench.print_table(
+        "preset | steps/s, one thread | steps/s, a thread for each core | ratio "
+        "| cores busy, one thread | cores busy, a thread for each"
     )
-    parser.add_argument("rows", nargs="*", metavar="PRESET:STEPS", default=ROWS)
-    parser.add_argument("--rounds", type=int, default=5)
-    options = parser.parse_args()
-    print(f"{hardware()}, medians of {options.rounds}\n")
-    print(
-        "| preset | steps/s, one thread | steps/s, a thread for each core | ratio "
-        "| cores busy, one thread | cores busy, a thread for each |"
-    )
-    print("|---|---|---|---|---|---|")
-    for row in options.rows:
-        print(line(row, options.rounds), flush=True)
-
-
-def line(row: str, rounds: int) -> str:
-    """Return the table's line of a row.
-
-    Args:
-        row: Preset and steps, with a colon between them.
-        rounds: How often each way trains.
-    """
-    preset, steps = row.split(":")
-    with ExitStack() as stack, contextlib.redirect_stdout(sys.stderr):
-        contenders = {
-            name: measure(stack, ROOT, f"{preset}:1:{steps}", variables)
-            for name, variables in THREADS.items()
-        }
-        runs = alternate(contenders, rounds)
-    one, many = (rates(runs[name], int(steps)) for name in THREADS)
-    ratio = compare(one, many)
-    busy = [
-        spread([run.cpu_seconds / run.seconds for run in runs[name]]).median
-        for name in THREADS
-    ]
-    return (
-        f"| `{preset}` | {spread(one).median:,.0f} | {spread(many).median:,.0f} | "
-        f"{ratio.median:.2f} ({ratio.low:.2f} to {ratio.high:.2f}) | "
-        f"{busy[0]:.1f} | {busy[1]:.1f} |"
-    )
+    for row in asked.rows or ROWS:
+        bench.print_row(*cells(row, asked.rounds))
 
 
 if __name__ == "__main__":

@@ -8,15 +8,12 @@ eight agents side by side. All are run in turn, results waited for; a figure is 
 ratio of the medians, compilation apart.
 """
 
-import argparse
-import time
 from collections.abc import Callable
-from statistics import median
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-from report import hardware
+from bench import alternate, calls, machine_line, options, seconds_of, spread, train
 
 import purerl
 from purerl.learning import optimiser
@@ -54,65 +51,37 @@ def stepper(kind: Any, sizes: tuple[int, ...]) -> Callable[[], Any]:
         return jax.lax.scan(one, (flat, opt_state), None, length=STEPS)[0]
 
     opt_state = optim.init(flat)
-    return lambda: jax.block_until_ready(steps(flat, opt_state))
-
-
-def trainer(kind: Any, sizes: tuple[int, ...], agents: int) -> Callable[[], Any]:
-    """Return a compiled training of some agents.
-
-    Args:
-        kind: The optimiser.
-        sizes: Units of each hidden layer.
-        agents: Agents side by side.
-    """
-    config = purerl.PPOConfig(
-        env="CartPole-v1",
-        hidden_sizes=sizes,
-        total_timesteps=10_000,
-        num_evaluations=0,
-        optimiser=kind,
-    )
-    keys = jax.random.split(jax.random.key(0), agents)
-    train = jax.jit(jax.vmap(purerl.make_train(config)))
-    return lambda: jax.block_until_ready(train(keys))
-
-
-def seconds(run: Callable[[], Any]) -> float:
-    """Return how long a call takes."""
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
+    return lambda: steps(flat, opt_state)
 
 
 def main() -> None:
     """Print a line per optimiser and size."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--agents", type=int, default=8)
-    asked = parser.parse_args()
-    print(hardware())
+    asked = options(__doc__, rounds=5, agents=8)
+    print(machine_line())
     for sizes in ((32, 32), (64, 64)):
-        for what in ("gradient step", "training"):
-            runs = {
-                name: stepper(kind, sizes)
+        config = purerl.PPOConfig(
+            env="CartPole-v1",
+            hidden_sizes=sizes,
+            total_timesteps=10_000,
+            num_evaluations=0,
+        )
+        for what, unit, scale in (
+            ("gradient step", "us", 1e6 / STEPS),
+            ("training", "ms", 1e3),
+        ):
+            measures = {
+                name: calls(stepper(kind, sizes))
                 if what == "gradient step"
-                else trainer(kind, sizes, asked.agents)
+                else train(config.replace(optimiser=kind), asked.agents)[0]
                 for name, kind in KINDS.items()
             }
-            for run in runs.values():
-                run()  # once without counting
-            rounds = [
-                {name: seconds(run) for name, run in runs.items()}
-                for _ in range(asked.rounds)
-            ]
-            times = {name: median(each[name] for each in rounds) for name in runs}
+            for measure in measures.values():
+                measure(0)  # once without counting
+            runs = alternate(measures, asked.rounds)
+            times = {n: spread(seconds_of(found)).median for n, found in runs.items()}
             for name, taken in times.items():
-                unit = taken / STEPS * 1e6 if what == "gradient step" else taken * 1e3
-                word = "us" if what == "gradient step" else "ms"
                 print(
-                    f"{what}, {sizes}: {name} {unit:.0f} {word}, "
+                    f"{what}, {sizes}: {name} {taken * scale:.0f} {unit}, "
                     f"{taken / times['Adam']:.2f} times Adam",
                     flush=True,
                 )

@@ -7,16 +7,8 @@ PPO on CartPole-v1 is compiled twice, once as for an accelerator and once as for
 is the ratio of the medians; compilation is apart.
 """
 
-import argparse
-import time
-from collections.abc import Callable
-from statistics import median
-from typing import Any
+from bench import alternate, compare, machine_line, options, seconds_of, spread, train
 
-import jax
-from report import hardware
-
-import purerl
 from purerl import presets
 from purerl.tracing import traced_for
 
@@ -24,49 +16,26 @@ from purerl.tracing import traced_for
 CASES = {1: 100_000, 64: 10_000}
 
 
-def compiled(agents: int, steps: int, platform: str) -> Callable[[], Any]:
-    """Return a compiled run of some agents, traced for a platform.
-
-    Args:
-        agents: Agents that are trained side by side.
-        steps: Environment steps of each.
-        platform: The platform that the program is traced for.
-    """
-    config = presets.load("ppo-cartpole").replace(
-        total_timesteps=steps, num_evaluations=0
-    )
-    keys = jax.random.split(jax.random.key(0), agents)
-    train = jax.jit(jax.vmap(purerl.make_train(config)))
-    with traced_for(platform):
-        program = train.lower(keys).compile()
-    return lambda: jax.block_until_ready(program(keys))
-
-
-def seconds(run: Callable[[], Any]) -> float:
-    """Return how long a call takes."""
-    began = time.perf_counter()
-    run()
-    return time.perf_counter() - began
-
-
 def main() -> None:
     """Print a line per case."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_args()
-    print(hardware())
+    asked = options(__doc__, rounds=7)
+    print(machine_line())
     for agents, steps in CASES.items():
-        packed, plain = (compiled(agents, steps, p) for p in ("cuda", "cpu"))
-        seconds(packed), seconds(plain)  # once without counting
-        pairs = [(seconds(packed), seconds(plain)) for _ in range(options.rounds)]
-        one, other = (median(each) for each in zip(*pairs, strict=True))
-        ratios = sorted(a / b for a, b in pairs)
+        config = presets.load("ppo-cartpole").replace(
+            total_timesteps=steps, num_evaluations=0
+        )
+        measures = {}
+        for name, platform in (("packed", "cuda"), ("plain", "cpu")):
+            with traced_for(platform):
+                measures[name], _ = train(config, agents)
+            measures[name](0)  # once without counting
+        runs = alternate(measures, asked.rounds)
+        packed, plain = (seconds_of(runs[name]) for name in measures)
+        ratio = compare(packed, plain)
         print(
-            f"{agents} agents x {steps:,} steps: packed {one:.2f} s, plain "
-            f"{other:.2f} s, {one / other:.2f} times "
-            f"({ratios[0]:.2f} to {ratios[-1]:.2f})",
+            f"{agents} agents x {steps:,} steps: packed {spread(packed).median:.2f} s, "
+            f"plain {spread(plain).median:.2f} s, {ratio.median:.2f} times "
+            f"({ratio.low:.2f} to {ratio.high:.2f})",
             flush=True,
         )
 

@@ -14,7 +14,8 @@ from typing import Any
 
 import jax
 
-if not hasattr(jax, "tree_map"):  # gymnax 0.0.9 was written for a jax that had it.
+SHIMMED = not hasattr(jax, "tree_map")
+if SHIMMED:  # gymnax 0.0.9 was written for a jax that had it.
     jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
 
 # Both peers' programs with these numbers; a 64-64 tanh network in both.
@@ -76,28 +77,25 @@ REJAX: dict[str, dict[str, Any]] = {
 REJAX["sac"]["hidden_layer_sizes"] = (128, 128)
 
 
-def rejax_other(name: str) -> Callable[[jax.Array], Any]:
-    """Return the training run of another algorithm of rejax, without evaluations.
+def rejax(name: str, **numbers: Any) -> Any:
+    """Return an algorithm of rejax whose last evaluation, of nothing, is its only one.
 
     Args:
-        name: One of `REJAX`.
+        name: Name of the algorithm there.
+        **numbers: Its settings, by rejax's names.
     """
     import rejax as peer
 
-    numbers = REJAX[name]
     algo = peer.get_algo(name).create(
-        **numbers,
-        eval_freq=numbers["total_timesteps"],
-        skip_initial_evaluation=True,
+        **numbers, eval_freq=numbers["total_timesteps"], skip_initial_evaluation=True
     )
-    return algo.replace(eval_callback=lambda algo, state, key: ()).train
+    return algo.replace(eval_callback=lambda algo, state, key: ())
 
 
-def rejax() -> Callable[[jax.Array], Any]:
-    """Return rejax's training run; its last evaluation is left out."""
-    import rejax as peer
-
-    algo = peer.PPO.create(
+def rejax_ppo() -> Any:
+    """Return rejax's PPO with the numbers of PureJaxRL."""
+    return rejax(
+        "ppo",
         env="CartPole-v1",
         agent_kwargs={"hidden_layer_sizes": (64, 64), "activation": "tanh"},
         num_envs=PPO["NUM_ENVS"],
@@ -106,10 +104,7 @@ def rejax() -> Callable[[jax.Array], Any]:
         num_minibatches=PPO["NUM_MINIBATCHES"],
         learning_rate=PPO["LR"],
         total_timesteps=int(PPO["TOTAL_TIMESTEPS"]),
-        eval_freq=int(PPO["TOTAL_TIMESTEPS"]),
-        skip_initial_evaluation=True,
     )
-    return algo.replace(eval_callback=lambda algo, state, key: ()).train
 
 
 def _older_gru() -> Any:
@@ -156,9 +151,10 @@ def make(name: str, *path: Path) -> Callable[[jax.Array], Any]:
     """Return a peer's training run.
 
     Args:
-        name: `rejax` for its PPO, `rejax-NAME` for one of `REJAX`, or `purejaxrl`.
-        *path: The path of PureJaxRL's `ppo.py`.
+        name: `rejax`, `rejax-dqn` or another of `REJAX`, or `purejaxrl`.
+        *path: PureJaxRL's file.
     """
     if name.startswith("rejax-"):
-        return rejax_other(name.removeprefix("rejax-"))
-    return rejax() if name == "rejax" else purejaxrl(*path)
+        name = name.removeprefix("rejax-")
+        return rejax(name, **REJAX[name]).train
+    return rejax_ppo().train if name == "rejax" else purejaxrl(*path)

@@ -14,7 +14,7 @@ from importlib.metadata import version
 from typing import Any
 
 import jax
-from serving import serve
+from serving import clocked, serve
 
 import purerl
 from purerl import presets
@@ -48,13 +48,7 @@ class Case:
         key = jax.random.key(seed)
         keys = jax.random.split(key, self.agents) if self.agents > 1 else key
         jax.block_until_ready(keys)
-        start, processor = time.perf_counter(), time.process_time()
-        jax.block_until_ready(self._program(keys))
-        return {
-            "seconds": time.perf_counter() - start,
-            "score": 0.0,
-            "cpu_seconds": time.process_time() - processor,
-        }
+        return {**clocked(lambda: self._program(keys))[1], "score": 0.0}
 
 
 def versions() -> dict[str, str]:

@@ -19,128 +19,78 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from serving import serve
-
-SHIMMED = not hasattr(jax, "tree_map")
-if SHIMMED:  # gymnax 0.0.9 was written for a jax that still had it.
-    jax.tree_map = jax.tree.map  # type: ignore[attr-defined]
+import peer_programs
+from serving import clocked, serve
 
 EVAL_EPISODES = 16
+# purerl's name of a number -> rejax's, where they differ.
+NAMES = {
+    "clip": "clip_eps",
+    "entropy_coef": "ent_coef",
+    "value_coef": "vf_coef",
+    "learning_starts": "fill_buffer",
+    "epsilon_start": "eps_start",
+    "epsilon_end": "eps_end",
+    "target_update_interval": "target_update_freq",
+    "double": "ddqn",
+}
 
 
-def make_ppo(ppo: dict[str, Any]) -> Any:
-    """Rejax's PPO with our numbers, evaluating once and nothing."""
-    from rejax import PPO
-
-    algo = PPO.create(
-        env="CartPole-v1",
-        agent_kwargs={
-            "hidden_layer_sizes": tuple(ppo["hidden_sizes"]),
-            "activation": ppo["activation"],
-        },
-        num_envs=ppo["num_envs"],
-        num_steps=ppo["num_steps"],
-        num_epochs=ppo["num_epochs"],
-        num_minibatches=ppo["num_minibatches"],
-        learning_rate=ppo["learning_rate"],
-        gamma=ppo["gamma"],
-        gae_lambda=ppo["gae_lambda"],
-        clip_eps=ppo["clip"],
-        ent_coef=ppo["entropy_coef"],
-        vf_coef=ppo["value_coef"],
-        max_grad_norm=ppo["max_grad_norm"],
-        total_timesteps=ppo["total_timesteps"],
-        eval_freq=ppo["total_timesteps"],
-        skip_initial_evaluation=True,
-    )
-    return algo.replace(eval_callback=lambda algo, state, key: ())
+def make(name: str, numbers: dict[str, Any]) -> Any:
+    """Rejax's PPO or DQN (64-64, which it fixes) with our numbers."""
+    agent = {"activation": numbers.pop("activation")}
+    if name == "ppo":
+        agent["hidden_layer_sizes"] = tuple(numbers.pop("hidden_sizes"))
+    else:
+        share = numbers.pop("epsilon_steps") / numbers["total_timesteps"]
+        numbers |= {"exploration_fraction": share, "polyak": 1.0 - numbers.pop("tau")}
+    renamed = {NAMES.get(field, field): value for field, value in numbers.items()}
+    return peer_programs.rejax(name, env="CartPole-v1", agent_kwargs=agent, **renamed)
 
 
-def make_dqn(dqn: dict[str, Any]) -> Any:
-    """Rejax's DQN (64-64, which it fixes) with our numbers, evaluating nothing."""
-    from rejax import DQN
-
-    algo = DQN.create(
-        env="CartPole-v1",
-        agent_kwargs={"activation": dqn["activation"]},
-        num_envs=dqn["num_envs"],
-        buffer_size=dqn["buffer_size"],
-        fill_buffer=dqn["learning_starts"],
-        batch_size=dqn["batch_size"],
-        learning_rate=dqn["learning_rate"],
-        gamma=dqn["gamma"],
-        max_grad_norm=dqn["max_grad_norm"],
-        eps_start=dqn["epsilon_start"],
-        eps_end=dqn["epsilon_end"],
-        exploration_fraction=dqn["epsilon_steps"] / dqn["total_timesteps"],
-        target_update_freq=dqn["target_update_interval"],
-        polyak=1.0 - dqn["tau"],
-        ddqn=dqn["double"],
-        total_timesteps=dqn["total_timesteps"],
-        eval_freq=dqn["total_timesteps"],
-        skip_initial_evaluation=True,
-    )
-    return algo.replace(eval_callback=lambda algo, state, key: ())
-
-
-def make_purejaxrl(path: str, **numbers: Any) -> Callable[[jax.Array], Any]:
-    """PureJaxRL's PPO with some of its own numbers changed."""
-    import peer_programs
-
-    return peer_programs.purejaxrl(Path(path), **numbers)
-
-
-def make_dqn_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
-    """Mean return of one agent's nearly greedy actions over fresh episodes."""
+def make_score(algo: Any, name: str) -> Callable[[Any, jax.Array], jax.Array]:
+    """Mean return over fresh episodes: of PPO's most likely or DQN's own actions."""
     from rejax.evaluate import evaluate
 
     def score(state: Any, key: jax.Array) -> jax.Array:
-        act = algo.make_act(state)
+        def most_likely(obs: jax.Array, key: jax.Array) -> jax.Array:
+            del key
+            params = state.actor_ts.params
+            return algo.actor.apply(params, obs[None], method="_action_dist").mode()[0]
+
+        act = most_likely if name == "ppo" else algo.make_act(state)
         _, returns = evaluate(act, key, algo.env, algo.env_params, EVAL_EPISODES, 500)
         return returns.mean()
 
     return score
 
 
-def make_score(algo: Any) -> Callable[[Any, jax.Array], jax.Array]:
-    """Mean return of one agent's most likely actions over fresh episodes."""
-    from rejax.evaluate import evaluate
-
-    def score(state: Any, key: jax.Array) -> jax.Array:
-        def act(obs: jax.Array, key: jax.Array) -> jax.Array:
-            del key
-            dist = algo.actor.apply(
-                state.actor_ts.params, obs[None], method="_action_dist"
-            )
-            return dist.mode()[0]
-
-        lengths, returns = evaluate(
-            act, key, algo.env, algo.env_params, EVAL_EPISODES, 500
-        )
-        del lengths
-        return returns.mean()
-
-    return score
-
-
 class Case:
-    """One compiled training program: `agents` of them on `devices` host devices."""
+    """One compiled training program: `agents` of them on `devices` host devices.
+
+    Args:
+        agents: Number of agents.
+        devices: Number of devices.
+        purejaxrl: `path` of its ppo.py, and some of its own numbers.
+        **numbers: `ppo` or `dqn`, with the numbers of rejax's.
+    """
 
     def __init__(
         self,
         agents: int,
         devices: int,
-        ppo: dict[str, Any] | None = None,
-        dqn: dict[str, Any] | None = None,
         purejaxrl: dict[str, Any] | None = None,
+        **numbers: dict[str, Any],
     ) -> None:
-        self.agents, self.devices = agents, devices
+        self.agents, self.devices, self.score = agents, devices, None
         if purejaxrl:
-            train, self.score = make_purejaxrl(**purejaxrl), None
+            path = Path(purejaxrl.pop("path"))
+            train = peer_programs.purejaxrl(path, **purejaxrl)
         else:
-            algo = make_dqn(dqn) if dqn else make_ppo(ppo or {})
-            make = make_dqn_score if dqn else make_score
-            train, self.score = algo.train, jax.jit(jax.vmap(make(algo)))
+            ((name, chosen),) = numbers.items()
+            algo = make(name, chosen)
+            train = algo.train
+            self.score = jax.jit(jax.vmap(make_score(algo, name)))
         if agents == 1:
             program = jax.jit(train)
         elif devices == 1:
@@ -164,15 +114,8 @@ class Case:
     def run(self, seed: int) -> dict[str, float]:
         """Train once; the clock stops when every result is there."""
         keys = jax.block_until_ready(self.keys(seed))
-        start, cpu_start = time.perf_counter(), time.process_time()
-        result = jax.block_until_ready(self.program(keys))
-        cpu_seconds = time.process_time() - cpu_start
-        seconds = time.perf_counter() - start
-        return {
-            "seconds": seconds,
-            "score": self._score_of(result, keys),
-            "cpu_seconds": cpu_seconds,
-        }
+        result, found = clocked(lambda: self.program(keys))
+        return {**found, "score": self._score_of(result, keys)}
 
     def _score_of(self, result: Any, keys: jax.Array) -> float:
         """The mean return of the trained agents."""
@@ -204,7 +147,7 @@ def prepare(devices: int, **request: Any) -> Case:
 def versions() -> dict[str, Any]:
     """Return the versions of what is measured, and whether jax was changed."""
     names = ("rejax", "gymnax", "jax", "jaxlib", "flax", "optax")
-    return {name: version(name) for name in names} | {"shimmed": SHIMMED}
+    return {name: version(name) for name in names} | {"shimmed": peer_programs.SHIMMED}
 
 
 if __name__ == "__main__":

@@ -66,7 +66,11 @@ def ours(case: Case) -> Contender:
     size = case.capacity
 
     def init() -> Any:
-        priorities = prioritised.init(size) if case.is_prioritised else ()
+        priorities = (
+            prioritised.grow(jnp.zeros(size), jnp.float32(1))
+            if case.is_prioritised
+            else ()
+        )
         return replay.init(EXAMPLE, size), priorities
 
     def add(state: Any, items: Item, added: jax.Array) -> Any:

@@ -13,16 +13,15 @@ medians. `copies`: the same loop with buffers of 10^3 to 10^6 items. A buffer th
 copied shows as time in proportion to its capacity.
 """
 
-import argparse
-import statistics
-import time
+import itertools
+import sys
 from functools import partial
 from typing import Any
 
+import bench
 import jax
 import jax.numpy as jnp
 from replay_contenders import Case, Contender, Item, flashbax, ours, random_items
-from report import hardware
 
 ITERATIONS = 200
 
@@ -118,98 +117,95 @@ class Timer:
     def _keys(self, seed: int) -> jax.Array:
         return jax.random.split(jax.random.key(seed), self._case.agents)
 
-    def __call__(self, seed: int) -> float:
-        """Microseconds of an iteration, for all agents together."""
+    def __call__(self, seed: int) -> bench.Run:
+        """Run the loop once."""
         keys = jax.block_until_ready(self._keys(seed))
-        start = time.perf_counter()
-        self._state, numbers = self._run(self._state, self._items, keys, self._added)
-        jax.block_until_ready((self._state, numbers))
-        seconds = time.perf_counter() - start
+        (self._state, _), run = bench.clocked(
+            lambda: self._run(self._state, self._items, keys, self._added)
+        )
         self._added = self._added + jnp.uint32(ITERATIONS * self._case.add)
-        return seconds / ITERATIONS * 1e6
+        return run
 
 
-def alternate(timers: dict[str, Timer], rounds: int) -> dict[str, list[float]]:
-    """Microseconds of every round; the first round, which warms up, is not counted."""
-    found: dict[str, list[float]] = {name: [] for name in timers}
-    for index in range(rounds + 1):
-        for name, timer in timers.items():
-            found[name].append(timer(index))
-    return {name: values[1:] for name, values in found.items()}
+def microseconds(
+    timers: dict[str, Timer], rounds: int, agents: int
+) -> dict[str, list[float]]:
+    """Microseconds of an iteration of an agent in every round, after one more."""
+    for timer in timers.values():
+        timer(0)  # warms up
+    runs = bench.alternate(timers, rounds, sys.stderr)
+    scale = 1e6 / ITERATIONS / agents
+    return {
+        n: [x * scale for x in bench.seconds_of(found)] for n, found in runs.items()
+    }
 
 
-def compare(rounds: int, capacity: int) -> None:
+def compare_both(rounds: int, capacity: int) -> None:
     """Print the table of both contenders."""
     print(f"capacity {capacity}, microseconds per agent and iteration: median")
-    print("| replay | agents | add | batch | purerl | flashbax | times (min-max) |")
-    print("|---|---|---|---|---|---|---|")
-    for is_prioritised in (False, True):
-        for agents in (1, 8, 64):
-            for add, batch in ((1, 128), (8, 256)):
-                case = Case(agents, capacity, add, batch, is_prioritised)
-                timers = {
-                    "purerl": Timer(case, ours(case)),
-                    "flashbax": Timer(case, flashbax(case)),
-                }
-                # A slow pair gets fewer rounds.
-                slow = is_prioritised and agents == 64
-                found = alternate(timers, max(3, rounds // 5) if slow else rounds)
-                mine, theirs = found["purerl"], found["flashbax"]
-                ratios = [b / a for a, b in zip(mine, theirs, strict=True)]
-                medians = [statistics.median(v) / agents for v in (mine, theirs)]
-                name = "prioritised" if is_prioritised else "uniform"
-                print(
-                    f"| {name} | {agents} | {add} | {batch} | {medians[0]:.1f} | "
-                    f"{medians[1]:.1f} | {medians[1] / medians[0]:.2f} "
-                    f"({min(ratios):.2f}-{max(ratios):.2f}) |",
-                    flush=True,
-                )
+    bench.print_table(
+        "replay | agents | add | batch | purerl | flashbax | times (min-max)"
+    )
+    for is_prioritised, agents, (add, batch) in itertools.product(
+        (False, True), (1, 8, 64), ((1, 128), (8, 256))
+    ):
+        case = Case(agents, capacity, add, batch, is_prioritised)
+        timers = {
+            "purerl": Timer(case, ours(case)),
+            "flashbax": Timer(case, flashbax(case)),
+        }
+        # A slow pair gets fewer rounds.
+        is_slow = is_prioritised and agents == 64
+        count = max(3, rounds // 5) if is_slow else rounds
+        mine, theirs = microseconds(timers, count, agents).values()
+        medians = [f"{bench.spread(values).median:.1f}" for values in (mine, theirs)]
+        name = "prioritised" if is_prioritised else "uniform"
+        bench.print_row(
+            name,
+            agents,
+            add,
+            batch,
+            *medians,
+            bench.with_range(bench.compare(theirs, mine)),
+        )
 
 
 def copies(rounds: int, agents: int) -> None:
     """Print the time of an iteration against the capacity."""
     capacities = (1_000, 10_000, 100_000, 1_000_000)
     print(f"{agents} agents, add 3, batch 256; microseconds per agent and iteration")
-    print("| replay | learns in | " + " | ".join(f"{c:,}" for c in capacities) + " |")
-    print("|---|---|" + "---|" * len(capacities))
-    for is_prioritised in (False, True):
-        for is_branch in (False, True):
-            timers = {}
-            for capacity in capacities:
-                case = Case(agents, capacity, 3, 256, is_prioritised)
-                timers[str(capacity)] = Timer(case, ours(case), is_branch)
-            found = alternate(timers, rounds)
-            name = "prioritised" if is_prioritised else "uniform"
-            place = "a branch" if is_branch else "the loop"
-            medians = (statistics.median(v) / agents for v in found.values())
-            cells = " | ".join(f"{m:.1f}" for m in medians)
-            print(f"| {name} | {place} | {cells} |", flush=True)
-
-
-def facts() -> str:
-    """Return a line on the machine and the versions of the measurement."""
-    found = hardware(("purerl", "jax", "jaxlib", "flashbax", "numpy"))
-    versions = ", ".join(f"{k} {v}" for k, v in found["versions"].items())
-    return (
-        f"{found['date']}; {found['cpu']}, {found['cores']} cores, "
-        f"{jax.default_backend()}, load {found['load_before']} before; "
-        f"python {found['python']}, {versions}"
+    bench.print_table(
+        " | ".join(["replay", "learns in", *(f"{c:,}" for c in capacities)])
     )
+    for is_prioritised, is_branch in itertools.product((False, True), (False, True)):
+        timers = {}
+        for capacity in capacities:
+            case = Case(agents, capacity, 3, 256, is_prioritised)
+            timers[str(capacity)] = Timer(case, ours(case), is_branch)
+        found = microseconds(timers, rounds, agents)
+        name = "prioritised" if is_prioritised else "uniform"
+        medians = (f"{bench.spread(v).median:.1f}" for v in found.values())
+        bench.print_row(name, "a branch" if is_branch else "the loop", *medians)
 
 
 def main() -> None:
     """Time the contenders, and print a table."""
-    parser = argparse.ArgumentParser(description="Time replay buffers.")
-    parser.add_argument("section", choices=("compare", "copies"))
-    parser.add_argument("--rounds", type=int, default=15)
-    parser.add_argument("--capacity", type=int, default=10_000, help="of `compare`")
-    parser.add_argument("--agents", type=int, default=1, help="of `copies`")
-    options = parser.parse_args()
-    print(facts())
-    if options.section == "compare":
-        compare(options.rounds, options.capacity)
+    asked = bench.options(
+        __doc__,
+        section=bench.Words(("compare", "copies"), "SECTION", is_one=True),
+        rounds=15,
+        capacity=(10_000, "of `compare`"),
+        agents=(1, "of `copies`"),
+    )
+    print(
+        bench.machine_line(
+            bench.machine(("purerl", "jax", "jaxlib", "flashbax", "numpy"))
+        )
+    )
+    if asked.section == "compare":
+        compare_both(asked.rounds, asked.capacity)
     else:
-        copies(options.rounds, options.agents)
+        copies(asked.rounds, asked.agents)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ needs the standard library alone.
 import json
 import os
 import sys
+import time
 import traceback
 from collections.abc import Callable
 from typing import Any, Protocol
@@ -24,6 +25,17 @@ class Case(Protocol):
     def run(self, seed: int) -> dict[str, float]:
         """Run once, and return what was measured."""
         ...
+
+
+def clocked(work: Callable[[], Any]) -> tuple[Any, dict[str, float]]:
+    """Return a result, once all of it is there, and its seconds of both clocks."""
+    start, cpu_start = time.perf_counter(), time.process_time()
+    result = work()
+    if "jax" in sys.modules:
+        sys.modules["jax"].block_until_ready(result)
+    cpu_seconds = time.process_time() - cpu_start
+    seconds = time.perf_counter() - start
+    return result, {"seconds": seconds, "cpu_seconds": cpu_seconds}
 
 
 def serve(prepare: Callable[..., Case], versions: Callable[[], dict[str, Any]]) -> None:

@@ -10,17 +10,14 @@ it, so its rate is a bound. A product of large matrices shows what the machine d
 best. Contenders take turns in one process; compilation is apart.
 """
 
-import argparse
-import json
-import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import bench
 import jax
 import jax.numpy as jnp
-from contenders import ppo_config, timed, train_many, train_one
-from report import Measure, Run, Spread, alternate, compare, hardware, rates, spread
+from contenders import ppo_config, train_ppo
 
 import purerl
 
@@ -84,96 +81,76 @@ def make_products(
     return run
 
 
-def measured(program: Callable[[Any], Any], agents: int | None) -> Measure:
-    """Return a measure of a compiled program of one key, or of as many as agents."""
-
-    def measure(seed: int) -> Run:
-        key = jax.random.key(seed)
-        keys = key if agents is None else jax.random.split(key, agents)
-        _, seconds, cpu = timed(lambda: program(jax.block_until_ready(keys)))
-        return Run(seconds, float("nan"), cpu)
-
-    return measure
-
-
 def make_measures(
     config: purerl.PPOConfig, agents: int | None, lanes: int
-) -> dict[str, Measure]:
+) -> dict[str, bench.Measure]:
     """Compile purerl's run and the products, for one agent or for many in blocks."""
-    ours = train_one(config) if agents is None else train_many(config, agents, lanes)
-    measures = {"purerl": ours[0]}
+    width = None if agents is None else lanes
+    measures = {"purerl": train_ppo(config, agents, width)[0]}
     for name, activation in (
         ("products with tanh", jnp.tanh),
         ("products", lambda x: x),
     ):
         run = make_products(config, activation)
         program = jax.jit(run) if agents is None else purerl.pmap(run, lanes=lanes)
-        measures[name] = measured(program, agents)
+
+        def measure(seed: int, program: Any = program) -> Any:
+            keys = jax.block_until_ready(bench.keys_of(seed, agents))
+            return bench.clocked(lambda: program(keys))[1]
+
+        measures[name] = measure
         measures[name](0)  # compiles
     return measures
 
 
 def large_product() -> float:
     """Return GFLOP/s of a product of two large matrices, the best of five."""
-    x = jnp.ones((LARGE, LARGE))
-    product = jax.jit(jnp.matmul)
-    jax.block_until_ready(product(x, x))
-    seconds = []
-    for _ in range(5):
-        began = time.perf_counter()
-        jax.block_until_ready(product(x, x))
-        seconds.append(time.perf_counter() - began)
-    return 2 * LARGE**3 / min(seconds) / 1e9
-
-
-def line(what: str, name: str, rate: Spread, share: Spread | None) -> str:
-    """Return a line of the table."""
-    shares = "" if share is None else f"{share.median:.0%}"
-    within = "" if share is None else f"{share.low:.0%} to {share.high:.0%}"
-    return f"| {what} | {name} | {rate.median / 1e3:,.0f}k | {shares} | {within} |"
+    x, product = jnp.ones((LARGE, LARGE)), jax.jit(jnp.matmul)
+    measure = bench.calls(lambda: product(x, x))
+    measure(0)
+    return 2 * LARGE**3 / min(measure(n).seconds for n in range(5)) / 1e9
 
 
 def main() -> None:
     """Measure in turns; print the table."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = bench.options(
+        __doc__,
+        rounds=5,
+        steps=(204_800, "of one agent"),
+        agents=(64, "side by side"),
+        lanes=(4, "agents of a block"),
+        out=(Path, "JSON file"),
     )
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=204_800, help="of one agent")
-    parser.add_argument("--agents", type=int, default=64, help="side by side")
-    parser.add_argument("--lanes", type=int, default=4, help="agents of a block")
-    parser.add_argument("--out", type=Path, help="JSON file")
-    options = parser.parse_args()
     # As many steps in all for many agents as for four times the one.
-    fewer = max(512, 4 * options.steps // options.agents)
+    fewer = max(512, 4 * asked.steps // asked.agents)
     cases = {
-        "one agent": (ppo_config(options.steps), None),
-        f"{options.agents} agents": (ppo_config(fewer), options.agents),
+        "one agent": (ppo_config(asked.steps), None),
+        f"{asked.agents} agents": (ppo_config(fewer), asked.agents),
     }
-    found: dict[str, Any] = {"hardware": hardware()}
-    lines = []
+    found: dict[str, Any] = {"hardware": bench.machine()}
+    rows = []
     for what, (config, agents) in cases.items():
-        runs = alternate(make_measures(config, agents, options.lanes), options.rounds)
+        runs = bench.alternate(make_measures(config, agents, asked.lanes), asked.rounds)
         work = config.total_timesteps * (agents or 1)
-        each = {name: rates(values, work) for name, values in runs.items()}
-        found[what] = each
-        for name, values in each.items():
-            is_bound = name != "purerl"
-            share = compare(each["purerl"], values) if is_bound else None
-            lines.append(line(what, name, spread(values), share))
+        found[what] = {name: bench.rates(values, work) for name, values in runs.items()}
+        for name, values in found[what].items():
+            share = ["", ""]
+            if name != "purerl":
+                middle, low, high = bench.compare(found[what]["purerl"], values)
+                share = [f"{middle:.0%}", f"{low:.0%} to {high:.0%}"]
+            rows.append(
+                [what, name, f"{bench.spread(values).median / 1e3:,.0f}k", *share]
+            )
     found["large_product_gflops"] = large_product()
-    machine = found["hardware"]
     print(
-        f"\n{machine['cores']} cores of {machine['cpu']}, jax "
-        f"{machine['versions']['jax']}, {machine['date']}, load "
-        f"{machine['load_before']} before; medians of {options.rounds}; a product of "
-        f"{LARGE} x {LARGE} matrices: {found['large_product_gflops']:,.0f} GFLOP/s\n"
+        f"\n{bench.machine_line(found['hardware'])}; medians of {asked.rounds}; a "
+        f"product of {LARGE} x {LARGE} matrices: "
+        f"{found['large_product_gflops']:,.0f} GFLOP/s\n"
     )
-    print("| PPO, CartPole-v1 | program | steps/s | purerl's share | of the rounds |")
-    print("|---|---|---|---|---|")
-    print("\n".join(lines))
-    if options.out:
-        options.out.write_text(json.dumps(found, indent=1))
+    heads = "PPO, CartPole-v1 | program | steps/s | purerl's share | of the rounds"
+    bench.print_table(heads, rows)
+    if asked.out:
+        bench.write(asked.out, found)
 
 
 if __name__ == "__main__":

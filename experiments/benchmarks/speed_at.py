@@ -10,68 +10,64 @@ that of the rates' medians, with the range of the rounds' own ratios. Above 1 th
 checkout is faster. The other one may be as old as 0dd6977.
 """
 
-import argparse
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
-from peer import ROOT, Peer
-from report import Measure, Run, alternate, compare, cpu_seconds, hardware, rates
+import bench
 
 ROWS = ("ppo-cartpole:1:500000", "ppo-cartpole:64:100000")
 
 
-def measure(
-    stack: ExitStack,
-    checkout: Path,
+def in_turns(
     row: str,
-    variables: Mapping[str, str] | None = None,
-) -> Measure:
-    """Prepare a row in a process of its own.
+    places: Mapping[str, tuple[Path, Mapping[str, str]]],
+    rounds: int,
+    out: Any = None,
+) -> tuple[dict[str, list[bench.Run]], list[str]]:
+    """Train a row in two processes that take turns.
 
     Args:
-        stack: The stack that ends the process.
-        checkout: Code of purerl that runs.
         row: Preset, agents and steps, between colons.
-        variables: Variables of the process's environment, beside those of this one.
+        places: Of each process its code of purerl, and its variables.
+        rounds: Number of rounds.
+        out: Where the progress is printed.
+
+    Returns:
+        The runs of both, and the table's cells: two rates and their ratio.
     """
     preset, agents, steps = row.split(":")
-    peer = Peer(Path(sys.executable), "peer_purerl.py", checkout, variables)
-    stack.enter_context(peer)
-    peer.ask("prepare", preset=preset, agents=int(agents), steps=int(steps))
-    return lambda seed: Run(**peer.ask("run", seed=seed))
+    request = {"preset": preset, "agents": int(agents), "steps": int(steps)}
+    with ExitStack() as stack:
+        measures = {}
+        for name, (checkout, variables) in places.items():
+            own = (Path(sys.executable), "peer_purerl.py", checkout, variables)
+            measures[name], _ = bench.peer_program(stack, *own, **request)
+        runs = bench.alternate(measures, rounds, out)
+    work = int(agents) * int(steps)
+    both = [bench.rates(found, work) for found in runs.values()]
+    middle, low, high = bench.compare(*both)
+    medians = [f"{bench.spread(rates).median:,.0f}" for rates in both]
+    return runs, [*medians, f"{middle:.2f} ({low:.2f} to {high:.2f})"]
 
 
 def main() -> None:
     """Measure the rows of the command line; print a line of the table for each."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = bench.options(
+        __doc__,
+        checkout=bench.Words((), "CHECKOUT", is_checked=False, is_one=True),
+        rows=bench.Words(ROWS, is_checked=False),
+        rounds=7,
     )
-    parser.add_argument("checkout", type=Path, help="other code of purerl")
-    parser.add_argument("rows", nargs="*", metavar="ROW", help=", ".join(ROWS))
-    parser.add_argument("--rounds", type=int, default=7)
-    options = parser.parse_intermixed_args()
     lines = []
-    for row in options.rows or ROWS:
-        _, agents, steps = row.split(":")
-        with ExitStack() as stack:
-            both = {"here": ROOT, "there": options.checkout}
-            runs = alternate(
-                {name: measure(stack, path, row) for name, path in both.items()},
-                options.rounds,
-            )
-        ours, theirs = (rates(runs[name], int(agents) * int(steps)) for name in both)
-        ratio = compare(ours, theirs)
-        lines.append(
-            f"| `{row}` | {sorted(ours)[len(ours) // 2]:,.0f} | "
-            f"{sorted(theirs)[len(theirs) // 2]:,.0f} | {ratio.median:.2f} "
-            f"({ratio.low:.2f} to {ratio.high:.2f}) | {cpu_seconds(runs)} |"
-        )
-    about = hardware()
-    print(f"\n{about}\n\n| row | steps/s here | steps/s there | ratio | processors |")
-    print("|---|---|---|---|---|")
-    print("\n".join(lines))
+    places = {"here": (bench.ROOT, {}), "there": (Path(asked.checkout), {})}
+    for row in asked.rows or ROWS:
+        runs, numbers = in_turns(row, places, asked.rounds)
+        lines.append([f"`{row}`", *numbers, bench.cpu_seconds(runs)])
+    print(f"\n{bench.machine_line()}\n")
+    bench.print_table("row | steps/s here | steps/s there | ratio | processors", lines)
 
 
 if __name__ == "__main__":

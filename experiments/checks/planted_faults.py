@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 import pytest
 
 PACKAGES = "learning acting algorithms replay losses scale search storage"
-TESTS = "core algorithms storage scale population contracts rules runner sweeps"
+TESTS = "core algorithms storage scale population contracts rules runner sweeps meta"
 IMPORTED = "jax flax.linen optax chex distrax scipy.stats xarray orbax.checkpoint tyro"
 # Calls whose arguments are not swapped: that does nothing, or is no program.
 UNSWAPPED = {"isinstance", "getattr", "hasattr", "jnp.minimum", "jnp.maximum", "zip"}

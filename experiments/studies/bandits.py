@@ -3,83 +3,52 @@
 python experiments/studies/bandits.py [--quick]
 """
 
-import time
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measure import compiled, interval_text
-from study import Budget, Findings, Picture, Row, Study, Table, main
+from measure import compiled, timed
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import mean_interval
+from pictures import legend_below, style
 
 import purerl
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
 
-STUDY = Study(
-    name="bandits",
-    title="Bandits: 2,000 runs of the ten-armed testbed in one call",
-    source="jym (Pegoud): 300 runs of 2,500 pulls in one vmap, and the testbed that it "
-    "takes from Sutton and Barto (2018), chapter 2, figures 2.2 to 2.6",
-    question="Ten arms with values of N(0, 1) and rewards of N(value, 1); a run is one "
-    "agent with a problem of its own. All runs of the curves that differ in numbers "
-    "alone, such as epsilon or a step size, are one compiled call. The claims are "
-    "those of the book's text.",
-    headlines=(2, 5),
-    system="jym",
-)
+STUDY, WORDS = study_of("bandits", "jym", (2, 5))
 RUNS, PULLS = 2_000, 1_000
-# Curve -> what a reader should know of it.
-SEE_FIGURE = "The figure shows how it begins; the row is of the last 100 pulls."
-GRADIENT_NOTE = "Values are of N(4, 1) here, so that rewards are about 4 higher."
-NOTES = {
-    "epsilon 0 (greedy)": "It stays with the first arm that looks good.",
-    "epsilon 0.01": "1,000 pulls are too few to show it; the last row has 2,500.",
-    "epsilon 0.1": "The limit is 91 % (0.9 and a tenth of 0.1), and 1,000 pulls do not "
-    "reach it.",
-    "optimistic: first estimate 5, greedy": SEE_FIGURE,
-    "realistic: first estimate 0, epsilon 0.1": "Its constant step size of 0.1 makes "
-    "it another agent than epsilon 0.1 above.",
-    "upper confidence bound, c = 2": SEE_FIGURE,
-    "step size 0.1, with baseline": GRADIENT_NOTE,
-    "step size 0.4, with baseline": GRADIENT_NOTE,
-    "step size 0.1, without baseline": "Compare it with the same step size above.",
-    "step size 0.4, without baseline": "Compare it with the same step size above.",
-}
 AVERAGE = {"step_size": "sample_average"}
 GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}
 
 # Figure -> curve -> static fields, and numbers that one program takes as overrides.
 Curves = dict[str, tuple[dict[str, Any], dict[str, float]]]
+FIRST, UCB_FIELDS = "first estimate", {"method": "ucb", **AVERAGE}
+TENTH = (AVERAGE, {"epsilon": 0.1})
 FIGURES: dict[str, Curves] = {
     "epsilon": {
         "epsilon 0 (greedy)": (AVERAGE, {"epsilon": 0.0}),
         "epsilon 0.01": (AVERAGE, {"epsilon": 0.01}),
-        "epsilon 0.1": (AVERAGE, {"epsilon": 0.1}),
+        "epsilon 0.1": TENTH,
     },
     "optimistic": {
-        "optimistic: first estimate 5, greedy": (
-            {},
-            {"initial_value": 5.0, "epsilon": 0.0},
-        ),
-        "realistic: first estimate 0, epsilon 0.1": (
+        f"optimistic: {FIRST} 5, greedy": ({}, {"initial_value": 5.0, "epsilon": 0.0}),
+        f"realistic: {FIRST} 0, epsilon 0.1": (
             {},
             {"initial_value": 0.0, "epsilon": 0.1},
         ),
     },
     "ucb": {
-        "upper confidence bound, c = 2": (
-            {"method": "ucb", **AVERAGE},
-            {"exploration": 2.0},
-        ),
-        "epsilon 0.1": (AVERAGE, {"epsilon": 0.1}),
+        "upper confidence bound, c = 2": (UCB_FIELDS, {"exploration": 2.0}),
+        "epsilon 0.1": TENTH,
     },
     "gradient": {
         f"step size {rate}, {words} baseline": (
-            {**GRADIENT, "baseline": baseline},
+            {**GRADIENT, "baseline": words == "with"},
             {"learning_rate": rate},
         )
-        for baseline, words in ((True, "with"), (False, "without"))
+        for words in ("with", "without")
         for rate in (0.1, 0.4)
     },
 }
@@ -88,11 +57,7 @@ FIGURES: dict[str, Curves] = {
 STUDIES: dict[str, tuple[dict[str, Any], str, range]] = {
     "epsilon-greedy: epsilon": (AVERAGE, "epsilon", range(-7, -1)),
     "gradient: step size": ({"method": "gradient"}, "learning_rate", range(-5, 3)),
-    "upper confidence bound: c": (
-        {"method": "ucb", **AVERAGE},
-        "exploration",
-        range(-4, 3),
-    ),
+    "upper confidence bound: c": (UCB_FIELDS, "exploration", range(-4, 3)),
     "optimistic greedy: first estimate": (
         {"epsilon": 0.0},
         "initial_value",
@@ -140,9 +105,8 @@ def call(
     every = jax.vmap(lambda keys, numbers: train(keys, numbers).metrics, (None, 0))
     overrides = {name: jnp.asarray(values) for name, values in numbers.items()}
     program, _ = compiled(every, keys, overrides)
-    began = time.perf_counter()
-    metrics = jax.block_until_ready(program(keys, overrides))
-    return jax.device_get(metrics), time.perf_counter() - began
+    seconds = timed(program, keys, overrides)
+    return jax.device_get(program(keys, overrides)), seconds
 
 
 def curves(figure: Curves, runs: int, pulls: int) -> dict[str, Any]:
@@ -190,51 +154,65 @@ def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     runs, pulls = (50, 100) if budget.quick else (RUNS, PULLS)
     jym_runs, jym_pulls = (20, 100) if budget.quick else (300, 2_500)
+    size: dict[str, Any] = {"runs": runs, "pulls": pulls}
+    jym_size: dict[str, Any] = {"runs": jym_runs, "pulls": jym_pulls}
     found = {
-        name: budget.part(
-            name,
-            lambda figure=figure: curves(figure, runs, pulls),
-            runs=runs,
-            pulls=pulls,
-        )
+        name: budget.part(name, curves, figure, runs, pulls, **size)
         for name, figure in FIGURES.items()
     }
-    swept = budget.part(
-        "parameters",
-        lambda: parameter_study(runs, pulls),
-        runs=runs,
-        pulls=pulls,
-    )
-    jym = budget.part(
-        "jym",
-        lambda: curves(FIGURES["epsilon"], jym_runs, jym_pulls),
-        runs=jym_runs,
-        pulls=jym_pulls,
-    )
-    words = {
-        "epsilon": "Epsilon-greedy with sample averages (the book's figure 2.2)",
-        "optimistic": "A constant step size of 0.1 (figure 2.3)",
-        "ucb": "Sample averages (figure 2.4)",
-        "gradient": "Gradient bandits, values of N(4, 1) (figure 2.5)",
-    }
+    swept = budget.part("parameters", parameter_study, runs, pulls, **size)
+    few = FIGURES["epsilon"]
+    jym = budget.part("jym", curves, few, jym_runs, jym_pulls, **jym_size)
     figures = [
         budget.save(
-            curve_figure(found[name]),
-            name,
-            f"{text}: the reward of each pull and how often it was the best arm, means "
-            f"over {runs:,} runs.",
+            curve_figure(curves), name, WORDS.fill(f"picture {name}", runs=runs)
         )
-        for name, text in words.items()
+        for name, curves in found.items()
     ]
-    figures.append(
-        budget.save(
-            study_figure(swept, pulls),
-            "parameters",
-            f"The parameter study (figure 2.6): the reward averaged over {pulls:,} "
-            f"pulls, mean over {runs:,} runs, against the parameter of each method.",
-        )
+    caption = WORDS.fill("picture parameters", **size)
+    figures.append(budget.save(study_figure(swept, pulls), "parameters", caption))
+    flat = {name: curve for one in found.values() for name, curve in one.items()}
+    rows = [WORDS.row(name, here=last_words(curve)) for name, curve in flat.items()]
+    rows.append(jym_row(jym, jym_runs, jym_pulls))
+    seconds = sum(curve["seconds"] for curve in flat.values())
+    text = WORDS.fill("text", curves=len(flat), seconds=seconds, **size)
+    return Findings(rows, figures, [best_table(swept)], [text])
+
+
+def last_words(curve: dict[str, Any]) -> str:
+    """Return reward and share of best arms of the last pulls, in words."""
+    reward, optimal = (np.asarray(x) for x in curve["last"])
+    share = interval_text(100 * optimal, 1)
+    return f"reward {interval_text(reward, 2)}, best arm in {share} % of pulls"
+
+
+def jym_row(jym: dict[str, Any], runs: int, pulls: int) -> Row:
+    """Return the row on jym's runs, by their curves."""
+    seconds = sum(curve["seconds"] for curve in jym.values())
+    smaller, larger = (
+        mean_interval(np.asarray(jym[name]["last"][0]))
+        for name in ("epsilon 0.01", "epsilon 0.1")
     )
-    return findings(found, swept, jym, figures, (runs, pulls, jym_runs, jym_pulls))
+    later = "The rewards of epsilon 0.01 and 0.1 cannot be told apart here."
+    if smaller.low > larger.high:
+        later = "Epsilon 0.01 has the larger reward here."
+    rate = 3 * runs * pulls / seconds
+    end = "; ".join(f"{name}: {last_words(curve)}" for name, curve in jym.items())
+    numbers = {"runs": runs, "pulls": pulls, "seconds": seconds, "rate": rate}
+    return WORDS.row("jym", end=end, later=later, **numbers)
+
+
+def best_table(swept: dict[str, Any]) -> Table:
+    """Return the best parameter of each method."""
+    rows = []
+    for name, line in swept.items():
+        best = line["values"][int(np.argmax(line["reward"]))]
+        numbers = f"{max(line['reward']):.3f}", f"{line['seconds']:.1f}"
+        rows.append([name, f"{best:g}", *numbers])
+    heads = ["method: parameter", "best at", "average reward", "seconds of the call"]
+    return Table(
+        "The best parameter of each method in the parameter study", heads, rows
+    )
 
 
 def curve_figure(found: dict[str, Any]) -> Any:
@@ -249,15 +227,7 @@ def curve_figure(found: dict[str, Any]) -> Any:
     style.finish(left, "Average reward", "pull", "reward")
     style.finish(right, "Best arm taken", "pull", "% of runs")
     right.set_ylim(0, 100)
-    handles, labels = left.get_legend_handles_labels()
-    figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        labelcolor=style.INK,
-    )
+    legend_below(figure, left)
     return figure
 
 
@@ -284,100 +254,8 @@ def study_figure(swept: dict[str, Any], pulls: int) -> Any:
         "parameter of the method (logarithmic)",
         "average reward",
     )
-    figure.legend(
-        *axes.get_legend_handles_labels(),
-        loc="outside lower center",
-        ncols=2,
-        frameon=False,
-        labelcolor=style.INK,
-    )
+    legend_below(figure, axes)
     return figure
-
-
-def later_words(jym: dict[str, Any]) -> str:
-    """Say whether the smaller epsilon is better after more pulls.
-
-    Args:
-        jym: Its curves by name.
-    """
-    smaller, larger = (
-        mean_interval(np.asarray(jym[name]["last"][0]))
-        for name in ("epsilon 0.01", "epsilon 0.1")
-    )
-    if smaller.low > larger.high:
-        return "Epsilon 0.01 has the larger reward here."
-    return "The rewards of epsilon 0.01 and 0.1 cannot be told apart here."
-
-
-def findings(
-    found: dict[str, Any],
-    swept: dict[str, Any],
-    jym: dict[str, Any],
-    figures: list[Picture],
-    sizes: tuple[int, int, int, int],
-) -> Findings:
-    """Put claims beside what was measured."""
-    runs, pulls, jym_runs, jym_pulls = sizes
-
-    def last(curve: dict[str, Any]) -> str:
-        reward, optimal = (np.asarray(x) for x in curve["last"])
-        share = interval_text(100 * optimal, 1)
-        return f"reward {interval_text(reward, 2)}, best arm in {share} % of pulls"
-
-    degraded = "without a baseline it is significantly worse (figure 2.5)"
-    book = {
-        "epsilon 0 (greedy)": "a reward of about 1, the best arm found in about a "
-        "third of the tasks (figure 2.2)",
-        "epsilon 0.01": "improves more slowly than 0.1, and would be better eventually "
-        "(text to figure 2.2; beyond 1,000 pulls)",
-        "epsilon 0.1": "finds the best arm earlier, takes it in 91 % of pulls at most "
-        "(figure 2.2)",
-        "optimistic: first estimate 5, greedy": "worse at first, better in the end "
-        "(figure 2.3)",
-        "realistic: first estimate 0, epsilon 0.1": "worse in the end (figure 2.3)",
-        "upper confidence bound, c = 2": "better than epsilon-greedy except in the "
-        "first pulls (figure 2.4)",
-        "step size 0.1, without baseline": degraded,
-        "step size 0.4, without baseline": degraded,
-    }
-    flat = {name: curve for one in found.values() for name, curve in one.items()}
-    rows = [
-        Row(name, book.get(name, "-"), last(curve), NOTES.get(name, ""))
-        for name, curve in flat.items()
-    ]
-    seconds = sum(curve["seconds"] for curve in jym.values())
-    rows.append(
-        Row(
-            f"{jym_runs} runs of {jym_pulls:,} pulls, epsilon 0, 0.01 and 0.1",
-            "one vmapped call (jym; it gives no time)",
-            f"{seconds:.2f} s for all three, "
-            f"{3 * jym_runs * jym_pulls / seconds:,.0f} pulls per second; at the end "
-            + "; ".join(f"{name}: {last(curve)}" for name, curve in jym.items()),
-            f"Compilation is not counted. {later_words(jym)}",
-        )
-    )
-    best = Table(
-        "The best parameter of each method in the parameter study",
-        ["method: parameter", "best at", "average reward", "seconds of the call"],
-        [
-            [
-                name,
-                f"{line['values'][int(np.argmax(line['reward']))]:g}",
-                f"{max(line['reward']):.3f}",
-                f"{line['seconds']:.1f}",
-            ]
-            for name, line in swept.items()
-        ],
-    )
-    whole = sum(curve["seconds"] for curve in flat.values())
-    text = [
-        f"Rewards and shares are means of the last 100 of {pulls:,} pulls over "
-        f"{runs:,} runs, with the 95% interval of the mean. The {len(flat)} curves of "
-        f"figures 2.2 to 2.5 together took {whole:.0f} s without compilation (epsilon "
-        "0.1 is in two of them and counted once); the seconds of the parameter study "
-        "are in its table."
-    ]
-    return Findings(rows, figures, [best], text)
 
 
 if __name__ == "__main__":

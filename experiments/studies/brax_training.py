@@ -14,36 +14,18 @@ from typing import Any
 
 import jax
 import numpy as np
-import palette
-from measure import interval_text
 from scipy.stats import ttest_ind
-from study import Budget, Findings, Row, Study, Table, main  # finds brax_peer, too
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
 
 # isort: split
-from brax_peer import HALFCHEETAH, patch_jax
+import brax_peer
+import pictures
+from pictures import band, style
 
 import purerl
 from purerl import serialise
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
 
-STUDY = Study(
-    name="brax_training",
-    title="PPO and SAC on brax's HalfCheetah, beside brax's own training",
-    source="brax.training of brax 0.14; no returns of this backend are published",
-    question="Agents of purerl and of brax's own PPO and SAC are trained on "
-    "HalfCheetah (spring) with the same numbers and sizes of networks. PPO's are from "
-    "brax's training notebook with a 64th of the environments and of the minibatches, "
-    "so that two cores can train it; SAC's are those of the preset "
-    "`sac-halfcheetah-cpu`. brax's PPO differs in what no number says: it computes "
-    "advantages anew in every minibatch, as r + gamma V' - V of the lambda-returns, in "
-    "pieces of 20 steps, and its tanh Gaussian has a softplus standard deviation. "
-    "The libraries take turns, seed by seed. Returns are those "
-    "of the deterministic policy in episodes of 1,000 steps. A rate is of training "
-    "alone, without compilation and evaluations.",
-    headlines=(0, 1),
-    system="brax",
-)
+STUDY, WORDS = study_of("brax_training", "brax", (0, 1))
 STACKS = ("purerl", "brax")
 SEEDS = 10
 # Environment steps of the runs that are timed, a fifth of a training; and their number.
@@ -52,7 +34,7 @@ ROUNDS = 3
 EVALUATIONS, EPISODES, LIMIT = 4, 16, 1_000
 # A 64th of the notebook's environments and of its minibatches.
 PPO: dict[str, Any] = {
-    **HALFCHEETAH,
+    **brax_peer.HALFCHEETAH,
     "num_timesteps": 1_024_000,
     "num_envs": 32,
     "batch_size": 8,
@@ -116,9 +98,6 @@ def config_of(algorithm: str, quick: bool) -> Any:
         "env": f"brax/{task}",
         "env_kwargs": {"backend": backend},
         "total_timesteps": given["num_timesteps"],
-        "num_envs": given["num_envs"],
-        "gamma": given["discounting"],
-        "learning_rate": given["learning_rate"],
         "hidden_sizes": (8, 8) if quick else SIZES,
         "normalize_observations": given["normalize_observations"],
         "reset_scheme": "pool",
@@ -133,6 +112,9 @@ def config_of(algorithm: str, quick: bool) -> Any:
         # step size of its own, and its untrained policy fills the buffer.
         return purerl.SACConfig(
             **common,
+            num_envs=given["num_envs"],
+            gamma=given["discounting"],
+            learning_rate=given["learning_rate"],
             gradient_steps=given["grad_updates_per_step"],
             batch_size=given["batch_size"],
             buffer_size=given["max_replay_size"],
@@ -142,18 +124,12 @@ def config_of(algorithm: str, quick: bool) -> Any:
             entropy_per_dimension=-0.5,
             temperature_learning_rate=3e-4,
         )
-    samples = given["batch_size"] * given["unroll_length"] * given["num_minibatches"]
-    # brax collects the samples of an update in several short unrolls, here it is one.
     return purerl.PPOConfig(
         **common,
-        num_steps=samples // given["num_envs"],
-        num_epochs=given["num_updates_per_batch"],
-        num_minibatches=given["num_minibatches"],
-        entropy_coef=given["entropy_cost"],
+        **brax_peer.ppo_fields(given),
         policy_loss=purerl.losses.ClipDrift(clip_eps=given["clipping_epsilon"]),
         value_loss=purerl.losses.SquaredError(),
         optimiser=purerl.optimisers.Adam(eps=1e-8),
-        anneal_learning_rate=False,
         max_grad_norm=None,
         normalize_rewards=False,
         activation="swish",
@@ -162,12 +138,7 @@ def config_of(algorithm: str, quick: bool) -> Any:
 
 
 def ours(train: Callable[..., Any], seed: int) -> Seen:
-    """Train an agent by purerl.
-
-    Args:
-        train: The training of a config, with evaluations; compiled when first called.
-        seed: The agent's seed.
-    """
+    """Train an agent by purerl; `train` is a program of `compiled`."""
     found = train(jax.random.key(seed)).evaluation
     return {
         "steps": np.asarray(found["env_steps"]).tolist(),
@@ -176,11 +147,7 @@ def ours(train: Callable[..., Any], seed: int) -> Seen:
 
 
 def compiled(config: Any) -> Any:
-    """Return the training of a config as a program that is compiled when it is called.
-
-    Args:
-        config: The config.
-    """
+    """Return the training of a config as a program that is compiled when called."""
     options = purerl.compiler_options()
     return jax.jit(purerl.make_train(config), compiler_options=options)
 
@@ -194,41 +161,16 @@ def theirs(algorithm: str, quick: bool, seed: int, **changes: Any) -> Seen:
         seed: Its seed.
         **changes: Arguments of brax's training with other values.
     """
-    import brax.envs
-    from brax.training.agents.ppo import networks as ppo_networks
-    from brax.training.agents.ppo.train import train as train_ppo
-    from brax.training.agents.sac import networks as sac_networks
-    from brax.training.agents.sac.train import train as train_sac
-
-    patch_jax()
-    sizes = (8, 8) if quick else SIZES
-    if algorithm == "PPO":
-        train: Callable[..., Any] = train_ppo
-        networks: Any = partial(
-            ppo_networks.make_ppo_networks,
-            policy_hidden_layer_sizes=sizes,
-            value_hidden_layer_sizes=sizes,
-        )
-    else:
-        train = train_sac
-        networks = partial(sac_networks.make_sac_networks, hidden_layer_sizes=sizes)
-    task, backend = task_of(quick)
     given = {
         "num_evals": EVALUATIONS + 1,  # One before the first step.
         "num_eval_envs": 2 if quick else EPISODES,
+        "episode_length": 10 if quick else LIMIT,
+        "deterministic_eval": True,
         **numbers_of(algorithm, quick),
         **changes,
     }
-    seen: list[tuple[int, dict[str, Any]]] = []
-    train(
-        environment=brax.envs.get_environment(task, backend=backend),
-        episode_length=10 if quick else LIMIT,
-        seed=seed,
-        deterministic_eval=True,
-        network_factory=networks,
-        progress_fn=lambda step, found: seen.append((step, jax.device_get(found))),
-        **given,
-    )
+    sizes = (8, 8) if quick else SIZES
+    seen = brax_peer.train(task_of(quick), algorithm, sizes, seed=seed, **given)
     rates = [float(found["training/sps"]) for _, found in seen[1:]]
     return {
         "steps": [int(step) for step, _ in seen[1:]],
@@ -249,45 +191,23 @@ def measure(budget: Budget) -> Findings:
         for name, rate in rates.items()
         if rate
     ]
-    figure = budget.save(
-        figure_of(found),
-        "returns",
-        "Return of the deterministic policy on brax's HalfCheetah (spring) over "
-        "environment steps. Lines are means of the agents, bands their 95% interval or "
-        "range, and thin lines single agents.",
-    )
+    figure = budget.save(figure_of(found), "returns", WORDS["picture returns"])
     trained = {name: len(agents["purerl"]) for name, agents in pairs.items()}
-    text = [] if budget.quick else [missing(trained), budget.sittings()]
+    missing = ""
+    if set(trained.values()) != {SEEDS}:
+        counts = ", ".join(f"{n} of {name}" for name, n in trained.items())
+        missing = WORDS.fill("missing", seeds=SEEDS, counts=counts)
+    text = [] if budget.quick else [missing, budget.sittings()]
     tables = [table_of(name, found[name]) for name in found]
     return Findings(rows, [figure], tables, text)
 
 
-def missing(trained: dict[str, int]) -> str:
-    """Return how many of the agents are trained so far, in words.
-
-    Args:
-        trained: Agents of each library, by algorithm.
-    """
-    if set(trained.values()) == {SEEDS}:
-        return ""
-    counts = ", ".join(f"{n} of {name}" for name, n in trained.items())
-    return (
-        f"Of {SEEDS} agents of each library and algorithm are trained so far: "
-        f"{counts}. With `--long` the command trains the others."
-    )
-
-
 def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
-    """Return the agents of both libraries, trained in turns.
-
-    Args:
-        algorithm: PPO or SAC.
-        budget: The study's budget.
-    """
+    """Return the agents of both libraries, trained in turns."""
     quick = budget.quick
-    config, numbers = config_of(algorithm, quick), numbers_of(algorithm, quick)
+    program = compiled(config_of(algorithm, quick))
     agents: dict[str, Callable[[int], Seen]] = {
-        "purerl": partial(ours, compiled(config)),
+        "purerl": partial(ours, program),
         "brax": partial(theirs, algorithm, quick),
     }
     found: dict[str, list[Seen]] = {stack: [] for stack in STACKS}
@@ -297,43 +217,35 @@ def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
         return {stack: agents[stack](seed) for stack in turns}
 
     for seed in range(1 if quick else SEEDS):
-        name, make = f"{algorithm}-{seed}", partial(pair, seed)
-        seen = measured(budget, name, make, config, numbers)
+        make = partial(pair, seed)
+        seen = measured(budget, algorithm, seed, make, config_of(algorithm, quick))
         for stack in STACKS if seen else ():
             found[stack].append(seen[stack])
     return found
 
 
 def measured(
-    budget: Budget,
-    name: str,
-    make: Callable[[], Any],
-    config: Any,
-    numbers: dict[str, Any],
+    budget: Budget, algorithm: str, name: Any, make: Callable[[], Any], config: Any
 ) -> dict[str, Any]:
     """Return a part that is kept in the repository, empty where it is missing.
 
     Args:
         budget: The study's budget, which says whether to measure it then.
-        name: Name of the part.
+        algorithm: PPO or SAC.
+        name: Name of the part, behind that of the algorithm.
         make: Function that measures it.
         config: purerl's config, on which it depends.
-        numbers: brax's arguments, on which it depends.
     """
+    numbers, part = numbers_of(algorithm, budget.quick), f"{algorithm}-{name}"
     settings = {"config": serialise.to_dict(config), "brax": numbers}
-    is_there = budget.has(name, lasting=True, **settings)
+    is_there = budget.has(part, lasting=True, **settings)
     if not (budget.quick or budget.long or is_there):
         return {}
-    return budget.part(name, make, lasting=True, **settings)
+    return budget.part(part, make, lasting=True, **settings)
 
 
 def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:
-    """Return the steps per second of both libraries, measured in turns.
-
-    Args:
-        algorithm: PPO or SAC.
-        budget: The study's budget.
-    """
+    """Return the steps per second of both libraries, measured in turns."""
     quick = budget.quick
     numbers, config = numbers_of(algorithm, quick), config_of(algorithm, quick)
     steps = numbers["num_timesteps"] if quick else RATED[algorithm]
@@ -351,7 +263,7 @@ def rates_of(algorithm: str, budget: Budget) -> dict[str, list[float]]:
             rates["brax"].append(brax(seed)["rate"])
         return rates
 
-    return measured(budget, f"{algorithm}-rate", make, config, numbers)
+    return measured(budget, algorithm, "rate", make, config)
 
 
 def row_of_returns(algorithm: str, found: dict[str, list[Seen]]) -> Row:
@@ -364,12 +276,9 @@ def row_of_returns(algorithm: str, found: dict[str, list[Seen]]) -> Row:
     steps = found["purerl"][0]["steps"][-1]
     last = {stack: [x["returns"][-1] for x in found[stack]] for stack in STACKS}
     each = (f"{stack} {interval_text(last[stack], 0)}" for stack in STACKS)
-    return Row(
-        f"{algorithm}, {steps:,} steps: return at the end",
-        "-",
-        f"{'; '.join(each)}; {len(last['purerl'])} agents each",
-        difference_of(last["purerl"], last["brax"]),
-    )
+    here, note = "; ".join(each), difference_of(last["purerl"], last["brax"])
+    numbers = {"steps": steps, "agents": len(last["purerl"])}
+    return WORDS.row("returns", algorithm=algorithm, here=here, note=note, **numbers)
 
 
 def row_of_rates(algorithm: str, rates: dict[str, list[float]], hardware: str) -> Row:
@@ -380,15 +289,17 @@ def row_of_rates(algorithm: str, rates: dict[str, list[float]], hardware: str) -
         rates: Steps per second of every round.
         hardware: The machine on which they were measured, in words.
     """
-    middle = {stack: float(np.median(rates[stack])) for stack in STACKS}
+    middle: dict[str, Any] = {stack: float(np.median(rates[stack])) for stack in STACKS}
     ratios = [a / b for a, b in zip(rates["purerl"], rates["brax"], strict=True)]
-    return Row(
-        f"{algorithm}: steps per second of one agent",
-        "-",
-        f"purerl {middle['purerl']:,.0f}, brax {middle['brax']:,.0f}: "
-        f"{middle['purerl'] / middle['brax']:.2f} times as fast",
-        f"Medians of {len(ratios)} rounds in turns, whose ratios were "
-        f"{min(ratios):.2f} to {max(ratios):.2f}, on {hardware}.",
+    return WORDS.row(
+        "rates",
+        algorithm=algorithm,
+        ratio=middle["purerl"] / middle["brax"],
+        rounds=len(ratios),
+        low=min(ratios),
+        high=max(ratios),
+        hardware=hardware,
+        **middle,
     )
 
 
@@ -433,14 +344,9 @@ def figure_of(found: dict[str, dict[str, list[Seen]]]) -> Any:
     for axes, (algorithm, stacks) in zip(panels, found.items(), strict=True):
         for stack in STACKS:
             returns = np.array([x["returns"] for x in stacks[stack]])
-            steps = stacks[stack][0]["steps"]
-            colour = palette.STACKS[stack]
-            for one in returns:
-                axes.plot(steps, one, color=colour, alpha=0.2, linewidth=0.8)
-            spans = [mean_interval(column) for column in returns.T]
-            low, high = ([getattr(x, end) for x in spans] for end in ("low", "high"))
-            axes.fill_between(steps, low, high, color=colour, alpha=0.15, linewidth=0)
-            axes.plot(steps, returns.mean(0), color=colour, label=stack)
+            steps, colour = stacks[stack][0]["steps"], pictures.STACKS[stack]
+            axes.plot(steps, returns.T, color=colour, alpha=0.2, linewidth=0.8)
+            band(axes, steps, returns, colour, stack)
         style.finish(axes, algorithm, "environment steps", "episode return")
         style.step_axis(axes)
         axes.yaxis.set_major_formatter("{x:,.0f}")

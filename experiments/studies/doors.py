@@ -10,73 +10,43 @@ import jax
 import numpy as np
 from doors_agents import loop
 from doors_agents.config import make_config
-from doors_figures import curves_figure, speed_figure
 from doors_speed import CLAIMED, KINDS, SIZES, TIMED
-from doors_words import SOURCE, TEXT, TUNED, busy, tuning_pictures, tuning_row
-from measure import compiled, interval_text, one_torch_thread, timed
-from study import Budget, Findings, Row, Study, Table, main
+from measure import compiled, timed, torch_threads
+from study import Budget, Findings, Picture, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import RESULTS, read
+from pictures import STACKS as COLOURS
+from pictures import between, legend_below, smooth, stacked, style
 
 import purerl
 
-STUDY = Study(
-    name="doors",
-    title="Doors: Gymnasium against JAX, and DQN in three stacks",
-    source=SOURCE,
-    question="First, 512 steps of 1 to 481 environments of Doors-v0 are timed in four "
-    "ways: a NumPy environment in Gymnasium's sync and async vectors, and the JAX "
-    "environment with one call from Python per step, and with all steps in one scan. "
-    "Then one DQN with the same settings is trained in three stacks: in PyTorch and in "
-    "Flax, both around Gymnasium's sync vector (the faster of the two), and with "
-    "everything in JAX. The NumPy environment equals the JAX one bit for bit, as a "
-    "test checks.",
-    headlines=(1, 2),
-    system="rlbyexample",
-)
+STUDY, WORDS = study_of("doors", "rlbyexample", (1, 2))
 STACKS = {
     "torch": "PyTorch + Gymnasium",
     "flax": "Flax + Gymnasium",
     "jax": "all JAX",
 }
 SEEDS = 10
-
-
-def speeds(
-    budget: Budget,
-) -> tuple[dict[str, dict[int, dict[str, float]]], dict[str, float]]:
-    """Measure the environment in four ways, a part for each way and all its sizes.
-
-    Returns:
-        The measurements by way and size, and the machine's load average before each
-        way.
-    """
-    sizes, repeats, steps = ((8,), 2, 64) if budget.quick else (SIZES, 3, 512)
-    found: dict[str, dict[int, dict[str, float]]] = {}
-    loads: dict[str, float] = {}
-    for kind in TIMED:
-        measured = budget.part(
-            f"speed-{kind}",
-            lambda k=kind: doors_speed.in_own_process(k, sizes, repeats, steps),
-            sizes=sizes,
-            repeats=repeats,
-            steps=steps,
-        )
-        found[kind] = {int(size): numbers for size, numbers in measured.items()}
-        loads[kind] = budget.used[-1].get("load_before", 0.0)
-    return found, loads
+WINDOW = 3  # Rows that a curve averages: episodes of one row are few at first.
+# PyTorch, Flax, all JAX.
+STACK_COLOURS = (COLOURS["PyTorch"], COLOURS["Flax"], COLOURS["purerl"])
+# JAX is blue as in other pictures, and Gymnasium has a colour of no stack.
+KIND_COLOURS = {
+    "sync": style.COLOURS[7],
+    "async": style.COLOURS[3],
+    "jax-step": style.COLOURS[5],
+    "jax-scan": COLOURS["purerl"],
+}
+BUSY = 10.0  # A load average at which the two cores have not been idle.
 
 
 def host_agent(stack: str, config: purerl.DQNConfig, seed: int) -> dict[str, Any]:
-    """Train an agent around Gymnasium; how it went, and what it achieves.
-
-    Args:
-        stack: `torch` or `flax`.
-        config: Settings.
-        seed: Seed of everything that is drawn.
-    """
+    """Train an agent around Gymnasium; how it went, and what it achieves."""
     if stack == "torch":
         from doors_agents import torch_dqn as agent
 
-        one_torch_thread()
+        torch_threads(1)
     else:
         from doors_agents import flax_dqn as agent
     learner, course = agent.train(config, seed)
@@ -127,130 +97,98 @@ def jax_agents(config: purerl.DQNConfig, seeds: int) -> list[dict[str, Any]]:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    found, loads = speeds(budget)
+    sizes, repeats, steps = ((8,), 2, 64) if budget.quick else (SIZES, 3, 512)
+    found: dict[str, dict[int, dict[str, float]]] = {}
+    loads: dict[str, float] = {}
+    settings: dict[str, Any] = {"sizes": sizes, "repeats": repeats, "steps": steps}
+    for kind in TIMED:
+        given = (doors_speed.in_own_process, kind, sizes, repeats, steps)
+        measured = budget.part(f"speed-{kind}", *given, **settings)
+        found[kind] = {int(size): numbers for size, numbers in measured.items()}
+        loads[kind] = budget.used[-1].get("load_before", 0.0)
     cpu = str(budget.used[-1]["hardware"])
-    config = make_config(budget.quick)
-    seeds = 1 if budget.quick else SEEDS
-    settings = purerl.serialise.to_dict(config)
-    agents: dict[str, list[dict[str, Any]]] = {}
-    for stack in ("torch", "flax"):
-        agents[stack] = [
-            budget.part(
-                f"{stack}-{seed}",
-                lambda k=stack, s=seed: host_agent(k, config, s),
-                config=settings,
-            )
-            for seed in range(seeds)
+    config, seeds = make_config(budget.quick), 1 if budget.quick else SEEDS
+    same = purerl.serialise.to_dict(config)
+    agents: dict[str, list[dict[str, Any]]] = {
+        stack: [
+            budget.part(f"{stack}-{n}", host_agent, stack, config, n, config=same)
+            for n in range(seeds)
         ]
+        for stack in ("torch", "flax")
+    }
     agents["jax"] = budget.part(
-        "jax", lambda: jax_agents(config, seeds), config=settings, seeds=seeds
+        "jax", jax_agents, config, seeds, config=same, seeds=seeds
     )
     named = {STACKS[stack]: runs for stack, runs in agents.items()}
+    about = {"cpu": cpu, "seeds": seeds}
     figures = [
-        budget.save(
-            speed_figure(found, cpu),
-            "speed",
-            "Seconds that 512 steps of N environments take. The lines are the median "
-            f"of three measurements on {cpu}; the hollow marks are the source's, at "
-            "481 environments on an RTX 5060 Ti and a Ryzen 5 7600X. Compilation is "
-            "not counted.",
-        ),
-        budget.save(
-            curves_figure(named),
-            "dqn",
-            f"DQN in training on {cpu}: the mean of {seeds} agents of each stack, and "
-            "their range. The return and the step-wise reward (mean return over mean "
-            "length) are those of the episodes that ended, over environment steps, and "
-            "in the right panel over the seconds that one agent takes alone, without "
-            "compilation. The dashed lines are the shortest path's, 15.21 and .776.",
-        ),
+        budget.save(picture, name, WORDS.fill(f"picture {name}", **about))
+        for name, picture in (
+            ("speed", speed_figure(found, cpu)),
+            ("dqn", curves_figure(named)),
+        )
     ]
-    # Those of a quick run lie elsewhere, and have no page above them.
-    figures += [] if budget.quick else tuning_pictures(TUNED)
+    tuned = read(RESULTS / "tune-doors-dqn.json")
+    # Those of a quick run lie elsewhere, and have no page above them; docs/tuning.md
+    # shows them too.
+    if tuned and not budget.quick:
+        for name in ("history", "importance", "contour"):
+            caption = WORDS[f"picture {name}"]
+            figures.append(Picture(f"../tuning-dqn-{name}.png", caption))
     tables = [speed_table(found), agents_table(agents)]
-    rows = [*speed_rows(found), *agent_rows(agents), *tuning_row(TUNED)]
-    return Findings(rows, figures, tables, [*TEXT[:-1], *busy(loads), TEXT[-1]])
+    rows = [*speed_rows(found), *agent_rows(agents)]
+    rows += [tuning_row(tuned)] if tuned else []
+    *texts, last = (WORDS[f"text {number}"] for number in range(1, 6))
+    step, scan = loads["jax-step"], loads["jax-scan"]
+    if max(step, scan) >= BUSY:
+        texts.append(WORDS["busy"].format(step=step, scan=scan))
+    return Findings(rows, figures, tables, [*texts, last])
 
 
 def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
     """Put the source's environment benchmark beside what was measured."""
     most = max(found["sync"])
-    here = {kind: times[most]["seconds"] for kind, times in found.items()}
-    fastest = min(here["sync"], here["async"])
-    return [
-        Row(
-            f"512 steps of {most} environments, in seconds: sync, async, JAX with one "
-            "call per step, JAX in one scan",
-            "2.758, 5.453, 1.541, 0.0706 (481 environments; RTX 5060 Ti, Ryzen 5 "
-            "7600X)",
-            f"{here['sync']:.3g}, {here['async']:.3g}, {here['jax-step']:.3g}, "
-            f"{here['jax-scan']:.3g}",
-            "Medians of three measurements, on another machine without a GPU. With one "
-            "call per step, every call starts a small program, which a CPU begins at "
-            "once and a GPU only after a launch. Observations are used here, as the "
-            "compiler would otherwise leave them out of the scan. Async has a process "
-            f"for each environment: {most} processes on two cores.",
-        ),
-        Row(
-            f"512 steps of {most} environments of Doors-v0: JAX in one scan against "
-            "the faster Gymnasium vector",
-            "39 times as fast",
-            f"{fastest / here['jax-scan']:.0f} times as fast",
-            "The source's time is the same from 1 to 481 environments, which a GPU "
-            "steps in parallel; on a CPU the time grows with their number.",
-        ),
-    ]
+    seconds = {kind: times[most]["seconds"] for kind, times in found.items()}
+    ratio = min(seconds["sync"], seconds["async"]) / seconds["jax-scan"]
+    here = ", ".join(f"{seconds[kind]:.3g}" for kind in KINDS)
+    steps = WORDS.row("steps", most=most, here=here)
+    return [steps, WORDS.row("ratio", most=most, ratio=ratio)]
 
 
 def agent_rows(agents: dict[str, list[dict[str, Any]]]) -> list[Row]:
     """Put the source's training times and scores beside what was measured."""
     every = {k: [run["train"] for run in v] for k, v in agents.items()}
-    seconds = {k: float(np.mean(v)) for k, v in every.items()}
-    ranges = {k: f"{min(v):.1f} to {max(v):.1f}" for k, v in every.items()}
-    count = len(agents["jax"])
-    stepwise = {
-        k: interval_text([run["score"]["stepwise"] for run in v], 3)
-        for k, v in agents.items()
-    }
-    returns = {
-        k: interval_text([run["score"]["episode_return"] for run in v], 2)
-        for k, v in agents.items()
-    }
-    steps = int(agents["jax"][0]["env_steps"][-1])
-    compile_seconds = agents["jax"][0]["compile"]
+    numbers: dict[str, Any] = {k: float(np.mean(v)) for k, v in every.items()}
+    for k, v in every.items():
+        numbers[f"{k}_range"] = f"{min(v):.1f} to {max(v):.1f}"
+    count, first = len(agents["jax"]), agents["jax"][0]
+    numbers |= {"ratio": numbers["torch"] / numbers["jax"], "count": count}
+
+    def scores(name: str, digits: int) -> str:
+        each = ([run["score"][name] for run in agents[stack]] for stack in STACKS)
+        return "; ".join(interval_text(values, digits) for values in each)
+
+    steps, returns = int(first["env_steps"][-1]), scores("episode_return", 2)
     return [
-        Row(
-            "training time of one DQN agent on Doors-v0: PyTorch, Flax, all JAX",
-            "22.5 min, 22.8 min, 2.3 min (RTX 5060 Ti, Ryzen 5 7600X): ten times as "
-            "fast",
-            f"{seconds['torch']:.0f} s ({ranges['torch']} in {count} runs), "
-            f"{seconds['flax']:.0f} s ({ranges['flax']} in {count} runs), "
-            f"{seconds['jax']:.1f} s (one call, without {compile_seconds:.0f} s of "
-            f"compilation): {seconds['torch'] / seconds['jax']:.0f} times as fast as "
-            "PyTorch",
-            "Here the three do the same work. The source's third agent has 16 times as "
-            "many environments, hence fewer rounds, and its data pass through the "
-            "host. Its first two take equally long, as both copy their whole buffer on "
-            "the host in every step (our reading of its code). Here neither does, so "
-            "that most of their time is learning, which Flax compiles as one call.",
-        ),
-        Row(
-            f"return after {steps:,} steps: PyTorch, Flax, all JAX",
-            "-",
-            "; ".join(returns[stack] for stack in STACKS),
-            f"Means of {count} agents each with the 95% interval of the mean. The "
-            "policies are greedy and play from all 225 starts; the shortest path has "
-            "15.21.",
-        ),
-        Row(
-            "step-wise reward: PyTorch, Flax, all JAX",
-            ".73, .64, .71",
-            "; ".join(stepwise[stack] for stack in STACKS),
-            f"The same {count} agents each, over the same starts; at most .776 is "
-            "possible. The source's numbers are of training, with limits of 10 to 17 "
-            "steps: see below.",
-        ),
+        WORDS.row("stacks", compile=first["compile"], **numbers),
+        WORDS.row("return", steps=steps, here=returns, count=count),
+        WORDS.row("stepwise", here=scores("stepwise", 3), count=count),
     ]
+
+
+def tuning_row(found: dict[str, Any]) -> Row:
+    """Return the row of the tuned DQN, from what `experiments/tune_doors.py` wrote."""
+    shares, holdout = found["importance"], found["holdout"]
+    first, second = sorted(shares, key=lambda name: -shares[name])[:2]
+    tuned, default = (
+        f"{x['mean']:.2f} ({x['low']:.2f} to {x['high']:.2f})"
+        for x in (holdout["best"], holdout["default"])
+    )
+    names = {"first": first, "second": second, "tuned": tuned, "default": default}
+    numbers = {"first_share": shares[first], "second_share": shares[second]}
+    numbers |= {"minutes": found["wall_seconds"] / 60, "seeds": len(holdout["seeds"])}
+    facts = {name: found[name] for name in ("trials", "hardware", "date")}
+    return WORDS.row("tuned", **names, **numbers, **facts)
 
 
 def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
@@ -259,21 +197,10 @@ def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
         [f"{size:,}", *(f"{found[kind][size]['seconds']:.3g}" for kind in KINDS)]
         for size in found["sync"]
     ]
-    rows.append(
-        ["before the first step", *(f"{_start(found[kind]):.3g}" for kind in KINDS)]
-    )
+    starts = [found[kind][max(found[kind])]["start"] for kind in KINDS]
+    rows.append(["before the first step", *(f"{start:.3g}" for start in starts)])
     rows.append(["source, 481", *(f"{CLAIMED[kind]:.3g}" for kind in KINDS)])
-    return Table(
-        "Seconds for 512 steps of N environments, without what comes before the first "
-        "step (Gymnasium's start of its environments, JAX's compilation), which has a "
-        "row of its own for the most environments",
-        ["environments", *KINDS.values()],
-        rows,
-    )
-
-
-def _start(times: dict[int, dict[str, float]]) -> float:
-    return times[max(times)]["start"]
+    return Table(WORDS["table speed"], ["environments", *KINDS.values()], rows)
 
 
 def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
@@ -281,25 +208,88 @@ def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
     rows = []
     for stack, runs in agents.items():
         scores = [run["score"] for run in runs]
-        rows.append(
-            [
-                STACKS[stack],
-                f"{np.mean([run['train'] for run in runs]):.1f}",
-                interval_text([score["episode_return"] for score in scores], 2),
-                interval_text([score["stepwise"] for score in scores], 3),
-                interval_text([100 * score["solved"] for score in scores], 0),
-            ]
-        )
-    together, count = agents["jax"][0]["train_together"], len(agents["jax"])
-    steps = int(agents["jax"][0]["env_steps"][-1])
+        seconds = f"{np.mean([run['train'] for run in runs]):.1f}"
+        numbers = [
+            interval_text([scale * score[name] for score in scores], digits)
+            for name, scale, digits in (
+                ("episode_return", 1, 2),
+                ("stepwise", 1, 3),
+                ("solved", 100, 0),
+            )
+        ]
+        rows.append([STACKS[stack], seconds, *numbers])
+    first, count = agents["jax"][0], len(agents["jax"])
     rows.append(["shortest path", "-", "15.21", "0.776", "100"])
+    numbers = {"count": count, "together": first["train_together"]}
     return Table(
-        f"Means of {count} agents of each stack after {steps:,} environment steps; the "
-        "policies are greedy and play from all 225 starts. The time is that of one "
-        f"agent alone; {count} agents in one call of JAX took {together:.1f} s",
+        WORDS.fill("table agents", steps=int(first["env_steps"][-1]), **numbers),
         ["stack", "training, s", "return", "step-wise reward", "goals reached, %"],
         rows,
     )
+
+
+def speed_figure(found: dict[str, dict[int, dict[str, float]]], cpu: str) -> Any:
+    """Draw seconds against environments, on logarithmic axes.
+
+    Args:
+        found: What was measured, by kind and size.
+        cpu: Name of the CPU on which it was measured.
+    """
+    figure = style.new_figure(width=8.6, height=4.8)
+    axes = figure.subplots()
+    hollow: dict[str, Any] = {
+        "markerfacecolor": "none",
+        "markersize": 10,
+        "linestyle": "none",
+    }
+    for i, (kind, name) in enumerate(KINDS.items()):
+        look: dict[str, Any] = {"color": KIND_COLOURS[kind], "marker": style.MARKERS[i]}
+        sizes = sorted(found[kind])
+        seconds = [found[kind][size]["seconds"] for size in sizes]
+        axes.plot(sizes, seconds, label=name, **look)
+        axes.plot([481], [CLAIMED[kind]], markeredgewidth=1.6, **look, **hollow)
+    label = "the source, at 481, on\nan RTX 5060 Ti and a\nRyzen 5 7600X"
+    axes.plot([], [], color=style.INK, marker="o", label=label, **hollow)
+    axes.set_xscale("log", base=2)
+    style.log_axis(axes, "y")
+    ticks = (1, 2, 4, 8, 16, 32, 64, 128, 256, 481)
+    axes.set_xticks(ticks, [str(tick) for tick in ticks])
+    axes.minorticks_off()
+    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
+    style.finish(axes, f"Doors-v0 on {cpu}", "environments", "seconds for 512 steps")
+    return figure
+
+
+def curves_figure(agents: dict[str, list[dict[str, Any]]]) -> Any:
+    """Draw return and step-wise reward over steps, and the return over seconds.
+
+    Args:
+        agents: Runs by the name of their stack.
+    """
+    figure = style.new_figure(height=3.9)
+    left, middle, right = figure.subplots(1, 3)
+    for colour, (name, runs) in zip(STACK_COLOURS, agents.items(), strict=False):
+        returns = smooth(stacked(runs, "episode_return"), WINDOW)
+        lengths = smooth(stacked(runs, "episode_length"), WINDOW)
+        steps = np.asarray(runs[0]["env_steps"], float)
+        seconds = stacked(runs, "seconds").mean(0)
+        for axes, x, y in (
+            (left, steps, returns),
+            (middle, steps, returns / lengths),
+            (right, seconds, returns),
+        ):
+            between(axes, x, y.mean(0), (y.min(0), y.max(0)), colour, name)
+    shortest = {"color": style.INK, "linestyle": "--", "linewidth": 0.9}
+    for axes, best in ((left, 15.21), (middle, 0.776), (right, 15.21)):
+        axes.axhline(best, label="shortest path", **shortest)
+    style.log_axis(right, "x")
+    legend_below(figure, left, 4)
+    style.finish(left, "Return", "environment steps", "episode return")
+    style.finish(middle, "Step-wise reward", "environment steps", "return / length")
+    style.finish(right, "Return over time", "seconds of one agent", "episode return")
+    style.step_axis(left)
+    style.step_axis(middle)
+    return figure
 
 
 if __name__ == "__main__":

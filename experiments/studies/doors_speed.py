@@ -8,21 +8,20 @@ episode, and every result is waited for. What comes before the first round is me
 apart: the compilation of the JAX programs, the start of Gymnasium's environments.
 """
 
-import argparse
 import json
-import os
 import statistics
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT))
+import numpy as np
+from measure import times
 
-import numpy as np  # noqa: E402
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+# isort: split
+from frame import Words, child, options
 
 KINDS = {
     "sync": "Gymnasium, sync",
@@ -137,20 +136,14 @@ def measure(kind: str, size: int, repeats: int, steps: int) -> dict[str, float]:
     began = time.perf_counter()
     walk, close = make(kind, actions)
     start = time.perf_counter() - began
-    times = [_seconds(walk) for _ in range(repeats)]
+    seconds = times(walk, repeats=repeats)
     close()
     return {
-        "seconds": statistics.median(times),
-        "low": min(times),
-        "high": max(times),
+        "seconds": statistics.median(seconds),
+        "low": min(seconds),
+        "high": max(seconds),
         "start": start,
     }
-
-
-def _seconds(walk: Walk) -> float:
-    began = time.perf_counter()
-    walk()
-    return time.perf_counter() - began
 
 
 def in_own_process(
@@ -164,29 +157,22 @@ def in_own_process(
         repeats: Number of measurements of each.
         steps: Steps of every environment.
     """
-    command = [sys.executable, __file__, kind, *map(str, sizes)]
-    command += ["--repeats", str(repeats), "--steps", str(steps)]
+    words = (__file__, kind, *sizes, "--repeats", repeats, "--steps", steps)
     # NumPy's threads would only wait for one another.
-    done = subprocess.run(
-        command,
-        stdout=subprocess.PIPE,
-        text=True,
-        check=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    return child(*words, env={"OMP_NUM_THREADS": "1"})
 
 
 def main() -> None:
     """Measure what the command line says, and print it as JSON."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("kind", choices=list(KINDS))
-    parser.add_argument("sizes", type=int, nargs="+")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--steps", type=int, default=STEPS)
-    asked = parser.parse_args()
+    asked = options(
+        __doc__,
+        kind=Words(KINDS, "KIND", is_one=True),
+        sizes=Words((), "SIZE", is_checked=False),
+        repeats=3,
+        steps=STEPS,
+    )
     found = {
-        str(size): measure(asked.kind, size, asked.repeats, asked.steps)
+        size: measure(asked.kind, int(size), asked.repeats, asked.steps)
         for size in asked.sizes
     }
     print(json.dumps(found))

@@ -13,29 +13,12 @@ from typing import Any
 
 import learned
 from halfcheetah_grid import grids
-from palette import ALGORITHMS
-from study import Budget, Findings, Row, Study, main
+from study import Budget, Findings, main, study_of
 
-from purerl.report.plots import style
+# isort: split
+from pictures import ALGORITHMS, style
 
-STUDY = Study(
-    name="halfcheetah",
-    title="VPG and TD3 on HalfCheetah with the source's best settings",
-    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), returns of '
-    "three seeds on MuJoCo's HalfCheetah-v2; an i5-10400F and an RTX 3060",
-    question="The deterministic policy's return over environment steps on brax's "
-    "HalfCheetah (spring). VPG has the source's best settings: layers of 128-64 and "
-    "150 epochs of 5,000 steps (preset `vpg-halfcheetah`). It is also shown with "
-    "layers of 128-128-128, the best cell of the grid here (`vpg-halfcheetah-wide`), "
-    "where that row was run. TD3 has the source's best settings, layers of "
-    "256-256-256, batches of 100 and 1,200,000 steps (`td3-halfcheetah`), where that "
-    "row was run. It is also shown with layers of 128-128, batches of 256, sixteen "
-    "environments, one gradient step per four of their steps, and 320,000 steps "
-    "(`td3-halfcheetah-cpu`). All curves are rows of the [learning "
-    "results](results.md).",
-    headlines=(0, 2),
-    system="JAX 4 Deep RL",
-)
+STUDY, WORDS = study_of("halfcheetah", "JAX 4 Deep RL", (0, 2))
 # Row of the learning results -> its name here, the claim.
 SHOWN = {
     "vpg-halfcheetah": ("VPG, 750,000 steps", "-50 ± 50 (3 seeds)"),
@@ -50,25 +33,16 @@ LINES = {
     "vpg-halfcheetah": ("VPG", "-"),
     "vpg-halfcheetah-wide": ("VPG", "--"),
 }
-OTHER_PHYSICS = (
-    "The physics differs: brax's spring backend here, MuJoCo there, so that the "
-    "returns cannot be compared."
-)
-SMALLER = {
-    "td3-halfcheetah-cpu": "The layers, the batches and the number of steps also "
-    "differ from the source's, which reports 5,000 ± 300 after 1,200,000 steps."
-}
 
 
 def measure(budget: Budget) -> Findings:
     """Read or train the curves, and draw them."""
     if budget.quick:
-        found = {
-            f"{name.lower()}-halfcheetah": budget.part(
-                name, lambda c=config: learned.train(c.replace(num_evaluations=2))
-            )
-            for name, (config, _) in grids(quick=True).items()
-        }
+        found = {}
+        for name, (config, _) in grids(quick=True).items():
+            short = config.replace(num_evaluations=2)
+            row = budget.part(name, learned.train, short)
+            found[f"{name.lower()}-halfcheetah"] = row
     else:
         learned.complete(budget, ["vpg-halfcheetah-wide", "td3-halfcheetah"])
         found = {name: learned.load(name) for name in SHOWN}
@@ -81,38 +55,21 @@ def measure(budget: Budget) -> Findings:
         f"{learned.bars(known.values())}. The source's returns are of another physics "
         "and are not drawn.",
     )
-    rows = [
-        Row(
-            f"{title}: return at the end",
-            claim,
-            learned.score_text(known[name], 0) if name in known else "not measured",
-            note_of(name, known.get(name)),
-            learned.command_of(known.get(name)),
-        )
-        for name, (title, claim) in SHOWN.items()
-    ]
-    text = [
-        "In PyTorch the source reports 6,000 ± 3,500 for SpinningUp's TD3 with these "
-        "settings. Its TD3 in JAX differs from the algorithm in three ways: the target "
-        "networks follow the online ones almost at once, because the weights of the "
-        "Polyak average are swapped; the smoothing noise is never negative; and all 50 "
-        "updates of a block draw the same noise. Here the average has the right "
-        "weights, the noise is symmetric, and every update draws its own."
-    ]
-    return Findings(rows, [figure], [], text, learned.printed(known.values()))
+    rows = []
+    for name, (title, claim) in SHOWN.items():
+        row = known.get(name, {})
+        note = note_of(name, row)
+        rows.append(learned.row_of(f"{title}: return at the end", claim, row, 0, note))
+    printed = learned.printed(known.values())
+    return Findings(rows, [figure], [], [WORDS["differences"]], printed)
 
 
-def note_of(name: str, row: dict[str, Any] | None) -> str:
-    """Return the note of a row.
-
-    Args:
-        name: Name of the row.
-        row: The row; None where it was not run.
-    """
+def note_of(name: str, row: dict[str, Any]) -> str:
+    """Return the note of a row, which is empty where it was not run."""
     missing = learned.what_is_missing(name, row)
-    if row is None:
+    if not row:
         return missing
-    return " ".join(filter(None, [missing, OTHER_PHYSICS, SMALLER.get(name, "")]))
+    return " ".join(filter(None, [missing, WORDS["other physics"], WORDS.get(name)]))
 
 
 def _numbers_of_agents(found: dict[str, dict[str, Any]]) -> str:
@@ -132,20 +89,13 @@ def _numbers_of_agents(found: dict[str, dict[str, Any]]) -> str:
 
 
 def figure_of(found: dict[str, dict[str, Any]]) -> Any:
-    """Draw the curves, a colour for each row.
-
-    Args:
-        found: Rows by their names.
-    """
+    """Draw the curves, a colour for each row."""
     figure = style.new_figure(width=7.5, height=4.4)
     axes = figure.subplots()
     for place, (name, row) in enumerate(found.items()):
         algorithm, line = LINES[name]
         learned.draw(axes, row, ALGORITHMS[algorithm], SHOWN[name][0], line, place)
-    axes.legend(frameon=False, loc="center right")
-    style.finish(axes, "", "environment steps", "episode return")
-    style.step_axis(axes)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    learned.finish(axes, "center right")
     return figure
 
 

@@ -11,57 +11,26 @@ of the cells that is timed.
 """
 
 import itertools
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from measure import compiled, interval_text, timed
-from palette import STACKS
-from study import Budget, Findings, Row, Study, Table, main
+from measure import compiled, timed
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
+
+# isort: split
+from pictures import STACKS, legend_below, style
 
 import purerl
 from purerl import presets, serialise
 from purerl.contrib.hardware.device import load_device
 from purerl.contrib.hardware.estimate import estimate
 from purerl.execution.programs import segment_length
-from purerl.report.plots import style
 from purerl.train import bind
 
-STUDY = Study(
-    name="halfcheetah_grid",
-    title="VPG and TD3 on HalfCheetah over layers, epochs and batches",
-    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), table 2; '
-    "an i5-10400F and an RTX 3060",
-    question="Every combination of the source's layer sizes with its steps per epoch "
-    "(VPG) or batch sizes (TD3) is a cell of a grid, which has three seeds. There is "
-    "one `purerl.sweep` per choice of layers, from the presets `vpg-halfcheetah` and "
-    "`td3-halfcheetah`. The environment is brax's HalfCheetah (spring), whose physics "
-    "differs from the source's MuJoCo, so returns cannot be compared; which settings "
-    "are best perhaps can.",
-    system="JAX 4 Deep RL",
-)
-ESTIMATES = (
-    "The H200 estimate may be too high: it counts kernels from array shapes, and the "
-    "compiled program has fewer ([performance](performance.md)). It takes 1.5 "
-    "microseconds for each kernel, and brax has many small ones, which run one after "
-    "another. Three agents at a time are few for such a GPU, and the cells are trained "
-    "one by one. The CPU's hours come from timing a part of the cells, on 2026-11-26, "
-    "while another program ran during some of it; on 2026-11-24 the same command "
-    "printed 140 hours for TD3 on the same processor."
-)
-EPOCHS_HERE = (
-    "VPG's epochs have five environments, each with a fifth of the steps. The policy "
-    "takes one gradient step per epoch, so short epochs give more of them from the "
-    "same 750,000 steps: 250 with 3,000 steps, 150 with 5,000, 75 with 10,000. This "
-    "fits that epochs of 10,000 steps are the worst for all layers. The best cell here "
-    "has the largest layers, and not the source's 128-64; the grid cannot tell whether "
-    "the physics is the reason. The seeds of a cell lie far apart, so three do not "
-    "suffice to tell neighbouring cells apart. Other programs ran on the machine "
-    "during the sittings, so that they took longer than on an idle machine."
-)
-WORDS = {
+STUDY, WORDS = study_of("halfcheetah_grid", "JAX 4 Deep RL")
+NAMES = {
     "hidden_sizes": "layers",
     "num_steps": "steps per epoch",
     "batch_size": "batch size",
@@ -85,40 +54,27 @@ def grids(quick: bool) -> dict[str, tuple[Any, dict[str, list[Any]]]]:
     Args:
         quick: Whether a small task stands for HalfCheetah, and two cells for the grid.
     """
-    vpg, td3 = presets.load("vpg-halfcheetah"), presets.load("td3-halfcheetah")
-    axes_vpg = {"hidden_sizes": VPG_SIZES, "num_steps": [n // NUM_ENVS for n in EPOCHS]}
-    axes_td3 = {"hidden_sizes": TD3_SIZES, "batch_size": BATCHES}
-    if not quick:
-        one: dict[str, Any] = {"num_evaluations": 1}
-        return {
-            "VPG": (vpg.replace(**one), axes_vpg),
-            "TD3": (td3.replace(**one), axes_td3),
+    vpg, td3 = (
+        presets.load(f"{name}-halfcheetah").replace(num_evaluations=1)
+        for name in ("vpg", "td3")
+    )
+    steps = [n // NUM_ENVS for n in EPOCHS]
+    axes_vpg: dict[str, list[Any]] = {"hidden_sizes": VPG_SIZES, "num_steps": steps}
+    axes_td3: dict[str, list[Any]] = {"hidden_sizes": TD3_SIZES, "batch_size": BATCHES}
+    if quick:
+        small: dict[str, Any] = {
+            "env": "Pendulum-v1",
+            "env_kwargs": {},
+            "reset_scheme": "fresh",
+            "total_timesteps": 2_000,
         }
-    small: dict[str, Any] = {
-        "env": "Pendulum-v1",
-        "env_kwargs": {},
-        "num_evaluations": 1,
-        "reset_scheme": "fresh",
-    }
-    return {
-        "VPG": (
-            vpg.replace(
-                **small, total_timesteps=2_000, num_envs=2, critic_iterations=2
-            ),
-            {"hidden_sizes": [(8, 8), (16,)], "num_steps": [100, 200]},
-        ),
-        "TD3": (
-            td3.replace(
-                **small,
-                total_timesteps=2_000,
-                rounds_per_update=4,
-                gradient_steps=2,
-                random_steps=500,
-                learning_starts=500,
-            ),
-            {"hidden_sizes": [(8, 8), (16,)], "batch_size": [16, 32]},
-        ),
-    }
+        vpg = vpg.replace(**small, num_envs=2, critic_iterations=2)
+        axes_vpg = {"hidden_sizes": [(8, 8), (16,)], "num_steps": [100, 200]}
+        off_policy = {"rounds_per_update": 4, "gradient_steps": 2}
+        start = {"random_steps": 500, "learning_starts": 500}
+        td3 = td3.replace(**small, **off_policy, **start)
+        axes_td3 = {"hidden_sizes": [(8, 8), (16,)], "batch_size": [16, 32]}
+    return {"VPG": (vpg, axes_vpg), "TD3": (td3, axes_td3)}
 
 
 def train(
@@ -159,12 +115,8 @@ def cells_of(budget: Budget, name: str) -> list[dict[str, Any]]:
         settings = {"config": serialise.to_dict(config), "axes": some}
         if is_fast or budget.has(label, lasting=True, **settings):
             folder = budget.folder / label.lower()
-            cells += budget.part(
-                label,
-                partial(train, config, some, folder),
-                lasting=True,
-                **settings,
-            )
+            given = (train, config, some, folder)
+            cells += budget.part(label, *given, lasting=True, **settings)
     return cells
 
 
@@ -217,20 +169,18 @@ def not_trained(budget: Budget, name: str, claimed: str) -> Row:
     """Return the row of a grid that this machine does not train."""
     config, axes = grids(quick=False)[name]
     settings = {"config": serialise.to_dict(config), "axes": axes}
-    gpu = budget.part(f"{name}-h200", lambda: hours_on_h200(name), **settings)
-    cpu = budget.part(f"{name}-hours", lambda: hours_here(name), **settings)
+    gpu = budget.part(f"{name}-h200", hours_on_h200, name, **settings)
+    cpu = budget.part(f"{name}-hours", hours_here, name, **settings)
     cells = int(np.prod([len(values) for values in axes.values()]))
-    kind = "gradient" if name == "TD3" else "environment"
-    return Row(
-        f"{name}: best cell of {cells}",
-        claimed,
-        "not measured",
-        f"{config.total_timesteps * cells * SEEDS:,} {kind} steps would take about "
-        f"{cpu:,.{int(cpu < 10)}f} hours on two cores, by the time of a part of the "
-        f"cells, and about {gpu:,.{int(gpu < 10)}f} hours on an H200, by `purerl plan "
-        "--device h200 --no-compile` for every cell; probably less, because kernels "
-        "are counted from array shapes and not from a compiled program, which has "
-        "fewer. `python experiments/studies/halfcheetah_grid.py --long` trains them.",
+    hours = {n: f"{x:,.{int(x < 10)}f}" for n, x in (("cpu", cpu), ("gpu", gpu))}
+    return WORDS.row(
+        "not trained",
+        name=name,
+        cells=cells,
+        claim=claimed,
+        steps=config.total_timesteps * cells * SEEDS,
+        kind="gradient" if name == "TD3" else "environment",
+        **hours,
     )
 
 
@@ -240,62 +190,61 @@ def measure(budget: Budget) -> Findings:
         "VPG": "-50 ± 50; best with 128-64 and 5,000 steps per epoch",
         "TD3": "5,000 ± 300; best with 256-256-256 and batches of 100",
     }
-    rows, tables, figures, text = [], [], [], []
+    found = Findings([], [], [], [])
     for name, words in claimed.items():
         cells = cells_of(budget, name)
         if not cells:
-            rows.append(not_trained(budget, name, words))
-            text += [ESTIMATES] * (ESTIMATES not in text)
+            found.rows.append(not_trained(budget, name, words))
+            if WORDS["estimates"] not in found.text:
+                found.text.append(WORDS["estimates"])
             continue
         _, axes = grids(budget.quick)[name]
         cells = in_order(cells, axes)
-        total = int(np.prod([len(values) for values in axes.values()]))
-        others = total - len(cells)
-        means = [np.mean(cell["scores"]) for cell in cells]
-        best = cells[int(np.argmax(means))]
-        by_median = max(cells, key=lambda cell: np.median(cell["scores"]))
-        rows.append(
-            Row(
-                f"{name}: best cell of {len(cells)}",
-                words,
-                f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
-                "The physics differs. Three seeds have a range and no interval. The "
-                f"best of {len(cells)} cells by mean owes something to luck"
-                f"{AGAIN.get(name, '')}. The best cell by median, "
-                f"{np.median(by_median['scores']):,.0f}, has "
-                f"{in_words(by_median['point'])}."
-                + f" The other {others} cells are not trained yet."
-                * (others > 0),
-            )
-        )
-        headers = [*map(WORDS.get, best["point"]), "mean", "seeds"]
-        tables.append(
-            Table(
-                f"{name}, {SEEDS} seeds each",
-                headers,
-                [
-                    [
-                        *shown(cell["point"]).values(),
-                        f"{np.mean(cell['scores']):,.0f}",
-                        ", ".join(f"{x:,.0f}" for x in cell["scores"]),
-                    ]
-                    for cell in cells
-                ],
-            )
-        )
-        figures.append(
-            budget.save(
-                figure_of(cells, name),
-                name.lower(),
-                f"{name}: the return of the deterministic policy at the end of "
-                "training, a panel for each choice of layers, with a point for each "
-                "seed and a bar at the mean of each cell.",
-            )
-        )
+        others = int(np.prod([len(values) for values in axes.values()])) - len(cells)
+        found.rows.append(row_of(name, words, cells, others))
+        found.tables.append(table_of(name, cells))
+        caption = WORDS.fill("picture", name=name)
+        found.figures.append(budget.save(figure_of(cells, name), name.lower(), caption))
         if name == "VPG" and not budget.quick and not others:
-            text.append(EPOCHS_HERE)
-    text += filter(None, [budget.sittings()])
-    return Findings(rows, figures, tables, text)
+            found.text.append(WORDS["epochs"])
+    found.text.extend(filter(None, [budget.sittings()]))
+    return found
+
+
+def row_of(name: str, claim: str, cells: list[dict[str, Any]], others: int) -> Row:
+    """Return the row of a grid's best cell.
+
+    Args:
+        name: The algorithm.
+        claim: What is claimed of it.
+        cells: The cells that are trained.
+        others: Number of those that are not.
+    """
+    best = max(cells, key=lambda cell: np.mean(cell["scores"]))
+    by_median = max(cells, key=lambda cell: np.median(cell["scores"]))
+    missing = f" The other {others} cells are not trained yet." if others else ""
+    return WORDS.row(
+        "best",
+        name=name,
+        cells=len(cells),
+        claim=claim,
+        here=f"{interval_text(best['scores'], 0)}: {in_words(best['point'])}",
+        again=AGAIN.get(name, ""),
+        median=np.median(by_median["scores"]),
+        by_median=in_words(by_median["point"]),
+        missing=missing,
+    )
+
+
+def table_of(name: str, cells: list[dict[str, Any]]) -> Table:
+    """Return all cells with the scores of their seeds."""
+    rows = []
+    for cell in cells:
+        scores = ", ".join(f"{x:,.0f}" for x in cell["scores"])
+        mean = f"{np.mean(cell['scores']):,.0f}"
+        rows.append([*shown(cell["point"]).values(), mean, scores])
+    headers = [*map(NAMES.__getitem__, cells[0]["point"]), "mean", "seeds"]
+    return Table(f"{name}, {SEEDS} seeds each", headers, rows)
 
 
 def in_order(
@@ -330,7 +279,7 @@ def shown(point: dict[str, str]) -> dict[str, str]:
 
 def in_words(point: dict[str, str]) -> str:
     """Return a cell's point in words."""
-    return ", ".join(f"{WORDS[name]} {text}" for name, text in shown(point).items())
+    return ", ".join(f"{NAMES[name]} {text}" for name, text in shown(point).items())
 
 
 def figure_of(cells: list[dict[str, Any]], name: str) -> Any:
@@ -360,13 +309,11 @@ def figure_of(cells: list[dict[str, Any]], name: str) -> Any:
         labels = [shown(cell["point"])[axis] for cell in some]
         axes.set_yticks(range(len(some)), labels)
         axes.set_ylim(len(some) - 0.4, -0.6)
-        style.finish(axes, f"{WORDS[layers]} {sizes}")
+        style.finish(axes, f"{NAMES[layers]} {sizes}")
         axes.xaxis.set_major_formatter("{x:,.0f}")
     panels[-1].set_xlabel(f"{name}: episode return at the end of training")
-    figure.supylabel(WORDS[axis], fontsize="medium", color=style.INK)
-    handles, words = panels[0].get_legend_handles_labels()
-    look = {"loc": "outside upper right", "ncols": 2, "frameon": False}
-    figure.legend(handles, words, labelcolor=style.INK, **look)
+    figure.supylabel(NAMES[axis], fontsize="medium", color=style.INK)
+    legend_below(figure, panels[0], loc="outside upper right")
     return figure
 
 

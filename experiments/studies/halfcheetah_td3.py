@@ -8,50 +8,41 @@ measured is kept in the repository, so that a checkout only draws it; `--fresh` 
 it again.
 """
 
-from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import learned
 import numpy as np
-import palette
-from measure import one_torch_thread, smooth
-from study import Budget, Findings, Row, Study, Table, main
+from measure import torch_threads
+from study import Budget, Findings, Row, Table, main, study_of
+
+# isort: split
+import pictures
+from pictures import smooth, style
 
 import purerl
 from purerl import envs, presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import td3
-from purerl.report.plots import style
 
-STUDY = Study(
-    name="halfcheetah_td3",
-    title="TD3 with the source's settings on brax's HalfCheetah, beside PyTorch's",
-    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023): 5,000 ± 300 on '
-    "MuJoCo's HalfCheetah-v2 after 1,200,000 steps, three seeds",
-    question="Three TD3 agents with the source's settings are compared: one with "
-    "purerl's default initialisation (orthogonal, with gains of sqrt(2) and a policy "
-    "near zero); one whose initial weights have the standard deviation of PyTorch's "
-    "(`torso_gain`, `actor_gain` and `critic_gain` of 1/sqrt(3); in the first layer, "
-    "which has few inputs, a quarter of that standard deviation), as in the preset "
-    "`td3-halfcheetah`; and one in plain PyTorch "
-    "(experiments/studies/torch_agents/td3.py). All have the same physics, brax's "
-    "HalfCheetah (spring), which the PyTorch agent steps as a Gymnasium environment. "
-    "Three numbers are measured on 1,024 steps from the replay buffer: the mean "
-    "absolute action of the policy, which is at most 1; the value that the first "
-    "critic predicts; and the mean distance between the two critics.",
-    system="JAX 4 Deep RL",
-)
+STUDY, WORDS = study_of("halfcheetah_td3", "JAX 4 Deep RL")
 STACKS = {
     "purerl": "purerl (default initialisation)",
     "gains": "purerl (PyTorch's initialisation)",
     "torch": "PyTorch",
 }
 LINES = {
-    "purerl": (palette.STACKS["purerl"], "-"),
-    "gains": (palette.STACKS["purerl"], "--"),
-    "torch": (palette.STACKS["PyTorch"], "-"),
+    "purerl": (pictures.STACKS["purerl"], "-"),
+    "gains": (pictures.STACKS["purerl"], "--"),
+    "torch": (pictures.STACKS["PyTorch"], "-"),
 }
+TITLES = {
+    "action": "mean absolute action of the policy",
+    "value": "value predicted by the first critic",
+    "apart": "mean distance between the two critics",
+}
+SHORT = {"action": "action", "value": "value", "apart": "distance"}
 # Environment steps: of the mean in the first row, and of that of a point of the curves.
 LATE, WINDOW = 20_000, 10_000
 # PyTorch's initial weights lie uniformly within 1/sqrt(inputs), whose standard
@@ -125,7 +116,7 @@ def theirs(config: Any) -> dict[str, list[float]]:
     from torch_agents import common
     from torch_agents.td3 import TD3
 
-    one_torch_thread()
+    torch_threads(1)
     torch.manual_seed(0)
     env: Any = envs.to_gymnasium(config.env, **config.env_kwargs)
     agent = TD3(
@@ -156,27 +147,18 @@ def theirs(config: Any) -> dict[str, list[float]]:
         found["value"].append(float(first.mean()))
         found["apart"].append(float((first - second).abs().mean()))
 
-    common.train(
-        agent,
-        env,
-        total - config.learning_starts,
-        config.learning_starts,
-        config.batch_size,
-        config.random_steps,
-        watch,
-    )
+    starts = config.learning_starts
+    sizes = (total - starts, starts, config.batch_size, config.random_steps)
+    common.train(agent, env, *sizes, watch)
     return found
 
 
 def measure(budget: Budget) -> Findings:
     """Train the agents, and put them beside one another."""
     plain, config = purerl.TD3Config(), config_of(budget.quick)
-    default = config.replace(
-        torso_gain=plain.torso_gain,
-        actor_gain=plain.actor_gain,
-        critic_gain=plain.critic_gain,
-    )
-    begun = config.replace(torso_gain=GAIN, actor_gain=GAIN, critic_gain=GAIN)
+    gains = ("torso_gain", "actor_gain", "critic_gain")
+    default = config.replace(**{name: getattr(plain, name) for name in gains})
+    begun = config.replace(**dict.fromkeys(gains, GAIN))
     agents = {
         "purerl": (ours, default),
         "gains": (ours, begun),
@@ -184,12 +166,9 @@ def measure(budget: Budget) -> Findings:
     }
     found = {
         stack: budget.part(
-            stack,
-            partial(train, settings),
-            lasting=True,
-            config=serialise.to_dict(settings),
+            stack, train, chosen, lasting=True, config=serialise.to_dict(chosen)
         )
-        for stack, (train, settings) in agents.items()
+        for stack, (train, chosen) in agents.items()
     }
     figure = budget.save(
         figure_of(found),
@@ -199,7 +178,7 @@ def measure(budget: Budget) -> Findings:
     )
     # `--long` changes nothing here.
     trained = budget.sittings().replace(".py --long`", ".py`")
-    text = [] if budget.quick else [CONCLUSION, trained]
+    text = [] if budget.quick else [WORDS["conclusion"], trained]
     rows = rows_of(found, config.total_timesteps)
     return Findings(rows, [figure], [table_of(found)], text)
 
@@ -224,7 +203,7 @@ def rows_of(found: Seen, steps: int) -> list[Row]:
                 f"{TITLES[name]} after {steps:,} steps",
                 "-",
                 "; ".join(f"{STACKS[k]} {last[k][name]:.3g}" for k in STACKS),
-                NOTES[name],
+                WORDS[name],
             )
             for name in TITLES
         ),
@@ -245,44 +224,15 @@ def len_of(x: dict[str, list[float]], steps: int) -> int:
 
 def table_of(found: Seen) -> Table:
     """Return what was seen of the agents along training."""
+    columns = [(name, stack) for name in TITLES for stack in STACKS]
     return Table(
         "Along training",
-        ["steps", *(f"{t}, {s}" for t in SHORT.values() for s in STACKS.values())],
+        ["steps", *(f"{SHORT[name]}, {STACKS[stack]}" for name, stack in columns)],
         [
-            [
-                f"{int(at):,}",
-                *(
-                    f"{found[stack][name][i]:.3g}"
-                    for name in TITLES
-                    for stack in STACKS
-                ),
-            ]
+            [f"{int(at):,}", *(f"{found[s][name][i]:.3g}" for name, s in columns)]
             for i, at in enumerate(found["purerl"]["looks"])
         ],
     )
-
-
-CONCLUSION = (
-    "With purerl's default initialisation the policy is saturated for the first 40,000 "
-    "steps: its mean absolute action is 0.995 or more. After 100,000 steps its return "
-    "has caught up. With PyTorch's initialisation the agents of both libraries improve "
-    "from about 20,000 steps on; because of these steps the preset uses PyTorch's "
-    "initialisation. One agent of each kind is a hint and no proof."
-)
-TITLES = {
-    "action": "mean absolute action of the policy",
-    "value": "value predicted by the first critic",
-    "apart": "mean distance between the two critics",
-}
-SHORT = {"action": "action", "value": "value", "apart": "distance"}
-NOTES = {
-    "action": "At 1 every action is saturated: the derivative of tanh is zero there, "
-    "so that the policy can hardly learn.",
-    "value": "With a discount of 0.99, a return of 500 in 1,000 steps corresponds to a "
-    "value of about 50.",
-    "apart": "Targets use the lower critic, so half this distance is subtracted at "
-    "every step, which adds up to about a hundred times that with a discount of 0.99.",
-}
 
 
 def figure_of(found: Seen) -> Any:
@@ -291,12 +241,9 @@ def figure_of(found: Seen) -> Any:
     axes = figure.subplots()
     for stack, name in STACKS.items():
         x, (colour, line) = found[stack], LINES[stack]
-        y = smooth(np.array(x["returns"], float), len_of(x, WINDOW))
+        y = smooth(x["returns"], len_of(x, WINDOW))
         axes.plot(x["env_steps"], y, line, color=colour, label=name)
-    axes.legend(frameon=False)
-    style.finish(axes, "", "environment steps", "episode return in training")
-    style.step_axis(axes)
-    axes.yaxis.set_major_formatter("{x:,.0f}")
+    learned.finish(axes, "best", "episode return in training")
     return figure
 
 

@@ -16,34 +16,23 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from measure import compiled, one_torch_thread, timed, torch_threads
-from study import Budget, Findings, Picture, Row, Study, Table, main
+from measure import compiled, timed, torch_threads
+from study import Budget, Findings, Picture, Row, Table, main, study_of
+
+# isort: split
+from frame import cores
+from pictures import legend_below, style
 
 import purerl
 from purerl import envs, presets
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import policy_gradient, td3, vpg
+from purerl.algorithms.off_policy import Learner
 from purerl.algorithms.policy_gradient import Batch as Rollout
 from purerl.learning.branches import StepCount
 from purerl.replay.batches import Batch
-from purerl.report.plots import style
-from purerl.scale.devices import num_cores
 
-STUDY = Study(
-    name="jax4rl",
-    title="Where an update's time goes: loss, gradient, Adam",
-    source='"JAX 4 Deep RL" (Glazer-Cavanagh and Aguilar-Lussier 2023), figure 6: the '
-    "update of VPG and TD3 in JAX, in percent of PyTorch's; an i5-10400F and an RTX "
-    "3060",
-    question="The update alone, without an environment, at the sizes of HalfCheetah "
-    "(17 observed numbers, 6 actions): VPG with layers of 128-64 on 5,000 samples and "
-    "80 steps of the critic; TD3 with layers of 256-256-256 on batches of 100, whose "
-    "policy takes a step in every second gradient step. The loss, the loss with its "
-    "gradient, and a step of Adam are each compiled and timed on their own, and "
-    "multiplied by how often an update calls them; then the whole update is timed. "
-    "Warm-up is excluded and every result is waited for.",
-    system="JAX 4 Deep RL",
-)
+STUDY, WORDS = study_of("jax4rl", "JAX 4 Deep RL")
 OBS, ACTIONS = 17, 6
 SAMPLES, BATCH, TD3_STEPS = 5_000, 100, 50
 TD3_SIZES = (256, 256, 256)
@@ -169,29 +158,49 @@ def our_vpg() -> Calls:
     }
 
 
+def random_learner(
+    module: Any, config: Any, size: int, obs: int, actions: int
+) -> tuple[Any, Learner, Batch, jax.Array]:
+    """Return an off-policy algorithm's parts and first state, and a batch of noise.
+
+    Args:
+        module: The algorithm's module.
+        config: Its config.
+        size: Number of transitions.
+        obs: Size of an observation.
+        actions: Size of an action.
+
+    Returns:
+        Parts, state of the learner, batch, and the key that the first state is of.
+    """
+    parts = module.build(config, resolve_env(config))
+    keys = jax.random.split(jax.random.key(0), 5)
+    state = module.init(parts, keys[0])
+    batch = Batch(
+        obs=jax.random.normal(keys[1], (size, obs)),
+        action=jax.random.uniform(keys[2], (size, actions), minval=-1.0),
+        reward=jax.random.normal(keys[3], (size,)),
+        next_obs=jax.random.normal(keys[4], (size, obs)),
+        discount=jnp.full(size, 0.99),
+        weight=jnp.ones(size),
+    )
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    return parts, learner, batch, keys[0]
+
+
 def our_td3() -> Calls:
     """Return the pieces of our TD3."""
     config = purerl.TD3Config(env=Sizes(), hidden_sizes=TD3_SIZES, batch_size=BATCH)
-    parts = td3.build(config, resolve_env(config))
-    keys = jax.random.split(jax.random.key(0), 6)
-    state = td3.init(parts, keys[0])
-    batch = Batch(
-        obs=jax.random.normal(keys[1], (BATCH, OBS)),
-        action=jax.random.uniform(keys[2], (BATCH, ACTIONS), minval=-1.0),
-        reward=jax.random.normal(keys[3], (BATCH,)),
-        next_obs=jax.random.normal(keys[4], (BATCH, OBS)),
-        discount=jnp.full(BATCH, 0.99),
-        weight=jnp.ones(BATCH),
-    )
-    noise = jax.random.normal(keys[5], (TD3_STEPS, BATCH, ACTIONS))
-    actor, critics = state.params["actor"], state.params["critics"]
+    parts, learner, batch, _ = random_learner(td3, config, BATCH, OBS, ACTIONS)
+    noise = jax.random.normal(jax.random.key(1), (TD3_STEPS, BATCH, ACTIONS))
+    actor, critics = learner.params["actor"], learner.params["critics"]
 
     def policy_loss(actor: Any, batch: Any) -> Any:
         action: Any = parts.actor.apply(actor, batch.obs)
         return -parts.critics.apply(critics, batch.obs, action)[0].mean()
 
     def loss(critics: Any, batch: Any, noise: Any) -> Any:
-        target = td3.td_target(parts, state.target_params, batch, noise)
+        target = td3.td_target(parts, learner.target_params, batch, noise)
         pair: Any = parts.critics.apply(critics, batch.obs, batch.action)
         return sum(0.5 * jnp.square(q - target).mean() for q in pair)
 
@@ -203,9 +212,6 @@ def our_td3() -> Calls:
         counts = jnp.arange(TD3_STEPS, dtype=jnp.uint32)
         return jax.lax.scan(one, learner, (noise, counts))[0]
 
-    from purerl.algorithms.actor_critic import Learner
-
-    learner = Learner(state.params, state.target_params, state.opt_state)
     gradient = jax.value_and_grad(loss)
     return {
         "critics: loss": (loss, critics, batch, noise[0]),
@@ -226,66 +232,63 @@ def torch_times(
     found = {}
     for name, call in calls.items():
         call()
-        seconds = []
-        for _ in range(repeats):
-            began = time.perf_counter()
-            call()
-            seconds.append(time.perf_counter() - began)
-        found[name] = 1e3 * float(np.median(seconds))
+        found[name] = 1e3 * timed(call, repeats=repeats)
     return found
 
 
-def torch_vpg() -> dict[str, Callable[[], Any]]:
-    """Return the pieces of PyTorch's VPG, in an order in which gradients are there."""
+def noise_for_vpg(size: int, obs: int, actions: int) -> dict[str, Any]:
+    """Return a batch of noise for PyTorch's VPG."""
     import torch
+
+    number = torch.randn(size)
+    numbers = {"advantage": number, "target": number}
+    seen = {"obs": torch.randn(size, obs), "action": torch.randn(size, actions)}
+    return {**seen, **numbers}
+
+
+def torch_pieces(
+    agent: Any, batch: Any, names: dict[str, str], whole: Callable[[], Any]
+) -> dict[str, Callable[[], Any]]:
+    """Return the pieces of a PyTorch agent, in an order in which gradients are there.
+
+    Args:
+        agent: The agent.
+        batch: What it learns from.
+        names: Piece -> name of its loss and of its optimiser in the agent.
+        whole: The whole update.
+    """
     from torch_agents.common import differentiate
+
+    found: dict[str, Callable[[], Any]] = {}
+    for piece, (loss, adam) in ((k, v.split()) for k, v in names.items()):
+        loss_of, optimiser = getattr(agent, loss), getattr(agent, adam)
+        found[f"{piece}: loss"] = partial(loss_of, batch)
+        found[f"{piece}: loss and gradient"] = partial(
+            lambda loss, adam: differentiate(loss(batch), adam), loss_of, optimiser
+        )
+        found[f"{piece}: Adam"] = optimiser.step
+    return {**found, "whole update": whole}
+
+
+def torch_vpg() -> dict[str, Callable[[], Any]]:
+    """Return the pieces of PyTorch's VPG."""
     from torch_agents.vpg import VPG
 
-    agent = VPG(OBS, ACTIONS)
-    actor, critic = agent.adam_actor, agent.adam_critic
-    number = torch.randn(SAMPLES)
-    batch = {
-        "obs": torch.randn(SAMPLES, OBS),
-        "action": torch.randn(SAMPLES, ACTIONS),
-        "advantage": number,
-        "target": number,
-    }
-    return {
-        "policy: loss": lambda: agent.policy_loss(batch),
-        "policy: loss and gradient": lambda: differentiate(
-            agent.policy_loss(batch), actor
-        ),
-        "policy: Adam": actor.step,
-        "value: loss": lambda: agent.value_loss(batch),
-        "value: loss and gradient": lambda: differentiate(
-            agent.value_loss(batch), critic
-        ),
-        "value: Adam": critic.step,
-        "whole update": lambda: agent.learn(batch),
-    }
+    agent, batch = VPG(OBS, ACTIONS), noise_for_vpg(SAMPLES, OBS, ACTIONS)
+    names = {"policy": "policy_loss adam_actor", "value": "value_loss adam_critic"}
+    return torch_pieces(agent, batch, names, lambda: agent.learn(batch))
 
 
 def torch_td3() -> dict[str, Callable[[], Any]]:
     """Return the pieces of PyTorch's TD3."""
-    from torch_agents.common import differentiate, random_batch
+    from torch_agents.common import random_batch
     from torch_agents.td3 import TD3
 
     agent, batch = TD3(OBS, ACTIONS, TD3_SIZES), random_batch(BATCH, OBS, ACTIONS)
-    actor, critics = agent.adam_actor, agent.adam_critics
     agent.learn(batch)
-    return {
-        "critics: loss": lambda: agent.critic_loss(batch),
-        "critics: loss and gradient": lambda: differentiate(
-            agent.critic_loss(batch), critics
-        ),
-        "critics: Adam": critics.step,
-        "policy: loss": lambda: agent.actor_loss(batch),
-        "policy: loss and gradient": lambda: differentiate(
-            agent.actor_loss(batch), actor
-        ),
-        "policy: Adam": actor.step,
-        "whole update": lambda: [agent.learn(batch) for _ in range(TD3_STEPS)],
-    }
+    names = {"critics": "critic_loss adam_critics", "policy": "actor_loss adam_actor"}
+    whole = lambda: [agent.learn(batch) for _ in range(TD3_STEPS)]  # noqa: E731
+    return torch_pieces(agent, batch, names, whole)
 
 
 # Algorithm -> what returns the pieces of ours and of PyTorch's.
@@ -304,16 +307,14 @@ def profile(folder: Path, updates: int) -> dict[str, dict[str, float]]:
     """
     from pyinstrument import Profiler
 
-    one_torch_thread()
+    torch_threads(1)
     folder.mkdir(parents=True, exist_ok=True)
     found: dict[str, dict[str, float]] = {name: {} for name in PIECES}
     for name, (ours, theirs) in PIECES.items():
         function, *args = ours()["whole update"]
         program, _ = compiled(function, *args)
 
-        def our_update(program: Any = program, args: Any = args) -> None:
-            jax.block_until_ready(program(*args))
-
+        our_update = partial(timed, program, *args)
         updates_of = {"purerl": our_update, "pytorch": theirs()["whole update"]}
         for stack, update in updates_of.items():
             update()
@@ -328,11 +329,6 @@ def profile(folder: Path, updates: int) -> dict[str, dict[str, float]]:
             found[name][WRITTEN[stack]] = 1e3 * seconds / updates
             profiler.write_html(folder / f"profile-{stack}-{name.lower()}.html")
     return found
-
-
-def whole_update(calls: dict[str, Callable[[], Any]]) -> dict[str, Callable[[], Any]]:
-    """Return the whole update alone, of the pieces of an algorithm in PyTorch."""
-    return {"whole update": calls["whole update"]}
 
 
 def threads_note(ours: float, theirs: float | None, threads: int) -> str:
@@ -380,13 +376,10 @@ def screenshots(budget: Budget) -> list[Picture]:
         file = f"{STUDY.name}-profile-{stack}.png"
         path = budget.images / file
         with tempfile.TemporaryDirectory() as own:
-            command = [str(browser), "--headless", "--no-sandbox", "--disable-gpu"]
-            command += [
-                "--force-device-scale-factor=2",
-                "--hide-scrollbars",
-                "--virtual-time-budget=8000",
-            ]
-            command += [f"--window-size=760,{height}", f"--user-data-dir={own}"]
+            flags = "headless no-sandbox disable-gpu force-device-scale-factor=2 "
+            flags += "hide-scrollbars virtual-time-budget=8000 "
+            flags += f"window-size=760,{height} user-data-dir={own}"
+            command = [str(browser), *(f"--{flag}" for flag in flags.split())]
             command += [f"--screenshot={path.resolve()}", page.resolve().as_uri()]
             subprocess.run(command, check=True, capture_output=True, timeout=120)
         pictures.append(
@@ -403,33 +396,33 @@ def screenshots(budget: Budget) -> list[Picture]:
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     repeats = 3 if budget.quick else 50
+
+    def ours(name: str) -> Any:
+        return our_times(PIECES[name][0](), repeats)
+
+    def theirs(name: str, threads: int = 1, is_whole: bool = False) -> Any:
+        calls = PIECES[name][1]()
+        if is_whole:
+            calls = {"whole update": calls["whole update"]}
+        return torch_times(calls, repeats, threads)
+
     found = {
         name: {
-            "purerl": budget.part(
-                f"{name}-ours", lambda f=ours: our_times(f(), repeats), n=repeats
-            ),
-            "PyTorch": budget.part(
-                f"{name}-torch", lambda f=theirs: torch_times(f(), repeats), n=repeats
-            ),
+            "purerl": budget.part(f"{name}-ours", ours, name, n=repeats),
+            "PyTorch": budget.part(f"{name}-torch", theirs, name, n=repeats),
         }
-        for name, (ours, theirs) in PIECES.items()
+        for name in PIECES
     }
     # More threads than idle cores wait for one another, so a quick run has one.
-    threads = 1 if budget.quick else num_cores()
-    with_threads = {
-        name: budget.part(
-            f"{name}-torch-threads",
-            lambda f=theirs: torch_times(whole_update(f()), repeats, threads),
-            n=repeats,
-            threads=threads,
-        )["whole update"]
-        for name, (_, theirs) in PIECES.items()
-        if threads > 1
-    }
+    threads = 1 if budget.quick else cores()
+    with_threads = {}
+    for name in PIECES if threads > 1 else ():
+        given = (f"{name}-torch-threads", theirs, name, threads, True)
+        times = budget.part(*given, n=repeats, threads=threads)
+        with_threads[name] = times["whole update"]
     updates = 2 if budget.quick else PROFILED
-    profiled = budget.part(
-        "profile-times", lambda: profile(budget.folder, updates), n=updates
-    )
+    given = ("profile-times", profile, budget.folder, updates)
+    profiled = budget.part(*given, n=updates)
     figures = [
         budget.save(
             figure_of(found),
@@ -442,38 +435,32 @@ def measure(budget: Budget) -> Findings:
     ]
     rows = []
     for name, both in found.items():
-        ours, theirs = (both[kind]["whole update"] for kind in ("purerl", "PyTorch"))
-        steps = (
-            f"a step of the policy and {VALUE_STEPS} of the critic"
-            if name == "VPG"
-            else f"{TD3_STEPS} gradient steps"
-        )
+        ours_, theirs_ = (both[kind]["whole update"] for kind in ("purerl", "PyTorch"))
+        steps = f"{TD3_STEPS} gradient steps"
+        if name == "VPG":
+            steps = f"a step of the policy and {VALUE_STEPS} of the critic"
+        notes = threads_note(ours_, with_threads.get(name), threads)
+        notes += profile_note(profiled[name], theirs_)
         rows.append(
             Row(
                 f"{name}: the update ({steps})",
                 "in percent of PyTorch's, only in a figure",
-                f"{ours:.1f} ms against {theirs:.1f} ms: {100 * ours / theirs:.0f} %",
+                f"{ours_:.1f} ms against {theirs_:.1f} ms: {100 * ours_ / theirs_:.0f} "
+                "%",
                 "purerl makes one call of a compiled program; PyTorch one Python call "
-                "per operation."
-                + threads_note(ours, with_threads.get(name), threads)
-                + profile_note(profiled[name], theirs),
+                f"per operation.{notes}",
             )
         )
+    kinds = ("purerl, ms per", "PyTorch, ms per")
+    heads = ["algorithm", "piece", "calls per update"]
+    heads += [f"{kind} {what}" for what in ("call", "update") for kind in kinds]
     table = Table(
         "Milliseconds of each piece, of a call and of all calls of an update",
-        [
-            "algorithm",
-            "piece",
-            "calls per update",
-            "purerl, ms per call",
-            "PyTorch, ms per call",
-            "purerl, ms per update",
-            "PyTorch, ms per update",
-            "percent",
-        ],
+        [*heads, "percent"],
         [row for name, both in found.items() for row in table_rows(name, both)],
     )
-    return Findings(rows, figures, [table], list(TEXT))
+    texts = [WORDS[f"text {number}"] for number in (1, 2, 3)]
+    return Findings(rows, figures, [table], texts)
 
 
 def table_rows(name: str, both: dict[str, dict[str, float]]) -> list[list[str]]:
@@ -504,23 +491,6 @@ def table_rows(name: str, both: dict[str, dict[str, float]]) -> list[list[str]]:
     return rows
 
 
-TEXT = (
-    "The time of the gradient alone cannot be told from these pieces: it is computed "
-    "with the loss in one pass, and the loss alone is another program, which stores "
-    "nothing for a backward pass. The sum of the pieces is not the whole update "
-    "either: the update also averages TD3's target networks, and purerl's is one "
-    "program, whose pieces are not called from Python one by one.",
-    "PyTorch has one thread unless a sentence says otherwise, and XLA may use every "
-    "core, which matters for VPG's 5,000 samples at a time.",
-    "The study also writes four profile pages into its folder in runs, "
-    "profile-purerl-vpg.html and so on. They are of some updates after a first one, so "
-    "that they contain neither compilation nor warm-up. Those of purerl show a single "
-    "wait for the compiled program, those of PyTorch its operations one by one. The "
-    "source profiled TD3 without waiting for results, and its profiler was switched "
-    "off after about one step.",
-)
-
-
 def figure_of(found: dict[str, Any]) -> Any:
     """Draw milliseconds of an update, in pieces and whole, of both algorithms."""
     figure = style.new_figure(height=3.9)
@@ -544,9 +514,7 @@ def figure_of(found: dict[str, Any]) -> Any:
         axes.margins(x=0.12)
         style.finish(axes, name, "milliseconds of an update", "")
         axes.grid(visible=False, axis="y")
-    handles, labels = panels[0].get_legend_handles_labels()
-    style_of = {"loc": "outside lower center", "ncols": 2, "frameon": False}
-    figure.legend(handles, labels, labelcolor=style.INK, **style_of)
+    legend_below(figure, panels[0])
     return figure
 
 

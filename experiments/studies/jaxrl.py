@@ -7,35 +7,16 @@ from typing import Any
 
 import numpy as np
 from jaxrl_timers import config_of, in_turns
-from measure import interval_text
-from study import Budget, Findings, Row, Study, Table, main
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import cores, mean_interval
+from pictures import legend_below, style
 
 import purerl
 from purerl import presets, serialise
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
-from purerl.scale.devices import num_cores
 
-STUDY = Study(
-    name="jaxrl",
-    title="VPG, TD3, SAC and MPO against PyTorch, per 1,000 training steps",
-    source="jax-rl (Prior): the README's table of times of TD3, SAC and MPO, on a 2019 "
-    'MacBook Pro; VPG is that of "JAX 4 Deep RL", which gives no such times',
-    question="One agent in Pendulum-v1. TD3, SAC and MPO take a gradient step after "
-    "every step, with batches of 256 and networks of jax-rl's sizes: the presets "
-    "`td3-jaxrl`, `sac-jaxrl`, `mpo-jaxrl`, and the same in plain PyTorch "
-    "(experiments/studies/torch_agents). VPG has the settings of `vpg-halfcheetah`, "
-    "but one environment in place of five: 5,000 steps, then one gradient step of the "
-    "policy and 80 of the critic on all of them. Two things are timed: the gradient "
-    "steps alone, on a fixed batch, and the whole loop with the environment and, for "
-    "off-policy algorithms, the replay buffer. PyTorch has one thread, and then one "
-    "for each core; the faster counts. The stacks take turns, and the median of three "
-    "rounds counts. Results are waited for, and neither compilation nor warm-up is "
-    "counted. The returns of MPO with either temperature are those of the preset "
-    "`mpo-pendulum`, on the same seeds.",
-    headlines=(1, 2, 3),
-    system="jax-rl",
-)
+STUDY, WORDS = study_of("jaxrl", "jax-rl", (1, 2, 3))
 TITLES = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
 CASES = {"mpo": "MPO with exact temperature", "mpo-gradient": "MPO by gradient"}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
@@ -75,10 +56,7 @@ def temperatures(quick: bool) -> dict[str, list[float]]:
     config = temperature_config(quick)
     compared = purerl.compare(
         config,
-        {
-            "exact": {"temperature": "exact"},
-            "gradient": {"temperature": "gradient"},
-        },
+        {name: {"temperature": name} for name in ("exact", "gradient")},
         seeds=2 if quick else 16,
         measures=("evaluation",),
         progress=False,
@@ -92,90 +70,63 @@ def temperatures(quick: bool) -> dict[str, list[float]]:
 
 def learning_row(returns: dict[str, list[float]]) -> Row:
     """Return the row on what MPO learns with either temperature."""
-    exact, gradient = (np.array(returns[name]) for name in ("exact", "gradient"))
-    return Row(
-        "MPO's return on Pendulum-v1, temperature exact against by gradient",
-        "-",
-        f"exact {interval_text(exact)}, by gradient {interval_text(gradient)}; exact "
-        f"minus gradient by seed {interval_text(exact - gradient)}; {len(exact)} seeds",
-        f"{verdict(exact - gradient)} These are returns of the deterministic policy "
-        "after 50,000 steps; the source shows no such comparison.",
-    )
-
-
-def verdict(differences: np.ndarray) -> str:
-    """Return the sentence on whether the seeds tell the two temperatures apart.
-
-    Args:
-        differences: Exact minus gradient, by seed.
-    """
-    found = mean_interval(differences)
-    if found.low <= 0 <= found.high:
-        return "These seeds do not tell the two apart: the interval contains zero."
-    better = "exact" if found.low > 0 else "by gradient"
-    return f"The temperature {better} is better: the interval excludes zero."
+    ends = {name: np.array(scores) for name, scores in returns.items()}
+    ends["gap"] = ends["exact"] - ends["gradient"]
+    found, verdict = mean_interval(ends["gap"]), WORDS["not apart"]
+    if not found.low <= 0 <= found.high:
+        better = "exact" if found.low > 0 else "by gradient"
+        verdict = WORDS.fill("apart", better=better)
+    numbers = {name: interval_text(values) for name, values in ends.items()}
+    seeds = len(ends["gap"])
+    return WORDS.row("temperatures", verdict=verdict, seeds=seeds, **numbers)
 
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     # More threads than idle cores wait for one another, so a quick run has one.
-    rounds, threads = (1, 1) if budget.quick else (3, num_cores())
+    rounds, threads = (1, 1) if budget.quick else (3, cores())
     names = ["vpg", "td3"] if budget.quick else list(CLAIMED)
     found: dict[str, dict[str, float]] = {}
     for name in names:
         steps = STEPS["quick" if budget.quick else "full"][name.split("-")[0]]
-        found[name] = budget.part(
-            name,
-            lambda n=name, s=steps: in_turns(n, s, rounds, threads),
-            steps=steps,
-            rounds=rounds,
-            threads=threads,
-            config=serialise.to_dict(config_of(name)),
-        )
-    learned = budget.part(
-        "temperatures",
-        lambda: temperatures(budget.quick),
-        config=serialise.to_dict(temperature_config(budget.quick)),
-    )
-    figure = budget.save(figure_of(found), "times", CAPTION)
+        settings: dict[str, Any] = {
+            "steps": steps,
+            "rounds": rounds,
+            "threads": threads,
+        }
+        settings["config"] = serialise.to_dict(config_of(name))
+        given = (name, in_turns, name, steps, rounds, threads)
+        found[name] = budget.part(*given, **settings)
+    config = serialise.to_dict(temperature_config(budget.quick))
+    learned = budget.part("temperatures", temperatures, budget.quick, config=config)
+    figure = budget.save(figure_of(found), "times", WORDS["caption"])
     rows = [time_row(name, x) for name, x in found.items()]
     rows.append(learning_row(learned))
-    table = Table(
-        "Gradient steps alone, seconds per 1,000",
-        ["algorithm", "purerl", "PyTorch", "ratio"],
-        [
-            [
-                TITLES.get(name, name.upper()),
-                digits(seconds_of(x, "ours", "update")),
-                digits(seconds_of(x, "torch", "update")),
-                f"{seconds_of(x, 'torch', 'update') / x['ours-update']:.1f}",
-            ]
-            for name, x in found.items()
-        ],
-    )
+    updates = []
+    for name, x in found.items():
+        ours, theirs = (seconds_of(x, stack, "update") for stack in ("ours", "torch"))
+        ratio = f"{theirs / ours:.1f}"
+        updates.append([title_of(name), digits(ours), digits(theirs), ratio])
+    heads = ["algorithm", "purerl", "PyTorch", "ratio"]
+    table = Table("Gradient steps alone, seconds per 1,000", heads, updates)
     tables = [table, threads_table(found, threads)]
     return Findings(rows, [figure], tables, [text_of(found)])
 
 
-def threads_table(found: dict[str, dict[str, float]], threads: int) -> Table:
-    """Return PyTorch's seconds by its number of threads.
+def title_of(name: str) -> str:
+    """Return an algorithm's name in tables."""
+    return TITLES.get(name, name.upper())
 
-    Args:
-        found: What `timers` measured, by algorithm.
-        threads: The larger number.
-    """
-    kinds = [
-        (part, count) for part in ("update", "loop") for count in sorted({1, threads})
-    ]
+
+def threads_table(found: dict[str, dict[str, float]], threads: int) -> Table:
+    """Return PyTorch's seconds by its number of threads, one and another."""
     words = {"update": "gradient steps alone", "loop": "whole loop"}
+    kinds = [(part, count) for part in words for count in sorted({1, threads})]
     return Table(
         "PyTorch by its number of threads, seconds per 1,000",
         ["algorithm", *(f"{words[part]}, {count}" for part, count in kinds)],
         [
-            [
-                TITLES.get(name, name.upper()),
-                *(digits(x[f"torch-{part}-{count}"]) for part, count in kinds),
-            ]
+            [title_of(name), *(digits(x[f"torch-{p}-{count}"]) for p, count in kinds)]
             for name, x in found.items()
         ],
     )
@@ -194,13 +145,16 @@ def time_row(name: str, x: dict[str, float]) -> Row:
         x: What `timers` measured.
     """
     claims = CLAIMED[name]
+    claim = f"JAX {claims[0]}, PyTorch {claims[1]}"
     ours, theirs = (seconds_of(x, stack, "loop") for stack in ("ours", "torch"))
-    return Row(
-        f"{TITLES.get(name, name.upper())}: seconds per 1,000 steps",
-        "-" if claims == ("-", "-") else f"JAX {claims[0]}, PyTorch {claims[1]}",
-        f"purerl {digits(ours)}, PyTorch {digits(theirs)}: "
-        f"{theirs / ours:.1f} times as fast",
-        note_of(name, ours, theirs),
+    return WORDS.row(
+        "time",
+        title=title_of(name),
+        claim="-" if claims == ("-", "-") else claim,
+        ours=digits(ours),
+        theirs=digits(theirs),
+        ratio=theirs / ours,
+        note=note_of(name, ours, theirs),
     )
 
 
@@ -212,63 +166,30 @@ def note_of(name: str, ours: float, theirs: float) -> str:
         ours: Seconds per 1,000 steps of purerl.
         theirs: Those of PyTorch here.
     """
-    jax_claim, torch_claim = (claim.split(" ")[0] for claim in CLAIMED[name])
-    if jax_claim == "-":
+    first, second = (claim.split(" ")[0] for claim in CLAIMED[name])
+    if first == "-":
         return ""
-    words = (
-        f"purerl takes {ours / float(jax_claim):.1f} times as long as the source's JAX"
-    )
-    if torch_claim != "-":
-        factor = float(torch_claim) / float(jax_claim)
-        words += (
-            f" and our PyTorch {theirs / float(torch_claim):.1f} times as long as the "
-            f"source's PyTorch. In the source, JAX is {factor:.1f} times as fast as "
-            "PyTorch"
-        )
-    note = f"The machines differ: {words}."
-    if name == "td3":
-        note = (
-            "The source steps its environment on the host and calls compiled updates; "
-            f"here the whole loop is one program. {note}"
-        )
-    return note
-
-
-CAPTION = (
-    "Seconds per 1,000 training steps of one agent on a CPU, on a logarithmic axis. "
-    "Filled marks include environment and replay, hollow ones are the gradient steps "
-    "alone. The stacks took turns, and marks are medians of three rounds."
-)
+    note = WORDS.fill("ours", ours=ours / float(first))
+    if second != "-":
+        ratio = float(second) / float(first)
+        words = WORDS.fill("theirs", theirs=theirs / float(second), ratio=ratio)
+        note += f" {words}"
+    return f"{WORDS['td3']} {note}." if name == "td3" else f"{note}."
 
 
 def text_of(found: dict[str, dict[str, float]]) -> str:
-    """Return the paragraph under the table.
-
-    Args:
-        found: What `timers` measured, by algorithm.
-    """
+    """Return the paragraph under the table, with where the part takes longer."""
     above = [
         f"{CASES.get(name, name.upper())} of {stack}"
         for name, x in found.items()
         for kind, stack in (("ours", "purerl"), ("torch", "PyTorch"))
         if seconds_of(x, kind, "update") > seconds_of(x, kind, "loop")
     ]
-    text = (
-        "purerl takes as many threads as XLA does; PyTorch's times are those of one "
-        "thread or of one for each core, whichever is faster. PyTorch's MPO solves "
-        "for the temperature with SciPy's SLSQP, as the source does; purerl's exact "
-        "temperature comes from Newton's method inside the program. The gradient steps "
-        "alone are timed in a program of their own on random numbers, and the loop is "
-        "the difference of two runs, so that the part can take longer than the whole."
-    )
-    return text + _cases(above)
-
-
-def _cases(above: list[str]) -> str:
-    """Return the sentence on where the part takes longer than the whole."""
-    if len(above) < 2:
-        return "".join(f" {case} is such a case." for case in above)
-    return f" {', '.join(above[:-1])} and {above[-1]} are such cases."
+    if not above:
+        return WORDS["text"]
+    *first, last = above
+    cases = f"{', '.join(first)} and {last} are such cases." if first else ""
+    return f"{WORDS['text']} {cases or f'{last} is such a case.'}"
 
 
 def figure_of(found: dict[str, dict[str, float]]) -> Any:
@@ -312,8 +233,7 @@ def figure_of(found: dict[str, dict[str, float]]) -> Any:
     axes.set_xlim(-0.6, len(found) - 0.4)
     axes.margins(y=0.12)
     style.log_axis(axes, "y")
-    look = {"loc": "outside lower center", "ncols": 2, "frameon": False}
-    figure.legend(labelcolor=style.INK, **look)
+    legend_below(figure, axes)
     style.finish(axes, "", "", "seconds per 1,000 steps")
     return figure
 

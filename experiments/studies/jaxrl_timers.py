@@ -4,20 +4,19 @@ Each function makes a timer, which measures anew whenever it is called and retur
 seconds per 1,000 environment steps. Compilation and warm-up come before the first call.
 """
 
-import time
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
+import jax4rl
 import numpy as np
-from jax4rl import vpg_config, vpg_example, vpg_update
 from measure import compiled, timed, torch_threads
 
 from purerl import presets
-from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3
+from purerl.learning.branches import StepCount
 from purerl.train import bind, make_train
 
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
@@ -30,7 +29,7 @@ Timer = Callable[[], float]  # Seconds per 1,000 steps, measured anew by every c
 def config_of(name: str) -> Any:
     """Return the preset of an algorithm, on Pendulum-v1 in one environment."""
     if name == "vpg":
-        return vpg_config("Pendulum-v1").replace(num_envs=1, num_steps=VPG_EPOCH)
+        return jax4rl.vpg_config("Pendulum-v1").replace(num_envs=1, num_steps=VPG_EPOCH)
     algorithm = name.split("-")[0]
     config = presets.load(f"{algorithm}-jaxrl").replace(env="Pendulum-v1")
     if name == "mpo-gradient":
@@ -40,38 +39,30 @@ def config_of(name: str) -> Any:
 
 def our_update(name: str, steps: int) -> Timer:
     """Return what times our gradient steps on one batch: seconds per 1,000."""
-    config = config_of(name)
     module: Any = MODULES[name.split("-")[0]]
-    parts = module.build(config, resolve_env(config))
-    hooks = module.make_hooks(parts)
-    keys = jax.random.split(jax.random.key(0), 5)
-    state = module.init(parts, keys[0])
-    from purerl.algorithms.actor_critic import Learner
-    from purerl.learning.branches import StepCount
-    from purerl.replay.batches import Batch
-
-    learner = Learner(state.params, state.target_params, state.opt_state)
-    batch = Batch(
-        obs=jax.random.normal(keys[1], (BATCH, OBS)),
-        action=jax.random.uniform(keys[2], (BATCH, ACTIONS), minval=-1.0),
-        reward=jax.random.normal(keys[3], (BATCH,)),
-        next_obs=jax.random.normal(keys[4], (BATCH, OBS)),
-        discount=jnp.full(BATCH, 0.99),
-        weight=jnp.ones(BATCH),
+    config = config_of(name)
+    parts, learner, batch, key = jax4rl.random_learner(
+        module, config, BATCH, OBS, ACTIONS
     )
+    hooks = module.make_hooks(parts)
 
-    def train(learner: Learner, batch: Batch, key: jax.Array) -> Learner:
-        def one(learner: Learner, xs: tuple) -> tuple[Learner, None]:
+    def train(learner: Any, batch: Any, key: jax.Array) -> Any:
+        def one(learner: Any, xs: tuple) -> tuple[Any, None]:
             noise, count = xs
             return hooks.learn(learner, batch, noise, StepCount(count))[0], None
 
-        noise = hooks.draw_learning(key, (steps,))
+        noise = hooks.draw_noise(key, (steps,))
         counts = jnp.arange(steps, dtype=jnp.uint32)
         return jax.lax.scan(one, learner, (noise, counts))[0]
 
-    call, _ = compiled(train, learner, batch, keys[0])
-    timed(call, learner, batch, keys[0])
-    return lambda: timed(call, learner, batch, keys[0]) / steps * 1_000
+    return _alone(train, (learner, batch, key), steps)
+
+
+def _alone(function: Callable[..., Any], arguments: tuple, steps: int) -> Timer:
+    """Return what times a compiled call that stands for some steps."""
+    call, _ = compiled(function, *arguments)
+    timed(call, *arguments)
+    return lambda: timed(call, *arguments) / steps * 1_000
 
 
 def our_loop(name: str, steps: int) -> Timer:
@@ -103,115 +94,63 @@ def _beyond(config: Any, first: int, more: int) -> Timer:
 
 
 def our_vpg_update(epochs: int) -> Timer:
-    """Return what times our VPG's update on one batch: seconds per 1,000 steps.
-
-    Args:
-        epochs: Not used; an update is one call.
-    """
+    """Return what times our VPG's update on one batch, that of one epoch."""
     del epochs
-    parts, *args = vpg_example(config_of("vpg"))
-    call, _ = compiled(partial(vpg_update, parts), *args)
-    timed(call, *args)
-    return lambda: timed(call, *args) / VPG_EPOCH * 1_000
+    parts, *arguments = jax4rl.vpg_example(config_of("vpg"))
+    return _alone(partial(jax4rl.vpg_update, parts), tuple(arguments), VPG_EPOCH)
 
 
 def our_vpg_loop(epochs: int) -> Timer:
-    """Return what times our VPG's epochs, environment included.
-
-    Args:
-        epochs: Epochs in the time that counts, after a first one.
-    """
+    """Return what times our VPG's epochs after a first one, environment included."""
     return _beyond(config_of("vpg"), VPG_EPOCH, epochs * VPG_EPOCH)
-
-
-def torch_vpg_update(epochs: int, threads: int) -> Timer:
-    """Return what times PyTorch's VPG's update on one batch: per 1,000 steps.
-
-    Args:
-        epochs: Not used; see `our_vpg_update`.
-        threads: Threads of PyTorch.
-    """
-    import torch
-    from torch_agents.vpg import VPG
-
-    del epochs
-    agent, number = VPG(OBS, ACTIONS), torch.randn(VPG_EPOCH)
-    batch = {
-        "obs": torch.randn(VPG_EPOCH, OBS),
-        "action": torch.randn(VPG_EPOCH, ACTIONS),
-        "advantage": number,
-        "target": number,
-    }
-
-    def once() -> float:
-        torch_threads(threads)
-        agent.learn(batch)
-        began = time.perf_counter()
-        agent.learn(batch)
-        return (time.perf_counter() - began) / VPG_EPOCH * 1_000
-
-    return once
-
-
-def torch_vpg_loop(epochs: int, threads: int) -> Timer:
-    """Return what times PyTorch's VPG's epochs, environment included.
-
-    Args:
-        epochs: Epochs of a run that count, after a first one.
-        threads: Threads of PyTorch.
-    """
-    from torch_agents import vpg as torch_vpg
-
-    def once() -> float:
-        torch_threads(threads)
-        agent = torch_vpg.VPG(OBS, ACTIONS)
-        seconds = torch_vpg.train(agent, "Pendulum-v1", epochs, VPG_EPOCH)
-        return seconds / VPG_EPOCH * 1_000
-
-    return once
 
 
 def torch_agent(name: str) -> Any:
     """Return the PyTorch agent of a name."""
-    from torch_agents import mpo as torch_mpo
-    from torch_agents import sac as torch_sac
-    from torch_agents import td3 as torch_td3
+    from torch_agents import mpo, sac, td3, vpg
 
     make: dict[str, Callable[..., Any]] = {
-        "td3": torch_td3.TD3,
-        "sac": torch_sac.SAC,
-        "mpo": torch_mpo.MPO,
-        "mpo-gradient": partial(torch_mpo.MPO, is_exact=False),
+        "vpg": vpg.VPG,
+        "td3": td3.TD3,
+        "sac": sac.SAC,
+        "mpo": mpo.MPO,
+        "mpo-gradient": partial(mpo.MPO, is_exact=False),
     }
     return make[name](OBS, ACTIONS)
 
 
 def torch_update(name: str, steps: int, threads: int) -> Timer:
-    """Return what times PyTorch's gradient steps on one batch: per 1,000."""
+    """Return what times PyTorch's gradient steps on one batch, or VPG's one update."""
     from torch_agents import common
 
-    agent, batch = torch_agent(name), common.random_batch(BATCH, OBS, ACTIONS)
+    agent = torch_agent(name)
+    if name == "vpg":
+        batch, calls, steps = (
+            jax4rl.noise_for_vpg(VPG_EPOCH, OBS, ACTIONS),
+            1,
+            VPG_EPOCH,
+        )
+    else:
+        batch, calls = common.random_batch(BATCH, OBS, ACTIONS), steps
 
     def once() -> float:
         torch_threads(threads)
         agent.learn(batch)
-        began = time.perf_counter()
-        for _ in range(steps):
-            agent.learn(batch)
-        return (time.perf_counter() - began) / steps * 1_000
+        return timed(lambda: [agent.learn(batch) for _ in range(calls)]) / steps * 1_000
 
     return once
 
 
 def torch_loop(name: str, steps: int, threads: int) -> Timer:
-    """Return what times PyTorch's whole training steps: seconds per 1,000."""
-    from torch_agents import common
+    """Return what times PyTorch's whole training steps; of VPG, epochs."""
+    from torch_agents import common, vpg
 
     def once() -> float:
         torch_threads(threads)
-        agent = torch_agent(name)
-        seconds = common.train(agent, "Pendulum-v1", steps, WARM_UP, BATCH)
-        return seconds / steps * 1_000
+        agent, env = torch_agent(name), "Pendulum-v1"
+        if name == "vpg":
+            return vpg.train(agent, env, steps, VPG_EPOCH) / VPG_EPOCH * 1_000
+        return common.train(agent, env, steps, WARM_UP, BATCH) / steps * 1_000
 
     return once
 
@@ -238,15 +177,12 @@ def timers(name: str, threads: int) -> dict[str, Callable[[int], Timer]]:
             epochs in place of steps.
         threads: Threads of PyTorch, which is timed with one, too.
     """
+    update, loop = partial(our_update, name), partial(our_loop, name)
     if name == "vpg":
-        ours = our_vpg_update, our_vpg_loop
-        theirs = torch_vpg_update, torch_vpg_loop
-    else:
-        ours = partial(our_update, name), partial(our_loop, name)
-        theirs = partial(torch_update, name), partial(torch_loop, name)
-    parts = ("update", "loop")
-    found = {f"ours-{part}": make for part, make in zip(parts, ours, strict=True)}
+        update, loop = our_vpg_update, our_vpg_loop
+    found: dict[str, Callable[[int], Timer]] = {"ours-update": update}
+    found["ours-loop"] = loop
     for count in sorted({1, threads}):
-        for part, make in zip(parts, theirs, strict=True):
-            found[f"torch-{part}-{count}"] = partial(make, threads=count)
+        for part, make in (("update", torch_update), ("loop", torch_loop)):
+            found[f"torch-{part}-{count}"] = partial(make, name, threads=count)
     return found

@@ -3,36 +3,33 @@
 python experiments/studies/jym.py [--quick]
 """
 
+import json
+import os
+import pty
 import statistics
+import subprocess
+import sys
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import jax
-import jym_bar
 import numpy as np
-from measure import compiled, interval_text, smooth, times
-from study import Budget, Findings, Row, Study, main
+from measure import compiled, times
+from study import Budget, Findings, Row, interval_text, main, study_of
+
+# isort: split
+from frame import mean_interval
+from pictures import band, smooth, style
 
 import purerl
 from purerl import presets, serialise
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
 
-STUDY = Study(
-    name="jym",
-    title="DQN in under a second",
-    source='"A Gentle Introduction to Deep Reinforcement Learning in JAX" (Pegoud) and '
-    "its repository jym",
-    question="DQN with the article's sizes and numbers (preset `dqn-jym`): 20,000 "
-    "steps of one agent in one environment, of which the first 512 are random, and a "
-    "gradient step after each step from the 512th on, which makes 19,489. The study "
-    "shows the time of the whole run after compilation, its episodes, its exploration "
-    "and its loss, and compares uniform with prioritised replay, with the article's "
-    "numbers and with the settings of `dqn-cartpole-20k`.",
-    system="jym",
-)
+STUDY, WORDS = study_of("jym", "jym")
 STEPS, SEEDS, SOLVED = 20_000, 20, 200
 MANY = 30  # Agents of the row on many.
+TURNS = 5
 # No episode of CartPole is shorter than seven steps: at most one ends in so many.
 ROUNDS = 4
 # Presets of the comparison of replay, and their names in its picture.
@@ -48,16 +45,19 @@ def jym(steps: int, **changes: Any) -> Any:
     return presets.load("dqn-jym").replace(**changes)
 
 
+def spread(seconds: list[float]) -> dict[str, float]:
+    """Return the median of seconds, `train`, and their ends."""
+    middle = statistics.median(seconds)
+    return {"train": middle, "low": min(seconds), "high": max(seconds)}
+
+
 def time_of(steps: int, seeds: int, mapped: str = "vmap") -> dict[str, float]:
-    """Time so many agents in one call.
+    """Time so many agents in one call, five times.
 
     Args:
         steps: Environment steps of each.
         seeds: Number of agents.
         mapped: `vmap`, or `pmap` for `purerl.pmap`: blocks of agents on every core.
-
-    Returns:
-        Seconds: `compile`; `train`, the median of five; `low` and `high`, their ends.
     """
     train = purerl.make_train(jym(steps))
     keys = jax.random.split(jax.random.key(0), seeds)
@@ -69,13 +69,52 @@ def time_of(steps: int, seeds: int, mapped: str = "vmap") -> dict[str, float]:
         call = purerl.pmap(train)
         first, second = times(call, keys, repeats=2)
         compile_seconds = first - second
-    seconds = times(call, keys, repeats=5)
-    return {
-        "compile": compile_seconds,
-        "train": statistics.median(seconds),
-        "low": min(seconds),
-        "high": max(seconds),
-    }
+    return {"compile": compile_seconds, **spread(times(call, keys, repeats=TURNS))}
+
+
+def times_of_bar(config: purerl.TrainConfig) -> dict[str, list[float]]:
+    """Time runs with the progress bar, `shown`, and without, `hidden`, in turns.
+
+    The bar is drawn for a terminal only, so the runs have a process of their own whose
+    standard error is a pseudo-terminal, and nobody looks at it.
+    """
+    master, terminal = pty.openpty()
+    # A terminal that nobody reads fills up, and whoever writes to it waits.
+    reader = threading.Thread(target=_drain, args=(master,), daemon=True)
+    reader.start()
+    try:
+        text = subprocess.run(
+            [sys.executable, Path(__file__), json.dumps(serialise.to_dict(config))],
+            stdout=subprocess.PIPE,
+            stderr=terminal,
+            check=True,
+            env=os.environ | {"TERM": "xterm-256color"},
+        ).stdout
+    finally:
+        os.close(terminal)
+    reader.join()
+    os.close(master)
+    return json.loads(text)
+
+
+def _drain(master: int) -> None:
+    """Read what is written to a terminal until nobody can write to it any more."""
+    try:
+        while os.read(master, 65_536):
+            pass
+    except OSError:  # Linux says so in this way.
+        pass
+
+
+def with_bar_and_without(config: purerl.TrainConfig) -> dict[str, list[float]]:
+    """Run in turns; what `times_of_bar` does in a process of its own."""
+    found: dict[str, list[float]] = {"shown": [], "hidden": []}
+    purerl.run(config, seeds=1, progress=False)  # The first run is slower.
+    for number in range(TURNS):
+        for kind in sorted(found, reverse=number % 2 == 0):
+            result = purerl.run(config, seeds=1, progress=kind == "shown")
+            found[kind].append(result.train_seconds)
+    return found
 
 
 def course(steps: int) -> dict[str, Any]:
@@ -107,12 +146,9 @@ def replay(preset: str, steps: int, seeds: int) -> dict[str, Any]:
         result = train(jax.random.split(jax.random.key(7), seeds))
         final = np.asarray(result.evaluation["episode_return"])[:, -1].mean(-1)
         returns = np.asarray(result.metrics["episode_return"], float)
-        steps_ = np.asarray(result.metrics["env_steps"])[0]
-        found[kind] = {
-            "final": final.tolist(),
-            "returns": returns.tolist(),
-            "env_steps": steps_.tolist(),
-        }
+        env_steps = np.asarray(result.metrics["env_steps"])[0]
+        found[kind] = {"final": final.tolist(), "returns": returns.tolist()}
+        found[kind]["env_steps"] = env_steps.tolist()
     return found
 
 
@@ -120,77 +156,40 @@ def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     steps, seeds = (2_000, 2) if budget.quick else (STEPS, SEEDS)
     config = serialise.to_dict(jym(steps))
-    one = budget.part("one", lambda: time_of(steps, 1), config=config)
+    one = budget.part("one", time_of, steps, 1, config=config)
     many = {
         mapped: budget.part(
-            f"thirty-{mapped}",
-            lambda m=mapped: time_of(steps, MANY, m),
-            config=config,
+            f"thirty-{mapped}", time_of, steps, MANY, mapped, config=config
         )
         for mapped in ("pmap", "vmap")
     }
-    bar = budget.part("bar", lambda: jym_bar.times_of(jym(steps)), config=config)
-    run = budget.part("course", lambda: course(steps), config=config)
-    kinds = {
-        name: budget.part(
-            name,
-            lambda n=name: replay(n, steps, seeds),
-            config=serialise.to_dict(presets.load(name)),
-            steps=steps,
-            seeds=seeds,
-        )
-        for name in PRESETS
+    bar = budget.part("bar", times_of_bar, jym(steps), config=config)
+    run = budget.part("course", course, steps, config=config)
+    kinds = {}
+    for name in PRESETS:
+        settings = {"config": serialise.to_dict(presets.load(name)), "steps": steps}
+        given = (replay, name, steps, seeds)
+        kinds[name] = budget.part(name, *given, **settings, seeds=seeds)
+    pictures = {
+        "course": (course_figure(run, steps), {"solved": SOLVED}),
+        "replay": (replay_figure(kinds), {"seeds": seeds}),
     }
     figures = [
-        budget.save(
-            course_figure(run, steps),
-            "course",
-            "One agent: the length of every episode (dark where it is longer than "
-            f"{SOLVED} steps, which the article calls solved), the share of random "
-            "actions (all of them in the first 512 steps), and the loss (average over "
-            "50 updates of 4 steps).",
-        ),
-        budget.save(
-            replay_figure(kinds),
-            "replay",
-            f"Uniform and prioritised replay, {seeds} seeds each: the episodes' return "
-            "in training (average over 15 updates of 40 steps), with the 95% interval "
-            "of the mean.",
-        ),
+        budget.save(picture, name, WORDS.fill(f"picture {name}", **numbers))
+        for name, (picture, numbers) in pictures.items()
     ]
     first = next((i for i, n in enumerate(run["lengths"]) if n > 100), None)
     reached = f"episode {first + 1}" if first is not None else "never"
+    own = {"seconds": seconds_text(one), "compile": one["compile"]}
+    longest = max(run["lengths"])
     rows = [
-        Row(
-            f"{steps:,} steps of one agent, compiled",
-            "just over a second (the title: under a second); 15,807 steps/s on a CPU",
-            f"{seconds_text(one)}, {steps / one['train']:,.0f} steps/s (and "
-            f"{one['compile']:.0f} s of compilation)",
-            "The article's time is without compilation too.",
-        ),
+        WORDS.row("one", steps=steps, rate=steps / one["train"], **own),
         *(many_row(mapped, found, one, steps) for mapped, found in many.items()),
         bar_row(bar, steps),
-        Row(
-            "first episode of more than 100 steps; longest episode",
-            "after about 45 episodes; 393 steps, one run",
-            f"{reached}; {max(run['lengths']):.0f} steps, one run",
-            "Episodes end after 500 steps here, and never by time there.",
-        ),
+        WORDS.row("episodes", reached=reached, longest=longest),
     ]
-    rows += [_replay_row(name, found) for name, found in kinds.items()]
-    text = [
-        "In the article's repository a prioritised buffer weighs samples by "
-        "`(N p)^(+beta)`, the sign of the exponent reversed, and does not apply alpha "
-        "when priorities are updated; here both are as published (Schaul et al. 2016). "
-        "The progress bar of `purerl train --preset dqn-jym` is drawn by the host "
-        "between compiled segments and is no part of the program.",
-        "The time depends on the machine: on 2026-11-25 the same command printed "
-        "0.99 s (0.98 to 1.01 in five) for one agent on two cores of an Intel Xeon, "
-        "with 20,123 steps/s. On the two cores of an AMD EPYC the code of that day "
-        "(14f9ca4) and today's took equally long, medians of 1.52 to 1.69 s and of "
-        "1.53 to 1.78 s in three turns of a throwaway script.",
-    ]
-    return Findings(rows, figures, [], text)
+    rows += [replay_row(name, found) for name, found in kinds.items()]
+    return Findings(rows, figures, [], [WORDS["priorities"], WORDS["machine"]])
 
 
 def seconds_text(found: dict[str, float]) -> str:
@@ -201,74 +200,35 @@ def seconds_text(found: dict[str, float]) -> str:
 def many_row(
     mapped: str, found: dict[str, float], one: dict[str, float], steps: int
 ) -> Row:
-    """Return the row on many agents in one call.
-
-    Args:
-        mapped: `vmap` or `pmap`.
-        found: Their time.
-        one: Time of one agent.
-        steps: Steps of each.
-    """
-    name = {"vmap": "one `jax.vmap`", "pmap": "one call of `purerl.pmap`"}[mapped]
-    share = found["train"] / (MANY * one["train"])
-    words = {
-        "vmap": "One program for all agents.",
-        "pmap": "Blocks of agents side by side, one on every core, as `purerl.run` "
-        "has them.",
-    }[mapped]
-    note = f"{words} It takes {share:.2f} times as long as {MANY} agents one by one."
-    return Row(
-        f"{MANY} agents in {name}",
-        "-",
-        f"{seconds_text(found)}, {MANY * steps / found['train']:,.0f} steps/s in all",
-        note,
-    )
+    """Return the row on many agents in one call, by their time and that of one."""
+    numbers = {
+        "agents": MANY,
+        "seconds": seconds_text(found),
+        "rate": MANY * steps / found["train"],
+        "share": found["train"] / (MANY * one["train"]),
+    }
+    return WORDS.row(mapped, **numbers)
 
 
 def bar_row(bar: dict[str, list[float]], steps: int) -> Row:
-    """Return the row on the progress bar.
-
-    Args:
-        bar: Seconds of the runs with the bar, `shown`, and without, `hidden`.
-        steps: Steps of each.
-    """
-    ends = {
-        kind: {"train": statistics.median(x), "low": min(x), "high": max(x)}
-        for kind, x in bar.items()
-    }
+    """Return the row on the progress bar, by the seconds of `times_of_bar`."""
+    ends = {kind: spread(seconds) for kind, seconds in bar.items()}
     ratio = ends["shown"]["train"] / ends["hidden"]["train"]
-    return Row(
-        f"{steps:,} steps by `purerl.run`, with its progress bar and without",
-        "-",
-        f"{seconds_text(ends['shown'])} with the bar, {seconds_text(ends['hidden'])} "
-        "without",
-        f"Runs in turns, compiled already; the medians have a ratio of {ratio:.2f}. A "
-        "run is a chain of compiled segments, between which their metrics come to the "
-        "host.",
-    )
+    words = {kind: seconds_text(found) for kind, found in ends.items()}
+    return WORDS.row("bar", steps=steps, ratio=ratio, **words)
 
 
-def _replay_row(name: str, found: dict[str, Any]) -> Row:
+def replay_row(name: str, found: dict[str, Any]) -> Row:
+    """Return the row on both kinds of replay with a preset."""
     ends = {kind: np.array(x["final"]) for kind, x in found.items()}
-    gap = ends["prioritised"] - ends["uniform"]
-    interval = mean_interval(gap)
-    if interval.low <= 0 <= interval.high:
-        verdict = "The interval of the difference includes zero: these seeds do not "
-        verdict += "tell the two apart."
-    else:
+    ends["gap"] = ends["prioritised"] - ends["uniform"]
+    interval, seeds = mean_interval(ends["gap"]), len(ends["gap"])
+    verdict = WORDS["not apart"]
+    if not interval.low <= 0 <= interval.high:
         word = "worse" if interval.high < 0 else "better"
-        verdict = f"Prioritised replay is {word} with these settings: the interval of "
-        verdict += "the difference excludes zero."
-    return Row(
-        f"return at the end, uniform against prioritised replay (`{name}`, "
-        f"{len(gap)} seeds)",
-        "-",
-        f"{interval_text(ends['uniform'])} against "
-        f"{interval_text(ends['prioritised'])}; difference by seed "
-        f"{interval_text(gap)}",
-        f"{verdict} Both kinds have the same step size; Schaul et al. take a quarter "
-        "of it with prioritised replay.",
-    )
+        verdict = WORDS.fill("apart", word=word)
+    numbers = {kind: interval_text(values) for kind, values in ends.items()}
+    return WORDS.row("kinds", name=name, seeds=seeds, verdict=verdict, **numbers)
 
 
 def course_figure(run: dict[str, Any], steps: int) -> Any:
@@ -276,8 +236,7 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
     figure = style.new_figure(height=6.0)
     top, below = figure.subplots(2, 1, height_ratios=(3, 2))
     lengths = np.array(run["lengths"])
-    solved = lengths > SOLVED
-    numbers = np.arange(1, len(lengths) + 1)
+    solved, numbers = lengths > SOLVED, np.arange(1, len(lengths) + 1)
     for mask, colour, name in (
         (~solved, style.COLOURS[5], f"at most {SOLVED} steps"),
         (solved, style.COLOURS[0], f"more than {SOLVED} steps"),
@@ -285,16 +244,13 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
         top.bar(numbers[mask], lengths[mask], 1.0, color=colour, label=name)
     top.legend(frameon=False, loc="upper left")
     style.finish(top, "", "episode", "steps of the episode")
-    x = np.array(run["env_steps"])
-    config = jym(steps)
+    x, config = np.array(run["env_steps"]), jym(steps)
     later = config.epsilon_start / (1 + x / config.epsilon_steps)
     epsilon = np.where(x <= config.warm_up_steps, 1.0, later)
-    below.plot(x, epsilon, color=style.COLOURS[2], label="share of random actions")
+    below.plot(x, epsilon, color=style.COLOURS[2])
     below.set_ylim(0, 1.05)
     loss = below.twinx()
-    loss.plot(
-        x, smooth(np.array(run["value_loss"]), 50), color=style.COLOURS[1], label="loss"
-    )
+    loss.plot(x, smooth(run["value_loss"], 50), color=style.COLOURS[1])
     loss.set_yscale("log")
     loss.set_ylabel("loss")
     style.finish(below, "", "environment steps", "share of random actions")
@@ -316,14 +272,10 @@ def replay_figure(kinds: dict[str, Any]) -> Any:
     panels = figure.subplots(1, len(kinds), sharey=True)
     for axes, (name, found) in zip(panels, kinds.items(), strict=True):
         for colour, (kind, x) in zip(style.COLOURS, found.items(), strict=False):
-            y = smooth(np.array(x["returns"], float), 15)
-            steps = np.array(x["env_steps"])
+            y = smooth(x["returns"], 15)
             every = max(1, y.shape[1] // 80)
-            y, steps = y[:, ::every], steps[::every]
-            intervals = [mean_interval(column) for column in y.T]
-            low, high = ([getattr(v, e) for v in intervals] for e in ("low", "high"))
-            axes.plot(steps, y.mean(0), color=colour, label=kind)
-            axes.fill_between(steps, low, high, color=colour, alpha=style.FAINT)
+            steps = np.array(x["env_steps"])[::every]
+            band(axes, steps, y[:, ::every], colour, kind)
         style.finish(axes, PRESETS[name], "environment steps", "")
         style.step_axis(axes)
     panels[0].set_ylabel("episode return")
@@ -332,4 +284,8 @@ def replay_figure(kinds: dict[str, Any]) -> Any:
 
 
 if __name__ == "__main__":
-    main(STUDY, measure)
+    if sys.argv[1:] and sys.argv[1].startswith("{"):
+        chosen = serialise.from_dict(json.loads(sys.argv[1]))
+        print(json.dumps(with_bar_and_without(chosen)))
+    else:
+        main(STUDY, measure)

@@ -1,6 +1,5 @@
 """The rows of the learning results, for the studies that put them beside a claim."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Iterable
@@ -8,26 +7,20 @@ from typing import Any
 
 import jax
 import numpy as np
-from measure import interval_text
-from study import STORE, Budget, Printed  # It puts experiments/ on the path.
-
-from purerl import make_train
-from purerl.config import TrainConfig
-from purerl.report.plots import style
-from purerl.report.statistics import mean_interval
+from study import STORE, Budget, Printed, Row  # It puts experiments/ on the path.
 
 # isort: split
-from results_rows import ROWS
+from frame import interval_text, mean_interval, read
+from pictures import style
+from results import ROWS
+
+import purerl
+from purerl import make_train
 
 
-def load(name: str) -> dict[str, Any] | None:
-    """Return a row of the learning results, or None where it was not run.
-
-    Args:
-        name: Name of the row in `experiments/results_rows.py`.
-    """
-    path = STORE.parent / f"{name}.json"
-    return json.loads(path.read_text()) if path.exists() else None
+def load(name: str) -> dict[str, Any]:
+    """Return a row of the learning results, empty where it was not run."""
+    return read(STORE.parent / f"{name}.json")
 
 
 def complete(budget: Budget, names: Iterable[str]) -> None:
@@ -35,7 +28,7 @@ def complete(budget: Budget, names: Iterable[str]) -> None:
 
     Args:
         budget: The budget of the study; without `long` nothing is trained.
-        names: Names of rows in `experiments/results_rows.py`, trained seed by seed.
+        names: Names of rows in `experiments/results_rows.yaml`, trained seed by seed.
     """
     for name in names if budget.long and not budget.quick else ():
         row = load(name)
@@ -46,15 +39,15 @@ def complete(budget: Budget, names: Iterable[str]) -> None:
         subprocess.run(command, check=True)
 
 
-def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
+def what_is_missing(name: str, row: dict[str, Any]) -> str:
     """Return the sentence about agents that are not trained yet; empty for none.
 
     Args:
-        name: Name of the row in `experiments/results_rows.py`.
+        name: Name of the row in `experiments/results_rows.yaml`.
         row: The row, from `load`, or from `train` in a quick run, which is no part of
             the learning results.
     """
-    if row is None:
+    if not row:
         why = ROWS[name].not_run
         return f"Not run: {why}." if why else "Not run yet."
     trained, wanted = len(row["per_seed"]), ROWS[name].seeds
@@ -66,7 +59,7 @@ def what_is_missing(name: str, row: dict[str, Any] | None) -> str:
     )
 
 
-def train(config: TrainConfig) -> dict[str, Any]:
+def train(config: purerl.TrainConfig) -> dict[str, Any]:
     """Train one agent, in place of a row of the learning results.
 
     Args:
@@ -99,13 +92,11 @@ def score_text(row: dict[str, Any], digits: int) -> str:
     return words if "range" in words else f"{words}; {agents} agents"
 
 
-def command_of(row: dict[str, Any] | None) -> str:
-    """Return the command that printed a row; empty where there is none.
-
-    Args:
-        row: The row, from `load` or from `train`.
-    """
-    return row.get("command", "") if row else ""
+def row_of(what: str, claim: str, row: dict[str, Any], digits: int, note: str) -> Row:
+    """Return a claim beside a row, from `load` or `train`, which may be empty."""
+    here = score_text(row, digits) if row else "not measured"
+    command = row.get("command", "") if row else ""
+    return Row(what, claim, here, note, command)
 
 
 def bars(rows: Iterable[dict[str, Any]]) -> str:
@@ -168,3 +159,11 @@ def draw(
     # Beside the last mark, so that intervals of several rows do not hide one another.
     right = steps[-1] * (1 + 0.012 * (place + 1))
     axes.errorbar(right, mean, below_above, color=colour, capsize=4, linewidth=1.6)
+
+
+def finish(axes: Any, place: str, words: str = "episode return") -> None:
+    """Set up axes with returns over environment steps, and their legend."""
+    axes.legend(frameon=False, loc=place)
+    style.finish(axes, "", "environment steps", words)
+    style.step_axis(axes)
+    axes.yaxis.set_major_formatter("{x:,.0f}")

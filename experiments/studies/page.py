@@ -7,59 +7,28 @@ The first also writes docs/studies.md; the page goes to runs/studies.html, or to
 runs/studies-quick/studies.html.
 """
 
-import argparse
 import base64
 import html
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from study import IMAGES, QUICK, ROOT, STORE, printed_on
 
-from purerl.atomic import write_atomic
+# isort: split
+from frame import markdown as table_lines
+from frame import options, raw_words, read, write_atomic
+
 from purerl.report import html as pages
 
 # A link of Markdown, with its words as a group.
 LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
-DOCS = ROOT / "docs" / "studies.md"
-
-INTRODUCTION = """\
-# Studies
-
-Each study takes a headline claim of a system that purerl learned from, and measures it
-here with one command. The claims are their authors'; their hardware stands beside them
-where they state it. What was measured here was printed by the command under each
-heading, on the hardware named there.
-
-* `make studies` runs all studies, and goes on where it was stopped. `make studies
-  ONLY=jym` runs those that are named. It also writes this page as one HTML file with
-  every picture inside, `runs/studies.html`.
-* `make studies-quick` runs all of them at a tiny budget, to see that they work.
-* `make studies LONG=1` also trains what is missing, which takes days on two cores. It
-  trains seed by seed, or some layers of a grid at a time, and keeps in the repository
-  what is done.
-
-Without `LONG=1`, `make studies` trains the agents of `bandits`, `doors`, `jaxrl`,
-`jax4rl`, `jym`, `purejaxrl` and `tabular`. The agents of `swingup` and `halfcheetah`
-are rows of the [learning results](results.md), and those of `brax_training`,
-`halfcheetah_td3` and `halfcheetah_grid` are kept in the repository. These studies are
-only drawn again, but for the time of the grid's missing part, which is estimated anew.
-
-What else these systems show stands on other pages: [evolution of losses, drifts and
-optimisers](evolution.md), [opponent shaping](opponent-shaping.md), [adversarial cheap
-talk](cheap-talk.md), [meta-gradients and self-tuning](meta-gradients.md), [sweeps and
-grids](sweeps.md), [tracking with MLflow, TensorBoard and others](tracking.md),
-[videos](videos.md), [environments of Gymnasium](gymnasium.md), [speed on CPUs and
-GPUs](performance.md). [Learning results](results.md) has the returns of the presets
-with ten seeds, and what was evolved.
-"""
-
-
-# The frame, which are no studies.
-SHARED = ("study", "studies", "page")
 # Minutes of compilation even where it only estimates, so it comes last.
 LONG = ("halfcheetah_grid",)
+CLAIM = ("what", "claimed", "here", "note")
+CLAIM_HEADERS = ["what", "claimed", "measured here", "note"]
+OVERVIEW = ["source", "headline", "claimed", "measured here"]
+OVERVIEW += ["time", "device", "command"]
 
 
 def names() -> list[str]:
@@ -67,7 +36,7 @@ def names() -> list[str]:
     found = [
         path.stem
         for path in Path(__file__).parent.glob("*.py")
-        if path.stem not in SHARED and "\nSTUDY = " in path.read_text()
+        if "\nSTUDY, WORDS = " in path.read_text()
     ]
     return sorted(found, key=lambda name: (name in LONG, name))
 
@@ -78,8 +47,7 @@ def load(folder: Path) -> list[dict[str, Any]]:
     Args:
         folder: Folder with `NAME.json`, or with a folder of that name with it inside.
     """
-    files = [*folder.glob("*.json"), *folder.glob("*/*.json")]
-    found = [json.loads(path.read_text()) for path in files]
+    found = map(read, [*folder.glob("*.json"), *folder.glob("*/*.json")])
     studies = (kept for kept in found if "rows" in kept)
     return sorted(studies, key=lambda k: (k.get("system", "").lower(), k["title"]))
 
@@ -105,12 +73,6 @@ def training(printed: dict[str, Any]) -> str:
     """Return the seconds of training of a command, where they are known."""
     seconds = printed["seconds"]
     return f"{seconds:,.0f} seconds" if seconds else "time not known"
-
-
-CLAIM = ("what", "claimed", "here", "note")
-CLAIM_HEADERS = ["what", "claimed", "measured here", "note"]
-OVERVIEW = ["source", "headline", "claimed", "measured here"]
-OVERVIEW += ["time", "device", "command"]
 
 
 def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
@@ -141,14 +103,14 @@ def _printed(kept: dict[str, Any], row: dict[str, Any]) -> list[str]:
 
 def markdown(studies: list[dict[str, Any]]) -> str:
     """Return the page of the documentation."""
-    lines = [INTRODUCTION]
+    lines = [raw_words("studies")["introduction"], ""]
     lines += ["The headlines; the sections below have all that was measured:", ""]
-    lines += [*_table(OVERVIEW, overview(studies)), ""]
+    lines += [*table_lines(OVERVIEW, overview(studies)), ""]
     for kept in studies:
         lines += [f"## {kept['title']}", "", f"*Source: {kept['source']}.*", ""]
         lines += [kept["question"], "", f"{facts(kept)}.", ""]
         rows = [[row[name] for name in CLAIM] for row in kept["rows"]]
-        lines += [*_table(CLAIM_HEADERS, rows), ""]
+        lines += [*table_lines(CLAIM_HEADERS, rows), ""]
         for text in kept["text"]:
             lines += [text, ""]
         for figure in kept["figures"]:
@@ -156,18 +118,12 @@ def markdown(studies: list[dict[str, Any]]) -> str:
             lines += [f"*{figure['caption']}*", ""]
         for table in kept["tables"]:
             lines += [f"{table['title']}:", ""]
-            lines += [*_table(table["headers"], table["rows"]), ""]
+            lines += [*table_lines(table["headers"], table["rows"]), ""]
     missing = sorted(set(names()) - {kept["name"] for kept in studies})
     if missing:
         lines += ["## Not yet run at full budget", ""]
         lines += [f"* `python experiments/studies/{name}.py`" for name in missing]
     return "\n".join(lines).rstrip() + "\n"
-
-
-def _table(headers: list[str], rows: list[list[Any]]) -> list[str]:
-    cells = [[str(x).replace("|", "\\|") for x in row] for row in (headers, *rows)]
-    written = [f"| {' | '.join(row)} |" for row in cells]
-    return [written[0], "|" + "---|" * len(headers), *written[1:]]
 
 
 def inline(text: str) -> str:
@@ -229,11 +185,9 @@ def write(quick: bool, folder: Path | None = None) -> Path:
     first = pages.Section("All studies", note + pages.table_html(OVERVIEW, rows))
     pages.write_page(path, title, first, *sections)
     if not quick:
-        write_atomic(DOCS, markdown(studies))
+        write_atomic(ROOT / "docs" / "studies.md", markdown(studies))
     return path
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description="Render the studies.")
-    parser.add_argument("--quick", action="store_true", help="what quick runs left")
-    print(write(parser.parse_args().quick))
+    print(write(options(__doc__, quick=(False, "what quick runs left")).quick))

@@ -3,113 +3,61 @@
 python experiments/studies/purejaxrl.py [--quick]
 """
 
-import json
 import statistics
 import time
-from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import learned
 import numpy as np
-from measure import compiled, interval_text, one_torch_thread, smooth, timed
-from purejaxrl_figures import (
-    ENTROPIES,
-    STEPS,
-    WHOLE,
-    Found,
-    entropy_figure,
-    learning_figure,
-    width_figure,
-)
-from study import Budget, Findings, Picture, Row, Study, Table, main
+from measure import compiled, timed, torch_threads
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import RESULTS, mean_interval, read
+from pictures import STACKS, band, smooth, stacked, style
 
 import purerl
 from purerl import presets
-from purerl.config import TrainConfig
 from purerl.contrib.hardware import device, estimate
 from purerl.train import bind
 
-STUDY = Study(
-    name="purejaxrl",
-    title="PPO against PyTorch, and 1 to 2,048 agents in one call",
-    source="PureJaxRL (Lu): the blog's figures and the walkthrough notebook, with "
-    "CleanRL's PPO as the PyTorch agent",
-    question="PPO with CleanRL's settings on CartPole-v1, 500,000 steps: purerl's, and "
-    "a PPO in plain PyTorch with a Gymnasium vector environment "
-    "(experiments/studies/torch_agents/ppo.py). The returns of the episodes in "
-    "training over steps and over seconds, then the time of 1, 2, 4 ... 2,048 agents "
-    "in one call, and a sweep of 7 entropy coefficients by 8 seeds. The seconds of "
-    "training do not include compilation, and end when the results are there.",
-    headlines=(0, 1, 2),
-    system="PureJaxRL",
-)
-# What `experiments/benchmarks/gpu_day.py` measured on a GPU.
-GPU_DAY = Path(__file__).parents[1] / "results" / "gpu-day"
+STUDY, WORDS = study_of("purejaxrl", "PureJaxRL", (0, 1, 2))
 SEEDS = 10
-# Preset -> a run of the source on a GPU, and what it claims.
-ON_A_GPU = {
-    "ppo-minatar": (
-        "PPO on SpaceInvaders-MinAtar, one agent, 10,000,000 steps",
-        "about 45 s with compilation, returns of 165 to 170 in training, one seed on "
-        "an A40 (read off a plot)",
-    ),
-    "ppo-brax": (
-        "PPO on brax's Hopper (positional), one agent, 50,000,000 steps",
-        "about 2.5 minutes with compilation, returns of 1,400 to 1,650 in training, "
-        "one seed on an A40 (read off a plot)",
-    ),
-}
+STEPS = 500_000
+WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.
+ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
+GREY = "#c8ccd0"  # Of lines that are there only to compare with.
 
 
-GPU_NOTES = {
-    "ppo-minatar": "Here ten agents were trained in one call, once, and the "
-    "returns are those of the deterministic policy. The prediction for one agent is "
-    "too high: it counts kernels from array shapes, and finds about four times as many "
-    "as the compiled program for MinAtar has. The [learning results](results.md) have "
-    "the rows `ppo-minatar`, `ppo-minatar-spaceinvaders` and `ppo-minatar-breakout`.",
-    "ppo-brax": "Hopper was not run: 2,048 environments step side by side in this "
-    "run, which needs a GPU. Its prediction, too, counts kernels from array shapes, of "
-    "which the compiled program has about a quarter ([performance](performance.md)), "
-    "and is too high. HalfCheetah is a row of the [learning results](results.md) "
-    "(`ppo-halfcheetah`).",
-}
+class Found(NamedTuple):
+    """The results of the parts of the study."""
+
+    ours: dict[str, Any]
+    theirs: list[dict[str, Any]]
+    times: dict[int, dict[str, float]]
+    predicted: dict[int, float]
+    on_gpu: dict[int, float]
+    sweep: dict[str, Any]
+    large: dict[str, float]
+
+    def torch_runs(self) -> list[float]:
+        """Return the seconds of every PyTorch agent."""
+        return [run["seconds"] for run in self.theirs]
 
 
-TEXT = (
-    f"On the CPU up to {WHOLE} agents train for all 500,000 steps. More than {WHOLE} "
-    "train for a tenth of the steps, and more than 128 for a fiftieth; their times are "
-    "scaled up.",
-    "The seconds of CartPole-v1 on the H200 are one run each, with jax 0.11.2 on "
-    "2026-11-26, printed by `python experiments/benchmarks/gpu_day.py --prepare 4 "
-    "--rounds 1 --purejaxrl PATH/ppo.py` (8 and 2,048 agents were run without the "
-    "other libraries). The predicted seconds are those of `purerl plan --preset NAME "
-    "--seeds N --device h200 --no-compile`. The source has 17.5 s for one agent on an "
-    "A40; its own program took 5.9 s on the H200 ([performance](performance.md)).",
-    "PPO on MinAtar's Breakout (`ppo-minatar-breakout`) and on brax's HalfCheetah "
-    "(`ppo-halfcheetah`) are rows of the [learning results](results.md), which also "
-    "have the evolved value loss. The source trains one agent on MinAtar's Breakout in "
-    "about 34 s, and one of CleanRL's in 485 s; this study has no PyTorch agent of "
-    "MinAtar to compare with.",
-)
+# Runs of the source on a GPU, by their presets.
+ON_A_GPU = ("ppo-minatar", "ppo-brax")
 
 
-def torch_agents(budget: Budget, steps: int, seeds: int) -> list[dict[str, Any]]:
-    """Train the PyTorch agents, each a part that is kept."""
-    from torch_agents import ppo
-
-    one_torch_thread()
-    settings = ppo.Settings(total_timesteps=steps)
-    return [
-        budget.part(f"torch-{seed}", lambda s=seed: ppo.train(settings, s), steps=steps)
-        for seed in range(seeds)
-    ]
+def plain(steps: int) -> purerl.PPOConfig:
+    """Return PPO with CleanRL's settings, without evaluations."""
+    return purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
 
 
 def our_agents(steps: int, seeds: int) -> dict[str, Any]:
     """Train ours in one call, and keep the same curves."""
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
-    train = jax.jit(jax.vmap(purerl.make_train(config)))
+    train = jax.jit(jax.vmap(purerl.make_train(plain(steps))))
     result = train(jax.random.split(jax.random.key(0), seeds))
     returns = np.asarray(result.metrics["episode_return"], float)
     return {
@@ -123,8 +71,7 @@ def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
 
     `purerl.pmap` cuts them into blocks, as `purerl.run` does, and uses every core.
     """
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
-    call = purerl.pmap(purerl.make_train(config))
+    call = purerl.pmap(purerl.make_train(plain(steps)))
     keys = jax.random.split(jax.random.key(0), agents)
     # Enough of them for blocks of the same width, and so for the same program.
     first = keys[:32]
@@ -133,7 +80,7 @@ def time_agents(agents: int, steps: int, repeats: int) -> dict[str, float]:
     return {"compile": compile_seconds, "train": timed(call, keys, repeats=repeats)}
 
 
-def predict(config: TrainConfig, agents: int) -> float:
+def predict(config: purerl.TrainConfig, agents: int) -> float:
     """Estimate the seconds of so many agents on an H200 that is not here.
 
     `purerl plan --device h200 --no-compile` prints the same estimate.
@@ -149,23 +96,18 @@ def seconds_on_gpu() -> dict[int, float]:
 
     The first of several runs warms up and does not count, as in its own tables.
     """
-    rows = [
-        row
-        for file in GPU_DAY.glob("ppo-*.json")
-        for row in json.loads(file.read_text())["rows"]
-        if row["who"] == "purerl" and "seconds" in row
-    ]
-    rows.sort(key=lambda row: row["agents"])
+    files = (RESULTS / "gpu-day").glob("ppo-*.json")
+    rows = [row for file in files for row in read(file)["rows"]]
+    ours = [row for row in rows if row["who"] == "purerl" and "seconds" in row]
     return {
         row["agents"]: statistics.median(row["seconds"][1:] or row["seconds"])
-        for row in rows
+        for row in sorted(ours, key=lambda row: row["agents"])
     }
 
 
 def entropy_sweep(steps: int) -> dict[str, Any]:
     """Train 7 entropy coefficients by 8 seeds in one call."""
-    config = purerl.PPOConfig(total_timesteps=steps, num_evaluations=0)
-    train = jax.vmap(purerl.make_train(config))
+    train = jax.vmap(purerl.make_train(plain(steps)))
     keys = jax.random.split(jax.random.key(42), 8)
     grid = jax.numpy.repeat(jax.numpy.asarray(ENTROPIES), len(keys))
     many = jax.numpy.tile(keys, len(ENTROPIES))
@@ -183,171 +125,84 @@ def entropy_sweep(steps: int) -> dict[str, Any]:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
+    from torch_agents import ppo
+
     steps, seeds = (20_000, 2) if budget.quick else (STEPS, SEEDS)
     widths = [2**i for i in range(4 if budget.quick else 12)]
-    theirs = torch_agents(budget, steps, seeds)
-    ours = budget.part("ours", lambda: our_agents(steps, seeds), steps=steps)
-    times = {}
+    torch_threads(1)
+    settings = ppo.Settings(total_timesteps=steps)
+    theirs = [
+        budget.part(f"torch-{seed}", ppo.train, settings, seed, steps=steps)
+        for seed in range(seeds)
+    ]
+    ours = budget.part("ours", our_agents, steps, seeds, steps=steps)
+    times, predicted = {}, {}
     for agents in widths:
         share = 1 if budget.quick or agents <= WHOLE else 10 if agents <= 128 else 50
-        found = budget.part(
-            f"agents-{agents}",
-            lambda n=agents, s=share: time_agents(n, steps // s, 3 if n <= 4 else 1),
-            steps=steps,
-            mapped="pmap",
-        )
+        given = (time_agents, agents, steps // share, 3 if agents <= 4 else 1)
+        found = budget.part(f"agents-{agents}", *given, steps=steps, mapped="pmap")
         # The time of a run is linear in its steps: wide ones are timed on a part of it.
         times[agents] = {**found, "train": found["train"] * share}
-    predicted = {
-        agents: budget.part(
-            f"h200-{agents}",
-            lambda n=agents: predict(
-                purerl.PPOConfig(total_timesteps=steps, num_evaluations=0), n
-            ),
-            steps=steps,
-        )
-        for agents in widths
-    }
+        given = (predict, plain(steps), agents)
+        predicted[agents] = budget.part(f"h200-{agents}", *given, steps=steps)
     large = {
-        name: budget.part(
-            f"h200-{name}", lambda n=name: predict(presets.load(n), 1), preset=name
-        )
+        name: budget.part(f"h200-{name}", predict, presets.load(name), 1, preset=name)
         for name in ([] if budget.quick else ON_A_GPU)
     }
+    sweep = budget.part("entropy", entropy_sweep, steps, steps=steps)
     on_gpu = seconds_on_gpu()
-    sweep = budget.part("entropy", lambda: entropy_sweep(steps), steps=steps)
     found = Found(ours, theirs, times, predicted, on_gpu, sweep, large)
     cpu = str(budget.used[-1]["hardware"])
-    return findings(budget, found, pictures(budget, found, steps, cpu))
-
-
-def pictures(budget: Budget, found: Found, steps: int, cpu: str) -> list[Picture]:
-    """Draw all figures.
-
-    Args:
-        budget: The budget of the study.
-        found: The results of its parts.
-        steps: Environment steps of an agent.
-        cpu: Name of the CPU that the agents were trained on.
-    """
-    agents = len(found.theirs)
-    return [
-        budget.save(
-            learning_figure(found, steps),
-            "learning",
-            f"Episode return in training: the mean of {agents} agents of each kind "
-            "with the 95% interval of the mean, where each agent's return is averaged "
-            "over ten updates. Left over environment steps; right over the seconds "
-            "that one agent takes alone, for purerl the median of three calls and for "
-            f"PyTorch the mean of {agents} runs.",
-        ),
-        budget.save(
-            width_figure(found, cpu),
-            "agents",
-            f"Seconds of training against the number of agents in one call. On {cpu} "
-            "filled circles were measured, and hollow ones, from 32 agents on, are "
-            "extrapolated from a part of the run; the horizontal line is one PyTorch "
-            f"agent there, the mean of {agents} runs. Squares were measured on an "
-            "H200, one run each; triangles are what `purerl plan` predicts for one "
-            "(see Performance).",
-        ),
-        budget.save(
-            entropy_figure(found.sweep, steps),
-            "entropy",
-            "Seven entropy coefficients by eight seeds, trained in one call. Each "
-            "panel has the episode return in training of one coefficient, the mean of "
-            "its eight seeds with the 95% interval of the mean, where each seed's "
-            "return is averaged over 20 updates; the means of the other coefficients "
-            "are grey. The last panel has the mean return over all updates for each "
-            "coefficient, with its 95% interval.",
-        ),
+    rows = cartpole_rows(found)
+    for name, seconds in large.items():
+        rows.append(WORDS.row(name, measured=as_measured(name), seconds=seconds))
+    pictures = {
+        "learning": learning_figure(found, steps),
+        "agents": width_figure(found, cpu),
+        "entropy": entropy_figure(found.sweep, steps),
+    }
+    about = {"cpu": cpu, "agents": len(theirs)}
+    figures = [
+        budget.save(picture, name, WORDS.fill(f"picture {name}", **about))
+        for name, picture in pictures.items()
     ]
-
-
-def findings(budget: Budget, found: Found, figures: list[Picture]) -> Findings:
-    """Put claims beside what was measured."""
-    rows = [*cartpole_rows(found), *gpu_rows(found.large)]
     tables = [] if budget.quick else [times_table(found)]
-    return Findings(rows, figures, tables, list(TEXT))
+    texts = [WORDS[f"text {number}"] for number in (1, 2, 3)]
+    return Findings(rows, figures, tables, texts)
 
 
 def cartpole_rows(found: Found) -> list[Row]:
     """Return the source's claims of CartPole beside what was measured."""
-    times, sweep = found.times, found.sweep
+    times, sweep, runs = found.times, found.sweep, found.torch_runs()
     curves = found.ours["episode_return"], [x["episode_return"] for x in found.theirs]
-    last = [smooth(np.array(x, float), 50)[:, -1] for x in curves]
-    runs = found.torch_runs()
-    torch = statistics.mean(runs)
-    one, most = times[1]["train"], max(times)
-    return [
-        Row(
-            "PPO on CartPole-v1, 500,000 steps: return in the last 50 updates",
-            "the same curve as CleanRL's",
-            f"purerl {interval_text(last[0])}, PyTorch {interval_text(last[1])}; "
-            f"{len(runs)} agents each",
-            "The settings are the same, and both treat truncation as different from "
-            "termination.",
-        ),
-        Row(
-            "one PPO agent on CartPole-v1, 500,000 steps",
-            "about 17.5 s against 186 s for CleanRL's, on a GPU (A40): more than ten "
-            "times as fast",
-            f"{one:.1f} s against {torch:.0f} s ({min(runs):.0f} to {max(runs):.0f} "
-            f"in {len(runs)} runs) on the same CPU: {torch / one:.0f} times as fast, "
-            f"without purerl's {times[1]['compile']:.0f} s of compilation; "
-            f"{_on_gpu(found.on_gpu, 1)} on an H200",
-            "PyTorch uses one thread, and purerl what XLA takes of two cores. purerl's "
-            "time on the CPU is the median of three calls, of which only the median "
-            "was kept.",
-        ),
-        Row(
-            f"{most:,} PPO agents on CartPole-v1 in one call, 500,000 steps each",
-            "about 98 s, half the time of one CleanRL agent (188 s), on an A100",
-            f"{times[most]['train']:,.0f} s on this CPU (scaled up from a part of the "
-            f"run), {times[most]['train'] / torch:.1f} times as long as one PyTorch "
-            f"agent takes there, so that {most * torch / times[most]['train']:,.0f} "
-            "agents are trained in the time of one; " + _most_on_gpu(found, torch),
-            "On a CPU the blocks of `purerl.pmap` keep both cores busy, and more "
-            "agents in one call gain nothing. The claim is of a GPU; no PyTorch agent "
-            "was run on the H200.",
-        ),
-        Row(
-            "7 entropy coefficients by 8 seeds in one call",
-            "26.80 s with compilation, on Colab's GPU",
-            f"{sweep['train']:.0f} s, and {sweep['compile']:.0f} s of compilation",
-            "This is one call on two CPU cores, by a plain `jax.vmap`; in the table "
-            "below the blocks of `purerl.pmap` use both cores.",
-        ),
-    ]
-
-
-def _most_on_gpu(found: Found, torch: float) -> str:
-    """Return the seconds of the most agents on a GPU, beside one PyTorch agent here.
-
-    Args:
-        found: The results of the study's parts.
-        torch: Seconds of one PyTorch agent on this CPU.
-    """
-    most = max(found.times)
-    words = f"{_on_gpu(found.on_gpu, most)} on an H200"
+    ours, theirs = (interval_text(smooth(x, 50)[:, -1]) for x in curves)
+    torch, one, most = statistics.mean(runs), times[1]["train"], max(times)
+    seconds, own = times[most]["train"], {"torch": torch, "agents": len(runs)}
+    on_gpu = f"{_on_gpu(found.on_gpu, most)} on an H200"
     if most in found.on_gpu:
-        words += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
-    return f"{words} ({found.predicted[most]:.1f} s predicted)"
+        on_gpu += f", which is {found.on_gpu[most] / torch:.2f} of that agent's time"
+    first: dict[str, Any] = {
+        "on_gpu": _on_gpu(found.on_gpu, 1),
+        "compile": times[1]["compile"],
+    }
+    first |= {"low": min(runs), "high": max(runs), "ratio": torch / one}
+    many: dict[str, Any] = {"ratio": seconds / torch, "many": most * torch / seconds}
+    many |= {"seconds": seconds, "on_gpu": on_gpu, "predicted": found.predicted[most]}
+    numbers = {name: sweep[name] for name in ("train", "compile")}
+    return [
+        WORDS.row("return", ours=ours, theirs=theirs, agents=len(runs)),
+        WORDS.row("one", one=one, **first, **own),
+        WORDS.row("most", most=most, **many),
+        WORDS.row("sweep", **numbers),
+    ]
 
 
 def times_table(found: Found) -> Table:
     """Return the table of times against agents."""
+    heads = ["agents", "seconds", "steps per second", "compilation"]
     return Table(
-        "Seconds of training against the number of agents; from 32 agents on, the "
-        "seconds on the CPU are scaled up from a part of the run",
-        [
-            "agents",
-            "seconds",
-            "steps per second",
-            "compilation",
-            "H200, predicted",
-            "H200, measured",
-        ],
+        WORDS["table"],
+        [*heads, "H200, predicted", "H200, measured"],
         [
             [
                 f"{n:,}",
@@ -367,25 +222,6 @@ def _on_gpu(seconds: dict[int, float], agents: int) -> str:
     return f"{seconds[agents]:.2f} s" if agents in seconds else "not measured"
 
 
-def gpu_rows(seconds: dict[str, float]) -> list[Row]:
-    """Return the rows of the source's other runs on a GPU, with the estimated time.
-
-    Args:
-        seconds: Estimate of one agent's training by preset.
-    """
-    return [
-        Row(
-            what,
-            claim,
-            f"{as_measured(name)}; {seconds[name]:.0f} s for one agent predicted on an "
-            "H200",
-            GPU_NOTES[name],
-        )
-        for name, (what, claim) in ON_A_GPU.items()
-        if name in seconds
-    ]
-
-
 def as_measured(name: str) -> str:
     """Return what the run gave, or a shorter one of MinAtar, if it is a row.
 
@@ -393,10 +229,10 @@ def as_measured(name: str) -> str:
         name: Name of the preset, and of its row of the learning results.
     """
     row, words = learned.load(name), ""
-    if row is None and name == "ppo-minatar":
+    if not row and name == "ppo-minatar":
         row = learned.load("ppo-minatar-spaceinvaders")
         words = "not measured; on a CPU a shorter run gave "
-    if row is None:
+    if not row:
         return "not measured"
     seconds, compiling = row["train_seconds"] or 0.0, row["compile_seconds"] or 0.0
     return (
@@ -405,6 +241,103 @@ def as_measured(name: str) -> str:
         + (f" in {seconds:,.0f} s and {compiling:.0f} s of compilation" * bool(seconds))
         + f" ({row['hardware']}, jax {row['jax']})"
     )
+
+
+def learning_figure(found: Found, steps: int) -> Any:
+    """Draw returns over steps and over seconds."""
+    ours, theirs = found.ours, found.theirs
+    figure = style.new_figure(height=4.2)
+    left, right = figure.subplots(1, 2, sharey=True)
+    torch = stacked(theirs, "episode_return"), statistics.mean(found.torch_runs())
+    for name, x, returns, seconds in (
+        ("purerl", ours["env_steps"], ours["episode_return"], found.times[1]["train"]),
+        ("PyTorch", theirs[0]["env_steps"], *torch),
+    ):
+        y = smooth(returns, 10)
+        every = max(1, y.shape[1] // 100)
+        y, x = y[:, ::every], np.asarray(x, float)[::every]
+        for axes, scale in ((left, 1.0), (right, seconds / steps)):
+            band(axes, x * scale, y, STACKS[name], name)
+    left.legend(frameon=False)
+    style.log_axis(right, "x")
+    style.finish(left, "Over environment steps", "environment steps", "episode return")
+    style.step_axis(left)
+    title = "Over wall-clock time, one agent"
+    style.finish(right, title, "seconds, without compilation")
+    return figure
+
+
+def width_figure(found: Found, cpu: str) -> Any:
+    """Draw seconds against agents, with the one PyTorch agent as a line."""
+    figure = style.new_figure(width=7.5, height=4.6)
+    axes, colour = figure.subplots(), STACKS["purerl"]
+    agents = list(found.times)
+    seconds = {n: times["train"] for n, times in found.times.items()}
+    axes.plot(agents, list(seconds.values()), color=colour)
+    few = {n: x for n, x in seconds.items() if n <= WHOLE}
+    many = {n: x for n, x in seconds.items() if n > WHOLE}
+    here: dict[str, Any] = {"color": colour, "linestyle": "none", "marker": "o"}
+    predicted: dict[str, Any] = {
+        "color": style.COLOURS[7],
+        "linestyle": "--",
+        "marker": "^",
+    }
+    measured: dict[str, Any] = {"color": style.COLOURS[6], "marker": "s"}
+    on_gpu = {n: x for n, x in found.on_gpu.items() if n in seconds}
+    curves: list[tuple[dict[int, float], str, dict[str, Any]]] = [
+        (few, f"purerl on {cpu}, measured", here),
+        (many, f"purerl on {cpu}, from a part of the run", here | {"mfc": "white"}),
+        (found.predicted, "purerl on an H200, predicted", predicted),
+        (on_gpu, "purerl on an H200, measured", measured),
+    ]
+    for numbers, words, look in curves:
+        axes.plot(list(numbers), list(numbers.values()), label=words, **look)
+    torch, label = statistics.mean(found.torch_runs()), f"one PyTorch agent on {cpu}"
+    axes.axhline(torch, color=STACKS["PyTorch"], label=label)
+    axes.set_xscale("log", base=2)
+    style.log_axis(axes, "y")
+    axes.set_xticks(agents, [f"{n:,}" for n in agents], rotation=45)
+    axes.legend(frameon=False)
+    title = f"PPO, CartPole-v1, {STEPS:,} steps per agent"
+    words = "seconds of training, without compilation"
+    style.finish(axes, title, "agents in one call", words)
+    return figure
+
+
+def entropy_figure(sweep: dict, steps: int) -> Any:
+    """Draw a panel per entropy coefficient, and the mean of training in the last."""
+    figure = style.new_figure(height=5.2)
+    grid = figure.subplots(2, 4, sharey=True)
+    panels = list(grid.flat)
+    returns = np.array(sweep["episode_return"], float)
+    every = max(1, returns.shape[-1] // 120)
+    x = np.linspace(0, steps, returns.shape[-1])[::every]
+    curves = smooth(returns, 20)[..., ::every]
+    colour = STACKS["purerl"]
+    last = panels[len(ENTROPIES)]
+    for number, value in enumerate(ENTROPIES):
+        axes = panels[number]
+        for other in np.delete(curves.mean(1), number, axis=0):
+            axes.plot(x, other, color=GREY, linewidth=0.7)
+        band(axes, x, curves[number], colour, f"{value:g}")
+        title = f"coefficient {value:g}"
+        style.finish(axes, title, "environment steps" if number > 3 else "")
+        style.step_axis(axes)
+        whole = np.nanmean(returns[number], axis=-1)
+        found = mean_interval(whole)
+        mean = whole.mean()
+        below_above = [[mean - found.low], [found.high - mean]]
+        last.errorbar(number, mean, below_above, color=colour, marker="o", capsize=4)
+    last.set_xticks(
+        range(len(ENTROPIES)), [f"{x:g}" for x in ENTROPIES], rotation=style.TURNED
+    )
+    style.finish(last, "mean of all training", "entropy coefficient")
+    for axes in grid[:, 0]:
+        axes.set_ylabel("episode return", color=style.INK)
+    words = f"{len(ENTROPIES)} entropy coefficients by {returns.shape[1]} seeds"
+    place = {"fontsize": 12, "x": 0.01, "ha": "left"}
+    figure.suptitle(f"PPO on CartPole-v1, {words}", color=style.INK, **place)
+    return figure
 
 
 if __name__ == "__main__":

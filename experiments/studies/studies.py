@@ -8,7 +8,6 @@
 A study that fails is named at the end, and the others still run.
 """
 
-import argparse
 import subprocess
 import sys
 import time
@@ -17,22 +16,23 @@ from pathlib import Path
 import page
 from page import names
 
+# isort: split
+from frame import options
+
 HERE = Path(__file__).parent
 
 
 def main() -> int:
     """Run what was asked for; the number of studies that failed."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    asked = options(
+        __doc__,
+        quick=(False, "a tiny budget"),
+        long=(False, "with what takes hours"),
+        only=([str], ", ".join(names())),
     )
-    parser.add_argument("--quick", action="store_true", help="a tiny budget")
-    parser.add_argument("--long", action="store_true", help="with what takes hours")
-    parser.add_argument("--only", nargs="+", metavar="NAME", help=", ".join(names()))
-    asked = parser.parse_args()
     chosen = asked.only or names()
-    unknown = set(chosen) - set(names())
-    if unknown:
-        parser.error(f"no study {', '.join(sorted(unknown))}: {', '.join(names())}")
+    if unknown := sorted(set(chosen) - set(names())):
+        sys.exit(f"no study {', '.join(unknown)}: {', '.join(names())}")
     failed = []
     for name in chosen:
         began = time.perf_counter()

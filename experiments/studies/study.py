@@ -19,28 +19,23 @@ processes, so that the seconds of compilation that a study prints are those of a
 time.
 """
 
-import argparse
-import json
-import os
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from printed import printed_on as printed_on
-from results import hardware
-
-from purerl.atomic import write_atomic
-from purerl.report import plots
+import frame
+from frame import ROOT as ROOT
+from frame import hardware, options, read, words_of, write
+from frame import interval_text as interval_text
+from frame import printed_on as printed_on
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-ROOT = Path(__file__).resolve().parents[2]
 STORE = ROOT / "experiments" / "results" / "studies"
 PARTS = STORE / "parts"
 IMAGES = ROOT / "docs" / "images" / "studies"
@@ -70,6 +65,34 @@ class Study(NamedTuple):
     question: str
     headlines: tuple[int, ...] = (0,)
     system: str = ""
+
+
+class Words(dict[str, str]):
+    """The words of a study, in which numbers are filled in."""
+
+    def fill(self, key: str, **numbers: Any) -> str:
+        """Return a paragraph with its numbers."""
+        return self[key].format(**numbers)
+
+    def row(self, key: str, command: str = "", **numbers: Any) -> "Row":
+        """Return a claim: what, claimed, here and note stand between ` | `."""
+        parts = self.fill(key, **numbers).split(" | ")
+        return Row(*parts, *[""] * (4 - len(parts)), command=command)
+
+
+def study_of(
+    name: str, system: str, headlines: tuple[int, ...] = (0,)
+) -> tuple[Study, Words]:
+    """Return a study and its words, which stand in experiments/words/NAME.md.
+
+    Args:
+        name: See `Study`.
+        system: See `Study`.
+        headlines: See `Study`.
+    """
+    words = Words(words_of(name))
+    title, source, question = (words[key] for key in ("title", "source", "question"))
+    return Study(name, title, source, question, headlines, system), words
 
 
 class Row(NamedTuple):
@@ -177,6 +200,14 @@ class Budget:
         self.used: list[dict[str, Any]] = []
         self.has_measured = False
 
+    def _path(self, name: str, lasting: bool) -> Path:
+        if lasting and not self.quick:
+            return PARTS / self.study.name / f"{name}.json"
+        return self.folder / "parts" / f"{name}.json"
+
+    def _asked(self, settings: dict[str, Any]) -> dict[str, Any]:
+        return {"quick": self.quick, **settings}
+
     def has(self, name: str, *, lasting: bool = False, **settings: Any) -> bool:
         """Return whether a part was done before with the same settings.
 
@@ -185,29 +216,14 @@ class Budget:
             lasting: Whether it is one that is kept in the repository.
             **settings: Settings that its result depends on.
         """
-        return self._kept(self._path(name, lasting), settings) is not None
-
-    def _path(self, name: str, lasting: bool) -> Path:
-        if lasting and not self.quick:
-            return PARTS / self.study.name / f"{name}.json"
-        return self.folder / "parts" / f"{name}.json"
-
-    def _kept(self, path: Path, settings: dict[str, Any]) -> dict[str, Any] | None:
-        """Return a part that was done before with the same settings, or None."""
-        if not path.exists():
-            return None
-        kept = json.loads(path.read_text())
-        return kept if kept["settings"] == self._asked(settings) else None
-
-    def _asked(self, settings: dict[str, Any]) -> dict[str, Any]:
-        """Return settings as JSON gives them back, with the kind of budget."""
-        return json.loads(json.dumps({"quick": self.quick, **settings}))
+        kept = read(self._path(name, lasting))
+        return bool(kept) and frame.is_same(kept["settings"], self._asked(settings))
 
     def part(
         self,
         name: str,
-        make: Callable[[], Any],
-        *,
+        make: Callable[..., Any],
+        *arguments: Any,
         lasting: bool = False,
         **settings: Any,
     ) -> Any:
@@ -215,65 +231,44 @@ class Budget:
 
         Args:
             name: Name of the part, unique in the study.
-            make: Function without arguments, whose result JSON can hold.
+            make: Function whose result JSON can hold.
+            *arguments: Its arguments.
             lasting: Whether it is kept in the repository, as what takes hours is.
             **settings: What the result depends on; other settings, another part.
         """
         path = self._path(name, lasting)
-        kept = None if self._is_old(path) else self._kept(path, settings)
+        # Parts in the repository took hours.
+        is_old = self._fresh and (self.long or not path.is_relative_to(PARTS))
+        record, is_new = frame.part(
+            path,
+            lambda: make(*arguments),
+            self._asked(settings),
+            is_old and path not in self._done,
+            f"{self.study.name}: {name}",
+        )
         self._done.add(path)
-        if kept is not None:
-            self.used.append(kept)
-            return kept["result"]
-        load = os.getloadavg()[0]
-        print(f"{self.study.name}: {name}", flush=True)
-        self.has_measured = True
-        began = time.perf_counter()
-        result = json.loads(json.dumps(make()))
-        seconds = round(time.perf_counter() - began, 1)
-        kept = {
-            "settings": self._asked(settings),
-            "seconds": seconds,
-            "result": result,
-            "load_before": round(load, 2),
-            **hardware(),
-        }
-        self.used.append(kept)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(path, json.dumps(kept) + "\n")
-        return result
-
-    def _is_old(self, path: Path) -> bool:
-        """True for a part of an earlier call that is to be done again."""
-        can_be = self.long or not path.is_relative_to(PARTS)
-        return self._fresh and can_be and path not in self._done
+        self.used.append(record)
+        self.has_measured |= is_new
+        return record["result"]
 
     def hardware_of(self, name: str) -> str:
-        """Return where a lasting part was done, in words.
-
-        Args:
-            name: Name of the part, which has been done.
-        """
-        return json.loads(self._path(name, lasting=True).read_text())["hardware"]
+        """Return where a lasting part was done, in words."""
+        return read(self._path(name, lasting=True))["hardware"]
 
     def seconds(self) -> float:
         """Return how long the parts took that were used, in seconds."""
         return sum(kept["seconds"] for kept in self.used)
 
-    def _lasting(self) -> list[Path]:
-        """The files of the parts that are kept in the repository."""
-        return [] if self.quick else sorted((PARTS / self.study.name).glob("*.json"))
-
     def sittings(self) -> str:
         """Return a paragraph that says where and when the lasting parts were done."""
         done: dict[tuple[str, str], list[str]] = {}
         seconds = 0.0
-        for path in self._lasting():
-            kept = json.loads(path.read_text())
+        for path in sorted((PARTS / self.study.name).glob("*.json")):
+            kept = read(path)
             seconds += kept["seconds"]
             part = f"{path.stem} in {kept['seconds'] / 60:,.0f} minutes"
             done.setdefault((kept["hardware"], kept["date"]), []).append(part)
-        if not done:
+        if not done or self.quick:
             return ""
         command = f"python experiments/studies/{self.study.name}.py --long"
         sittings = [
@@ -293,6 +288,8 @@ class Budget:
                 before it.
             caption: What the reader sees, in a sentence.
         """
+        from purerl.report import plots
+
         self.images.mkdir(parents=True, exist_ok=True)
         file = f"{self.study.name}-{name}.png"
         plots.save(figure, self.images / file)
@@ -306,21 +303,15 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         study: What it asks.
         measure: Function from the budget to what was found.
     """
-    parser = argparse.ArgumentParser(
-        description=f"{study.title}. {study.question}",
+    asked = options(
+        f"{study.title}. {study.question}",
+        quick=(False, "a tiny budget"),
+        fresh=(False, "begin anew; with --long also the parts in the repository"),
+        long=(False, "with what takes hours"),
+        out=(Path, "folder of parts, runs, quick figures"),
     )
-    parser.add_argument("--quick", action="store_true", help="a tiny budget")
-    parser.add_argument(
-        "--fresh",
-        action="store_true",
-        help="begin anew; with --long also the parts in the repository",
-    )
-    parser.add_argument("--long", action="store_true", help="with what takes hours")
-    parser.add_argument("--out", type=Path, help="folder of parts, runs, quick figures")
-    asked = parser.parse_args()
     kind = "studies-quick" if asked.quick else "studies"
     folder = asked.out or ROOT / "runs" / kind / study.name
-    load = os.getloadavg()[0]
     if asked.fresh and asked.out is None:
         shutil.rmtree(folder, ignore_errors=True)
     budget = Budget(study, asked.quick, folder, asked.long, asked.fresh)
@@ -337,11 +328,9 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         "text": list(findings.text),
         "printed": [one._asdict() for one in findings.printed],
     }
-    target = folder if asked.quick else STORE
-    target.mkdir(parents=True, exist_ok=True)
-    path = target / f"{study.name}.json"
-    kept |= when(path, load, budget)
-    write_atomic(path, json.dumps(kept, indent=1) + "\n")
+    path = (folder if asked.quick else STORE) / f"{study.name}.json"
+    kept |= when(path, asked.load_before, budget)
+    write(path, kept)
     show(kept)
 
 
@@ -355,32 +344,21 @@ def when(path: Path, load: float, budget: Budget) -> dict[str, Any]:
             numbers are as old as the last of them, or as the file where a part that
             was kept before does not say.
     """
-    here = {"load_before": round(load, 2), **hardware()}
+    here = {"load_before": load, **hardware()}
     if budget.has_measured:
         return here
-    before: dict[str, Any] = {}
+    before = read(path)
     if budget.used and all("load_before" in kept for kept in budget.used):
         before = max(budget.used, key=lambda kept: kept["date"])
-    elif path.exists():
-        before = json.loads(path.read_text())
     return {name: before.get(name, value) for name, value in here.items()}
 
 
 def show(kept: dict[str, Any]) -> None:
     """Print a study's claims and tables."""
-    from rich.console import Console
-    from rich.table import Table as Printed
-
-    console = Console(width=160, highlight=False)
     headers = ["what", "claimed", "here", "note"]
     claims = [[row[name] for name in headers] for row in kept["rows"]]
     if kept["quick"]:
-        console.print(QUICK)
-    for title, head, rows in (
-        (kept["title"], headers, claims),
-        *((t["title"], t["headers"], t["rows"]) for t in kept["tables"]),
-    ):
-        table = Printed(*map(str, head), title=title, show_lines=len(head) == 4)
-        for row in rows:
-            table.add_row(*map(str, row))
-        console.print(table)
+        print(QUICK)
+    frame.show(kept["title"], headers, claims, 160, show_lines=True)
+    for table in kept["tables"]:
+        frame.show(table["title"], table["headers"], table["rows"], 160)

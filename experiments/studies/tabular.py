@@ -9,26 +9,18 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from measure import compiled, interval_text, timed
-from study import Budget, Findings, Picture, Row, Study, Table, main
-from tabular_figures import curve_figure, grid_figure, learning_figure, rate_figure
+from measure import compiled, timed
+from study import Budget, Findings, Row, Table, interval_text, main, study_of
+
+# isort: split
+from frame import mean_interval
+from pictures import band, legend_below, smooth, style
 
 import purerl
 from purerl import envs
+from purerl.envs.gridworld import MOVES
 
-STUDY = Study(
-    name="tabular",
-    title="Q-learning, SARSA and their kin with a table",
-    source="jym (Pegoud): its tabular notebooks, on their author's machine; Sutton "
-    "and Barto (2018), example 6.6 and figure 6.3",
-    question="The four methods on jym's grid world (8 x 12) and cliff (4 x 11) with "
-    "its numbers (gamma 0.9, step size 0.1, epsilon 0.1, 100,000 steps), 30 agents in "
-    "one call; then the book's cliff (4 x 12, back to the start after a fall, gamma 1, "
-    "epsilon 0.1), ten step sizes by 50 runs in one call per method. Speed is of the "
-    "compiled call, whose results are waited for.",
-    headlines=(0, 1),
-    system="jym",
-)
+STUDY, WORDS = study_of("tabular", "jym", (0, 1))
 METHODS = {
     "q_learning": "Q-learning",
     "sarsa": "SARSA",
@@ -185,79 +177,56 @@ def measure(budget: Budget) -> Findings:
     agents, steps = (4, 2_000) if budget.quick else (AGENTS, STEPS)
     runs, book_steps = (2, 4_000) if budget.quick else (RUNS, BOOK_STEPS)
     methods = list(METHODS)[:1] if budget.quick else list(METHODS)
+    cases = [(task, method) for task in TASKS for method in methods]
+    size: dict[str, Any] = {"agents": agents, "steps": steps}
+    book_size: dict[str, Any] = {"runs": runs, "steps": book_steps}
     grids = {
-        (task, method): budget.part(
-            f"{task}-{method}",
-            lambda t=task, m=method: train_grid(t, m, agents, steps),
-            agents=agents,
-            steps=steps,
-        )
-        for task in TASKS
-        for method in methods
+        case: budget.part("-".join(case), train_grid, *case, agents, steps, **size)
+        for case in cases
     }
     book = {
         method: budget.part(
-            f"book-{method}",
-            lambda m=method: train_book(m, runs, book_steps),
-            runs=runs,
-            steps=book_steps,
+            f"book-{method}", train_book, method, runs, book_steps, **book_size
         )
         for method in methods
     }
     ends = {
-        (task, method): budget.part(
-            f"{task}-{method}-ends",
-            lambda t=task, m=method: greedy_ends(t, m, agents, steps),
-            agents=agents,
-            steps=steps,
+        case: budget.part(
+            f"{'-'.join(case)}-ends", greedy_ends, *case, agents, steps, **size
         )
-        for (task, method), found in grids.items()
+        for case, found in grids.items()
         if max(found["greedy_lengths"]) == NEVER
     }
     speeds = measure_speeds(budget, grids, agents, steps)
-    figures = [
-        budget.save(
-            grid_figure({METHODS[m]: grids[task, m] for m in methods}, envs.make(task)),
-            name,
-            f"{task}: above, the largest action value of every cell and the greedy "
-            f"action, both of the mean table of {agents} agents after {steps:,} steps, "
-            "which need not be the action of any one of them; below, how often a "
-            "cell was visited by an agent, on a logarithmic scale. S is beside the "
-            "start, G on the goal; a cell without an arrow has several actions of one "
-            "largest value.",
-        )
-        for task, name in zip(TASKS, ("gridworld", "cliff"), strict=True)
+    named = {METHODS[method]: found for method, found in book.items()}
+    on_tasks = {METHODS[m]: [grids[task, m] for task in TASKS] for m in methods}
+    figures = []
+    for task, name in zip(TASKS, ("gridworld", "cliff"), strict=True):
+        picture = grid_figure({METHODS[m]: grids[task, m] for m in methods}, task)
+        caption = WORDS.fill("picture gridworld", task=task, **size)
+        figures.append(budget.save(picture, name, caption))
+    fewest = min(found["fewest"] for found in book.values())
+    curves = {name: found["curves"] for name, found in named.items()}
+    for name, picture, numbers in (
+        ("learning", learning_figure(on_tasks, steps), size),
+        ("episodes", curve_figure(curves), book_size),
+        ("step-sizes", rate_figure(named, RATES), {"fewest": fewest, **book_size}),
+    ):
+        caption = WORDS.fill(f"picture {name}", **numbers)
+        figures.append(budget.save(picture, name, caption))
+    text = [WORDS["bootstrap"]]
+    text += [ends_text(METHODS[m], task, found) for (task, m), found in ends.items()]
+    wide = [
+        f"{METHODS[method]} {WIDE * found[WIDE]:,.0f}"
+        for (_, method), found in speeds.items()
+        if WIDE in found
     ]
-    figures += [
-        budget.save(
-            learning_figure(
-                {METHODS[m]: [grids[t, m] for t in TASKS] for m in methods}, steps
-            ),
-            "learning",
-            f"In training, mean over {agents} agents with its 95% interval, averaged "
-            "over twenty updates of 100 steps: steps of an episode on the grid world, "
-            "whose shortest path has 18, and the return on the cliff, where an episode "
-            "ends after a fall.",
-        ),
-        budget.save(
-            curve_figure({METHODS[m]: book[m]["curves"] for m in methods}),
-            "episodes",
-            f"The book's cliff (example 6.6) at step size 0.5: return of each episode "
-            f"in training, mean over {runs} runs with its 95% interval, averaged over "
-            f"ten episodes. A run has {book_steps:,} steps. The picture is cut "
-            "at -100; the first episodes lie below.",
-        ),
-        budget.save(
-            rate_figure({METHODS[m]: book[m] for m in methods}, RATES),
-            "step-sizes",
-            "The book's cliff (figure 6.3): return in training against the step size, "
-            f"over the first 100 episodes and over the last 100 of {book_steps:,} "
-            f"steps, means of {runs} runs with their 95% intervals. The run with the "
-            f"fewest episodes has {min(one['fewest'] for one in book.values()):,}. The "
-            "picture is cut at -150.",
-        ),
-    ]
-    return findings(grids, book, speeds, ends, figures)
+    if wide:
+        numbers = {"agents": WIDE, "steps": WIDE_STEPS, "some": AGENTS}
+        text.append(WORDS.fill("wide", rates=", ".join(wide), **numbers))
+    rows = [*speed_rows(speeds), *book_rows(book)]
+    tables = [] if len(book) < len(METHODS) else [learned_table(grids)]
+    return Findings(rows, figures, tables, text)
 
 
 def measure_speeds(
@@ -265,128 +234,71 @@ def measure_speeds(
 ) -> dict[tuple[str, str], dict[int, float]]:
     """Find iterations per second by task, method and number of agents."""
     speeds: dict[tuple[str, str], dict[int, float]] = {}
-    for task, method in grids:
-        if (task, method) not in CLAIMS:
-            continue
-        found = {agents: steps / grids[task, method]["seconds"]}
-        one = budget.part(
-            f"{task}-{method}-one",
-            lambda t=task, m=method: time_grid(t, m, 1, steps),
-            steps=steps,
-        )
+    for case in (case for case in grids if case in CLAIMS):
+        name, found = "-".join(case), {agents: steps / grids[case]["seconds"]}
+        one = budget.part(f"{name}-one", time_grid, *case, 1, steps, steps=steps)
         found[1] = steps / one["seconds"]
-        if task == "GridWorld-v0" and not budget.quick:
-            wide = budget.part(
-                f"{task}-{method}-wide",
-                lambda t=task, m=method: time_grid(t, m, WIDE, WIDE_STEPS),
-                steps=WIDE_STEPS,
-            )
+        if case[0] == "GridWorld-v0" and not budget.quick:
+            sizes = (WIDE, WIDE_STEPS)
+            part = (f"{name}-wide", time_grid, *case, *sizes)
+            wide = budget.part(*part, steps=WIDE_STEPS)
             found[WIDE] = WIDE_STEPS / wide["seconds"]
-        speeds[task, method] = found
+        speeds[case] = found
     return speeds
 
 
-def findings(
-    grids: dict[tuple[str, str], dict[str, Any]],
-    book: dict[str, dict[str, Any]],
-    speeds: dict[tuple[str, str], dict[int, float]],
-    ends: dict[tuple[str, str], dict[str, int]],
-    figures: list[Picture],
-) -> Findings:
-    """Put claims beside what was measured."""
+def speed_rows(speeds: dict[tuple[str, str], dict[int, float]]) -> list[Row]:
+    """Put jym's rates beside what was measured."""
     rows = []
     for (task, method), found in speeds.items():
-        claims = CLAIMS[task, method]
         some = min(n for n in found if n > 1)
-        for agents, claim in ((1, claims[0]), (some, claims[1])):
-            if claim != "-":
-                rows.append(
-                    Row(
-                        f"{METHODS[method]}, {task}, {agents} agent"
-                        + "s" * (agents > 1),
-                        f"{claim} iterations/s (an iteration is a step of every agent)",
-                        f"{found[agents]:,.0f} iterations/s, "
-                        f"{agents * found[agents]:,.0f} steps/s",
-                        speed_note(task, found[agents], claim),
-                    )
-                )
-    claimed = {"q_learning": "about -50", "sarsa": "about -25"}
-    for method, found in book.items():
-        online = np.asarray(found["curves"])[:, -100:].mean(1)
-        rows.append(
-            Row(
-                f"{METHODS[method]}: return in training along the book's cliff, last "
-                "100 of 500 episodes",
-                claimed.get(method, "-") + " (example 6.6)" * (method in claimed),
-                interval_text(online),
-                "Step size 0.5, epsilon 0.1; the book does not state its step size, "
-                "on which the return depends (see the picture of step sizes).",
+        for agents, claim in zip((1, some), CLAIMS[task, method], strict=True):
+            if claim == "-":
+                continue
+            rate = found[agents]
+            ratio = rate / float(claim.replace(",", ""))
+            digits = 0 if ratio > 10 else 2 if ratio < 1 else 1
+            row = WORDS.row(
+                "rate",
+                method=METHODS[method],
+                task=task,
+                agents=agents,
+                s="s" * (agents > 1),
+                claim=claim,
+                rate=rate,
+                steps=agents * rate,
+                note=WORDS.fill(task, ratio=f"{ratio:,.{digits}f}"),
             )
-        )
-    table = Table(
-        "What was learned",
-        [
-            "task",
-            "method",
-            "agents that reach the goal",
-            "their steps, greedy",
-            "shortest",
-            "iterations/s, 30 agents",
-        ],
-        [
-            [
-                task,
-                METHODS[method],
-                f"{len(reached(found))} of {len(found['greedy_lengths'])}",
-                interval_text(reached(found)) if reached(found) else "-",
-                {"GridWorld-v0": 18, "CliffWalking-v0": 12}[task],
-                f"{STEPS / found['seconds']:,.0f}",
-            ]
-            for (task, method), found in grids.items()
-        ],
-    )
-    wide = [
-        f"{METHODS[method]} {WIDE * found[WIDE]:,.0f}"
-        for (_, method), found in speeds.items()
-        if WIDE in found
-    ]
-    text = [
-        "jym's Q-learning and expected SARSA bootstrap across the end of an episode, "
-        "from the observation after the reset, and its expectation is of a softmax "
-        "policy while it acts epsilon-greedily. Here an episode that terminated is not "
-        "bootstrapped, and the expectation is of the policy that acts."
-    ]
-    text += [ends_text(METHODS[m], task, found) for (task, m), found in ends.items()]
-    if wide:
-        text.append(
-            f"{WIDE:,} agents in one call take, in steps per second over all agents: "
-            f"{', '.join(wide)} (timed on {WIDE_STEPS:,} steps each). The table's "
-            f"iterations per second are of {AGENTS} agents in one call."
-        )
-    return Findings(rows, figures, [] if len(book) < len(METHODS) else [table], text)
+            rows.append(row)
+    return rows
 
 
-def speed_note(task: str, here: float, claim: str) -> str:
-    """Return how a rate compares with the source's, and why they differ.
-
-    Args:
-        task: Id of the task.
-        here: Iterations per second that were measured.
-        claim: The source's iterations per second, as text.
-    """
-    ratio = here / float(claim.replace(",", ""))
-    words = f"{ratio:,.{0 if ratio > 10 else 2 if ratio < 1 else 1}f} times its rate"
-    if task == "CliffWalking-v0":
-        return f"{words}: jym keeps the whole history of the table here."
-    return (
-        f"{words}: another machine, and a step here also counts visits, cuts episodes "
-        "by time and keeps their returns."
-    )
+def book_rows(book: dict[str, dict[str, Any]]) -> list[Row]:
+    """Put the book's returns along the cliff beside what was measured."""
+    claimed = {"q_learning": "about -50", "sarsa": "about -25"}
+    rows = []
+    for method, found in book.items():
+        words = f"{claimed[method]} (example 6.6)" if method in claimed else "-"
+        here = interval_text(np.asarray(found["curves"])[:, -100:].mean(1))
+        row = WORDS.row("book", method=METHODS[method], claimed=words, here=here)
+        rows.append(row)
+    return rows
 
 
-def reached(found: dict[str, Any]) -> list[int]:
-    """Return the lengths of the greedy paths that lead to the goal."""
-    return [length for length in found["greedy_lengths"] if length < NEVER]
+def learned_table(grids: dict[tuple[str, str], dict[str, Any]]) -> Table:
+    """Return how many agents reach the goal, and in how many steps."""
+    rows = []
+    for (task, method), found in grids.items():
+        lengths = found["greedy_lengths"]
+        reached = [length for length in lengths if length < NEVER]
+        words = interval_text(reached) if reached else "-"
+        shortest = {"GridWorld-v0": 18, "CliffWalking-v0": 12}[task]
+        rate = f"{STEPS / found['seconds']:,.0f}"
+        count = f"{len(reached)} of {len(lengths)}"
+        rows.append([task, METHODS[method], count, words, shortest, rate])
+    heads = ["task", "method", "agents that reach the goal", "their steps, greedy"]
+    heads += ["shortest", "iterations/s, 30 agents"]
+    return Table("What was learned", heads, rows)
 
 
 def ends_text(method: str, task: str, counts: dict[str, int]) -> str:
@@ -398,17 +310,157 @@ def ends_text(method: str, task: str, counts: dict[str, int]) -> str:
         "circle": "walk in a circle",
         "cliff": "fall from the cliff",
     }
-    found = [f"{counts.get(end, 0)} {said}" for end, said in words.items()]
-    said = (
-        f"Of the greedy policies of {sum(counts.values())} agents, trained with "
-        f"{method} on {task}, {', '.join(found)}."
-    )
-    if task != "CliffWalking-v0":
-        return said
-    return (
-        f"{said} With gamma 0.9 staying for ever is worth -10, and the way along the "
-        "upper wall, which takes 16 steps, about -8."
-    )
+    found = ", ".join(f"{counts.get(end, 0)} {said}" for end, said in words.items())
+    numbers = {"agents": sum(counts.values()), "method": method, "task": task}
+    said = WORDS.fill("ends", found=found, **numbers)
+    return f"{said} {WORDS['staying']}" if task == "CliffWalking-v0" else said
+
+
+def grid_figure(found: dict[str, dict[str, Any]], task: str) -> Any:
+    """Draw values with greedy actions, and visits below, a column per method.
+
+    Args:
+        found: What each method learned, `q` `[S, A]` and `visits` `[S]`.
+        task: Name of the environment.
+    """
+    from matplotlib.colors import LogNorm
+
+    env: Any = envs.make(task)
+    shape, done = env.size, _ends(env)
+    height = 2 * (2.9 * shape[0] / shape[1] + 0.2) + 0.3
+    figure = style.new_figure(width=3.0 * len(found) + 0.9, height=height)
+    panels = figure.subplots(2, len(found), squeeze=False)
+    tables = {name: np.asarray(one["q"]) for name, one in found.items()}
+    values = {
+        name: np.where(done, np.nan, q.max(1)).reshape(shape)
+        for name, q in tables.items()
+    }
+    low = min(np.nanmin(v) for v in values.values())
+    high = max(np.nanmax(v) for v in values.values())
+    visits = {
+        n: np.where(done, np.nan, one["visits"]).reshape(shape)
+        for n, one in found.items()
+    }
+    most = max(np.nanmax(v) for v in visits.values())
+    image: Any = None
+    image_visits: Any = None
+    for (above, below), name in zip(panels.T, found, strict=True):
+        image = above.imshow(values[name], style.COLOUR_MAP, vmin=low, vmax=high)
+        _arrows(above, tables[name].reshape(*shape, -1), done.reshape(shape))
+        seen = np.maximum(visits[name], 1)
+        image_visits = below.imshow(seen, "magma", norm=LogNorm(1, most))
+        above.set_title(name, fontsize=11, color=style.INK, loc="left")
+        for axes in (above, below):
+            axes.set_facecolor("#d0d7de")  # What no agent acts in.
+            row, column = env.goal
+            centred = {"ha": "center", "va": "center", "weight": "bold"}
+            axes.text(column, row, "G", fontsize=9, color="black", **centred)
+            # The start has an arrow of its own, so its letter stands beside the grid.
+            row, column = env.start
+            outside = -0.85 if column == 0 else shape[1] - 0.15
+            axes.text(outside, row, "S", fontsize=10, color=style.INK, **centred)
+            axes.set_xticks([])
+            axes.set_yticks([])
+            style.ink(axes)
+    for row, drawn, words in (
+        (0, image, "largest action value"),
+        (1, image_visits, "visits per agent"),
+    ):
+        bar = figure.colorbar(drawn, ax=list(panels[row]), shrink=0.85, pad=0.01)
+        bar.set_label(words, color=style.INK)
+        bar.ax.tick_params(colors=style.INK, labelsize=9)
+    return figure
+
+
+def _ends(env: Any) -> np.ndarray:
+    """Cells in which no agent ever acts: the goal and the cliff, bool `[S]`."""
+    height, width = env.size
+    cells = [np.array(divmod(s, width)) for s in range(height * width)]
+    return np.array([bool(env.is_cliff(c)) or tuple(c) == env.goal for c in cells])
+
+
+def _arrows(axes: Any, q: np.ndarray, done: np.ndarray) -> None:
+    """An arrow for the greedy action of every cell that has one best action."""
+    values = q.max(-1)[~done]
+    light = float(values.min() + 0.7 * np.ptp(values))
+    for row, column in np.argwhere(~done):
+        best = np.flatnonzero(q[row, column] == q[row, column].max())
+        if len(best) > 1:
+            continue
+        down, right = MOVES[best[0]]
+        start = (column - 0.3 * right, row - 0.3 * down)
+        end = (column + 0.35 * right, row + 0.35 * down)
+        # White is not seen on the palest cells of the map.
+        best_value = float(q[row, column].max())
+        colour = "white" if best_value < light else style.INK
+        arrow = {"arrowstyle": "->", "color": colour, "linewidth": 0.9}
+        axes.annotate("", end, start, arrowprops=arrow)
+
+
+def learning_figure(found: dict[str, list[dict[str, Any]]], steps: int) -> Any:
+    """Draw episodes in training: lengths on the grid world, returns on the cliff.
+
+    Args:
+        found: By method, what was measured on both tasks.
+        steps: Environment steps of an agent.
+    """
+    figure = style.new_figure(height=4.2)
+    left, right = figure.subplots(1, 2)
+    for (name, (grid, cliff)), colour in zip(
+        found.items(), style.COLOURS, strict=False
+    ):
+        for axes, one, key in (
+            (left, grid, "episode_length"),
+            (right, cliff, "episode_return"),
+        ):
+            y = smooth(one[key], 20)
+            every = max(1, y.shape[1] // 100)
+            x = np.linspace(0, steps, y.shape[1])[::every]
+            band(axes, x, y[:, ::every], colour, name, linewidth=1.3)
+    style.log_axis(left, "y")
+    shortest = {"color": style.INK, "linewidth": 0.8, "linestyle": ":"}
+    left.axhline(18, label="shortest path", **shortest)
+    left.legend(frameon=False)
+    style.finish(left, "GridWorld-v0", "environment steps", "steps of an episode")
+    style.finish(right, "CliffWalking-v0", "environment steps", "return of an episode")
+    for axes in (left, right):
+        style.step_axis(axes)
+    return figure
+
+
+def curve_figure(found: dict[str, Any]) -> Any:
+    """Draw the return of each episode of the book's cliff."""
+    figure = style.new_figure(width=7.5, height=4.4)
+    axes = figure.subplots()
+    for (name, curves), colour in zip(found.items(), style.COLOURS, strict=False):
+        y = smooth(curves, 10)
+        x = np.arange(1, y.shape[1] + 1)
+        band(axes, x, y, colour, name, linewidth=1.3)
+    axes.set_ylim(-100, -10)
+    axes.legend(frameon=False, loc="lower right")
+    style.finish(axes, "", "episode", "return of the episode")
+    return figure
+
+
+def rate_figure(found: dict[str, dict[str, Any]], rates: tuple[float, ...]) -> Any:
+    """Draw returns against the step size, of the first and of the last episodes."""
+    figure = style.new_figure(width=7.5, height=4.8)
+    axes = figure.subplots()
+    kinds = (("interim", "-", "first 100"), ("asymptotic", "--", "last 100"))
+    for i, (name, one) in enumerate(found.items()):
+        look: dict[str, Any] = {"color": style.COLOURS[i], "marker": style.MARKERS[i]}
+        look |= {"markersize": 4, "linewidth": 1.2}
+        for key, line, words in kinds:
+            runs = np.asarray(one[key], float).T
+            ends, mean = mean_interval(runs), runs.mean(0)
+            bars = [mean - ends.low, ends.high - mean]
+            label = f"{name}, {words}"
+            axes.errorbar(rates, mean, bars, linestyle=line, label=label, **look)
+    axes.set_ylim(-150, -10)
+    axes.set_xticks(rates)
+    style.finish(axes, "", "step size", "return of an episode")
+    legend_below(figure, axes)
+    return figure
 
 
 if __name__ == "__main__":

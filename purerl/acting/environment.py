@@ -1,29 +1,22 @@
 """The door to `envs`: from what the config names to an environment and its numbers."""
 
 import math
-from collections.abc import Mapping
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax.core import Tracer
 
 from purerl import envs
+from purerl.acting.stepping import bind_params
 from purerl.config import ConfigError, TrainConfig, check_mapping, shown, thaw
-from purerl.envs.base import EVALUATION_STEPS, StepError, outcome
+from purerl.envs.base import EVALUATION_STEPS, Environment, StepError
 from purerl.envs.checker import EnvCheckError, check_types
-from purerl.envs.params import TIME_LIMIT, check_wrappers, put_in
-from purerl.envs.wrappers import Randomised, RandomisedOnce, distributions
+from purerl.envs.params import TIME_LIMIT
+from purerl.envs.wrappers import Randomised, RandomisedOnce
 from purerl.randomisation import (
-    check_distribution,
-    check_groups,
-    corners,
     is_distribution,
     is_random,
 )
-from purerl.types import PyTree
-
-Environment = envs.Environment
 
 
 def resolve_env(config: TrainConfig) -> Environment:
@@ -147,73 +140,6 @@ def check_contract(config: TrainConfig, env: Environment) -> None:
         check_types(env, bind_params(env, config.env_params))
     except (StepError, EnvCheckError) as error:
         raise ConfigError(f"env: {error} envs.check(env) tests the rest.") from None
-
-
-def bind_params(env: Environment, values: Any) -> PyTree:
-    """Return the environment's parameters with `values` put in.
-
-    Args:
-        env: The environment.
-        values: None, a mapping of names to values (nested where the parameters are),
-            or a whole parameter structure.
-
-    Raises:
-        ConfigError: an unknown name, another shape, choices of one group that have not
-            equally many values, a number that a wrapper refuses, or a distribution in
-            the place of what was a number when the environment was made.
-    """
-    if not isinstance(env, Randomised) and is_random(values):
-        raise ConfigError(
-            f"env_params of {env.name} holds a distribution where the config has a "
-            "number, and the program is made for numbers. Put the distribution into "
-            "the config; its numbers are overridden by name, such as "
-            "'env_params.length.low'."
-        )
-    if values is None:
-        return env.default_params
-    owner = f"env_params of {env.name}"
-    if isinstance(values, Mapping):
-        check_mapping("env_params", values, '{"length": 0.5}')
-
-    # As they are given: inside a traced program all bound parameters are traced.
-    def given(name: str, default: Any) -> Any:
-        if isinstance(values, Mapping):
-            return values.get(name, default)
-        return getattr(values, name)
-
-    try:
-        params = put_in(env.default_params, values, owner, check_distribution)
-        check_groups(distributions(params), owner)
-        check_wrappers(env, given, owner, corners)
-    except ValueError as error:
-        raise ConfigError(str(error)) from None
-    return params
-
-
-def step_without_reset(
-    env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
-) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
-    """Take one step of one environment, which leaves an ended episode as it ended.
-
-    An environment that can only step with a reset returns the next episode's state
-    with the last one's observation: enough for those who look at nothing after the end,
-    and for others see `keeps_last_state`.
-
-    Args:
-        env: Environment to step.
-        params: Numbers of the environment.
-        key: Random key, consumed.
-        state: State of the running episode.
-        action: Action of the environment.
-
-    Returns:
-        `obs, state, reward, terminated, truncated`, the flags never both true.
-    """
-    obs, state, reward, terminated, truncated, _ = outcome(
-        env, key, state, action, params
-    )
-    reward = jnp.asarray(reward, jnp.float32)
-    return obs, state, reward, terminated, truncated & ~terminated
 
 
 def time_limit(config: TrainConfig, env: Environment) -> int:

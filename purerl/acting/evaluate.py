@@ -8,12 +8,9 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting.bad import is_finite
-from purerl.acting.environment import (
-    Environment,
-    step_without_reset,
-)
+from purerl.acting.stepping import step_without_reset
 from purerl.config import ConfigError
-from purerl.envs.base import select_tree
+from purerl.envs.base import Environment, select_tree
 from purerl.learning.collectives import vary_like
 from purerl.types import Array, Evaluation, HostMetrics, PyTree
 

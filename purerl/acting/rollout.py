@@ -15,12 +15,9 @@ from jax.lax import stop_gradient
 
 from purerl.accelerator import packing
 from purerl.acting import bad
-from purerl.acting.environment import (
-    Environment,
-    bind_params,
-    step_without_reset,
-)
+from purerl.acting.stepping import bind_params, step_without_reset
 from purerl.config import TrainConfig
+from purerl.envs.base import Environment
 from purerl.keys import several
 from purerl.learning.collectives import env_draw, env_keys, psum
 from purerl.networks.recurrent import forget

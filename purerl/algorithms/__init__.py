@@ -4,7 +4,6 @@ import difflib
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-from purerl.acting.environment import Environment
 from purerl.algorithms import (
     dqn,
     lpg,
@@ -14,7 +13,6 @@ from purerl.algorithms import (
     ppo,
     pqn,
     recurrent_dqn,
-    recurrent_dqn_config,
     recurrent_ppo,
     sac,
     tabular,
@@ -23,6 +21,7 @@ from purerl.algorithms import (
 )
 from purerl.algorithms.outer import Outer
 from purerl.config import ConfigError, TrainConfig
+from purerl.envs.base import Environment
 from purerl.registry import ON_COMMAND_LINE, Table, loaded
 from purerl.types import Algorithm
 
@@ -53,8 +52,8 @@ _OWN = {
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),
     "recurrent_dqn": Entry(
-        recurrent_dqn_config.RecurrentDQNConfig,
-        recurrent_dqn_config.validate,
+        recurrent_dqn.RecurrentDQNConfig,
+        recurrent_dqn.validate,
         recurrent_dqn.make,
     ),
     "pqn": Entry(pqn.PQNConfig, pqn.validate, pqn.make, outer.PQN),

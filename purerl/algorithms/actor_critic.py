@@ -1,45 +1,56 @@
-"""The common part of actor-critics with a replay buffer: fields, state, optimisers.
+"""The common part of TD3, SAC and MPO: fields, networks, acting, optimisers.
 
-TD3 and SAC differ in what the critics are fitted to and how the policy maximises them.
-Parameters stay layers inside the loop, not one flat vector as in `dqn`: layers of 256
+They differ in what the critics are fitted to and how the policy maximises them.
+Policies, critics and the replay buffer know continuous actions in [-1, 1] only; the
+environment gets them scaled to its bounds. Discrete actions have a policy of logits,
+and critics that value all of them at once.
+
+Parameters stay layers inside an update, not one flat vector as in `dqn`: layers of 256
 units fill a kernel each, and taking them out of a vector would copy them.
 """
 
-from functools import partial
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 
-from purerl import networks
-from purerl.acting import rollout
-from purerl.algorithms import network_config, off_policy, off_policy_pieces
-from purerl.algorithms.off_policy import (
-    Experience,
-    Item,
-    OffPolicyConfig,
-    OffPolicyHooks,
-)
-from purerl.algorithms.off_policy_pieces import Split
+from purerl import auto, networks
+from purerl.acting import observe, rollout
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import network_config, off_policy
+from purerl.algorithms.checks import instead_of_values
+from purerl.algorithms.off_policy import Learner, OffPolicyConfig, State
 from purerl.config import (
     FRACTION,
     POSITIVE,
     POSITIVE_OR_NONE,
     SIZES,
+    ConfigError,
     config_dataclass,
     dynamic,
-    one_of,
     static,
 )
+from purerl.envs.base import Environment
+from purerl.envs.spaces import without_far_ends
+from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.parts import frozen_in
-from purerl.losses import SquaredError
-from purerl.losses.check import check_value_loss
-from purerl.networks import layers
+from purerl.networks import composite, layers
+from purerl.networks.distributions import (
+    Gaussian,
+    Head,
+    check_real,
+    is_discrete,
+    log_tanh_slope,
+    make_head,
+)
 from purerl.optimisers import Adam
-from purerl.optimisers.check import check_optimisers
-from purerl.types import Array, Hosted, Metrics, PyTree
+from purerl.replay import batches
+from purerl.types import Array, PyTree
 
 # From the name of some parameters to the prefix of their fields in a config.
 _PREFIXES = {
@@ -68,7 +79,6 @@ class ActorCriticConfig(OffPolicyConfig):
     tau: float = dynamic(
         0.005, "Share of the online networks in an update of the targets.", FRACTION
     )
-    value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     actor_optimiser: Any = dynamic(
         None, "Optimiser of the policy; None takes optimiser."
@@ -84,145 +94,333 @@ class ActorCriticConfig(OffPolicyConfig):
         "Units of each hidden layer of the critics; () takes hidden_sizes.",
         SIZES,
     )
-    activation: str = static(
-        "relu",
-        "Activation function after each hidden layer.",
-        one_of(*networks.ACTIVATIONS),
-    )
     actor: Any = network_config.actor_field()
     actor_gain: float = network_config.actor_gain_field()
     actor_keys: tuple[str, ...] = network_config.keys_field("actor")
     critic_keys: tuple[str, ...] = network_config.keys_field("critic")
 
 
-class ActorCriticState(NamedTuple):
-    """Everything that training carries, arrays only.
-
-    Attributes:
-        params: Parameters of `actor` and `critics`, and whatever else is learned, by
-            name.
-        target_params: Parameters of the networks that have targets, by name.
-        opt_state: State of the optimiser of each of `params`.
-        buffer: `batches.Item` with leaves `[C / B, B, ...]`, a column for every
-            environment; continuous actions in [-1, 1].
-        envs: The environments between two steps.
-        key: Random key of the agent, which never changes; every update's key is folded
-            from it.
-        update: `[]` int32, number of updates done.
-        priorities: `batches.Kept` of the items, where replay is prioritised.
-        obs_moments: Statistics of observations, where they are normalised.
-    """
-
-    params: dict[str, PyTree]
-    target_params: dict[str, PyTree]
-    opt_state: dict[str, PyTree]
-    buffer: Item
-    envs: rollout.EnvCarry
-    key: Array
-    update: Array
-    priorities: PyTree = ()
-    obs_moments: PyTree = ()
-
-
-class Learner(NamedTuple):
-    """The part of the state that a gradient step changes, named as in the state."""
-
-    params: dict[str, PyTree]
-    target_params: dict[str, PyTree]
-    opt_state: dict[str, PyTree]
-
-
-def validate(config: ActorCriticConfig) -> None:
-    """Check the shared fields by themselves.
+def validate(config: Any, env: Environment) -> None:
+    """Check the fields of an actor-critic, and what it cannot act or learn in.
 
     Raises:
-        ConfigError: naming the field, the value, the constraint and the remedy.
+        ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     off_policy.validate(config)
-    check_value_loss(config.value_loss)
-    check_optimisers(config)
+    has_std = hasattr(config, "log_std_min")
+    if has_std and config.log_std_min >= config.log_std_max:
+        raise ConfigError(
+            f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
+            f"{config.log_std_min}."
+        )
+    space: Any = env.action_space(env.default_params)
+    if is_discrete(space) and not (has_std and hasattr(space, "n")):
+        needed, instead = "continuous actions", "DQNConfig or SACConfig"
+        if has_std:
+            needed += ", or one discrete action at a time"
+        if not hasattr(space, "n"):
+            instead = instead_of_values(space)
+        raise ConfigError(
+            f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
+            f"{instead}."
+        )
+    if is_discrete(space):
+        num = int(space.n)
+        _check_networks(config, env, (num,), f"logits of {num} actions")
+        return
+    _check_bounded_actions(config, env)
+    num = int(np.prod(space.shape, dtype=int))
+    if has_std:
+        words = f"a pair of mean and log standard deviation of {num} numbers"
+        _check_networks(config, env, [(num,), (num,)], words)
+    else:
+        words = f"actions of {num} numbers, before the tanh that comes after it"
+        _check_networks(config, env, (num,), words)
 
 
-def init(
-    hooks: OffPolicyHooks,
-    params: dict[str, PyTree],
-    targets: tuple[str, ...],
-    key: Array,
-    key_env: Array,
-) -> ActorCriticState:
-    """Make a state of the given networks, copies as targets, and an empty buffer.
+def _check_bounded_actions(config: Any, env: Environment) -> None:
+    """Refuse actions to whose bounds nothing can be scaled."""
+    space: Any = env.action_space(env.default_params)
+    if not hasattr(space, "low"):
+        raise ConfigError(
+            f"{type(config).__name__} needs actions of one box of numbers, got {space} "
+            f"of {env.name}; use PPOConfig, or make them one box in a wrapper."
+        )
+    try:
+        check_real(space)
+    except ValueError as error:
+        raise ConfigError(f"{env.name}: {error}") from None
+    ends = map(without_far_ends, (space.low, space.high))
+    if not all(np.all(np.isfinite(end)) for end in ends):
+        raise ConfigError(
+            f"{type(config).__name__} needs bounded actions, because it scales them "
+            f"from [-1, 1], got {space} of {env.name}; bound them in a wrapper, or use "
+            "PPOConfig."
+        )
+
+
+def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> None:
+    """Refuse networks that do not fit the observations, the policy or the actions.
 
     Args:
-        hooks: Functions and numbers that the algorithm gives to the off-policy loop.
-        params: Fresh parameters by name.
-        targets: Names of the parameters that have a target network.
-        key: Random key, which is kept in the state.
-        key_env: Random key, consumed.
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        outputs: Shapes of what the actor must return, see `networks.modules.check`.
+        words: Words for these outputs in the message.
     """
-    experience = off_policy.init(hooks, key_env)
-    return ActorCriticState(
-        params=params,
-        target_params={name: params[name] for name in targets},
-        opt_state={
-            name: optimiser_of(hooks.config, name).init(params[name]) for name in params
-        },
-        buffer=experience.buffer,
-        envs=experience.envs,
-        key=key,
-        update=jnp.int32(0),
-        priorities=experience.priorities,
-        obs_moments=experience.obs_moments,
+    network_config.check_torsos(config, env, ("actor", "critic"))
+    shape = obs_shape(env.observation_space(env.default_params))
+    network_config.check_whole(config, "actor", [shape], outputs, words)
+    space: Any = env.action_space(env.default_params)
+    if hasattr(space, "n"):
+        judged, values = [shape], (int(space.n),)
+        said = f"values of {space.n} actions"
+    else:
+        judged, values = [shape, (int(np.prod(space.shape, dtype=int)),)], ()
+        said = "one value each"
+    quantiles = getattr(config, "num_quantiles", 0)
+    if quantiles:
+        values, said = (*values, quantiles), f"{quantiles} quantiles each"
+    network_config.check_whole(config, "critic", judged, values, said)
+
+
+class Agent(NamedTuple):
+    """The parts of an actor-critic, bound once in Python.
+
+    Attributes:
+        config: The numbers, `auto` resolved.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Distribution of discrete actions, or the range of continuous ones.
+        replay: Functions that sample batches.
+        actor: Network of the policy: logits, or actions or a Gaussian before tanh.
+        critics: Networks of the values of all actions, or of a given one in [-1, 1].
+    """
+
+    config: Any
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: Head
+    replay: batches.Replay
+    actor: nn.Module
+    critics: nn.Module
+
+
+def build(
+    config: ActorCriticConfig,
+    env: Environment,
+    axis_name: str | None,
+    make_actor: Callable[[Any, Any, int], nn.Module],
+) -> Agent:
+    """Build networks, environment and replay of a config.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
+        make_actor: `(config, shape of features, dimensions) -> actor` of continuous
+            actions.
+    """
+    config = auto.resolve(config, env)
+    stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    head = make_head(env.action_space(stepper.params), "auto")
+    shape, num = obs_shape(obs_space), head.num_outputs
+    if head.is_discrete:
+        actor, critics = logits_actor(config, shape, num), all_critics
+    else:
+        actor, critics = make_actor(config, shape, num), action_critics
+    return Agent(
+        config=config,
+        stepper=stepper,
+        obs_space=obs_space,
+        head=head,
+        replay=batches.of_steps(config, axis_name),
+        actor=actor,
+        critics=critics(config, shape, num),
     )
 
 
-def step(
-    hooks: OffPolicyHooks, state: ActorCriticState
-) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, storing and learning."""
-    return off_policy_pieces.step(split(hooks, state), state)
+def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
+    """Make a policy of logits over discrete actions."""
+    actor = network_config.whole(config, "actor", shape)
+    if actor is None:
+        torso = network_config.torso_of(config, shape, "actor")
+        actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
+    return networks.Masked(actor) if composite.has_mask(shape) else actor
 
 
-def split(hooks: OffPolicyHooks, state: ActorCriticState) -> Split:
-    """Return what an update of a state is made of."""
+def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
+    """Make a policy of mean and log standard deviation, which is clipped."""
+    low, high = config.log_std_min, config.log_std_max
 
-    def join(learner: Learner, experience: Experience) -> ActorCriticState:
-        return ActorCriticState(
-            params=learner.params,
-            target_params=learner.target_params,
-            opt_state=learner.opt_state,
-            buffer=experience.buffer,
-            envs=experience.envs,
-            key=state.key,
-            update=state.update + 1,
-            priorities=experience.priorities,
-            obs_moments=experience.obs_moments,
+    def finish(outputs: Any) -> Gaussian:
+        mean, log_std = outputs
+        return Gaussian(mean, jnp.clip(log_std, low, high))
+
+    own = network_config.whole(config, "actor", shape, finish)
+    if own is not None:
+        return own
+    torso = network_config.torso_of(config, shape, "actor")
+    if getattr(config, "crossq", False):
+        torso = torso.clone(batch_norm=True)
+    return networks.StateGaussianActor(torso, num_actions, low, high, config.actor_gain)
+
+
+def all_critics(config: Any, shape: Any, num_actions: int) -> nn.Module:
+    """Make the critics of all discrete actions: two, or as many as the config says."""
+
+    def make() -> nn.Module:
+        own = network_config.whole(config, "critic", shape)
+        if own is not None:
+            return own
+        sizes = config.critic_hidden_sizes or config.hidden_sizes
+        torso = network_config.torso_of(config, shape, "critic", sizes)
+        return networks.DiscreteCritic(torso, num_actions, gain=config.critic_gain)
+
+    return _critics(config, make)
+
+
+def action_critics(config: Any, shape: Any, num_actions: int = 0) -> nn.Module:
+    """Make the critics of observation and action: two, or as many as the config says.
+
+    What is no vector, and what a torso of the user's own sees, is made features before
+    it stands beside the action.
+    """
+    del num_actions
+
+    def make() -> nn.Module:
+        own = network_config.whole(config, "critic", shape)
+        if own is not None:
+            return own
+        return networks.ActionCritic(
+            config.critic_hidden_sizes or config.hidden_sizes,
+            config.activation,
+            config.layer_norm,
+            network_config.encoder_of(config, shape),
+            network_config.dtype_of(config),
+            config.torso_gain,
+            config.critic_gain,
+            getattr(config, "num_quantiles", 0),
+            getattr(config, "crossq", False),
         )
 
-    learner = Learner(state.params, state.target_params, state.opt_state)
-    experience = off_policy.experience_of(state)
-    return Split(hooks, learner, experience, join)
+    return _critics(config, make)
 
 
-def hosted(hooks: OffPolicyHooks, update: Array) -> Hosted:
-    """Return an update in pieces, for environments on the host.
+def _critics(config: Any, make: Callable[[], nn.Module]) -> nn.Module:
+    """Two critics side by side, or an ensemble in one."""
+    if is_stacked(config):
+        return networks.Ensemble(make, config.num_critics)
+    return networks.Twin(make)
+
+
+def uses_subset(config: Any) -> bool:
+    """Return whether the critics of the target are drawn anew in every step."""
+    return 0 < getattr(config, "critic_subset", 0) < config.num_critics
+
+
+def is_stacked(config: Any) -> bool:
+    """Return whether the critics' parameters lie side by side in one array each."""
+    return getattr(config, "num_critics", 2) != 2 or uses_subset(config)
+
+
+def init(
+    agent: Agent,
+    key: Array,
+    targets: tuple[str, ...],
+    **more: PyTree,
+) -> State:
+    """Make fresh networks, their copies as targets, and an empty buffer.
 
     Args:
-        hooks: Functions and numbers that the algorithm gives to the off-policy loop.
-        update: `[]` int32, number of updates done.
+        agent: Networks, environments, replay and config.
+        key: Random key of the agent.
+        targets: Names of the parameters that have a target network.
+        **more: What is learned beside `actor` and `critics`, by name.
     """
-    return off_policy_pieces.of_rounds(hooks.config, partial(split, hooks), update)
+    keys = init_keys(key, 3)
+    obs = observe.example(agent.obs_space)
+    action = jnp.zeros((1, agent.head.num_outputs))
+    judged = [obs] if agent.head.is_discrete else [obs, action]
+    made = {"actor": (agent.actor, [obs]), "critics": (agent.critics, judged)}
+    params = networks.init_params(keys[:2], made) | more
+    learner = Learner(
+        params=params,
+        target_params={name: params[name] for name in targets},
+        opt_state={
+            name: optimiser_of(agent.config, name).init(params[name]) for name in params
+        },
+    )
+    return off_policy.init_state(agent, key, keys[2], learner)
+
+
+def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
+    """Return the action of a stochastic policy on observations `[..., *obs_shape]`.
+
+    Args:
+        agent: Networks, environments, replay and config.
+        state: State of one agent.
+        obs: Observations as the environment gives them.
+        key: Random key, consumed; without one the action is the deterministic one:
+            the likeliest, or `tanh` of the mean.
+    """
+    head = agent.head
+    features = observe.prepare(agent, state.obs_moments, obs)
+    outputs: Any = agent.actor.apply(state.params["actor"], features)
+    raw = head.mode(outputs) if key is None else head.sample(outputs, key)
+    return head.to_env(raw if head.is_discrete else jnp.tanh(raw))
+
+
+def explore(
+    agent: Agent, learner: Learner, obs: Any, memory: PyTree, noise: Array, step: Array
+) -> tuple[Array, PyTree]:
+    """Sample the actions of a stochastic policy; see `off_policy.Hooks`."""
+    del step
+    outputs: Any = agent.actor.apply(learner.params["actor"], obs)
+    raw = agent.head.choose(outputs, noise)
+    return raw if agent.head.is_discrete else jnp.tanh(raw), memory
+
+
+def squash(outputs: Gaussian, noise: Array) -> tuple[Array, Array]:
+    """Squash actions into [-1, 1]; return them and their log-densities there.
+
+        a = tanh(u),   u = mu + sigma e
+        log pi(a) = sum_j [log N(e_j; 0, 1) - log sigma_j - log(1 - tanh(u_j)^2)]
+
+    The Gaussian's density is taken of the noise, so nothing is divided by a standard
+    deviation that rounding has swallowed.
+
+    Args:
+        outputs: `[..., A]` each, outputs of the policy.
+        noise: `[..., A]` standard normal noise e.
+
+    Returns:
+        Actions `[..., A]`, log-densities `[...]`.
+    """
+    raw = outputs.mean + jnp.exp(outputs.log_std) * noise
+    log_normal = -0.5 * (jnp.square(noise) + np.log(2 * np.pi)) - outputs.log_std
+    return jnp.tanh(raw), (log_normal - log_tanh_slope(raw)).sum(-1)
+
+
+def taken_values(agent: Agent, critics: PyTree, batch: batches.Batch) -> Any:
+    """Return the critics' values of the batch's actions: a pair, or an ensemble's."""
+    if not agent.head.is_discrete:
+        return agent.critics.apply(critics, batch.obs, batch.action)
+    values: Any = agent.critics.apply(critics, batch.obs)
+
+    def taken(one: Array) -> Array:
+        return jnp.take_along_axis(one, batch.action[:, None], -1)[:, 0]
+
+    if isinstance(values, tuple):
+        return tuple(map(taken, values))
+    return jax.vmap(taken)(values)
 
 
 def descend(
     config: ActorCriticConfig, learner: Learner, grads: dict[str, PyTree]
 ) -> Learner:
-    """Take one step on the parameters that `grads` names, each by its own optimiser.
-
-    Args:
-        config: Optimisers and their step sizes.
-        learner: Learner before the step.
-        grads: Gradients by the name of the parameters.
-    """
+    """Take one step on the parameters that `grads` names, each by its own optimiser."""
     params, opt_state = dict(learner.params), dict(learner.opt_state)
     for name, gradient in grads.items():
         updates, opt_state[name] = optimiser_of(config, name).update(
@@ -237,13 +435,8 @@ def put_statistics(
 ) -> Learner:
     """Return the learner with new running statistics of batch normalisation.
 
-    The statistics of frozen parts stay what they were.
-
-    Args:
-        config: Config of the agent; it names the frozen parts.
-        learner: Learner after its step.
-        name: Name of the parameters.
-        statistics: See `layers.forward`; empty where there are none.
+    Those of frozen parts stay what they were. `statistics` are empty where there are
+    none, see `layers.forward`.
     """
     if not statistics:
         return learner

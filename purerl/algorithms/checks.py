@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 from jax.core import Tracer
 
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config
 from purerl.config import ConfigError, shown
+from purerl.envs.base import Environment
 from purerl.networks.distributions import is_discrete
 
 

@@ -10,24 +10,26 @@ online network's choice `argmax_a Q(s', a)` (van Hasselt et al. 2016). `dueling`
 the network into value and advantages (Wang et al. 2016); `n_step` sums n rewards
 before bootstrapping; `prioritised` samples in proportion to the last TD error and
 weighs the loss by `w` (Schaul et al. 2016). `r` and `s'` end with their episode, and a
-time limit bootstraps: see `off_policy.Batch`.
+time limit bootstraps: see `batches.Batch`.
 
 What is learned of an action, and its loss, is `values`: the mean above, or the
-distribution of returns, whose mean then chooses actions (C51, QR-DQN, IQN; a file each
-in `action_values`). `noisy` explores by noise in the network's weights, drawn anew for
+distribution of returns, whose mean then chooses actions (C51, QR-DQN, IQN; see
+`action_values`). `noisy` explores by noise in the network's weights, drawn anew for
 every environment and step and for every network of a gradient step (Fortunato et al.
 2018). `munchausen` makes targets soft and adds the policy's log-probability to rewards
 (Vieillard et al. 2020). C51 and noise with `double`, `dueling`, `n_step` and
 `prioritised` are Rainbow (Hessel et al. 2018).
 
-Defaults are those of CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022): a buffer
+Defaults are those of CleanRL's `dqn.py` for CartPole-v1 (Huang et al. 2022), and of its
+`c51.py` for the atoms: a buffer
 of 10,000, batches of 128, a gradient step every 10 environment steps and a new target
 every 50 gradient steps, layers of 120 and 84 units, epsilon from 1 to 0.05 over half of
 the run. Not as there: the double estimator; one step of ten environments between
 gradient steps, in place of ten of one; learning begins after 1,000 steps (there
 10,000); gradients are clipped at a norm of 10 (there not at all) and are those of half
 the squared error (Adam does not notice the half, the clipping does); layers start
-orthogonal.
+orthogonal. QR-DQN has 200 quantiles in its paper and IQN 64 levels on both sides; the
+numbers here are for small networks.
 """
 
 from functools import partial
@@ -37,36 +39,264 @@ import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
+from jax.core import Tracer
 
 from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import action_values, off_policy, off_policy_pieces
-from purerl.algorithms.action_values import munchausen
-from purerl.algorithms.action_values.network import make_network
-from purerl.algorithms.dqn_config import DQNConfig as DQNConfig
-from purerl.algorithms.dqn_config import validate as validate
-from purerl.algorithms.off_policy import Batch, Experience
-from purerl.algorithms.off_policy_pieces import Split
+from purerl.algorithms import (
+    action_values,
+    exploration_config,
+    network_config,
+    off_policy,
+)
+from purerl.algorithms.checks import (
+    check_action_value_network,
+    check_idle,
+    instead_of_values,
+    needed_for_values,
+)
+from purerl.algorithms.off_policy import (
+    Hooks,
+    Learner,
+    OffPolicyConfig,
+    ReplayConfig,
+    State,
+)
+from purerl.config import (
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE,
+    POSITIVE_OR_NONE,
+    SIZES,
+    Check,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.envs.base import Environment
 from purerl.keys import init_keys
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
+from purerl.losses import SquaredError
 from purerl.networks import composite, heads
+from purerl.networks.distributions import Head, make_head
+from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
+from purerl.replay import batches
+from purerl.replay.batches import Batch
 from purerl.tracing import traced_for_cpu
-from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree
+from purerl.types import Algorithm, Array, Metrics, PyTree
+
+SEVERAL = Check(lambda x: x >= 2, "must be at least 2")
+NON_POSITIVE = Check(lambda x: x <= 0, "must be 0 or less")
+# Fields that are read where an option is on.
+_MUNCHAUSEN = ("munchausen_alpha", "munchausen_tau", "munchausen_clip")
+_QUANTILES = (
+    *("num_quantiles", "kappa", "num_tau_samples", "num_tau_prime_samples"),
+    *("num_quantile_samples", "num_cosines"),
+)
 
 
-class Parts(NamedTuple):
+@config_dataclass
+class QConfig(ReplayConfig):
+    """Fields of Q-learning from replay, with a memory or without."""
+
+    num_envs: int = static(
+        10, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    epsilon_schedule: str = exploration_config.schedule_field()
+    epsilon_start: float = exploration_config.start_field()
+    epsilon_end: float = exploration_config.end_field(0.05)
+    epsilon_fraction: float = exploration_config.fraction_field(0.5)
+    epsilon_steps: float = exploration_config.steps_field()
+    target_update_interval: int = static(
+        50, "Gradient steps between updates of the target network.", POSITIVE
+    )
+    tau: float = dynamic(
+        1.0, "Share of the online network in an update of the target one.", FRACTION
+    )
+    max_grad_norm: float | None = dynamic(
+        10.0, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
+    )
+    optimiser: Any = dynamic(Adam(), "Optimiser of the network.")
+    anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
+    double: bool = static(True, "Let the online network choose the target's action.")
+
+    def automatic(self, env: Environment) -> dict[str, Any]:
+        """Return the decay's length in environment steps."""
+        del env
+        return exploration.automatic(self)
+
+
+@config_dataclass
+class DQNConfig(QConfig, OffPolicyConfig):
+    """Deep Q-learning, its distributional kinds and its extensions."""
+
+    buffer_size: int = static(
+        10_000,
+        "Transitions that are kept, in whole steps of all environments.",
+        POSITIVE,
+    )
+    batch_size: int = static(128, "Transitions of one gradient step.", POSITIVE)
+    dueling: bool = static(
+        False,
+        "Split the network into value and advantages, each with one more hidden layer, "
+        "as wide as the torso's last.",
+    )
+    prioritised: bool = static(False, "Sample in proportion to the TD error.")
+    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
+    importance_exponent: float = dynamic(
+        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
+    )
+    values: str = static(
+        "expected",
+        "Statistic of the return that is learned for each action: its mean (DQN), "
+        "a distribution over atoms (C51), quantiles (QR-DQN), or quantiles at "
+        "levels that are drawn (IQN).",
+        one_of(*action_values.KINDS),
+    )
+    num_atoms: int = static(
+        101, "Number of atoms where values is categorical.", SEVERAL
+    )
+    value_min: float = dynamic(-100.0, "Lowest atom, in units of return.", stays=True)
+    value_max: float = dynamic(100.0, "Highest atom, in units of return.", stays=True)
+    num_quantiles: int = static(
+        51, "Number of quantiles where values is quantile.", POSITIVE
+    )
+    num_tau_samples: int = static(
+        8,
+        "Number of quantile levels of the prediction where values is implicit.",
+        POSITIVE,
+    )
+    num_tau_prime_samples: int = static(
+        8, "Number of quantile levels of the target where values is implicit.", POSITIVE
+    )
+    num_quantile_samples: int = static(
+        32,
+        "Number of quantile levels by which actions are chosen where values is "
+        "implicit.",
+        POSITIVE,
+    )
+    num_cosines: int = static(
+        64,
+        "Number of cosines that embed a quantile level where values is implicit.",
+        POSITIVE,
+    )
+    kappa: float = dynamic(
+        1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
+    )
+    noisy: bool = static(
+        False,
+        "Explore by noise in the weights of the head, which gets a hidden layer as "
+        "wide as the torso's last, in place of epsilon.",
+    )
+    noisy_sigma: float = static(
+        0.5, "Noise at first, times the root of a layer's inputs.", NON_NEGATIVE
+    )
+    munchausen: bool = static(
+        False, "Add the policy's log-probability to rewards; targets are soft."
+    )
+    munchausen_alpha: float = dynamic(
+        0.9, "Share of the log-probability that is added.", FRACTION
+    )
+    munchausen_tau: float = dynamic(
+        0.03, "Temperature of the policy, in units of return.", POSITIVE
+    )
+    munchausen_clip: float = dynamic(
+        -1.0, "Lowest value of temperature times log-probability.", NON_POSITIVE
+    )
+    hidden_sizes: tuple[int, ...] = static(
+        (120, 84), "Units of each hidden layer.", SIZES
+    )
+
+
+def validate(config: DQNConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    off_policy.validate(config)
+    exploration.check_share(config)
+    space: Any = env.action_space(env.default_params)
+    if not hasattr(space, "n"):
+        raise ConfigError(
+            f"DQNConfig needs {needed_for_values(space)}, got {space} of "
+            f"{env.name}; use {instead_of_values(space)}."
+        )
+    _check_values(config)
+    _check_own(config)
+    outputs = action_values.num_outputs(config)
+    check_action_value_network(config, env, int(space.n), outputs)
+    # Presets have the numbers of priorities beside `prioritised`.
+    if not config.munchausen:
+        check_idle(config, _MUNCHAUSEN, "munchausen", "munchausen=True")
+    if not config.noisy:
+        check_idle(config, ("noisy_sigma",), "noisy", "noisy=True")
+    if config.values == "expected":
+        check_idle(config, _QUANTILES, "values", "values='quantile' or 'implicit'")
+
+
+def _check_values(config: DQNConfig) -> None:
+    """Refuse fields that contradict the kind of action values, or one another."""
+    low, high = config.value_min, config.value_max
+    known = not (isinstance(low, Tracer) or isinstance(high, Tracer))
+    if config.values == "categorical" and known and low >= high:
+        raise ConfigError(
+            f"value_min must be less than value_max, got {low:g} and {high:g}: the "
+            "atoms lie between them; take the range of discounted returns."
+        )
+    if config.values != "expected" and not isinstance(config.value_loss, SquaredError):
+        raise ConfigError(
+            f"value_loss must be left at SquaredError() where values is "
+            f"{config.values!r}, which has a loss of its own, got "
+            f"{config.value_loss!r}; for Huber's loss of quantiles set kappa."
+        )
+    if config.munchausen and config.double:
+        raise ConfigError(
+            "double must be False with munchausen, got True, its default: a soft "
+            "target has no largest value that one network could choose for the other. "
+            "Give double=False (--no-double) too."
+        )
+    if config.munchausen and config.n_step > 1:
+        raise ConfigError(
+            f"n_step must be 1 with munchausen, got {config.n_step}: replay keeps no "
+            "log-probabilities of the steps between."
+        )
+
+
+def _check_own(config: DQNConfig) -> None:
+    """Refuse options that a whole network of the user's own cannot follow."""
+    if network_config.own(config, "critic") is None:
+        return
+    module = network_config.described(config, "critic")
+    for name in ("dueling", "noisy"):
+        if getattr(config, name):
+            raise ConfigError(
+                f"{name} must be False where critic is a whole network of your own, "
+                f"got True and {module}; give the layers before the head as torso."
+            )
+    if config.values == "implicit":
+        raise ConfigError(
+            "values must not be 'implicit' where critic is a whole network of your "
+            f"own, got {module}, which takes no levels; give it as torso, or take "
+            "'quantile'."
+        )
+
+
+class Agent(NamedTuple):
     """The parts of DQN, bound once in Python: structure, and the config's numbers."""
 
     config: DQNConfig
     stepper: rollout.Stepper
     obs_space: Any
-    num_actions: int
+    head: Head
+    replay: batches.Replay
     network: nn.Module
     kind: action_values.ActionValues
 
@@ -91,63 +321,16 @@ class Draws(NamedTuple):
 NOTHING = Draws()
 
 
-class DQNState(NamedTuple):
-    """Everything that training carries, arrays only.
-
-    Attributes:
-        params: Parameters of the online network.
-        target_params: Parameters of the target network.
-        opt_state: State of the optimiser.
-        buffer: `off_policy.Item` with leaves `[C / B, B, ...]`, a column for every
-            environment.
-        priorities: `batches.Kept` of the items, where replay is prioritised.
-        envs: The environments between two steps.
-        key: Random key of the agent, which never changes; every update's key is folded
-            from it.
-        update: `[]` int32, number of updates done.
-        obs_moments: Statistics of observations, where they are normalised.
-    """
-
-    params: PyTree
-    target_params: PyTree
-    opt_state: PyTree
-    buffer: off_policy.Item
-    priorities: PyTree
-    envs: rollout.EnvCarry
-    key: Array
-    update: Array
-    obs_moments: PyTree = ()
-
-
-class Learner(NamedTuple):
-    """The part of the state that a gradient step changes; networks as vectors `[P]`."""
-
-    params: Array
-    target_params: Array
-    opt_state: PyTree
-
-
 def make(
     config: DQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build DQN for a config and an environment; see `build`.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
-    """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(act, parts),
-        hosted=partial(hosted, parts),
-    )
+    """Build DQN for a config and an environment; see `build`."""
+    agent = build(config, env, axis_name)
+    return off_policy.algorithm(agent, init, enter, act)
 
 
-def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Build network and environment of a config: what the functions below work with.
+def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Agent:
+    """Build network, environment and replay: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -157,107 +340,119 @@ def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> 
     config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
     obs_space = env.observation_space(stepper.params)
-    action_space: Any = env.action_space(stepper.params)
-    num_actions = int(action_space.n)
-    network = make_network(config, obs_shape(obs_space), num_actions)
-    kind = action_values.make(config)
-    return Parts(config, stepper, obs_space, num_actions, network, kind)
-
-
-def init(parts: Parts, key: Array) -> DQNState:
-    """Make a fresh network, its copy as the target, an empty buffer."""
-    keys = init_keys(key, 3)
-    example = observe.example(parts.obs_space)
-    inputs = [example, *_levels(parts.kind.acting_levels)]
-    params = networks.init_params(keys[:2], {"q": (parts.network, inputs)})["q"]
-    flat, restore = optimiser.flatten(params)
-    experience = off_policy.init(make_hooks(parts, restore), keys[2])
-    return DQNState(
-        params=params,
-        target_params=params,
-        opt_state=_optimiser(parts, restore).init(flat),
-        buffer=experience.buffer,
-        priorities=experience.priorities,
-        envs=experience.envs,
-        key=key,
-        update=jnp.int32(0),
-        obs_moments=experience.obs_moments,
+    head = make_head(env.action_space(stepper.params), "categorical")
+    return Agent(
+        config=config,
+        stepper=stepper,
+        obs_space=obs_space,
+        head=head,
+        replay=batches.of_steps(config, axis_name),
+        network=action_values.make_network(
+            config, obs_shape(obs_space), head.num_outputs
+        ),
+        kind=action_values.make(config),
     )
 
 
-def step(parts: Parts, state: DQNState) -> tuple[DQNState, Metrics]:
-    """Make one update: rounds of acting, storing and learning."""
-    return off_policy_pieces.step(split(parts, state), state)
+def init(agent: Agent, key: Array) -> State:
+    """Make a fresh network, its copy as the target, an empty buffer."""
+    keys = init_keys(key, 3)
+    inputs = [observe.example(agent.obs_space), *_levels(agent.kind.acting_levels)]
+    params = networks.init_params(keys[:2], {"q": (agent.network, inputs)})["q"]
+    return off_policy.init_state(agent, key, keys[2], fresh(agent.config, params))
 
 
-def split(parts: Parts, state: DQNState) -> Split:
-    """Return what an update of a state is made of."""
-    form = _form(parts.config)
+def fresh(config: QConfig, params: PyTree) -> Learner:
+    """Return the learner of fresh networks, which are their own targets at first."""
+    flat, restore = optimiser.flatten(params)
+    return Learner(params, params, make_optimiser(config, restore).init(flat))
+
+
+def enter(agent: Agent, state: State) -> tuple[Hooks, Learner, Any]:
+    """Return what an update of a state works with; see `off_policy.Enter`.
+
+    On an accelerator networks stay layers: those that are cut out of a vector are a
+    kernel each, and a product adds a bias only where that is an array of its own.
+    """
+    config, form = agent.config, optimiser.Form(lambda x: x, lambda x: x)
+    if traced_for_cpu() or config.frozen or not is_known(config.optimiser):
+        form = None
+    return enter_flat(make_hooks, agent, state, form)
+
+
+def enter_flat(
+    make_hooks: Any, agent: Any, state: State, form: optimiser.Form | None = None
+) -> tuple[Hooks, Learner, Any]:
+    """Return what an update works with: networks are a flat vector `[P]` each.
+
+    Args:
+        make_hooks: `(agent, restore) -> hooks`, with the way back from the vector.
+        agent: Networks, environments, replay and config.
+        state: State of one agent.
+        form: Form of the networks that is not one flat vector.
+    """
     params, opt_state, restore, leave = optimiser.enter(
         state.params, state.opt_state, form
     )
     target_params, *_ = optimiser.enter(state.target_params, (), form)
 
-    def join(learner: Learner, experience: Experience) -> DQNState:
+    def left(learner: Learner) -> Learner:
         params, opt_state = leave(learner.params, learner.opt_state)
-        return DQNState(
-            params=params,
-            target_params=restore(learner.target_params),
-            opt_state=opt_state,
-            buffer=experience.buffer,
-            priorities=experience.priorities,
-            envs=experience.envs,
-            key=state.key,
-            update=state.update + 1,
-            obs_moments=experience.obs_moments,
-        )
+        return Learner(params, restore(learner.target_params), opt_state)
 
     learner = Learner(params, target_params, opt_state)
-    experience = off_policy.experience_of(state)
-    return Split(make_hooks(parts, restore), learner, experience, join)
+    return make_hooks(agent, restore), learner, left
 
 
-def _form(config: DQNConfig) -> optimiser.Form | None:
-    """Return how parameters are held while they learn: None for one flat vector.
-
-    Layers that are cut out of a vector are a kernel each, and an accelerator's product
-    adds a bias only where that is an array of its own.
-    """
-    if traced_for_cpu() or config.frozen or not is_known(config.optimiser):
-        return None
-    return optimiser.Form(lambda params: params, lambda params: params)
-
-
-def hosted(parts: Parts, update: Array) -> Hosted:
-    """Return an update in pieces, for environments on the host.
+def make_hooks(agent: Agent, restore: Any) -> Hooks:
+    """Make DQN's part of the learner.
 
     Args:
-        parts: Networks, environments and config; see `build`.
-        update: `[]` int32, number of updates done.
+        agent: Network, environments, replay and config.
+        restore: Function from a flat vector to the network's parameters.
     """
-    return off_policy_pieces.of_rounds(parts.config, partial(split, parts), update)
+    config, num = agent.config, off_policy.num_choices(agent)
+    draw_coin = partial(exploration.draw_coin, num_actions=num)
+
+    def explore(
+        learner: Learner, obs: Any, memory: PyTree, noise: Any, step: Array
+    ) -> tuple[Array, PyTree]:
+        if config.noisy:  # `noise` is a key for each environment.
+            each = jax.vmap(partial(values_of, agent, restore(learner.params)))
+            return jnp.argmax(each(obs, noise), -1).astype(jnp.int32), memory
+        q = values_of(agent, restore(learner.params), obs)
+        epsilon = exploration.epsilon_of(config, step)
+        return exploration.epsilon_greedy(q, noise, epsilon, obs), memory
+
+    return Hooks(
+        agent=agent,
+        draw_action=jax.random.split if config.noisy else draw_coin,
+        explore=explore,
+        draw_noise=jax.random.split if _is_random(config) else lambda key, shape: (),
+        learn=partial(learn, agent, restore),
+    )
 
 
-def act(parts: Parts, state: DQNState, obs: Array, key: Array | None = None) -> Array:
+def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
     """Return the greedy action, or with a key an exploring one.
 
     It is the epsilon-greedy action at `epsilon_end`, or, with `noisy`, the greedy one
     of a noisy network, whose noise is the same for all observations of a call.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Network, environments, replay and config.
         state: State of one agent.
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
-    features = observe.prepare(parts, state.obs_moments, obs)
-    noise, coin = (key, None) if parts.config.noisy else (None, key)
-    q = values_of(parts, state.params, features, noise)
-    return exploration.act(q, features, parts.config.epsilon_end, coin)
+    features = observe.prepare(agent, state.obs_moments, obs)
+    noise, coin = (key, None) if agent.config.noisy else (None, key)
+    q = values_of(agent, state.params, features, noise)
+    return exploration.act(q, features, agent.config.epsilon_end, coin)
 
 
 def evaluate(
-    parts: Parts,
+    agent: Agent,
     params: PyTree,
     obs: Any,
     levels: Array | None = None,
@@ -266,39 +461,31 @@ def evaluate(
     """Return the network's outputs, see `action_values`.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Network, environments, replay and config.
         params: Parameters of the network.
         obs: `[..., *obs_shape]` features of observations.
         levels: `[..., M]` or `[M]` levels of distributions, where it takes them.
         noise: Random key of the noise, consumed; without one, weights are the means.
     """
     rngs = None if noise is None else {heads.NOISE: noise}
-    outputs: Any = parts.network.apply(params, obs, *_levels(levels), rngs=rngs)
+    outputs: Any = agent.network.apply(params, obs, *_levels(levels), rngs=rngs)
     return outputs
 
 
 def values_of(
-    parts: Parts, params: PyTree, obs: Any, noise: Array | None = None
+    agent: Agent, params: PyTree, obs: Any, noise: Array | None = None
 ) -> Array:
-    """Return the values `[..., n]` by which actions are chosen; see `evaluate`.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        params: Parameters of the network.
-        obs: `[..., *obs_shape]` features of observations.
-        noise: Random key of the noise, consumed; without one, weights are the means.
-    """
-    return _valid(
-        parts, evaluate(parts, params, obs, parts.kind.acting_levels, noise), obs
-    )
+    """Return the values `[..., n]` by which actions are chosen; see `evaluate`."""
+    outputs = evaluate(agent, params, obs, agent.kind.acting_levels, noise)
+    return _valid(agent, outputs, obs)
 
 
-def _valid(parts: Parts, outputs: Array, obs: Any) -> Array:
+def _valid(agent: Agent, outputs: Array, obs: Any) -> Array:
     """The values of outputs, far below the others for invalid actions."""
     mask = composite.mask_of(obs)
-    q = parts.kind.values(outputs)
+    q = agent.kind.values(outputs)
     # A network of expected values already has the mask around it.
-    if mask is None or parts.config.values == "expected":
+    if mask is None or agent.config.values == "expected":
         return q
     return composite.exclude(q, mask)
 
@@ -307,45 +494,8 @@ def _levels(levels: Array | None) -> tuple[Array, ...]:
     return () if levels is None else (levels,)
 
 
-def make_hooks(parts: Parts, restore: Any) -> off_policy.OffPolicyHooks:
-    """Make DQN's part of the off-policy loop.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        restore: Function from a flat vector to the network's parameters.
-    """
-    config = parts.config
-    shape = obs_shape(parts.obs_space)
-    choices = exploration.choices_of(shape, parts.num_actions)
-
-    def explore(learner: Learner, features: Any, noise: Any, step: Array) -> Array:
-        if config.noisy:  # `noise` is a key for each environment.
-            each = jax.vmap(partial(values_of, parts, restore(learner.params)))
-            q = each(features, noise)
-            return jnp.argmax(q, -1).astype(jnp.int32)
-        epsilon = exploration.epsilon_of(config, step)
-        q = values_of(parts, restore(learner.params), features)
-        return exploration.epsilon_greedy(q, noise, epsilon, features)
-
-    draw_coin = partial(exploration.draw_coin, num_actions=choices)
-    return off_policy.OffPolicyHooks(
-        config=config,
-        stepper=parts.stepper,
-        obs_space=parts.obs_space,
-        replay=off_policy.replay_of(config, parts.stepper.axis_name),
-        draw_action=jax.random.split if config.noisy else draw_coin,
-        explore=explore,
-        random_action=partial(exploration.draw_action, num_actions=choices),
-        to_env=lambda action: action,
-        draw_learning=(
-            jax.random.split if _is_random(config) else lambda key, shape: ()
-        ),
-        learn=partial(learn, parts, restore),
-    )
-
-
 def learn(
-    parts: Parts,
+    agent: Agent,
     restore: Any,
     learner: Learner,
     batch: Batch,
@@ -355,22 +505,36 @@ def learn(
     """Take one gradient step, and update the target network where that is due.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Network, environments, replay and config.
         restore: Function from a flat vector to the network's parameters.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         noise: Random key where levels or noise are drawn, consumed; else not used.
         count: Where the step stands among all.
     """
-    config, axis = parts.config, parts.stepper.axis_name
-    draws = draw(parts, noise, batch.reward.shape[0])
-    target = td_target(parts, restore, learner, batch, draws)
-    minimise = jax.grad(partial(loss, parts, restore), has_aux=True)
-    grads, (priority, metrics) = minimise(learner.params, batch, target, draws)
-    grads, metrics = pmean((grads, metrics), axis)
-    updates, opt_state = _optimiser(parts, restore, count.number).update(
-        grads, learner.opt_state, learner.params
-    )
+    draws = draw(agent, noise, batch.reward.shape[0])
+    target = td_target(agent, restore, learner, batch, draws)
+    minimised = partial(loss, agent, restore, batch=batch, target=target, draws=draws)
+    return descend(agent, restore, minimised, learner, count)
+
+
+def descend(
+    agent: Any, restore: Any, loss: Any, learner: Learner, count: StepCount
+) -> tuple[Learner, Array, Metrics]:
+    """Take a step of the optimiser, and update the target network where that is due.
+
+    Args:
+        agent: Networks, environments, replay and config, a `QConfig`.
+        restore: Function from a flat vector to the networks' parameters.
+        loss: Function `(params) -> (loss [], (priority, metrics))`.
+        learner: Learner before the step.
+        count: Where the step stands among all.
+    """
+    config = agent.config
+    grads, (priority, metrics) = jax.grad(loss, has_aux=True)(learner.params)
+    grads, metrics = pmean((grads, metrics), agent.stepper.axis_name)
+    optim = make_optimiser(config, restore, count.number)
+    updates, opt_state = optim.update(grads, learner.opt_state, learner.params)
     params: Any = optax.apply_updates(learner.params, updates)
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     due = count.completes(config.target_update_interval)
@@ -380,19 +544,13 @@ def learn(
     return Learner(params, target_params, opt_state), priority, metrics
 
 
-def draw(parts: Parts, key: Any, num: int) -> Draws:
-    """Draw what is random in a gradient step.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        key: Random key, consumed; not used where nothing is random.
-        num: Number of samples.
-    """
-    if not _is_random(parts.config):
+def draw(agent: Agent, key: Any, num: int) -> Draws:
+    """Draw what is random in a gradient step on `num` samples; the key is consumed."""
+    if not _is_random(agent.config):
         return NOTHING
     keys = jax.random.split(key, 4)
-    levels = parts.kind.draw_levels(keys[0], num)
-    return Draws(levels, *keys[1:]) if parts.config.noisy else Draws(levels)
+    levels = agent.kind.draw_levels(keys[0], num)
+    return Draws(levels, *keys[1:]) if agent.config.noisy else Draws(levels)
 
 
 def _is_random(config: DQNConfig) -> bool:
@@ -401,7 +559,7 @@ def _is_random(config: DQNConfig) -> bool:
 
 
 def td_target(
-    parts: Parts,
+    agent: Agent,
     restore: Any,
     learner: Learner,
     batch: Batch,
@@ -410,38 +568,87 @@ def td_target(
     """Return what the outputs are to become, for means `y = r + discount * Q'(s', a*)`.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Network, environments, replay and config.
         restore: Function from a flat vector to the network's parameters.
         learner: Online and target network, as flat vectors.
         batch: Batch from the replay buffer.
         draws: Random numbers of the gradient step.
     """
-    config, kind, slow = parts.config, parts.kind, restore(learner.target_params)
-    outputs = evaluate(parts, slow, batch.next_obs, draws.levels.target, draws.target)
+    config, kind, slow = agent.config, agent.kind, restore(learner.target_params)
+    outputs = evaluate(agent, slow, batch.next_obs, draws.levels.target, draws.target)
     if config.double:
         chooser = restore(learner.params)
-        q = values_of(parts, chooser, batch.next_obs, draws.chooser)
+        q = values_of(agent, chooser, batch.next_obs, draws.chooser)
     elif kind.acting_levels is not None:  # Actions are chosen at levels of their own.
-        q = values_of(parts, slow, batch.next_obs, draws.target)
+        q = values_of(agent, slow, batch.next_obs, draws.target)
     else:
-        q = _valid(parts, outputs, batch.next_obs)
+        q = _valid(agent, outputs, batch.next_obs)
     if not config.munchausen:
         following = kind.of_best(outputs, q)
         return kind.target(batch.reward, batch.discount, following)
-    now = values_of(parts, slow, batch.obs, draws.target)
-    soft = munchausen.soft_policy(q, config.munchausen_tau)
-    reward = munchausen.reward(
-        munchausen.soft_policy(now, config.munchausen_tau),
-        soft,
+    now = values_of(agent, slow, batch.obs, draws.target)
+    following = soft_policy(q, config.munchausen_tau)
+    reward = munchausen_reward(
+        soft_policy(now, config.munchausen_tau),
+        following,
         batch,
         alpha=config.munchausen_alpha,
         clip=config.munchausen_clip,
     )
-    return kind.target(reward, batch.discount, kind.of_policy(outputs, soft.policy))
+    mixed = kind.of_policy(outputs, following.policy)
+    return kind.target(reward, batch.discount, mixed)
+
+
+class SoftPolicy(NamedTuple):
+    """A softmax of action values.
+
+    Attributes:
+        policy: `[N, n]` probabilities of the actions.
+        log_policy: `[N, n]` their logarithms times the temperature.
+    """
+
+    policy: Array
+    log_policy: Array
+
+
+def soft_policy(values: Array, temperature: Array | float) -> SoftPolicy:
+    """Return the softmax of action values `[N, n]` at a temperature."""
+    log_policy = jax.nn.log_softmax(values / temperature)
+    return SoftPolicy(jnp.exp(log_policy), temperature * log_policy)
+
+
+def munchausen_reward(
+    now: SoftPolicy,
+    following: SoftPolicy,
+    batch: Batch,
+    *,
+    alpha: Array | float,
+    clip: Array | float,
+) -> Array:
+    """Return the rewards of Munchausen targets, `[N]` (arXiv:2007.14430, equation 4).
+
+        y = r + alpha [tau log pi(a|s)]_clip^0
+              + gamma sum_a' pi'(a'|s') (Q'(s', a') - tau log pi(a'|s'))
+
+    with `pi = softmax(Q' / tau)` of the target network: all but the sum of `Q'`. For a
+    distribution of returns that sum is over distributions, as in M-IQN (appendix B),
+    and all of them are moved by the same entropy.
+
+    Args:
+        now: Policy on the observations.
+        following: Policy on those after the steps.
+        batch: Batch from the replay buffer.
+        alpha: Share of the log-probability that is added; 0.9 in the paper.
+        clip: Lowest value of what is scaled, negative; -1 in the paper.
+    """
+    log_policy = jnp.take_along_axis(now.log_policy, batch.action[:, None], -1)[:, 0]
+    bonus = alpha * jnp.clip(log_policy, clip, 0.0)
+    entropy = -(following.policy * following.log_policy).sum(-1)
+    return batch.reward + bonus + batch.discount * entropy
 
 
 def loss(
-    parts: Parts,
+    agent: Agent,
     restore: Any,
     params: Array,
     batch: Batch,
@@ -451,15 +658,15 @@ def loss(
     """Return the scalar loss of a batch, its priorities `[N]` and metrics.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Network, environments, replay and config.
         restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
         batch: Batch from the replay buffer.
         target: `[N, ...]` targets of the outputs.
         draws: Random numbers of the gradient step.
     """
-    levels, kind = draws.levels.online, parts.kind
-    outputs = evaluate(parts, restore(params), batch.obs, levels, draws.online)
+    levels, kind = draws.levels.online, agent.kind
+    outputs = evaluate(agent, restore(params), batch.obs, levels, draws.online)
     outputs = kind.pick(outputs, batch.action)
     error = kind.loss(outputs, target, levels)
     total = (batch.weight * error).mean()
@@ -467,11 +674,10 @@ def loss(
     return total, (kind.priority(outputs, target, error), metrics)
 
 
-def _optimiser(
-    parts: Parts, restore: Any, count: Array | int = 0
+def make_optimiser(
+    config: QConfig, restore: Any, count: Array | int = 0
 ) -> optax.GradientTransformation:
-    """The optimiser of the flat vector, at the step size of gradient step `count`."""
-    config = parts.config
+    """Return the optimiser of the flat vector at the step size of step `count`."""
     rate: Any = config.learning_rate
     if config.anneal_learning_rate:
         rate = optimiser.annealed(rate, jnp.asarray(count), config.total_gradient_steps)

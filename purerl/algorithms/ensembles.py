@@ -3,8 +3,12 @@
 By default there are two that give a mean value, and the smaller counts (Fujimoto et al.
 2018). Two families of options make something else of more critics:
 
-* **REDQ** (`critic_subset`): the smallest of some that are chosen at random makes the
-  target. See `redq`.
+* **REDQ** (`critic_subset`; Chen et al. 2021, arXiv:2101.05982): of `E` critics, `M`
+  chosen anew at random in every gradient step make the target, by their smallest value
+  (algorithm 1, line 8). All critics are fitted to it, and the policy maximises their
+  mean (line 13), once for each step of the environment. The paper has E = 10, M = 2 and
+  20 gradient steps of the critics for each step of the environment; `policy_delay` is
+  then 20 too.
 * **TQC** (`num_quantiles`; Kuznetsov et al. 2020, arXiv:2005.04269): every critic gives
   quantiles of the return, and the target is the distribution of all of them together
   without its largest, `dropped_quantiles` for each critic. See `losses.quantile`.
@@ -17,17 +21,15 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting.environment import Environment
 from purerl.acting.rollout import Draw
-from purerl.algorithms import actor_critic, redq
-from purerl.algorithms.actor_critic import ActorCriticConfig, Learner
+from purerl.algorithms import actor_critic
+from purerl.algorithms.actor_critic import ActorCriticConfig, is_stacked, uses_subset
 from purerl.algorithms.checks import check_idle
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import (
     AUTO,
     FEW,
@@ -39,6 +41,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile, value_error
@@ -123,7 +126,6 @@ def validate(config: EnsembleConfig) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    actor_critic.validate(config)
     if config.critic_subset > config.num_critics:
         raise ConfigError(
             f"critic_subset must be at most num_critics ({config.num_critics}), got "
@@ -152,46 +154,41 @@ def validate(config: EnsembleConfig) -> None:
         )
 
 
-def uses_subset(config: EnsembleConfig) -> bool:
-    """Return whether the critics of the target are drawn anew in every step."""
-    return 0 < config.critic_subset < config.num_critics
-
-
-def is_stacked(config: EnsembleConfig) -> bool:
-    """Return whether the critics' parameters lie side by side in one array each."""
-    return config.num_critics != 2 or uses_subset(config)
-
-
-def make_critics(config: ActorCriticConfig, make: Callable[[], nn.Module]) -> nn.Module:
-    """Make the critics of a config: two side by side, or an ensemble in one.
-
-    Args:
-        config: Config of the agent.
-        make: Function that returns a critic.
-    """
-    if isinstance(config, EnsembleConfig) and is_stacked(config):
-        return networks.Ensemble(make, config.num_critics)
-    return networks.Twin(make)
-
-
 def subsets(config: EnsembleConfig) -> Draw | None:
-    """Return what draws the critics of the target, as `OffPolicyHooks.draw_shared`."""
+    """Return what draws the critics of the target, as `Hooks.draw_shared`."""
     if not uses_subset(config):
         return None
-    return partial(
-        redq.draw_subsets,
-        num_critics=config.num_critics,
-        subset=config.critic_subset,
-    )
+    numbers = {"num_critics": config.num_critics, "subset": config.critic_subset}
+    return partial(draw_subsets, **numbers)
+
+
+def draw_subsets(
+    key: Array, shape: tuple[int, ...], *, num_critics: int, subset: int
+) -> Array:
+    """Draw sets of critics, uniform without replacement, int32 `[*shape, M]`.
+
+    Args:
+        key: Random key, consumed.
+        shape: Leading axes of the sets.
+        num_critics: E, the number of critics.
+        subset: M, the number of critics in a set.
+    """
+    # The places of the M largest of E independent numbers are a random subset.
+    uniform = jax.random.uniform(key, (*shape, num_critics))
+    return jax.lax.top_k(uniform, subset)[1]
+
+
+def members(
+    critics: networks.Ensemble, params: PyTree, subset: Array | slice
+) -> tuple[networks.Ensemble, PyTree]:
+    """Return the critics of a set `[M]`, and their parameters, leaves `[M, ...]`."""
+    chosen = jax.tree.map(lambda x: x[subset], params)
+    few: Any = critics.clone(num=len(jax.tree.leaves(chosen)[0]))
+    return few, chosen
 
 
 def with_subset(config: EnsembleConfig, noise: PyTree) -> tuple[PyTree, Array | None]:
-    """Return the noise of a gradient step, and the critics of its target if some.
-
-    Args:
-        config: Config of the agent.
-        noise: Noise that `off_policy.draw_learning` has drawn for the step.
-    """
+    """Return the noise of a gradient step, and the critics of its target if some."""
     return noise if uses_subset(config) else (noise, None)
 
 
@@ -207,7 +204,7 @@ def target_values(
         *inputs: Inputs of the critics.
     """
     if subset is not None:
-        critics, params = redq.members(critics, params, subset)
+        critics, params = members(critics, params, subset)
     return critics.apply(params, *inputs)
 
 
@@ -218,26 +215,16 @@ def policy_critics(
 
     Of an ensemble that is the first alone where the others do not count. Of two critics
     beside one another the compiler leaves the second out by itself.
-
-    Args:
-        config: Config of the agent, whose `auto` is resolved.
-        critics: The critics.
-        params: Parameters of the critics.
     """
     if config.policy_value == "first" and isinstance(critics, networks.Ensemble):
-        critics, params = redq.members(critics, params, slice(1))
+        critics, params = members(critics, params, slice(1))
     return partial(critics.apply, params)
 
 
 def pessimistic(config: EnsembleConfig, values: Values) -> Array:
     """Return the pessimistic values of a target: the smallest, or a truncated mixture.
 
-    Args:
-        config: Config of the agent.
-        values: Values of the critics.
-
-    Returns:
-        `[N, ...]`, or with quantiles `[K, N]` samples of a distribution.
+    They are `[N, ...]`, or with quantiles `[K, N]` samples of a distribution.
     """
     if config.num_quantiles:
         return quantile.truncated(jnp.stack([*values]), config.dropped_quantiles)
@@ -245,24 +232,14 @@ def pessimistic(config: EnsembleConfig, values: Values) -> Array:
 
 
 def bootstrapped(batch: Batch, value: Array) -> Array:
-    """Return `reward + discount * value`, of the shape of the value.
-
-    Args:
-        batch: Batch from the replay buffer.
-        value: `[N]` values of the next observations, or `[K, N]` samples of them.
-    """
+    """Return `reward + discount * value`, `[N]` or of samples `[K, N]`."""
     if value.ndim == 1:
         return batch.reward + batch.discount * value
     return batch.reward[None] + batch.discount[None] * value
 
 
 def policy_objective(config: EnsembleConfig, values: Values) -> Array:
-    """Return the value that the policy maximises, `[N, ...]`.
-
-    Args:
-        config: Config of the agent, whose `auto` is resolved.
-        values: Values of the critics.
-    """
+    """Return the value that the policy maximises, `[N, ...]`."""
     chosen = config.policy_value
     means = _means(config, values)
     if chosen == "first":

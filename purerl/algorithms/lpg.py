@@ -31,7 +31,6 @@ import jax.numpy as jnp
 
 from purerl import auto, networks
 from purerl.acting import observe
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
 from purerl.algorithms import network_config, on_policy
@@ -54,6 +53,7 @@ from purerl.config import (
     dynamic,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import diagnostics
 from purerl.networks.distributions import is_discrete, make_head
 from purerl.optimisers import Adam

@@ -6,7 +6,6 @@ import flax.linen as nn
 import jax
 
 from purerl.acting import observe
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config
 from purerl.algorithms.checks import check_idle, check_minibatches
@@ -25,6 +24,7 @@ from purerl.config import (
     number_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.networks import memories
 from purerl.networks.memories.kinds import check_module
 

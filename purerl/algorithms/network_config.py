@@ -13,7 +13,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import networks
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms.observed import check_keys, check_mask
 from purerl.config import (
@@ -26,6 +25,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.networks import composite, modules
 from purerl.types import Array
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from purerl.acting.environment import Environment
 from purerl.config import ConfigError
+from purerl.envs.base import Environment
 from purerl.networks import composite
 from purerl.networks.composite import MASK
 

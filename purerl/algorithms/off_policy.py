@@ -1,4 +1,4 @@
-"""The loop of every off-policy algorithm: act, store, learn, at fixed ratios.
+"""The learner of every algorithm with a replay buffer: act, store, learn.
 
 An update is `rounds_per_update` rounds. In each, every environment takes `num_steps`
 steps with the exploring policy, the transitions go into the replay buffer, and then
@@ -6,7 +6,13 @@ steps with the exploring policy, the transitions go into the replay buffer, and 
 follows from the number of the round, one number that all vmapped agents share: the
 warm-up ends by a branch that stays a branch, and no agent waits for another.
 
-All that is random in an update is drawn before its rounds, in wide kernels.
+All that is random in an update is drawn before its rounds, in wide kernels. With
+environments on the host the same functions are called round by round, see `hosted`.
+
+An algorithm is a named tuple of its networks with the fields `config`, `stepper`,
+`obs_space`, `head` and `replay` (below: `agent`), and the `Hooks` that act and learn.
+Axes: `R` rounds, `T` steps, `B` environments on this device, `G` gradient steps of a
+round, `N` samples of a batch.
 """
 
 from collections.abc import Callable
@@ -18,47 +24,106 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.accelerator import packing
-from purerl.acting import observe, rollout
-from purerl.acting.bad import is_bad
+from purerl.acting import exploration, observe, rollout
 from purerl.acting.exploration import valid_action
-from purerl.acting.observe import to_features
+from purerl.acting.observe import obs_shape, to_features
+from purerl.algorithms import pieces
 from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
+from purerl.algorithms.off_policy_config import ReplayConfig as ReplayConfig
 from purerl.algorithms.off_policy_config import validate as validate
-from purerl.keys import several
+from purerl.algorithms.off_policy_config import validate_learning as validate_learning
+from purerl.keys import several, update_keys
 from purerl.learning.branches import StepCount, change_if, change_where
 from purerl.learning.collectives import after
 from purerl.metrics import averages
 from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
-from purerl.replay.batches import Item as Item
-from purerl.replay.batches import Replay as Replay
-from purerl.replay.batches import replay_of as replay_of
-from purerl.replay.batches import uniform as uniform
+from purerl.replay.batches import cut_newest
 from purerl.replay.rows import items_of, rows_of
 from purerl.tracing import traced_for_cpu
-from purerl.types import Array, Metrics, PyTree, Transition
+from purerl.types import (
+    Algorithm,
+    Array,
+    Hosted,
+    Metrics,
+    PyTree,
+    Recurrence,
+    Transition,
+)
 
 # The most gradient steps of a round that are unrolled on an accelerator, whose program
 # then knows which of them move the policy, and needs no branch.
 MOST_UNROLLED = 4
+# An update needs keys for actions, environments and restarts, for replay, and for
+# learning.
+NUM_KEYS = 5
 
 
-class OffPolicyHooks(NamedTuple):
-    """The functions and numbers that an algorithm gives to the off-policy loop.
+class State(NamedTuple):
+    """Everything that training carries, arrays only.
 
     Attributes:
-        config: The numbers.
-        stepper: The environments.
-        obs_space: Observation space of the environment.
-        replay: Functions that sample batches.
+        params: Parameters of everything that learns.
+        target_params: Parameters of the networks that have targets.
+        opt_state: State of the optimisers.
+        buffer: `batches.Item` or `batches.Stored`, leaves `[C / B, B, ...]`: a column
+            for every environment.
+        envs: The environments between two steps.
+        key: Random key of the agent, which never changes; every update's key is folded
+            from it.
+        update: `[]` int32, number of updates done.
+        priorities: `batches.Kept` of the items; empty where replay is uniform.
+        obs_moments: Statistics of the observations that were acted on; empty where
+            they are not normalised.
+        memory: Memory `[B, ...]` of the running episodes before `envs.obs`; empty for
+            an agent without one.
+    """
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+    buffer: Any
+    envs: rollout.EnvCarry
+    key: Array
+    update: Array
+    priorities: PyTree = ()
+    obs_moments: PyTree = ()
+    memory: PyTree = ()
+
+
+class Learner(NamedTuple):
+    """The part of the state that a gradient step changes."""
+
+    params: PyTree
+    target_params: PyTree
+    opt_state: PyTree
+
+
+class Experience(NamedTuple):
+    """The part of the state that acting changes; see `State`.
+
+    Between two updates every leaf either has an axis of environments, along which
+    devices share it, or is the same on all devices. Inside an update a device has a
+    buffer `[C, ...]` and priorities of its own.
+    """
+
+    buffer: Any
+    envs: rollout.EnvCarry
+    priorities: PyTree = ()
+    obs_moments: PyTree = ()
+    memory: PyTree = ()
+
+
+class Hooks(NamedTuple):
+    """The functions that an algorithm adds to the learner.
+
+    Attributes:
+        agent: The algorithm's networks, environments, replay and config.
         draw_action: `(key, shape) -> noise [*shape, ...]` of exploring actions.
-        explore: `(learner, features [B, ...], noise [B, ...], env_step [B]) ->
-            action [B, ...]`, as it is stored.
-        random_action: `(key, shape) -> actions [*shape, ...]` of the warm-up, as they
-            are stored, or what `exploration.valid_action` makes them.
-        to_env: Function from the stored action to the action that the environment
-            takes.
-        draw_learning: `(key, shape) -> noise [*shape, ...]` of gradient steps;
+        explore: `(learner, obs [B, ...], memory, noise [B, ...], step [B]) ->
+            (action [B, ...], memory)`: the action as it is stored, chosen on prepared
+            observations at the given environment step.
+        draw_noise: `(key, shape) -> noise [*shape, ...]` of gradient steps;
             `jax.random.split` for those that draw their own.
         learn: `(learner, batch, noise, count) -> (learner, td_error [N], metrics)`,
             one gradient step; `count` says where the step stands among all. A metric of
@@ -67,85 +132,151 @@ class OffPolicyHooks(NamedTuple):
             it; None for an algorithm whose metrics are all of every gradient step.
         draw_shared: `(key, shape) -> choices [*shape, ...]` of gradient steps that all
             devices make alike; the noise of `learn` is then a pair, these second.
+        is_recurrent: Whether the agent has a memory and learns from sequences. It then
+            takes no random actions at first.
     """
 
-    config: OffPolicyConfig
-    stepper: rollout.Stepper
-    obs_space: Any
-    replay: Replay
+    agent: Any
     draw_action: rollout.Draw
-    explore: Callable[[Any, Any, PyTree, Array], Array]
-    random_action: rollout.Draw
-    to_env: Callable[[Array], Array]
-    draw_learning: rollout.Draw
-    learn: Callable[[Any, Batch, PyTree, StepCount], tuple[Any, Array, Metrics]]
+    explore: Callable[..., tuple[Array, PyTree]]
+    draw_noise: rollout.Draw
+    learn: Callable[[Any, Any, PyTree, StepCount], tuple[Any, Array, Metrics]]
     policy_delay: int | None = None
     draw_shared: rollout.Draw | None = None
+    is_recurrent: bool = False
 
 
-class Experience(NamedTuple):
-    """The replay buffer and the environments, which the loop carries with the learner.
-
-    Between two updates every leaf either has an axis of environments, along which
-    devices share it, or is the same on all devices. Inside an update a device has a
-    buffer and priorities of its own.
-
-    Attributes:
-        buffer: `Item` with leaves `[C / B, B, ...]`, inside an update `[C, ...]`.
-        priorities: `batches.Kept` of the items, inside an update the sum tree; empty
-            without them.
-        envs: The environments between two steps.
-        obs_moments: Statistics of the observations that were acted on, the same on all
-            devices; empty where they are not normalised.
-    """
-
-    buffer: Item
-    priorities: PyTree
-    envs: rollout.EnvCarry
-    obs_moments: PyTree = ()
+# `(agent, state) -> (hooks, learner, leave)`: what an update works with, its parameters
+# in the form in which they learn, and `leave(learner)`, which brings them back.
+Enter = Callable[[Any, State], tuple[Hooks, Learner, Callable[[Learner], Learner]]]
 
 
-def experience_of(state: Any) -> Experience:
-    """Return what a state carries beside the learner.
+def algorithm(
+    agent: Any,
+    init: Callable[[Any, Array], State],
+    enter: Enter,
+    act: Callable[..., Any],
+    recurrence: Recurrence | None = None,
+) -> Algorithm:
+    """Return the algorithm of an agent: its own `init`, `enter` and `act` in the loop.
 
     Args:
-        state: State with `buffer`, `priorities`, `envs` and `obs_moments`.
+        agent: Networks, environments, replay and config of the algorithm.
+        init: Function `(agent, key) -> state`; see `init_state`.
+        enter: See `Enter`.
+        act: Function `(agent, state, obs, key=None) -> action`.
+        recurrence: How a policy with a memory acts.
     """
-    return Experience(state.buffer, state.priorities, state.envs, state.obs_moments)
+    return Algorithm(
+        init=partial(init, agent),
+        step=partial(step, agent, enter),
+        act=partial(act, agent),
+        recurrence=recurrence,
+        hosted=partial(hosted, agent, enter),
+    )
 
 
-def init(hooks: OffPolicyHooks, key: Array) -> Experience:
+def init_state(
+    agent: Any,
+    key: Array,
+    key_env: Array,
+    learner: Learner,
+    memory: PyTree = (),
+) -> State:
+    """Return the first state of an agent, with an empty buffer.
+
+    Args:
+        agent: Networks, environments, replay and config of the algorithm.
+        key: Random key, which is kept in the state.
+        key_env: Random key of the environments, consumed.
+        learner: Fresh parameters, targets and states of the optimisers.
+        memory: Memory `[B, ...]` of episodes that begin.
+    """
+    experience = init_experience(agent, key_env, memory)
+    return State(
+        **learner._asdict(), **experience._asdict(), key=key, update=jnp.int32(0)
+    )
+
+
+def init_experience(agent: Any, key: Array, memory: PyTree = ()) -> Experience:
     """Start environments with an empty buffer; the key is consumed."""
-    config, axis = hooks.config, hooks.stepper.axis_name
+    config, axis = agent.config, agent.stepper.axis_name
     num_envs = rollout.per_device(config.num_envs, axis)
-    envs = rollout.init_envs(hooks.stepper, key, num_envs)
-    shapes = jax.eval_shape(partial(_example, hooks), envs)
+    envs = rollout.init_envs(agent.stepper, key, num_envs)
+    items = jax.eval_shape(partial(_examples, agent), envs, memory)
+    one = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), items)
     capacity = rollout.per_device(config.capacity, axis)
-    buffer = ring.by_env(ring.init(shapes, capacity), num_envs)
     is_normalised = config.normalize_observations
-    moments = observe.init_moments(hooks.obs_space) if is_normalised else ()
-    return Experience(buffer, hooks.replay.init(), envs, moments)
+    return Experience(
+        buffer=ring.by_env(ring.init(one, capacity), num_envs),
+        envs=envs,
+        priorities=agent.replay.init(),
+        obs_moments=observe.init_moments(agent.obs_space) if is_normalised else (),
+        memory=memory,
+    )
 
 
-def _example(hooks: OffPolicyHooks, envs: rollout.EnvCarry) -> Item:
-    obs = jax.tree.map(lambda x: x[0], envs.obs)
-    action = hooks.random_action(jax.random.key(0), ())
-    flag = jnp.zeros((), bool)
-    return Item(obs, action, jnp.zeros(()), obs, flag, flag)
+def _examples(agent: Any, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
+    """Items of a round, for their shapes."""
+    num_steps, num_envs = agent.config.num_steps, envs.episode_return.shape[0]
+    shape = (num_steps, num_envs)
+
+    def each_step(x: Array) -> Array:
+        return jnp.broadcast_to(x[None], (num_steps, *x.shape))
+
+    obs, memories = jax.tree.map(each_step, (envs.obs, memory))
+    action = random_action(agent, jax.random.key(0), shape)
+    flag, number = jnp.zeros(shape, bool), jnp.zeros(shape)
+    steps = Transition(obs, action, number, number, obs, flag, flag)
+    return agent.replay.store(memory, memories, steps)
+
+
+def random_action(agent: Any, key: Array, shape: tuple[int, ...] = ()) -> Array:
+    """Draw uniform actions `[*shape, ...]` as they are stored; the key is consumed.
+
+    Continuous ones lie in [-1, 1]; of discrete ones `exploration.valid_action` makes
+    valid ones where a mask excludes some.
+    """
+    head = agent.head
+    if not head.is_discrete:
+        whole = (*shape, head.num_outputs)
+        return jax.random.uniform(key, whole, minval=-1.0, maxval=1.0)
+    return exploration.draw_action(key, shape, num_actions=num_choices(agent))
+
+
+def num_choices(agent: Any) -> int:
+    """Return the number of choices that a random discrete action is drawn from."""
+    num_actions = agent.head.num_outputs
+    return exploration.choices_of(obs_shape(agent.obs_space), num_actions)
+
+
+def step(agent: Any, enter: Enter, state: State) -> tuple[State, Metrics]:
+    """Make one update of a state: rounds of acting, storing and learning."""
+    hooks, learner, leave = enter(agent, state)
+    keys = update_keys(state, NUM_KEYS)
+    experience = experience_of(state)
+    learner, experience, metrics = run(hooks, learner, experience, keys, state.update)
+    return _after(state, leave(learner), experience), metrics
+
+
+def experience_of(state: State) -> Experience:
+    """Return what a state carries beside the learner."""
+    return Experience(*(getattr(state, name) for name in Experience._fields))
+
+
+def _after(state: State, learner: Learner, experience: Experience) -> State:
+    changed = {**learner._asdict(), **experience._asdict()}
+    return state._replace(**changed, update=state.update + 1)
 
 
 def run(
-    hooks: OffPolicyHooks,
-    learner: Any,
-    experience: Experience,
-    key: Array,
-    update: Array,
+    hooks: Hooks, learner: Any, experience: Experience, key: Array, update: Array
 ) -> tuple[Any, Experience, Metrics]:
     """Make one update: rounds of acting, storing and learning.
 
     Args:
-        hooks: Functions and numbers of the algorithm.
-        learner: The learner: everything that `hooks.learn` changes.
+        hooks: What the algorithm adds.
+        learner: Everything that `hooks.learn` changes.
         experience: Experience before the update.
         key: Random key, or five: the three of a rollout (see `rollout.collect`), that
             of replay and that of learning. Consumed.
@@ -156,9 +287,19 @@ def run(
         steps (those of the policy over its `policy_steps`), undefined (NaN) where the
         count of these is 0; a NaN of a step that was taken stays one.
     """
-    rounds = hooks.config.rounds_per_update
+    config, stepper = hooks.agent.config, hooks.agent.stepper
+    rounds = config.rounds_per_update
     num_envs = experience.envs.episode_return.shape[0]
-    inputs, restart, noise = _draw(hooks, key, num_envs)
+    keys = several(key, NUM_KEYS)
+    randomness = rollout.draw_randomness(
+        stepper,
+        keys[:3],
+        rounds * config.num_steps,
+        num_envs,
+        partial(draw_actions, hooks),
+    )
+    inputs = by_round(config, randomness.inputs)
+    noise = draw_learning(hooks, keys[3], keys[4])
     experience = opened(hooks, experience)
     pack, unpack = packing.carry_packers(experience.envs, axes=1)
     experience = experience._replace(envs=pack(experience.envs))
@@ -166,15 +307,26 @@ def run(
     def one_round(carry: tuple, xs: tuple) -> tuple[tuple, Any]:
         learner, experience = carry
         experience = experience._replace(envs=unpack(experience.envs))
-        number, inputs, noise = xs
-        experience, episodes = _act(hooks, learner, experience, number, inputs, restart)
+        number, (noise_act, inputs_env), noise_learn = xs
+        act, prepare, _ = policy(hooks, learner, experience.obs_moments)
+        steps = numbers_of_steps(hooks, number, num_envs)
+        played = rollout.unroll_recurrent(
+            stepper,
+            experience.envs,
+            experience.memory,
+            act,
+            prepare,
+            ((noise_act, steps), inputs_env),
+            randomness.restart,
+        )
+        experience = remember(hooks, experience, number, played)
         (learner, priorities), metrics = learn_if_due(
-            hooks, learner, experience, number, noise, key
+            hooks, learner, experience, number, noise_learn, key
         )
         experience = experience._replace(
             priorities=priorities, envs=pack(experience.envs)
         )
-        return (learner, experience), (episodes, metrics)
+        return (learner, experience), (played.episodes, metrics)
 
     first = update.astype(jnp.uint32) * jnp.uint32(rounds)
     numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
@@ -186,120 +338,107 @@ def run(
     return learner, closed(hooks, experience, num_envs, metrics), metrics
 
 
-def opened(hooks: OffPolicyHooks, experience: Experience) -> Experience:
+def opened(hooks: Hooks, experience: Experience) -> Experience:
     """Return the experience as it is inside an update."""
     return experience._replace(
         buffer=rows_of(ring.in_order(experience.buffer)),
-        priorities=hooks.replay.grow(experience.priorities),
+        priorities=hooks.agent.replay.grow(experience.priorities),
     )
 
 
 def closed(
-    hooks: OffPolicyHooks, experience: Experience, num_envs: int, metrics: Metrics
+    hooks: Hooks, experience: Experience, num_envs: int, metrics: Metrics
 ) -> Experience:
-    """Return the experience as it is between two updates.
-
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        experience: Experience inside the update.
-        num_envs: B, on this device.
-        metrics: Metrics of the update, whose averages come first.
-    """
+    """Return the experience as it is between two updates, after their averages."""
+    keep = hooks.agent.replay.keep
     return experience._replace(
         buffer=ring.by_env(items_of(experience.buffer), num_envs),
-        priorities=hooks.replay.keep(experience.priorities, metrics["episodes"]),
+        priorities=keep(experience.priorities, metrics["episodes"]),
     )
 
 
-def _draw(
-    hooks: OffPolicyHooks, key: Array, num_envs: int
-) -> tuple[PyTree, Callable, PyTree]:
-    """Draw all that is random in an update: it is split into rounds, `[R, ...]`.
-
-    Returns:
-        Inputs of the steps and their restarts, see `rollout.RolloutRandomness`, and the
-        noise of the gradient steps.
-    """
-    rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
-    keys = several(key, 5)
-    randomness = rollout.draw_randomness(
-        hooks.stepper,
-        keys[:3],
-        rounds * num_steps,
-        num_envs,
-        partial(draw_actions, hooks),
-    )
-    inputs = by_round(hooks, randomness.inputs)
-    return inputs, randomness.restart, draw_learning(hooks, keys[3], keys[4])
-
-
-def draw_actions(
-    hooks: OffPolicyHooks, key: Array, shape: tuple[int, ...]
-) -> tuple[PyTree, Array]:
-    """Draw the noise of exploring actions and the actions of the warm-up.
-
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        key: Random key, consumed.
-        shape: Leading axes.
-    """
+def draw_actions(hooks: Hooks, key: Array, shape: tuple[int, ...]) -> PyTree:
+    """Draw the noise of exploring actions, and the actions of the warm-up if any."""
+    if hooks.is_recurrent:
+        return hooks.draw_action(key, shape)
     key_action, key_random = jax.random.split(key)
-    return hooks.draw_action(key_action, shape), hooks.random_action(key_random, shape)
+    random = random_action(hooks.agent, key_random, shape)
+    return hooks.draw_action(key_action, shape), random
 
 
-def by_round(hooks: OffPolicyHooks, steps: PyTree) -> PyTree:
+def by_round(config: ReplayConfig, steps: PyTree) -> PyTree:
     """Return leaves `[R, T, ...]` of what an update's steps have, `[R * T, ...]`."""
-    rounds, num_steps = hooks.config.rounds_per_update, hooks.config.num_steps
-    return jax.tree.map(lambda x: x.reshape(rounds, num_steps, *x.shape[1:]), steps)
+    lead = config.rounds_per_update, config.num_steps
+    return jax.tree.map(lambda x: x.reshape(*lead, *x.shape[1:]), steps)
 
 
-def report(
-    hooks: OffPolicyHooks, first: Array, episodes: rollout.Episodes, sums: Metrics
-) -> Metrics:
-    """Return what there is to say about the update that began with round `first`.
+def numbers_of_steps(hooks: Hooks, number: Array, num_envs: int) -> Array:
+    """Return the numbers of the environment steps of a round, uint32 `[T, B]`."""
+    config, axis = hooks.agent.config, hooks.agent.stepper.axis_name
+    first = number * jnp.uint32(config.steps_per_round)
+    index = jnp.arange(num_envs, dtype=jnp.uint32)
+    if axis is not None:
+        index = index + jax.lax.axis_index(axis).astype(jnp.uint32) * num_envs
+    rows = jnp.arange(config.num_steps, dtype=jnp.uint32) * config.num_envs
+    return first + rows[:, None] + index[None]
 
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        first: `[]` uint32, number of the first round.
-        episodes: Ends of the episodes, `[R, T, B]`.
-        sums: Sums of the metrics of each round's gradient steps, `[R]`.
+
+def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
+    """Return how actions are chosen: at random in the warm-up, then by exploring.
+
+    A step's noise is that of `draw_actions` and the step's number.
     """
-    config, axis = hooks.config, hooks.stepper.axis_name
-    end = first + jnp.uint32(config.rounds_per_update)
-    counts = _counts(hooks, config.gradient_steps_before(first), end)
-    sums = {name: values.sum(0) for name, values in sums.items()}
-    losses = averages(sums, counts)
-    episodes = after(episodes, next(iter(losses.values())), axis)
-    return {
-        "env_steps": end * jnp.uint32(config.steps_per_round),
-        "gradient_steps": config.gradient_steps_before(end),
-        **{name: counts[name] for name in counts if name != "gradient_steps"},
-        **rollout.episode_metrics(episodes, axis),
-        **losses,
-    }
+    agent = hooks.agent
+
+    def act(obs: Any, memory: PyTree, noise: tuple) -> Any:
+        drawn, step = noise
+        if hooks.is_recurrent:
+            action, memory = hooks.explore(learner, obs, memory, drawn, step)
+        else:
+            exploring, random = drawn
+            action, memory = hooks.explore(learner, obs, memory, exploring, step)
+            # The warm-up ends at an exact step: some environments may still be in it,
+            # others not.
+            random = valid_action(obs, random)
+            warming_up = step < agent.config.warm_up_steps
+            extra = (1,) * (action.ndim - 1)
+            action = jnp.where(warming_up.reshape(-1, *extra), random, action)
+        return (action, (), agent.head.to_env(action)), memory
+
+    prepare = partial(observe.prepare, agent, moments)
+    return rollout.Policy(act, prepare, partial(draw_actions, hooks))
 
 
-def _counts(hooks: OffPolicyHooks, before: Array, end: Array) -> Metrics:
-    """Return the counts of what happened in an update: the weights of its averages."""
-    after_it = hooks.config.gradient_steps_before(end)
-    counts = {"gradient_steps": after_it - before}
-    if hooks.policy_delay is not None:
-        delay = jnp.uint32(hooks.policy_delay)
-        counts["policy_steps"] = (after_it // delay - before // delay).astype(jnp.int32)
-    return counts
+def remember(
+    hooks: Hooks, experience: Experience, number: Array, played: rollout.Played
+) -> Experience:
+    """Put the steps of round `number` into the buffer, and their priorities."""
+    agent, axis = hooks.agent, hooks.agent.stepper.axis_name
+    if hooks.is_recurrent:
+        played = rollout.without_bad(played)
+    transitions = played.transitions
+    items = agent.replay.store(experience.memory, played.memories, transitions)
+    num = jax.tree.leaves(items)[0].shape[0]
+    added = number * jnp.uint32(num)
+    moments = experience.obs_moments
+    if agent.config.normalize_observations:
+        # Every observation that was acted on counts once. The one after the last step
+        # of an episode is stored, but it is not in the statistics.
+        features = to_features(agent.obs_space, transitions.obs)
+        moments = observe.merge_moments(agent.obs_space, moments, features, axis)
+    return Experience(
+        buffer=ring.add(experience.buffer, items, added),
+        envs=played.envs,
+        priorities=agent.replay.add(experience.priorities, added, num),
+        obs_moments=moments,
+        memory=played.memory,
+    )
 
 
-def draw_learning(hooks: OffPolicyHooks, key_replay: Array, key_learn: Array) -> PyTree:
-    """Draw what is random in the gradient steps of an update, `[R, G, ...]`.
-
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        key_replay: Random key of the batches, consumed.
-        key_learn: Random key of the gradient steps, consumed.
-    """
-    config = hooks.config
+def draw_learning(hooks: Hooks, key_replay: Array, key_learn: Array) -> PyTree:
+    """Draw batches and noise of an update's gradient steps, `[R, G, ...]`."""
+    config, axis = hooks.agent.config, hooks.agent.stepper.axis_name
     shape = (config.rounds_per_update, config.gradient_steps_per_round)
-    axis = hooks.stepper.axis_name
     key_shared = key_learn
     if hooks.draw_shared is not None:
         key_learn, key_shared = jax.random.split(key_learn)
@@ -308,133 +447,26 @@ def draw_learning(hooks: OffPolicyHooks, key_replay: Array, key_learn: Array) ->
         key_replay, key_learn = (
             jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
-    batches = hooks.replay.draw(key_replay, shape)
-    noise = hooks.draw_learning(key_learn, shape)
+    batches = hooks.agent.replay.draw(key_replay, shape)
+    noise = hooks.draw_noise(key_learn, shape)
     if hooks.draw_shared is not None:
         noise = (noise, hooks.draw_shared(key_shared, shape))
     return batches, noise
 
 
-def _act(
-    hooks: OffPolicyHooks,
-    learner: Any,
-    experience: Experience,
-    number: Array,
-    inputs: PyTree,
-    restart: Callable,
-) -> tuple[Experience, rollout.Episodes]:
-    """Step every environment `num_steps` times and remember what happened."""
-    num_envs = experience.envs.episode_return.shape[0]
-    first = number * jnp.uint32(hooks.config.steps_per_round)
-    env_steps = numbers_of_steps(hooks, first, num_envs)
-    act, prepare, _ = policy(hooks, learner, experience.obs_moments)
-    envs, transitions, episodes = rollout.unroll(
-        hooks.stepper,
-        experience.envs,
-        act,
-        prepare,
-        ((inputs[0], env_steps), inputs[1]),
-        restart,
-    )
-    return remember(hooks, experience, first, envs, transitions), episodes
-
-
-def numbers_of_steps(hooks: OffPolicyHooks, first: Array, num_envs: int) -> Array:
-    """Return the numbers of the environment steps of a round, uint32 `[T, B]`.
-
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        first: `[]` uint32, number of the round's first step.
-        num_envs: B, on this device.
-    """
-    config, axis = hooks.config, hooks.stepper.axis_name
-    index = jnp.arange(num_envs, dtype=jnp.uint32)
-    if axis is not None:
-        index = index + jax.lax.axis_index(axis).astype(jnp.uint32) * num_envs
-    rows = jnp.arange(config.num_steps, dtype=jnp.uint32) * config.num_envs
-    return first + rows[:, None] + index[None]
-
-
-def policy(hooks: OffPolicyHooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
-    """Return how actions are chosen: at random in the warm-up, then by exploring.
-
-    A step's noise is that of `draw_actions` and the step's number.
-
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        learner: The learner: everything that `hooks.learn` changes.
-        moments: Statistics of observations.
-    """
-    config = hooks.config
-
-    def act(features: Any, noise: tuple) -> tuple[Array, PyTree, Array]:
-        (noise_action, random), step = noise
-        action = hooks.explore(learner, features, noise_action, step)
-        # The warm-up ends at an exact step: some environments may still be in it,
-        # others not.
-        random = valid_action(features, random)
-        warming_up = step < config.warm_up_steps
-        extra = (1,) * (action.ndim - 1)
-        action = jnp.where(warming_up.reshape(-1, *extra), random, action)
-        return action, (), hooks.to_env(action)
-
-    prepare = partial(observe.prepare, hooks, moments)
-    return rollout.Policy(act, prepare, partial(draw_actions, hooks))
-
-
-def remember(
-    hooks: OffPolicyHooks,
-    experience: Experience,
-    first: Array,
-    envs: rollout.EnvCarry,
-    transitions: Transition,
-) -> Experience:
-    """Put the steps of a round into the buffer.
-
-    Args:
-        hooks: Functions and numbers of the algorithm.
-        experience: Experience before the round.
-        first: `[]` uint32, number of the round's first step.
-        envs: The environments after it.
-        transitions: `[T, B, ...]` transitions of the round.
-    """
-    config, axis = hooks.config, hooks.stepper.axis_name
-    num_envs = experience.envs.episode_return.shape[0]
-    items = Item(
-        transitions.obs,
-        transitions.action,
-        transitions.reward,
-        transitions.next_obs,
-        transitions.terminated,
-        transitions.truncated,
-    )
-    items = jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), items)
-    added = rollout.per_device(first, axis)
-    buffer = ring.add(experience.buffer, items, added)
-    num = config.num_steps * num_envs
-    priorities = hooks.replay.add(experience.priorities, added, num)
-    moments = experience.obs_moments
-    if config.normalize_observations:
-        # Every observation that was acted on counts once. The one after the last step
-        # of an episode is stored, but it is not in the statistics.
-        features = to_features(hooks.obs_space, transitions.obs)
-        moments = observe.merge_moments(hooks.obs_space, moments, features, axis)
-    return Experience(buffer, priorities, envs, moments)
-
-
 def learn_if_due(
-    hooks: OffPolicyHooks,
+    hooks: Hooks,
     learner: Any,
     experience: Experience,
     number: Array,
     noise: PyTree,
     key: Array,
 ) -> tuple[tuple[Any, PyTree], Metrics]:
-    """Take the round's gradient steps, or nothing during the warm-up.
+    """Take the gradient steps of a round, or nothing during the warm-up.
 
     Args:
-        hooks: Functions and numbers of the algorithm.
-        learner: The learner: everything that `hooks.learn` changes.
+        hooks: What the algorithm adds.
+        learner: Everything that `hooks.learn` changes.
         experience: Experience with the round's steps in it.
         number: `[]` uint32, number of the round.
         noise: Random numbers of the round's gradient steps, `[G, ...]`.
@@ -443,42 +475,46 @@ def learn_if_due(
     Returns:
         Learner and priorities, and the sums of the metrics.
     """
-    config = hooks.config
-    due = number >= jnp.uint32(config.first_round)
+    due = number >= jnp.uint32(hooks.agent.config.first_round)
     learn = partial(_learn, hooks, experience, number, noise)
     carry = (learner, experience.priorities)
     # Priorities are as large as the buffer, so they are not computed to be thrown away.
     if traced_for_cpu() or jax.tree.leaves(experience.priorities):
         return change_if(due, learn, carry, like=key)
+    if hooks.is_recurrent:  # Gradient steps through time are not unrolled.
+        return change_where(due, learn, carry)
     return learn(carry, due)
 
 
 def _learn(
-    hooks: OffPolicyHooks,
+    hooks: Hooks,
     experience: Experience,
     number: Array,
     noise: PyTree,
     carry: tuple[Any, PyTree],
     is_due: Array | None = None,
 ) -> tuple[tuple[Any, PyTree], Metrics]:
-    """Take `gradient_steps` gradient steps with learner and priorities; sum metrics.
+    """Take the gradient steps of a round with learner and priorities; sum metrics.
 
     Args:
-        hooks: What the algorithm brings.
+        hooks: What the algorithm adds.
         experience: Experience with the round's steps in it.
         number: `[]` uint32, number of the round.
-        noise: What is random in the gradient steps, `[G, ...]`.
+        noise: Random numbers of the gradient steps, `[G, ...]`.
         carry: Learner and priorities.
         is_due: `[]` bool, where the steps are computed in any case: whether they count.
     """
-    config, replay = hooks.config, hooks.replay
-    added = (number + 1) * jnp.uint32(config.steps_per_round)
-    added = rollout.per_device(added, hooks.stepper.axis_name)
+    agent = hooks.agent
+    config, replay, axis = agent.config, agent.replay, agent.stepper.axis_name
+    per_round = jnp.uint32(rollout.per_device(config.items_per_round, axis))
+    added = (number + 1) * per_round
     before = config.gradient_steps_before(number)
+    prepare = partial(observe.prepare, agent, experience.obs_moments)
+    steps = config.gradient_steps_per_round
 
-    def take(learner: Any, batch: Batch, noise: PyTree, index: Any) -> Any:
+    def take(learner: Any, batch: Any, noise: PyTree, index: Any) -> Any:
         known = int(index) if isinstance(index, np.integer) else None
-        count = StepCount(before + index, config.gradient_steps_per_round, known)
+        count = StepCount(before + index, steps, known)
         learner, td_error, metrics = hooks.learn(learner, batch, noise, count)
         return learner, (td_error, metrics)
 
@@ -486,7 +522,7 @@ def _learn(
         learner, priorities = carry
         index, (noise_replay, noise_learn) = xs
         numbers, weight = replay.sample(priorities, noise_replay, added)
-        batch = _batch(hooks, experience, numbers, weight)
+        batch = replay.batch(experience.buffer, numbers, weight, prepare)
         change = partial(take, batch=batch, noise=noise_learn, index=index)
         if is_due is None:
             learner, (td_error, metrics) = change(learner)
@@ -497,7 +533,6 @@ def _learn(
         priorities = replay.update(priorities, numbers, td_error)
         return (learner, priorities), metrics
 
-    steps = config.gradient_steps_per_round
     if is_due is None or steps > MOST_UNROLLED:
         indices = jnp.arange(steps, dtype=jnp.uint32)
         carry, metrics = packing.scan(one_step, carry, (indices, noise))
@@ -507,19 +542,120 @@ def _learn(
     return carry, {name: values.sum(0) for name, values in metrics.items()}
 
 
-def _batch(
-    hooks: OffPolicyHooks, experience: Experience, numbers: Array, weight: Array
-) -> Batch:
-    """The items with these numbers `[N]` as a gradient step learns from them."""
-    features = partial(observe.prepare, hooks, experience.obs_moments)
-    gathered = hooks.replay.gather(experience.buffer, numbers)
-    item, reward, next_obs, discount = gathered
-    weight = jnp.where(is_bad(item), 0.0, weight)
-    return Batch(
-        obs=features(item.obs),
-        action=item.action,
-        reward=reward,
-        next_obs=features(next_obs),
-        discount=discount,
-        weight=weight,
-    )
+def report(
+    hooks: Hooks, first: Array, episodes: rollout.Episodes, sums: Metrics
+) -> Metrics:
+    """Return the metrics of the update that began with round `first`.
+
+    Args:
+        hooks: What the algorithm adds.
+        first: `[]` uint32, number of the first round.
+        episodes: Ends of the episodes, `[R, T, B]`.
+        sums: Sums of the metrics of each round's gradient steps, `[R]`.
+    """
+    config, axis = hooks.agent.config, hooks.agent.stepper.axis_name
+    end = first + jnp.uint32(config.rounds_per_update)
+    counts = _counts(hooks, config.gradient_steps_before(first), end)
+    sums = {name: values.sum(0) for name, values in sums.items()}
+    losses = averages(sums, counts)
+    # Averages over devices must come one after another: see `collectives`.
+    episodes = after(episodes, next(iter(losses.values())), axis)
+    return {
+        "env_steps": end * jnp.uint32(config.steps_per_round),
+        "gradient_steps": config.gradient_steps_before(end),
+        **{name: counts[name] for name in counts if name != "gradient_steps"},
+        **rollout.episode_metrics(episodes, axis),
+        **losses,
+    }
+
+
+def _counts(hooks: Hooks, before: Array, end: Array) -> Metrics:
+    """The counts of what happened in an update: the weights of its averages."""
+    after_it = hooks.agent.config.gradient_steps_before(end)
+    counts = {"gradient_steps": after_it - before}
+    if hooks.policy_delay is not None:
+        delay = jnp.uint32(hooks.policy_delay)
+        counts["policy_steps"] = (after_it // delay - before // delay).astype(jnp.int32)
+    return counts
+
+
+class Work(NamedTuple):
+    """The values that one piece of a hosted update hands on to the next.
+
+    Attributes:
+        state: State before the update, without its experience.
+        learner: The learner, in the form in which it learns.
+        experience: Experience as it is inside an update.
+        noise: Random numbers of the gradient steps, `[R, G, ...]`.
+    """
+
+    state: State
+    learner: Learner
+    experience: Experience
+    noise: PyTree
+
+
+def hosted(agent: Any, enter: Enter, update: Array) -> Hosted:
+    """Return an update in pieces, for environments on the host; see `types.Hosted`.
+
+    Args:
+        agent: Networks, environments, replay and config of the algorithm.
+        enter: See `Enter`.
+        update: `[]` int32, number of updates done.
+    """
+    config = agent.config
+    rounds, num_envs = config.rounds_per_update, config.num_envs
+    first = jnp.asarray(update).astype(jnp.uint32) * jnp.uint32(rounds)
+
+    def begin(state: State) -> tuple[Work, PyTree, PyTree]:
+        """Draw the randomness of all rounds, and open the replay buffer."""
+        hooks, learner, _ = enter(agent, state)
+        keys = update_keys(state, NUM_KEYS)
+        noise = draw_actions(hooks, keys[0], (rounds * config.num_steps, num_envs))
+        numbers = first + jnp.arange(rounds, dtype=jnp.uint32)
+        count = partial(numbers_of_steps, hooks, num_envs=num_envs)
+        experience = experience_of(state)
+        work = Work(
+            state._replace(**dict.fromkeys(Experience._fields, ())),
+            learner,
+            opened(hooks, experience),
+            draw_learning(hooks, keys[3], keys[4]),
+        )
+        return work, state.memory, (by_round(config, noise), jax.vmap(count)(numbers))
+
+    def act(work: Work, obs: Any, memory: PyTree, noise: PyTree) -> Any:
+        """Choose actions with the policy as it is in this round."""
+        hooks, *_ = enter(agent, work.state)
+        chooser = policy(hooks, work.learner, work.experience.obs_moments)
+        return chooser.act(chooser.prepare(obs), memory, noise)
+
+    def learn(work: Work, number: Array, played: rollout.Played) -> tuple[Work, Any]:
+        """Remember the steps of a round, and learn where that is due."""
+        hooks, *_ = enter(agent, work.state)
+        now = first + jnp.asarray(number).astype(jnp.uint32)
+        experience = remember(hooks, work.experience, now, played)
+        noise = jax.tree.map(lambda x: x[number], work.noise)
+        (learner, priorities), sums = learn_if_due(
+            hooks, work.learner, experience, now, noise, work.state.key
+        )
+        experience = experience._replace(priorities=priorities)
+        work = work._replace(learner=learner, experience=experience)
+        return work, (played.episodes, sums)
+
+    def finish(work: Work, reports: Any) -> tuple[State, Metrics]:
+        """Close the replay buffer, and return the state and the update's metrics."""
+        hooks, _, leave = enter(agent, work.state)
+        metrics = report(hooks, first, *reports)
+        experience = closed(hooks, work.experience, num_envs, metrics)
+        return _after(work.state, leave(work.learner), experience), metrics
+
+    def restart(state: State, obs: PyTree) -> State:
+        """Return the state with all episodes begun anew, the running ones cut."""
+        added = first * jnp.uint32(config.items_per_round // num_envs)
+        return state._replace(
+            buffer=cut_newest(state.buffer, added),
+            envs=pieces.first_step(state.envs, obs),
+            memory=jax.tree.map(jnp.zeros_like, state.memory),
+        )
+
+    return Hosted(rounds, config.num_steps, begin, act, learn, finish, restart)

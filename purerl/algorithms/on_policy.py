@@ -20,12 +20,12 @@ import optax
 
 from purerl import networks
 from purerl.acting import observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import to_features
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
 from purerl.algorithms.memory import CRITIC_CORE, Memory
+from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import diagnostics, normalise, optimiser, sequences
 from purerl.learning.collectives import after, pmean

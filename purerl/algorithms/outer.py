@@ -17,7 +17,6 @@ import jax.numpy as jnp
 
 from purerl import schedules
 from purerl.acting import observe
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
 from purerl.algorithms import (
@@ -32,6 +31,7 @@ from purerl.algorithms import (
 from purerl.algorithms import memory as memories
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch
+from purerl.envs.base import Environment
 from purerl.keys import update_keys
 from purerl.learning import normalise
 from purerl.learning.returns import rewards_to_go

@@ -29,7 +29,6 @@ import numpy as np
 from jax.core import Tracer
 
 from purerl.acting import rollout
-from purerl.acting.environment import Environment
 from purerl.acting.rollout import EnvCarry, carry_of, start_of
 from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.algorithms.on_policy import Agent, OnPolicyState
@@ -43,6 +42,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.envs.wrappers import RandomLevels, RepeatedLevels
 from purerl.keys import update_keys
 from purerl.learning import normalise

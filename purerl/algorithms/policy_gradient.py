@@ -14,7 +14,6 @@ import jax.numpy as jnp
 from purerl import auto, networks
 from purerl.accelerator import paired
 from purerl.acting import observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import memory as memories
 from purerl.algorithms import memory_config, network_config, on_policy
@@ -33,6 +32,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import normalise, optimiser
 from purerl.learning.returns import gae
 from purerl.losses import SquaredError

@@ -26,7 +26,6 @@ from typing import Any
 import jax.numpy as jnp
 
 from purerl.accelerator.minimise import minimise_in_few_kernels
-from purerl.acting.environment import Environment
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.checks import check_standardised
@@ -49,6 +48,7 @@ from purerl.config import (
     static,
     values_by_actions,
 )
+from purerl.envs.base import Environment
 from purerl.learning import diagnostics
 from purerl.learning.minibatches import minimise, pass_means
 from purerl.learning.normalise import RewardScale, standardise

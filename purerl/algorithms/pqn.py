@@ -32,7 +32,6 @@ from typing import Any, NamedTuple
 from purerl import auto, networks
 from purerl.accelerator import columns
 from purerl.acting import exploration, observe
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
 from purerl.algorithms import (
@@ -55,6 +54,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import diagnostics
 from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, minimise
 from purerl.learning.returns import q_lambda

@@ -24,6 +24,11 @@ The three rules of `recurrent_ppo` hold here too: the memory is cleared by the f
 the step before an observation, in the burn-in and in the sequence; a gradient step runs
 it over sequences again; and a time limit bootstraps on the observation before the
 reset, seen by the memory of the episode that it belongs to.
+
+Returns of five steps and the priorities are those of R2D2, the exponent of the
+importance weights is that of Acme's R2D2. Exploration and learning have the numbers of
+`dqn`: with sequences of 16 steps, a gradient step on 32 of them for every 40
+environment steps replays as many steps for each step of the environment.
 """
 
 from functools import partial
@@ -32,180 +37,305 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl import networks
+from purerl import auto, networks
 from purerl.acting import exploration, observe, rollout
-from purerl.acting.environment import Environment
+from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import off_policy, pieces
-from purerl.algorithms.recurrent_dqn_config import RecurrentDQNConfig
-from purerl.algorithms.recurrent_dqn_learner import (
-    Learner,
-    make_optimiser,
-    report,
-    take_steps,
+from purerl.algorithms import checks, memory_config, network_config, off_policy
+from purerl.algorithms import memory as memories
+from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
+from purerl.algorithms.memory import CORE, Memory
+from purerl.algorithms.off_policy import Hooks, Learner, State
+from purerl.config import (
+    FRACTION,
+    NON_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    static,
 )
-from purerl.algorithms.recurrent_dqn_parts import (
-    Parts,
-    build,
-    draw_coin,
-    seen,
-    values,
-)
-from purerl.keys import init_keys, update_keys
-from purerl.learning import optimiser
-from purerl.learning.branches import change_if, change_where
-from purerl.replay import sequences as replay
-from purerl.replay import uniform as ring
-from purerl.tracing import traced_for_cpu
-from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
+from purerl.envs.base import Environment
+from purerl.keys import init_keys
+from purerl.learning import returns, sequences, two_hot
+from purerl.learning.branches import StepCount
+from purerl.learning.sequences import Sequences, swap
+from purerl.losses import value_error
+from purerl.networks import composite
+from purerl.networks.distributions import Head, make_head
+from purerl.replay import batches
+from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
+
+_PRIORITIES = ("priority_eta", "priority_exponent", "importance_exponent")
 
 
-class RecurrentDQNState(NamedTuple):
-    """Everything that training carries, arrays only.
+@config_dataclass
+class RecurrentDQNConfig(QConfig):
+    """Deep Q-learning with a memory, from a replay buffer of sequences (R2D2)."""
+
+    sequence_length: int = static(
+        16,
+        "Steps of a sequence, and of every environment in an update; gradients go "
+        "through them.",
+        POSITIVE,
+    )
+    burn_in: int = static(
+        8,
+        "Steps before a sequence that only bring its stored memory up to date, at most "
+        "sequence_length.",
+        NON_NEGATIVE,
+    )
+    buffer_size: int = static(
+        10_000,
+        "Steps that are kept, in whole sequences of all environments.",
+        POSITIVE,
+    )
+    batch_size: int = static(32, "Sequences of one gradient step.", POSITIVE)
+    gradient_steps: int = static(4, "Gradient steps of an update.", POSITIVE)
+    n_step: int = static(5, "Rewards summed before bootstrapping.", POSITIVE)
+    dueling: bool = static(
+        False,
+        "Split the head into value and advantages, each with one more hidden layer, "
+        "as wide as what it is read off.",
+    )
+    value_rescaling: bool = static(
+        False,
+        "Learn values on the scale of sign(x) (sqrt(|x| + 1) - 1) + 0.001 x, for "
+        "rewards of any size.",
+    )
+    prioritised: bool = static(
+        False, "Sample sequences in proportion to their TD errors."
+    )
+    priority_eta: float = dynamic(
+        0.9,
+        "Weight of a sequence's largest TD error in its priority, against their mean.",
+        FRACTION,
+    )
+    priority_exponent: float = dynamic(0.9, "Power of the priority.", NON_NEGATIVE)
+    importance_exponent: float = dynamic(
+        0.6, "Power of the importance weights at first; it grows to 1.", FRACTION
+    )
+    hidden_sizes: tuple[int, ...] = static(
+        (128,), "Units of each hidden layer before the memory.", SIZES
+    )
+    memory: Any = memory_config.memory_field("gru")
+    memory_size: int = memory_config.size_field()
+    head_sizes: tuple[int, ...] = static(
+        (),
+        "Units of each hidden layer between the memory and the values.",
+        SIZES,
+    )
+
+    @property
+    def num_steps(self) -> int:
+        """Steps of every environment in an update: those of one sequence."""
+        return self.sequence_length
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: a gradient step runs through time too."""
+        learned = self.sequence_length + self.burn_in
+        return self.sequence_length + self.gradient_steps * learned
+
+    @property
+    def items_per_round(self) -> int:
+        """Items that an update puts into the buffer: a sequence of each environment."""
+        return self.num_envs
+
+    @property
+    def capacity(self) -> int:
+        """Sequences that the buffer holds.
+
+        A multiple of `num_envs`, so that every environment has slots of its own.
+        """
+        return self.buffer_size // self.steps_per_update * self.num_envs
+
+    @property
+    def first_round(self) -> int:
+        """Number of the update that learns first: the one that ends the warm-up.
+
+        With a burn-in not the very first one, whose sequences have no steps before.
+        """
+        return max(1 if self.burn_in else 0, super().first_round)
+
+
+def validate(config: RecurrentDQNConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    length, burn_in = config.sequence_length, config.burn_in
+    if burn_in > length:
+        raise ConfigError(
+            f"burn_in must be at most sequence_length ({length}), got {burn_in} (8 is "
+            "the default): the steps before a sequence are those of the one before it."
+        )
+    if config.n_step > length:
+        raise ConfigError(
+            f"n_step must be at most sequence_length ({length}), got {config.n_step} "
+            "(5 is the default): returns end with the sequence."
+        )
+    least = (2 if burn_in else 1) * config.steps_per_update
+    if config.buffer_size < least:
+        each = "the two sequences" if burn_in else "the sequence"
+        raise ConfigError(
+            f"buffer_size must hold {each} of every environment that a gradient step "
+            f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
+        )
+    if not memory_config.has_memory(config):
+        raise ConfigError(
+            "memory must be that of a recurrent network, got 'none'; use DQNConfig."
+        )
+    off_policy.validate_learning(config)
+    exploration.check_share(config)
+    memory_config.check_values(config, env, checks.check_discrete(config, env))
+    if config.dueling and network_config.own(config, "critic") is not None:
+        raise ConfigError(
+            "dueling must be False where critic is a whole network of your own, got "
+            f"True and {network_config.described(config, 'critic')}; split the values "
+            "in the module."
+        )
+    if not config.prioritised:
+        checks.check_idle(config, _PRIORITIES, "prioritised", "prioritised=True")
+
+
+class Agent(NamedTuple):
+    """The parts of recurrent DQN, bound once in Python.
 
     Attributes:
-        params: Parameters of the online network: of `core`, and of the values, `q`.
-        target_params: Parameters of the target network.
-        opt_state: State of the optimiser.
-        buffer: `replay.Stored` with leaves `[C / B, B, ...]`, a column for every
-            environment.
-        priorities: `batches.Kept` of the sequences, where replay is prioritised.
-        obs_moments: Statistics of observations; empty where they are not normalised.
-        envs: The environments between two steps.
-        memory: Memory `[B, ...]` of the running episodes before `envs.obs`; zero where
-            that is an episode's first.
-        key: Random key of the agent, which never changes; every update's key is folded
-            from it.
-        update: `[]` int32, number of updates done.
+        config: Config with the environment's numbers, `auto` resolved.
+        stepper: Environments.
+        obs_space: Observation space of the environment.
+        head: The actions.
+        replay: Functions that sample sequences.
+        memory: Network from observations to memories.
+        network: Network from memories to values.
     """
 
-    params: dict[str, PyTree]
-    target_params: dict[str, PyTree]
-    opt_state: PyTree
-    buffer: replay.Stored
-    priorities: PyTree
-    obs_moments: PyTree
-    envs: rollout.EnvCarry
-    memory: PyTree
-    key: Array
-    update: Array
+    config: RecurrentDQNConfig
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: Head
+    replay: batches.Replay
+    memory: Memory
+    network: Any
 
 
 def make(
     config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build recurrent DQN for a config and an environment; see `build`.
+    """Build recurrent DQN for a config and an environment; see `build`."""
+    agent = build(config, env, axis_name)
+    recurrence = Recurrence(agent.memory.kind.blank, partial(act, agent))
+    made = off_policy.algorithm(agent, init, enter, act, recurrence)
+    return made._replace(act=reject_stateless_act)
+
+
+def build(
+    config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
+) -> Agent:
+    """Build networks, environment and replay: what the functions below work with.
 
     Args:
         config: Config of the agent; its leaves may be traced.
         env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
+        axis_name: Mapped axis over which this agent's environments are spread.
     """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        init=partial(init, parts),
-        step=partial(step, parts),
-        act=reject_stateless_act,
-        recurrence=Recurrence(parts.kind.blank, partial(act, parts)),
-        hosted=partial(hosted, parts),
-    )
-
-
-def init(parts: Parts, key: Array) -> RecurrentDQNState:
-    """Make a fresh network, its copy as the target, an empty buffer and memories."""
-    config, keys = parts.config, init_keys(key, 3)
-    num_envs = rollout.per_device(config.num_envs, parts.stepper.axis_name)
-    memory = parts.kind.blank((num_envs,))
-    obs = observe.example(parts.obs_space)
-    one = jax.tree.map(lambda x: x[:1], memory)
-    params = networks.init_params(
-        keys[:2],
-        {
-            "core": (parts.core, [obs, one]),
-            "q": (parts.head, [seen(parts, one, obs)]),
-        },
-    )
-    flat, restore = optimiser.flatten(params)
-    envs = rollout.init_envs(parts.stepper, keys[2], num_envs)
-    capacity = rollout.per_device(config.capacity, parts.stepper.axis_name)
-    example = jax.eval_shape(partial(_example, parts), envs, memory)
-    is_normalised = config.normalize_observations
-    return RecurrentDQNState(
-        params=params,
-        target_params=params,
-        opt_state=make_optimiser(config, restore).init(flat),
-        buffer=ring.by_env(ring.init(example, capacity), num_envs),
-        priorities=parts.replay.init(),
-        obs_moments=observe.init_moments(parts.obs_space) if is_normalised else (),
-        envs=envs,
+    config = auto.resolve(config, env)
+    stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    head = make_head(env.action_space(stepper.params), "categorical")
+    shape = obs_shape(obs_space)
+    memory = memories.build(config, shape)
+    assert memory is not None
+    return Agent(
+        config=config,
+        stepper=stepper,
+        obs_space=obs_space,
+        head=head,
+        replay=batches.of_sequences(config, axis_name),
         memory=memory,
-        key=key,
-        update=jnp.int32(0),
+        network=_make_network(config, memory, shape, head.num_outputs),
     )
 
 
-def _example(parts: Parts, envs: rollout.EnvCarry, memory: PyTree) -> replay.Stored:
-    """Return one item of the right shapes for the buffer."""
-    num = parts.config.sequence_length
-    obs = jax.tree.map(lambda x: jnp.broadcast_to(x[:1], (num, *x.shape[1:])), envs.obs)
-    flag = jnp.zeros(num, bool)
-    steps = off_policy.Item(
-        obs, jnp.zeros(num, jnp.int32), jnp.zeros(num), obs, flag, flag
-    )
-    return replay.Stored(jax.tree.map(lambda x: x[0], memory), steps)
+def _make_network(
+    config: RecurrentDQNConfig, memory: Memory, of_obs: Any, num_actions: int
+) -> Any:
+    """The network from memories to a value per action."""
+    shape = memories.head_shape(memory, of_obs)
+    is_masked = composite.has_mask(shape)
+    network = network_config.whole(config, "critic", shape)
+    if network is None:
+        layers = network_config.dense_layers(config, config.head_sizes)
+        width = (memory.kind.size, *config.head_sizes)[-1:]
+        stream = partial(network_config.dense_layers, config, width)
+        network = networks.DiscreteCritic(
+            composite.viewed(layers, shape),
+            num_actions,
+            stream if config.dueling else None,
+            gain=config.critic_gain,
+            masked=is_masked,
+        )
+    return networks.Masked(network) if is_masked else network
 
 
-def step(parts: Parts, state: RecurrentDQNState) -> tuple[RecurrentDQNState, Metrics]:
-    """Make one update: collect sequences, remember them, take the gradient steps."""
-    keys = update_keys(state, pieces.NUM_KEYS)
-    return learn(parts, state, collect(parts, state, keys[:3]), keys)
+def init(agent: Agent, key: Array) -> State:
+    """Make a fresh network, its copy as the target, an empty buffer and memories."""
+    keys = init_keys(key, 3)
+    num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
+    memory = memories.blank(agent.memory, num_envs)
+    obs = observe.example(agent.obs_space)
+    one = jax.tree.map(lambda x: x[:1], memory)
+    made = {
+        CORE: (agent.memory.core, [obs, one]),
+        "q": (agent.network, [memories.seen(agent.memory, one, obs)]),
+    }
+    params = networks.init_params(keys[:2], made)
+    learner = fresh(agent.config, params)
+    return off_policy.init_state(agent, key, keys[2], learner, memory)
 
 
-def collect(parts: Parts, state: RecurrentDQNState, key: Array) -> rollout.Played:
-    """Act epsilon-greedily for `sequence_length` steps in every environment.
+def make_hooks(agent: Agent, restore: Any) -> Hooks:
+    """Make recurrent DQN's part of the learner.
 
     Args:
-        parts: Networks, environments and config; see `build`.
-        state: State of one agent; its network does not change meanwhile.
-        key: Random key, or three of them; see `rollout.collect`.
-
-    Returns:
-        As `rollout.unroll_recurrent`.
+        agent: Networks, environments, replay and config.
+        restore: Function from a flat vector to the networks' parameters.
     """
-    return rollout.collect_recurrent(
-        parts.stepper,
-        state.envs,
-        state.memory,
-        policy(parts, state),
-        key,
-        parts.config.sequence_length,
+    config, num = agent.config, off_policy.num_choices(agent)
+
+    def explore(
+        learner: Learner, obs: Any, memory: PyTree, coin: Any, step: Array
+    ) -> tuple[Array, PyTree]:
+        # Epsilon is that of the first step of the update.
+        first = step - step % jnp.uint32(config.steps_per_update)
+        epsilon = exploration.epsilon_of(config, first)
+        q, memory = values(agent, restore(learner.params), obs, memory)
+        return exploration.epsilon_greedy(q, coin, epsilon, obs), memory
+
+    return Hooks(
+        agent=agent,
+        draw_action=partial(exploration.draw_coin, num_actions=num),
+        explore=explore,
+        draw_noise=lambda key, shape: (),
+        learn=partial(learn, agent, restore),
+        is_recurrent=True,
     )
 
 
-def policy(parts: Parts, state: RecurrentDQNState) -> rollout.Policy:
-    """Return how the network of a state chooses actions while it is trained."""
-    epsilon = exploration.epsilon_of_update(parts.config, state.update)
-
-    def explore(obs: Any, memory: PyTree, coin: Any) -> Any:
-        q, memory = values(parts, state.params, obs, memory)
-        action = exploration.epsilon_greedy(q, coin, epsilon, obs)
-        return (action, (), action), memory
-
-    prepare = partial(observe.prepare, parts, state.obs_moments)
-    return rollout.Policy(explore, prepare, partial(draw_coin, parts))
+enter = partial(enter_flat, make_hooks)
 
 
 def act(
-    parts: Parts,
-    state: RecurrentDQNState,
-    obs: Array,
-    memory: PyTree,
-    key: Array | None = None,
+    agent: Agent, state: State, obs: Array, memory: PyTree, key: Array | None = None
 ) -> tuple[Array, PyTree]:
     """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         state: State of one agent.
         obs: Observations as the environment gives them.
         memory: Memory `[..., ...]` of the episode before `obs`.
@@ -214,105 +344,111 @@ def act(
     Returns:
         The action, and the memory with `obs` in it.
     """
-    prepared = observe.prepare(parts, state.obs_moments, obs)
-    q, memory = values(parts, state.params, prepared, memory)
-    return exploration.act(q, prepared, parts.config.epsilon_end, key), memory
+    prepared = observe.prepare(agent, state.obs_moments, obs)
+    q, memory = values(agent, state.params, prepared, memory)
+    return exploration.act(q, prepared, agent.config.epsilon_end, key), memory
 
 
-def hosted(parts: Parts, update: Array) -> Hosted:
-    """Return an update in pieces, for environments on the host.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        update: `[]` int32, number of updates done.
-    """
-    return pieces.of_recurrent_rollout(
-        parts.config,
-        partial(policy, parts),
-        partial(learn, parts),
-        partial(restart, update),
-        lambda state: state.memory,
-    )
-
-
-def restart(update: Array, state: RecurrentDQNState, obs: PyTree) -> RecurrentDQNState:
-    """Return the state with all episodes begun anew.
-
-    The last step of every environment is marked as cut, so that the memory of a burn-in
-    is cleared after it.
-
-    Args:
-        update: `[]` int32, number of updates done.
-        state: State of one agent.
-        obs: First observations `[B, ...]`.
-    """
-    steps = state.buffer.steps
-    rows = steps.truncated.shape[0]
-    newest = jnp.where(update > 0, (update - 1) % rows, rows)
-    is_last = (jnp.arange(rows) == newest)[:, None] & ~steps.terminated[..., -1]
-    truncated = steps.truncated.at[..., -1].set(steps.truncated[..., -1] | is_last)
-    return state._replace(
-        buffer=state.buffer._replace(steps=steps._replace(truncated=truncated)),
-        envs=pieces.first_step(state.envs, obs),
-        memory=jax.tree.map(jnp.zeros_like, state.memory),
-    )
+def values(
+    agent: Agent, params: PyTree, obs: Any, memory: PyTree
+) -> tuple[Array, PyTree]:
+    """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
+    memory = agent.memory.core.apply(params[CORE], obs, memory)
+    seen = memories.seen(agent.memory, memory, obs)
+    q: Any = agent.network.apply(params["q"], seen)
+    return q, memory
 
 
 def learn(
-    parts: Parts, state: RecurrentDQNState, played: rollout.Played, keys: Array
-) -> tuple[RecurrentDQNState, Metrics]:
-    """Remember a rollout, and learn from sequences of the buffer where that is due.
+    agent: Agent,
+    restore: Any,
+    learner: Learner,
+    batch: tuple[Sequences, Array],
+    noise: Any,
+    count: StepCount,
+) -> tuple[Learner, Array, Metrics]:
+    """Take one gradient step, and update the target network where that is due.
 
     Args:
-        parts: Networks, environments and config; see `build`.
-        state: State with which the rollout was collected.
-        played: The rollout, from `collect`.
-        keys: Keys of the update, the first three of which the rollout has used.
+        agent: Networks, environments, replay and config.
+        restore: Function from a flat vector to the networks' parameters.
+        learner: Learner before the step.
+        batch: Sequences `[R, L, ...]`, and their weights `[R]`.
+        noise: Nothing.
+        count: Where the step stands among all.
+
+    Returns:
+        Learner, what the priorities `[R]` of the sequences are made of, and metrics.
     """
-    config, axis = parts.config, parts.stepper.axis_name
-    num_envs = played.envs.episode_return.shape[0]
-    before = state.update.astype(jnp.uint32) * jnp.uint32(num_envs)
-    stored = replay.store(
-        state.memory, played.memories, played.transitions, config.burn_in
-    )
-    buffer = ring.add(ring.in_order(state.buffer), stored, before)
-    priorities = parts.replay.grow(state.priorities)
-    priorities = parts.replay.add(priorities, before, num_envs)
-    moments = state.obs_moments
-    if config.normalize_observations:
-        obs = observe.to_features(parts.obs_space, played.transitions.obs)
-        moments = observe.merge_moments(parts.obs_space, moments, obs, axis)
+    del noise
+    rows, weight = batch
+    target = td_target(agent, restore, learner, rows)
+    minimised = partial(loss, agent, restore, rows=rows, target=target, weight=weight)
+    learner, td_error, metrics = descend(agent, restore, minimised, learner, count)
+    error = batches.sequence_priority(td_error, agent.config.priority_eta)
+    return learner, error, metrics
 
-    params, restore = optimiser.flatten(state.params)
-    target_params, _ = optimiser.flatten(state.target_params)
-    learner = Learner(params, target_params, state.opt_state, priorities)
-    due = state.update >= config.first_update
-    change = partial(
-        take_steps,
-        parts,
-        restore,
-        partial(observe.prepare, parts, moments),
-        buffer,
-        state.update,
-        keys[3],
-    )
-    # Priorities are not computed to be thrown away.
-    if traced_for_cpu() or config.prioritised:
-        learner, sums = change_if(due, change, learner, like=state.key)
-    else:
-        learner, sums = change_where(due, change, learner)
 
-    metrics = report(parts, state.update, played.episodes, sums)
-    new = RecurrentDQNState(
-        params=restore(learner.params),
-        target_params=restore(learner.target_params),
-        opt_state=learner.opt_state,
-        buffer=ring.by_env(buffer, num_envs),
-        priorities=parts.replay.keep(learner.priorities, metrics["episodes"]),
-        obs_moments=moments,
-        envs=played.envs,
-        memory=played.memory,
-        key=state.key,
-        update=state.update + 1,
+def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> Array:
+    """Return what the values of the actions are to become, `[L, R]`.
+
+    Args:
+        agent: Networks, environments, replay and config.
+        restore: Function from a flat vector to the networks' parameters.
+        learner: Online and target network, as flat vectors.
+        rows: Sequences of the batch.
+    """
+    config = agent.config
+    steps = jax.tree.map(swap, rows.batch)
+
+    def following(flat: Array) -> Array:
+        """The values of the observations after each step, before any reset."""
+        params = restore(flat)
+        core, kind, _ = agent.memory
+        each = sequences.remember_each(core, kind, params[CORE], rows)
+        return values(agent, params, steps.next_obs, each)[0]
+
+    slow = following(learner.target_params)
+    chooser = following(learner.params) if config.double else slow
+    best = jnp.argmax(chooser, -1)[..., None]
+    value = jnp.take_along_axis(slow, best, -1)[..., 0]
+    if config.value_rescaling:
+        value = two_hot.unsqueeze(value)
+    target = returns.n_step(
+        steps.reward,
+        value,
+        steps.terminated,
+        steps.truncated,
+        gamma=config.gamma,
+        n=config.n_step,
     )
-    return new, metrics
+    return two_hot.squeeze(target) if config.value_rescaling else target
+
+
+def loss(
+    agent: Agent,
+    restore: Any,
+    params: Array,
+    rows: Sequences,
+    target: Array,
+    weight: Array,
+) -> tuple[Array, tuple[Array, Metrics]]:
+    """Return the scalar loss of a batch of sequences, its TD errors and metrics.
+
+    Args:
+        agent: Networks, environments, replay and config.
+        restore: Function from a flat vector to the networks' parameters.
+        params: Parameters of the online network, as a flat vector.
+        rows: Sequences of the batch.
+        target: `[L, R]` targets of the values.
+        weight: `[R]` weights of the sequences.
+    """
+    nets = restore(params)
+    seen = memories.unroll(agent.memory, nets, rows)
+    q: Any = agent.network.apply(nets["q"], seen)
+    action = swap(rows.batch.action)[..., None]
+    value = jnp.take_along_axis(q, action, -1)[..., 0]
+    flat = value.reshape(-1)
+    errors = value_error(agent.config.value_loss, flat, target.reshape(-1))
+    total = (weight * errors.reshape(target.shape).mean(0)).mean()
+    return total, (target - value, {"value_loss": total, "q_value": value.mean()})

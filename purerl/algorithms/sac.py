@@ -13,7 +13,7 @@ and the target networks by `tau (online - target)`. A time limit bootstraps: see
 
 * **Continuous actions** are `a = tanh(u)`, `u ~ N(mu(s), sigma(s)^2)`. One is sampled
   for each expectation, and differentiated through. They are in [-1, 1], where densities
-  (see `continuous.squash`), entropies and `H* = -dim(A)` are measured, whatever the
+  (see `actor_critic.squash`), entropies and `H* = -dim(A)` are measured, whatever the
   environment scales them to.
 * **Discrete actions** leave nothing to sample: the expectations are sums over all of
   them, and `H*` is a share of the largest entropy, `log n`.
@@ -21,6 +21,18 @@ and the target networks by `tau (online - target)`. A time limit bootstraps: see
 With `n_step` > 1 the rewards of n steps are summed as they were collected: the
 entropies of the steps between are left out, and nothing corrects for the older policy
 that took them.
+
+With `crossq` (Bhatt et al. 2024, arXiv:1902.05605v4) networks have batch normalisation,
+and the critics of `(s, a)` and of `(s', a')`, `a' ~ pi(s')`, are one pass of both,
+
+    [Q_i(s, a), Q_i(s', a')] = Q_i([s; s'], [a; a']),
+
+so that the statistics fit the mixture of the two distributions of actions. Then there
+is no need of target networks. No gradient goes through the target, while it does go
+through the statistics of the batch. The policy, with batch normalisation of its own,
+maximises critics that are normalised by their running statistics. The paper has critics
+of 2,048 units, Adam with b1 = 0.5 and a step size of 1e-3, and moves the policy in
+every third gradient step.
 
 Acting samples from the policy, evaluation takes `tanh(mu)` or the likeliest action, and
 the first `random_steps` environment steps are uniformly random (`learning_starts` of
@@ -37,29 +49,22 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl import auto
 from purerl.acting import rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     actor_critic,
-    continuous,
-    crossq,
-    discrete,
     ensembles,
+    network_config,
     off_policy,
-    stochastic,
     twins,
 )
-from purerl.algorithms.actor_critic import ActorCriticState, Learner
-from purerl.algorithms.checks import instead_of_values
-from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms.actor_critic import Agent, act, taken_values
+from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
+from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -69,13 +74,12 @@ from purerl.config import (
     dynamic,
     static,
 )
-from purerl.keys import init_keys
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import after, pmean
 from purerl.networks import composite, layers
-from purerl.networks.distributions import Head, is_discrete, make_head
-from purerl.optimisers import Adam
+from purerl.optimisers import Adam, Muon
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -121,26 +125,112 @@ class SACConfig(EnsembleConfig):
     log_std_max: float = static(2.0, "Largest log standard deviation.")
 
 
-class Parts(NamedTuple):
-    """The parts of SAC, bound once in Python: structure, and the config's numbers.
+def validate(config: SACConfig, env: Environment) -> None:
+    """Check what fields have to do with one another and with the environment.
 
-    Attributes:
-        config: The numbers.
-        stepper: The environments.
-        obs_space: Observation space of the environment.
-        head: Distribution of discrete actions, or the range of continuous ones.
-        actor: Network of logits, or of a Gaussian.
-        critics: Networks of the values of all actions, or of a given one.
-        target_entropy: Target `H*` of the entropy, in nats.
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
     """
+    space: Any = env.action_space(env.default_params)
+    if config.crossq:
+        _check_crossq(config, env)
+    ensembles.validate(config)
+    actor_critic.validate(config, env)
+    if hasattr(space, "n") and config.num_quantiles:
+        raise ConfigError(
+            f"num_quantiles must be 0 where actions are discrete, got "
+            f"{config.num_quantiles} for {space} of {env.name}: the expectation over "
+            "actions would mix quantiles of different distributions. Leave it out."
+        )
 
-    config: SACConfig
-    stepper: rollout.Stepper
-    obs_space: Any
-    head: Head
-    actor: nn.Module
-    critics: nn.Module
-    target_entropy: Array | float
+
+def _check_crossq(config: SACConfig, env: Environment) -> None:
+    """Refuse networks and optimisers in which batch normalisation has no place.
+
+    What sees all layers may take means over them, and running statistics would be
+    parameters to it. Muon moves each layer by itself.
+    """
+    if hasattr(env.action_space(env.default_params), "n"):
+        raise ConfigError(
+            f"crossq must be False where actions are discrete, as those of {env.name}: "
+            "its critics see observations beside continuous actions. Leave it out."
+        )
+    shape = obs_shape(env.observation_space(env.default_params))
+    for field in ("actor", "critic"):
+        is_own = network_config.own(config, field) is not None
+        if is_own or not network_config.is_vector_torso(config, shape, field):
+            raise ConfigError(
+                f"{field} must have the dense layers of a vector where crossq is "
+                f"True, got {network_config.described(config, field)} with torso "
+                f"{network_config.described(config, 'torso')} for observations of "
+                f"shape {shape}: batch normalisation stands between these layers. "
+                "Leave torso, actor and critic at auto, and flatten the observation."
+            )
+        _check_optimiser(config, f"{field}_optimiser")
+
+
+def _check_optimiser(config: Any, name: str) -> None:
+    """Refuse an optimiser to which running statistics would be parameters.
+
+    What sees all layers may take means over them. Muon moves each layer by itself.
+    """
+    chosen = getattr(config, name) or config.optimiser
+    if getattr(chosen, "needs_layers", False) and not isinstance(chosen, Muon):
+        raise ConfigError(
+            f"{name} must not be {type(chosen).__name__}() where crossq is True: it "
+            "sees all parameters at once, among which running statistics would be. "
+            f"Use another for {name}, such as Adam() or Muon()."
+        )
+
+
+def make(
+    config: SACConfig, env: Environment, axis_name: str | None = None
+) -> Algorithm:
+    """Build SAC for a config and an environment; see `build`."""
+    agent = build(config, env, axis_name)
+    return off_policy.algorithm(agent, init, enter, act)
+
+
+def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Agent:
+    """Build networks, environment and replay; see `actor_critic.build`."""
+    if config.crossq and axis_name is not None:
+        raise ConfigError(
+            "crossq must be False where one agent is spread over devices "
+            "(purerl.data_parallel), however many they are: the statistics of a batch "
+            "would be those of one device's part. Train agents of one device each "
+            "(purerl.pmap), or leave it out."
+        )
+    return actor_critic.build(config, env, axis_name, actor_critic.gaussian_actor)
+
+
+def init(agent: Agent, key: Array) -> State:
+    """Make fresh networks, the critics' copies as targets, an empty buffer."""
+    temperature = jnp.asarray(agent.config.temperature_init, jnp.float32)
+    targets = () if agent.config.crossq else ("critics",)
+    return actor_critic.init(agent, key, targets, log_temperature=jnp.log(temperature))
+
+
+def make_hooks(agent: Agent) -> Hooks:
+    """Make SAC's part of the learner."""
+    config, head, axis = agent.config, agent.head, agent.stepper.axis_name
+    batch_size = rollout.per_device(config.batch_size, axis)
+
+    def draw_noise(key: Array, shape: tuple[int, ...]) -> Any:
+        # Noise of the actions at the next observations, and at the current ones.
+        return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
+
+    return Hooks(
+        agent=agent,
+        draw_action=head.noise,
+        explore=partial(actor_critic.explore, agent),
+        draw_noise=draw_noise,
+        learn=partial(learn, agent),
+        policy_delay=config.policy_delay,
+        draw_shared=ensembles.subsets(config),
+    )
+
+
+enter = partial(twins.enter, make_hooks)
 
 
 class Choices(NamedTuple):
@@ -160,135 +250,8 @@ class Choices(NamedTuple):
     weight: Array
 
 
-def validate(config: SACConfig, env: Environment) -> None:
-    """Check what fields have to do with one another and with the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    ensembles.validate(config)
-    if config.log_std_min >= config.log_std_max:
-        raise ConfigError(
-            f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
-            f"{config.log_std_min}."
-        )
-    space: Any = env.action_space(env.default_params)
-    if is_discrete(space) and not hasattr(space, "n"):
-        raise ConfigError(
-            "SACConfig needs continuous actions, or one discrete action at a time, got "
-            f"{space} of {env.name}; use {instead_of_values(space)}."
-        )
-    if config.crossq:
-        crossq.validate(config, env)
-    if not hasattr(space, "n"):
-        continuous.check_bounded_actions(config, env)
-        continuous.check_gaussian(config, env)
-        return
-    if config.num_quantiles:
-        raise ConfigError(
-            f"num_quantiles must be 0 where actions are discrete, got "
-            f"{config.num_quantiles} for {space} of {env.name}: the expectation over "
-            "actions would mix quantiles of different distributions. Leave it out."
-        )
-    num = int(space.n)
-    words = f"logits of {num} actions"
-    continuous.check_networks(config, env, (num,), words, num)
-
-
-def make(
-    config: SACConfig, env: Environment, axis_name: str | None = None
-) -> Algorithm:
-    """Build SAC for a config and an environment; see `build`.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
-    """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(stochastic.act, parts),
-        hosted=partial(actor_critic.hosted, make_hooks(parts)),
-    )
-
-
-def build(config: SACConfig, env: Environment, axis_name: str | None = None) -> Parts:
-    """Build networks and environment of a config: what the functions below work with.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
-    """
-    crossq.check_one_device(config, axis_name)
-    config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    head = make_head(env.action_space(stepper.params), "auto")
-    num = head.num_outputs
-    obs_space = env.observation_space(stepper.params)
-    shape = obs_shape(obs_space)
-    if head.is_discrete:
-        actor, critics = discrete.discrete_networks(config, shape, num)
-        target_entropy = config.entropy_share * np.log(num)
-    else:
-        actor = continuous.gaussian_actor(config, shape, num)
-        critics = continuous.action_critics(config, shape)
-        target_entropy = config.entropy_per_dimension * num
-    return Parts(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        head=head,
-        actor=actor,
-        critics=critics,
-        target_entropy=target_entropy,
-    )
-
-
-def init(parts: Parts, key: Array) -> ActorCriticState:
-    """Make fresh networks, the critics' copies as targets, an empty buffer."""
-    keys = init_keys(key, 3)
-    params = stochastic.init_params(parts, keys[:2])
-    temperature = jnp.asarray(parts.config.temperature_init, jnp.float32)
-    params["log_temperature"] = jnp.log(temperature)
-    targets = () if parts.config.crossq else ("critics",)
-    return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
-
-
-def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, storing and learning."""
-    return twins.step(make_hooks, parts, state)
-
-
-def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
-    """Make SAC's part of the off-policy loop."""
-    config, head, axis = parts.config, parts.head, parts.stepper.axis_name
-    batch_size = rollout.per_device(config.batch_size, axis)
-
-    def draw_learning(key: Array, shape: tuple[int, ...]) -> Any:
-        # Noise of the actions at the next observations, and at the current ones.
-        return () if head.is_discrete else head.noise(key, (*shape, 2, batch_size))
-
-    return off_policy.OffPolicyHooks(
-        config=config,
-        stepper=parts.stepper,
-        obs_space=parts.obs_space,
-        replay=off_policy.replay_of(config, axis),
-        draw_action=head.noise,
-        explore=partial(stochastic.explore, parts),
-        random_action=stochastic.random_action(parts),
-        to_env=head.to_env,
-        draw_learning=draw_learning,
-        learn=partial(learn, parts),
-        policy_delay=config.policy_delay,
-        draw_shared=ensembles.subsets(config),
-    )
-
-
 def choices(
-    parts: Parts,
+    agent: Agent,
     outputs: Any,
     critics: Callable[..., ensembles.Values],
     estimate: Callable[[ensembles.Values], Array],
@@ -298,33 +261,33 @@ def choices(
     """Return what the policy may do at `obs` `[N, ...]`, and what that is worth.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         outputs: Outputs of the policy's network for these observations.
         critics: `(obs, action) -> values`, or `(obs) -> values` of discrete actions.
         estimate: Function from the critics' values to one.
         obs: Features of the observations.
         noise: `[N, A]` standard normal; None for discrete actions.
     """
-    if parts.head.is_discrete:
+    if agent.head.is_discrete:
         values = critics(obs)
         log_prob = jax.nn.log_softmax(outputs)
         return Choices(estimate(values), log_prob, jnp.exp(log_prob))
-    action, log_prob = continuous.squash(outputs, noise)
+    action, log_prob = actor_critic.squash(outputs, noise)
     value = estimate(critics(obs, action))[..., None]
     log_prob = log_prob[:, None] if value.ndim == 2 else log_prob[None, :, None]
     return Choices(value, log_prob, jnp.ones_like(log_prob))
 
 
-def temperature_of(parts: Parts, learner: Learner) -> Array:
+def temperature_of(agent: Agent, learner: Learner) -> Array:
     """Return the weight of the entropy, `[]`: what was learned, or the config's number.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         learner: Learner of one agent.
     """
-    if parts.config.learn_temperature:
+    if agent.config.learn_temperature:
         return jnp.exp(learner.params["log_temperature"])
-    return jnp.asarray(parts.config.temperature_init, jnp.float32)
+    return jnp.asarray(agent.config.temperature_init, jnp.float32)
 
 
 def soft_value(found: Choices, temperature: Array) -> Array:
@@ -333,24 +296,32 @@ def soft_value(found: Choices, temperature: Array) -> Array:
 
 
 def learn(
-    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: StepCount
+    agent: Agent, learner: Learner, batch: Batch, noise: Any, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
     """Take a step of the critics and, if due, of policy, temperature and targets.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         noise: `[2, N, A]` standard normal; nothing for discrete actions. With
             `critic_subset` a pair, with the critics of the target.
         count: Where the step stands among all.
     """
-    config = parts.config
+    config = agent.config
     noise, subset = ensembles.with_subset(config, noise)
-    noise_next, noise_now = (None, None) if parts.head.is_discrete else noise
-    evaluate_critics = make_judge(parts, learner, batch, noise_next, subset)
+    noise_next, noise_now = (None, None) if agent.head.is_discrete else noise
+    given = agent, learner, batch, noise_next, subset
+    if config.crossq:
+        evaluate_critics = partial(crossq_outputs, *given)
+    else:
+        target = td_target(*given)
+
+        def evaluate_critics(params: PyTree) -> CriticOutputs:
+            return CriticOutputs(taken_values(agent, params, batch), target)
+
     learner, td_error, metrics = ensembles.fit_critics(
-        config, parts.stepper.axis_name, evaluate_critics, learner, batch
+        config, agent.stepper.axis_name, evaluate_critics, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Metrics]:
@@ -359,7 +330,7 @@ def learn(
         blank = 0.0 * metrics["value_loss"]
         return learner, {"policy_loss": blank, "entropy": blank}
 
-    move = partial(improve, parts, batch.obs, noise_now)
+    move = partial(improve, agent, batch.obs, noise_now)
     due = count.completes(config.policy_delay)
     learner, more = change_or_wait(due, move, wait, learner)
     if not config.crossq:
@@ -370,147 +341,123 @@ def learn(
             jnp.where(due, config.tau, 0.0),
         )
         learner = learner._replace(target_params={"critics": critics})
-    temperature = temperature_of(parts, learner)
+    temperature = temperature_of(agent, learner)
     return learner, td_error, {**metrics, **more, "temperature": temperature}
 
 
-def make_judge(
-    parts: Parts, learner: Learner, batch: Batch, noise: Any, subset: Array | None
-) -> Callable[[PyTree], CriticOutputs]:
-    """Return what makes of the critics' parameters their values and their target.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        learner: Learner before the step.
-        batch: Batch from the replay buffer.
-        noise: `[N, A]` standard normal, of the next actions; None for discrete ones.
-        subset: `[M]` int32, the critics of the target; None for all.
-    """
-    if not parts.config.crossq:
-        target = td_target(parts, learner, batch, noise, subset)
-        return lambda critics: CriticOutputs(
-            taken_values(parts, critics, batch), target
-        )
-    outputs: Any = parts.actor.apply(learner.params["actor"], batch.next_obs)
-    action, _ = continuous.squash(outputs, noise)
-    estimate = partial(ensembles.pessimistic, parts.config)
-    temperature = temperature_of(parts, learner)
-
-    def evaluate_critics(critics: PyTree) -> CriticOutputs:
-        now, later, new = crossq.evaluate_critics(parts.critics, batch, action, critics)
-        later = later if subset is None else later[subset]
-        found = choices(
-            parts, outputs, lambda *seen: later, estimate, batch.next_obs, noise
-        )
-        target = ensembles.bootstrapped(batch, soft_value(found, temperature))
-        return CriticOutputs(now, target, new)
-
-    return evaluate_critics
-
-
 def td_target(
-    parts: Parts,
+    agent: Agent,
     learner: Learner,
     batch: Batch,
     noise: Any,
     subset: Array | None = None,
+    critics: Callable[..., Values] | None = None,
 ) -> Array:
     """Return `y = r + discount * V'(s')`, `[N]`.
 
     With quantiles, `[K, N]` samples of the target's distribution.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal; None for discrete actions.
         subset: `[M]` int32, the critics over which the minimum is; None for all.
+        critics: Function that values the next actions in place of the target networks.
     """
-    params = learner.target_params["critics"]
-    critics = partial(ensembles.target_values, parts.critics, params, subset)
-    estimate = partial(ensembles.pessimistic, parts.config)
-    outputs = parts.actor.apply(learner.params["actor"], batch.next_obs)
-    found = choices(parts, outputs, critics, estimate, batch.next_obs, noise)
-    temperature = temperature_of(parts, learner)
+    if critics is None:
+        params = learner.target_params["critics"]
+        critics = partial(ensembles.target_values, agent.critics, params, subset)
+    estimate = partial(ensembles.pessimistic, agent.config)
+    outputs = agent.actor.apply(learner.params["actor"], batch.next_obs)
+    found = choices(agent, outputs, critics, estimate, batch.next_obs, noise)
+    temperature = temperature_of(agent, learner)
     return ensembles.bootstrapped(batch, soft_value(found, temperature))
 
 
-def taken_values(parts: Parts, critics: PyTree, batch: Batch) -> ensembles.Values:
-    """Return the critics' values of the batch's actions.
+def crossq_outputs(
+    agent: Agent,
+    learner: Learner,
+    batch: Batch,
+    noise: Array,
+    subset: Array | None,
+    params: PyTree,
+) -> CriticOutputs:
+    """Return the values and the target of CrossQ, from one pass of the critics."""
+    outputs: Any = agent.actor.apply(learner.params["actor"], batch.next_obs)
+    next_action, _ = actor_critic.squash(outputs, noise)
+    num = batch.reward.shape[0]
+    obs = jnp.concatenate([batch.obs, batch.next_obs])
+    action = jnp.concatenate([batch.action, next_action])
+    both, statistics = layers.forward(agent.critics, params, obs, action)
+    if isinstance(both, tuple):
+        now, later = tuple(x[:num] for x in both), tuple(x[num:] for x in both)
+    else:
+        now, later = both[:, :num], both[:, num:]
+        later = later if subset is None else later[subset]
+    later = jax.lax.stop_gradient(later)
+    target = td_target(agent, learner, batch, noise, critics=lambda *_: later)
+    return CriticOutputs(now, target, statistics)
 
-    Args:
-        parts: Networks, environments and config; see `build`.
-        critics: Parameters of the critics.
-        batch: Batch from the replay buffer.
-    """
-    if not parts.head.is_discrete:
-        return parts.critics.apply(critics, batch.obs, batch.action)
-    values: Any = parts.critics.apply(critics, batch.obs)
 
-    def taken(one: Array) -> Array:
-        return jnp.take_along_axis(one, batch.action[:, None], -1)[:, 0]
-
-    if isinstance(values, tuple):
-        return tuple(map(taken, values))
-    return jax.vmap(taken)(values)
-
-
-def target_entropy(parts: Parts, obs: Any) -> Array | float:
+def target_entropy(agent: Agent, obs: Any) -> Array | float:
     """Return the target of the batch's entropy, in nats, `[]`.
 
     Where actions are masked, it is the mean over observations of the share of
     `log m`, with `m` the number of the valid ones.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         obs: Features of the batch's observations.
     """
+    config, num = agent.config, agent.head.num_outputs
+    if not agent.head.is_discrete:
+        return config.entropy_per_dimension * num
     mask = composite.mask_of(obs)
     if mask is None:
-        return parts.target_entropy
+        return config.entropy_share * np.log(num)
     largest = jnp.log(jnp.maximum(mask.sum(-1), 1).astype(jnp.float32))
-    axis = parts.stepper.axis_name
-    return parts.config.entropy_share * pmean(largest.mean(), axis)
+    return config.entropy_share * pmean(largest.mean(), agent.stepper.axis_name)
 
 
 def improve(
-    parts: Parts, obs: Array, noise: Any, learner: Learner
+    agent: Agent, obs: Array, noise: Any, learner: Learner
 ) -> tuple[Learner, Metrics]:
     """Move the policy up its soft value, and the temperature to hold the entropy.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         obs: Features of the batch's observations.
         noise: `[N, A]` standard normal; None for discrete actions.
         learner: Learner before the step.
     """
-    temperature = temperature_of(parts, learner)
+    temperature = temperature_of(agent, learner)
     critics = ensembles.policy_critics(
-        parts.config, parts.critics, learner.params["critics"]
+        agent.config, agent.critics, learner.params["critics"]
     )
-    estimate = partial(ensembles.policy_objective, parts.config)
+    estimate = partial(ensembles.policy_objective, agent.config)
 
     def loss(actor: PyTree) -> tuple[Array, tuple[Array, PyTree]]:
-        if parts.config.crossq:
-            outputs, new = layers.forward(parts.actor, actor, obs)
+        if agent.config.crossq:
+            outputs, new = layers.forward(agent.actor, actor, obs)
         else:
-            outputs, new = parts.actor.apply(actor, obs), ()
-        found = choices(parts, outputs, critics, estimate, obs, noise)
+            outputs, new = agent.actor.apply(actor, obs), ()
+        found = choices(agent, outputs, critics, estimate, obs, noise)
         entropy = -(found.weight * found.log_prob).sum(-1).mean()
         value = soft_value(found, temperature)
         return -value.mean(), (entropy, new)
 
     minimise = jax.value_and_grad(loss, has_aux=True)
     (total, (entropy, statistics)), grads = pmean(
-        minimise(learner.params["actor"]), parts.stepper.axis_name
+        minimise(learner.params["actor"]), agent.stepper.axis_name
     )
     gradients = {"actor": grads}
-    if parts.config.learn_temperature:
+    if agent.config.learn_temperature:
         # The gradient is that of log alpha (H - H*): more entropy than wanted makes
         # alpha smaller. Averages over devices must come one after another: see
         # `collectives`.
-        seen = after(obs, entropy, parts.stepper.axis_name)
-        gradients["log_temperature"] = entropy - target_entropy(parts, seen)
-    learner = actor_critic.descend(parts.config, learner, gradients)
-    learner = actor_critic.put_statistics(parts.config, learner, "actor", statistics)
+        seen = after(obs, entropy, agent.stepper.axis_name)
+        gradients["log_temperature"] = entropy - target_entropy(agent, seen)
+    learner = actor_critic.descend(agent.config, learner, gradients)
+    learner = actor_critic.put_statistics(agent.config, learner, "actor", statistics)
     return learner, {"policy_loss": total, "entropy": entropy}

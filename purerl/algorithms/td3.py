@@ -26,27 +26,24 @@ buffer of 10^6 transitions takes no more memory than the run has steps.
 """
 
 from functools import partial
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import auto, networks
+from purerl import networks
 from purerl.acting import observe, rollout
-from purerl.acting.environment import Environment
-from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     actor_critic,
-    continuous,
     ensembles,
     network_config,
     off_policy,
     twins,
 )
-from purerl.algorithms.actor_critic import ActorCriticState, Learner
+from purerl.algorithms.actor_critic import Agent
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
     NON_NEGATIVE,
     POSITIVE,
@@ -54,11 +51,10 @@ from purerl.config import (
     dynamic,
     static,
 )
-from purerl.keys import init_keys
+from purerl.envs.base import Environment
 from purerl.learning import optimiser
 from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import pmean
-from purerl.networks.distributions import GaussianHead
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -82,17 +78,6 @@ class TD3Config(EnsembleConfig):
     )
 
 
-class Parts(NamedTuple):
-    """The parts of TD3, bound once in Python: structure, and the config's numbers."""
-
-    config: TD3Config
-    stepper: rollout.Stepper
-    obs_space: Any
-    head: GaussianHead
-    actor: nn.Module
-    critics: nn.Module
-
-
 def validate(config: TD3Config, env: Environment) -> None:
     """Check what fields have to do with one another and with the environment.
 
@@ -100,93 +85,77 @@ def validate(config: TD3Config, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     ensembles.validate(config)
-    continuous.validate(config, env, "DQNConfig or SACConfig")
-    num = continuous.dimensions(env)
-    words = f"actions of {num} numbers, before the tanh that comes after it"
-    continuous.check_networks(config, env, (num,), words, 0)
+    actor_critic.validate(config, env)
 
 
 def make(
     config: TD3Config, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Build TD3 for a config and an environment; see `build`.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread, if any.
-    """
-    parts = build(config, env, axis_name)
-    return Algorithm(
-        partial(init, parts),
-        partial(step, parts),
-        partial(act, parts),
-        hosted=partial(actor_critic.hosted, make_hooks(parts)),
-    )
+    """Build TD3 for a config and an environment; see `build`."""
+    agent = build(config, env, axis_name)
+    return off_policy.algorithm(agent, init, enter, act)
 
 
-def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Parts:
-    """Build networks and environment of a config: what the functions below work with.
+def build(config: TD3Config, env: Environment, axis_name: str | None = None) -> Agent:
+    """Build networks, environment and replay; see `actor_critic.build`."""
+    return actor_critic.build(config, env, axis_name, make_actor)
 
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
-    """
-    config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    head = continuous.action_range(env.action_space(stepper.params))
-    obs_space = env.observation_space(stepper.params)
-    shape = obs_shape(obs_space)
+
+def make_actor(config: TD3Config, shape: Any, num_actions: int) -> nn.Module:
+    """Make a policy that is deterministic."""
     actor = network_config.whole(config, "actor", shape, jnp.tanh)
-    if actor is None:
-        torso = network_config.torso_of(config, shape, "actor")
-        actor = networks.TanhActor(torso, head.num_outputs, config.actor_gain)
-    return Parts(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        head=head,
-        actor=actor,
-        critics=continuous.action_critics(config, shape),
-    )
+    if actor is not None:
+        return actor
+    torso = network_config.torso_of(config, shape, "actor")
+    return networks.TanhActor(torso, num_actions, config.actor_gain)
 
 
-def init(parts: Parts, key: Array) -> ActorCriticState:
+def init(agent: Agent, key: Array) -> State:
     """Make fresh networks, their copies as targets, an empty buffer."""
-    keys = init_keys(key, 3)
-    obs = observe.example(parts.obs_space)
-    action = jnp.zeros((1, parts.head.num_outputs))
-    params = networks.init_params(
-        keys[:2],
-        {"actor": (parts.actor, [obs]), "critics": (parts.critics, [obs, action])},
+    return actor_critic.init(agent, key, targets=("actor", "critics"))
+
+
+def make_hooks(agent: Agent) -> Hooks:
+    """Make TD3's part of the learner."""
+    config, head, axis = agent.config, agent.head, agent.stepper.axis_name
+    batch_size = rollout.per_device(config.batch_size, axis)
+
+    def explore(
+        learner: Learner, obs: Any, memory: PyTree, noise: Array, step: Array
+    ) -> tuple[Array, PyTree]:
+        del step
+        action: Any = agent.actor.apply(learner.params["actor"], obs)
+        return perturb(action, noise, config.exploration_noise), memory
+
+    return Hooks(
+        agent=agent,
+        draw_action=head.noise,
+        explore=explore,
+        draw_noise=lambda key, shape: head.noise(key, (*shape, batch_size)),
+        learn=partial(learn, agent),
+        policy_delay=config.policy_delay,
+        draw_shared=ensembles.subsets(config),
     )
-    targets = ("actor", "critics")
-    return actor_critic.init(make_hooks(parts), params, targets, key, keys[2])
 
 
-def step(parts: Parts, state: ActorCriticState) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, storing and learning."""
-    return twins.step(make_hooks, parts, state)
+enter = partial(twins.enter, make_hooks)
 
 
-def act(
-    parts: Parts, state: ActorCriticState, obs: Array, key: Array | None = None
-) -> Array:
+def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
     """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         state: State of one agent.
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one there is no noise on the action.
     """
-    features = observe.prepare(parts, state.obs_moments, obs)
-    action: Any = parts.actor.apply(state.params["actor"], features)
+    features = observe.prepare(agent, state.obs_moments, obs)
+    action: Any = agent.actor.apply(state.params["actor"], features)
     if key is not None:
-        noise = parts.head.noise(key, action.shape[:-1])
-        action = perturb(action, noise, parts.config.exploration_noise)
-    return parts.head.to_env(action)
+        noise = agent.head.noise(key, action.shape[:-1])
+        action = perturb(action, noise, agent.config.exploration_noise)
+    return agent.head.to_env(action)
 
 
 def perturb(
@@ -203,55 +172,29 @@ def perturb(
     return jnp.clip(action + jnp.clip(std * noise, -limit, limit), -1.0, 1.0)
 
 
-def make_hooks(parts: Parts) -> off_policy.OffPolicyHooks:
-    """Make TD3's part of the off-policy loop."""
-    config, head, axis = parts.config, parts.head, parts.stepper.axis_name
-    batch_size = rollout.per_device(config.batch_size, axis)
-
-    def explore(learner: Learner, features: Any, noise: Array, step: Array) -> Array:
-        del step
-        action: Any = parts.actor.apply(learner.params["actor"], features)
-        return perturb(action, noise, config.exploration_noise)
-
-    return off_policy.OffPolicyHooks(
-        config=config,
-        stepper=parts.stepper,
-        obs_space=parts.obs_space,
-        replay=off_policy.replay_of(config, axis),
-        draw_action=head.noise,
-        explore=explore,
-        random_action=partial(continuous.random_action, num_actions=head.num_outputs),
-        to_env=head.to_env,
-        draw_learning=lambda key, shape: head.noise(key, (*shape, batch_size)),
-        learn=partial(learn, parts),
-        policy_delay=config.policy_delay,
-        draw_shared=ensembles.subsets(config),
-    )
-
-
 def learn(
-    parts: Parts, learner: Learner, batch: Batch, noise: Any, count: StepCount
+    agent: Agent, learner: Learner, batch: Batch, noise: Any, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
     """Take a step of the critics and, where it is due, of the policy and the targets.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         learner: Learner before the step.
         batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal, of the target's actions, and with
             `critic_subset` the critics of the target.
         count: Where the step stands among all.
     """
-    noise, subset = ensembles.with_subset(parts.config, noise)
-    target = td_target(parts, learner.target_params, batch, noise, subset)
+    noise, subset = ensembles.with_subset(agent.config, noise)
+    target = td_target(agent, learner.target_params, batch, noise, subset)
 
     def evaluate_critics(params: PyTree) -> CriticOutputs:
         return CriticOutputs(
-            parts.critics.apply(params, batch.obs, batch.action), target
+            agent.critics.apply(params, batch.obs, batch.action), target
         )
 
     learner, td_error, metrics = ensembles.fit_critics(
-        parts.config, parts.stepper.axis_name, evaluate_critics, learner, batch
+        agent.config, agent.stepper.axis_name, evaluate_critics, learner, batch
     )
 
     def wait(learner: Learner) -> tuple[Learner, Array]:
@@ -259,15 +202,15 @@ def learn(
         # a product, so that it varies over devices as the loss does.
         return learner, 0.0 * metrics["value_loss"]
 
-    due = count.completes(parts.config.policy_delay)
+    due = count.completes(agent.config.policy_delay)
     learner, metrics["policy_loss"] = change_or_wait(
-        due, partial(improve, parts, batch.obs), wait, learner
+        due, partial(improve, agent, batch.obs), wait, learner
     )
     return learner, td_error, metrics
 
 
 def td_target(
-    parts: Parts,
+    agent: Agent,
     target_params: dict[str, PyTree],
     batch: Batch,
     noise: Array,
@@ -278,41 +221,35 @@ def td_target(
     With quantiles, `[K, N]` samples of the target's distribution.
 
     Args:
-        parts: Networks, environments and config; see `build`.
+        agent: Networks, environments, replay and config.
         target_params: Parameters of the target networks, by name.
         batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal, of the target's actions.
         subset: `[M]` int32, the critics over which the minimum is; None for all.
     """
-    config = parts.config
-    action: Any = parts.actor.apply(target_params["actor"], batch.next_obs)
+    config = agent.config
+    action: Any = agent.actor.apply(target_params["actor"], batch.next_obs)
     action = perturb(action, noise, config.policy_noise, config.noise_clip)
     values = ensembles.target_values(
-        parts.critics, target_params["critics"], subset, batch.next_obs, action
+        agent.critics, target_params["critics"], subset, batch.next_obs, action
     )
     return ensembles.bootstrapped(batch, ensembles.pessimistic(config, values))
 
 
-def improve(parts: Parts, obs: Array, learner: Learner) -> tuple[Learner, Array]:
-    """Move the policy up the critics' value, and the targets to the online networks.
-
-    Args:
-        parts: Networks, environments and config; see `build`.
-        obs: Features of the batch's observations.
-        learner: Learner before the step.
-    """
+def improve(agent: Agent, obs: Array, learner: Learner) -> tuple[Learner, Array]:
+    """Move the policy up the critics' value, and the targets to the online networks."""
     critics = ensembles.policy_critics(
-        parts.config, parts.critics, learner.params["critics"]
+        agent.config, agent.critics, learner.params["critics"]
     )
 
     def loss(params: PyTree) -> Array:
-        values = critics(obs, parts.actor.apply(params, obs))
-        return -ensembles.policy_objective(parts.config, values).mean()
+        values = critics(obs, agent.actor.apply(params, obs))
+        return -ensembles.policy_objective(agent.config, values).mean()
 
     minimise = jax.value_and_grad(loss)
-    total, grads = pmean(minimise(learner.params["actor"]), parts.stepper.axis_name)
-    learner = actor_critic.descend(parts.config, learner, {"actor": grads})
+    total, grads = pmean(minimise(learner.params["actor"]), agent.stepper.axis_name)
+    learner = actor_critic.descend(agent.config, learner, {"actor": grads})
     target_params = optimiser.polyak(
-        learner.target_params, learner.params, parts.config.tau
+        learner.target_params, learner.params, agent.config.tau
     )
     return learner._replace(target_params=target_params), total

@@ -8,71 +8,42 @@ every platform. What is computed is the same, up to rounding.
 """
 
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.algorithms import actor_critic, off_policy_pieces
-from purerl.algorithms.actor_critic import (
-    ActorCriticConfig,
-    ActorCriticState,
-    Learner,
-)
-from purerl.algorithms.off_policy import Experience, OffPolicyHooks
+from purerl.algorithms.actor_critic import ActorCriticConfig, Agent
+from purerl.algorithms.off_policy import Hooks, Learner, State
 from purerl.networks.heads import ActionCritic, DiscreteCritic
 from purerl.networks.torsos import MLP
 from purerl.optimisers.first_order import is_known
 from purerl.tracing import traced_for_cpu
-from purerl.types import Metrics, PyTree
+from purerl.types import PyTree
 
 # Joining and separating the critics takes some 75 kernels; a gradient step has some ten
 # fewer then.
 FEWEST_STEPS = 16
 
 
-class WithCritics(Protocol):
-    """The parts of an algorithm with critics, a `NamedTuple`."""
-
-    @property
-    def config(self) -> Any:
-        """Config of the agent."""
-        ...
-
-    @property
-    def critics(self) -> nn.Module:
-        """The critics of the config."""
-        ...
-
-    def _replace(self, **changes: Any) -> Any:
-        """Return the parts with others in some places."""
-        ...
-
-
-def step(
-    make_hooks: Callable[[Any], OffPolicyHooks],
-    parts: WithCritics,
-    state: ActorCriticState,
-) -> tuple[ActorCriticState, Metrics]:
-    """Make one update: rounds of acting, storing and learning.
+def enter(
+    make_hooks: Callable[[Agent], Hooks], agent: Agent, state: State
+) -> tuple[Hooks, Learner, Callable[[Learner], Learner]]:
+    """Return what an update of a state works with; see `off_policy.Enter`.
 
     Args:
-        make_hooks: Function that makes an algorithm's part of the loop of its parts.
-        parts: Networks, environments and config.
+        make_hooks: Function that makes an algorithm's part of the learner.
+        agent: Networks, environments, replay and config.
         state: State of one agent.
     """
-    critics = as_one(parts.config, parts.critics)
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    critics = as_one(agent.config, agent.critics)
     if critics is None:
-        return actor_critic.step(make_hooks(parts), state)
-    two = actor_critic.split(make_hooks(parts._replace(critics=critics)), state)
-
-    def join(learner: Learner, experience: Experience) -> ActorCriticState:
-        return two.join(separated(learner), experience)
-
-    one = two._replace(learner=joined(two.learner), join=join)
-    return off_policy_pieces.step(one, state)
+        return make_hooks(agent), learner, lambda learner: learner
+    hooks = make_hooks(agent._replace(critics=critics))
+    return hooks, joined(learner), separated
 
 
 def as_one(config: ActorCriticConfig, critics: nn.Module) -> networks.Ensemble | None:

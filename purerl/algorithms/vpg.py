@@ -29,7 +29,6 @@ from typing import Any
 import jax
 import optax
 
-from purerl.acting.environment import Environment
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.checks import check_standardised
@@ -44,6 +43,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.learning import diagnostics, optimiser
 from purerl.learning.collectives import after, pmean
 from purerl.learning.normalise import RewardScale, standardise

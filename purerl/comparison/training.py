@@ -48,7 +48,7 @@ from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.train import Plan
 from purerl.types import Array, Overrides
 
-# What to fold into a seed's key; `purerl.meta.population` has 0 to 2, and 4.
+# What to fold into a seed's key; `purerl.meta.training` has 0 to 2, and 4.
 _HELD_OUT = 3
 _MADE_WITH = "made_with"  # The name of versions and device in a file of scores.
 _IDENTITY = "identity"

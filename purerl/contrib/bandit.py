@@ -36,7 +36,6 @@ import jax.numpy as jnp
 from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
 from purerl.acting.bad import is_bad
-from purerl.acting.environment import Environment
 from purerl.algorithms import Entry, pieces
 from purerl.algorithms.checks import check_no_networks
 from purerl.config import (
@@ -50,6 +49,7 @@ from purerl.config import (
     one_of,
     static,
 )
+from purerl.envs.base import Environment
 from purerl.envs.wrappers import innermost, unwrap
 from purerl.keys import init_keys, update_keys
 from purerl.types import Algorithm, Array, Hosted, Metrics

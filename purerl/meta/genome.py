@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
-from purerl.acting.environment import Environment, bind_params
+from purerl.acting.stepping import bind_params
 from purerl.config import (
     DECAY,
     FRACTION,
@@ -36,6 +36,7 @@ from purerl.config import (
     field_names,
     part_kind,
 )
+from purerl.envs.base import Environment
 from purerl.types import Array, Overrides, PyTree, Schedule
 
 # What `evolve` may be: a name, several, or names with their scales.

@@ -1,8 +1,8 @@
-"""The items of off-policy algorithms' buffers, and how batches are drawn of them.
+"""Items of replay, steps or sequences, and how batches are drawn of them.
 
-The only place that turns single stored steps into targets' parts, so that a time limit
-is treated alike by every algorithm that learns from these: it ends a window and
-leaves the discount, and only termination makes the discount zero.
+This is the only place that turns stored steps into the parts of targets, so that every
+algorithm treats time limits alike: a time limit ends a window of steps and leaves the
+discount, and only termination makes the discount zero.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,14 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import rollout
+from purerl.acting.bad import is_bad
 from purerl.learning.collectives import after, pmax
+from purerl.learning.sequences import BurnIn, Sequences, swap
 from purerl.replay import prioritised as sum_tree
 from purerl.replay import uniform as ring
-from purerl.types import Array, PyTree
+from purerl.types import Array, PyTree, Transition
+
+Prepare = Callable[[Any], Any]  # From stored observations to what networks see.
 
 
 class Item(NamedTuple):
@@ -39,11 +43,23 @@ class Item(NamedTuple):
     truncated: Array
 
 
+class Stored(NamedTuple):
+    """One stored sequence: what an environment did in the `L` steps of a round.
+
+    Attributes:
+        memory: Memory `[...]` before the last `burn_in` of the steps, or before the
+            first of them without a burn-in.
+        steps: The steps, leaves `[L, ...]`.
+    """
+
+    memory: PyTree
+    steps: Item
+
+
 class Batch(NamedTuple):
     """The samples of a gradient step, `[N, ...]` each.
 
-    The target of every algorithm is `reward + discount * V(next_obs)`. A time limit
-    leaves the discount as it is, and termination makes it zero.
+    The target of every algorithm is `reward + discount * V(next_obs)`.
 
     Attributes:
         obs: Features of the observation.
@@ -66,8 +82,7 @@ class Batch(NamedTuple):
 class Kept(NamedTuple):
     """Priorities between two updates: what the sum tree is grown from.
 
-    The depth and the sums of a tree depend on how many slots it has, so that the trees
-    of several devices are no parts of one tree. Their leaves are.
+    The trees of several devices are no parts of one tree, but their leaves are.
 
     Attributes:
         p: `[C / B, B]` float32, the `p` of every slot, see `prioritised.Priorities`.
@@ -79,31 +94,32 @@ class Kept(NamedTuple):
 
 
 class Replay(NamedTuple):
-    """The functions that sample batches, uniformly or by priority.
+    """The functions of a replay: of steps or sequences, uniform or prioritised.
 
     Attributes:
-        init: `() -> kept`, what is kept of the priorities between two updates.
+        store: `(memory, memories, transitions) -> items [M, ...]`, what the buffer
+            keeps of a round `[T, B, ...]`; `memory` is the one before the round.
+        batch: `(buffer, numbers [N], weight [N], prepare) -> batch`: a `Batch`, or of
+            sequences a pair of `Sequences` and their weights.
+        draw: `(key, shape) -> noise [*shape, N]` of batches.
+        sample: `(priorities, noise, added) -> (numbers, weights)` of a batch, where
+            `added` items came before.
+        init: `() -> kept`, what is kept of priorities between two updates.
         grow: `(kept) -> priorities`, a pytree that `add` and `update` change.
         keep: `(priorities, anchor) -> kept`, not before the number `anchor` is known.
         add: `(priorities, added, num) -> priorities` after `num` items came.
-        draw: Function that draws the noise of batches, `(key, shape) -> noise [*shape,
-            N]`.
-        sample: Function that samples items, `(priorities, noise, added) -> (numbers,
-            weights)`.
-        update: Function that sets new priorities, `(priorities, numbers, td_error) ->
-            priorities`.
-        gather: `(buffer, numbers) -> (item, reward, next_obs, discount)`, or what else
-            a gradient step takes.
+        update: `(priorities, numbers, td_error) -> priorities` after a gradient step.
     """
 
-    init: Callable[[], PyTree]
-    grow: Callable[[PyTree], PyTree]
-    keep: Callable[[PyTree, Array], PyTree]
-    add: Callable[[PyTree, Array, int], PyTree]
+    store: Callable[[PyTree, PyTree, Transition], PyTree]
+    batch: Callable[[PyTree, Array, Array, Prepare], Any]
     draw: Callable[[Array, tuple[int, ...]], PyTree]
     sample: Callable[[PyTree, PyTree, Array], tuple[Array, Array]]
-    update: Callable[[PyTree, Array, Array], PyTree]
-    gather: Callable[[PyTree, Array], Any]
+    init: Callable[[], PyTree] = lambda: ()
+    grow: Callable[[PyTree], PyTree] = lambda kept: kept
+    keep: Callable[[PyTree, Array], PyTree] = lambda priorities, anchor: priorities
+    add: Callable[[PyTree, Array, int], PyTree] = lambda priorities, *_: priorities
+    update: Callable[[PyTree, Array, Array], PyTree] = lambda priorities, *_: priorities
 
 
 class Sizes(NamedTuple):
@@ -126,104 +142,71 @@ class Sizes(NamedTuple):
     axis_name: str | None
 
 
-def uniform(config: Any, axis_name: str | None) -> Replay:
-    """Make a replay from which every item is as likely as any other.
+def of_steps(config: Any, axis_name: str | None) -> Replay:
+    """Make the replay of single steps of an `OffPolicyConfig`."""
+    sizes = _sizes(config, axis_name, config.total_timesteps, config.n_step - 1)
+    gather = partial(step_batch, config.gamma, config.n_step, sizes.num_envs)
+    return make_replay(config, sizes, store_steps, gather)
 
-    Args:
-        config: Config with sizes, steps and discount, an `OffPolicyConfig`.
-        axis_name: Mapped axis over which environments are spread, if any.
+
+def of_sequences(config: Any, axis_name: str | None) -> Replay:
+    """Make the replay of sequences of a `RecurrentDQNConfig`.
+
+    Item `i + B` has the next steps of the environment of item `i`. With a burn-in of
+    `N` steps the sequence that is learned from is item `i + B`, and the last `N` steps
+    of item `i` come before it: every step is learned from, and no observation is stored
+    twice for the sake of the burn-in (R2D2; Kapturowski et al. 2019).
     """
-    return _uniform(*_of_steps(config, axis_name))
+    # The steps that follow the newest items are not in the buffer yet.
+    margin = 1 if config.burn_in else 0
+    total = config.total_timesteps // config.sequence_length
+    sizes = _sizes(config, axis_name, total, margin)
+    store = partial(store_sequences, burn_in=config.burn_in)
+
+    def batch(buffer: Stored, numbers: Array, weight: Array, prepare: Prepare) -> Any:
+        rows = gather_sequences(config.burn_in, sizes.num_envs, buffer, numbers)
+        return prepared(prepare, rows), weight
+
+    return make_replay(config, sizes, store, batch)
 
 
-def replay_of(config: Any, axis_name: str | None) -> Replay:
-    """Make the replay that a config asks for: uniform, or prioritised.
-
-    Args:
-        config: Config with `prioritised` and its exponents, an `OffPolicyConfig`.
-        axis_name: Mapped axis over which environments are spread, if any.
-    """
-    return make_replay(config, *_of_steps(config, axis_name))
-
-
-def make_replay(config: Any, sizes: Sizes, gather: Callable[..., Any]) -> Replay:
-    """Make a replay of items of any kind: uniform, or prioritised.
-
-    Args:
-        config: Config with `prioritised` and its exponents.
-        sizes: Sizes of the replay.
-        gather: `(buffer, numbers [N]) -> ...`, what a gradient step takes.
-    """
-    if not config.prioritised:
-        return _uniform(sizes, gather)
-    return _prioritised(
-        sizes,
-        gather,
-        priority_exponent=config.priority_exponent,
-        importance_exponent=config.importance_exponent,
+def _sizes(config: Any, axis_name: str | None, total: int, margin: int) -> Sizes:
+    """This device's sizes; `margin` is in items of each environment."""
+    num_envs, capacity, batch_size, total = (
+        rollout.per_device(number, axis_name)
+        for number in (config.num_envs, config.capacity, config.batch_size, total)
     )
+    margin = margin * num_envs
+    return Sizes(num_envs, capacity, batch_size, margin, total, axis_name)
 
 
-def _of_steps(config: Any, axis_name: str | None) -> tuple[Sizes, Callable[..., Any]]:
-    """This device's sizes of a replay of single steps, and how these are gathered."""
-    sizes = (
-        config.num_envs,
-        config.capacity,
-        config.batch_size,
-        config.total_timesteps,
-    )
-    num_envs, capacity, batch, total = (rollout.per_device(n, axis_name) for n in sizes)
-    margin = (config.n_step - 1) * num_envs
-    taken = partial(gather, config.gamma, config.n_step, num_envs)
-    return Sizes(num_envs, capacity, batch, margin, total, axis_name), taken
-
-
-def _uniform(sizes: Sizes, gather: Callable[..., Any]) -> Replay:
-    """A replay from which every item is as likely as any other."""
-
-    def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
-        del priorities
-        numbers = ring.sample(bits, added, sizes.capacity, sizes.margin)
-        return numbers, jnp.ones(numbers.shape)
-
-    return Replay(
-        init=lambda: (),
-        grow=lambda kept: kept,
-        keep=lambda priorities, anchor: priorities,
-        add=lambda priorities, added, num: priorities,
-        draw=lambda key, shape: jax.random.bits(key, (*shape, sizes.batch_size)),
-        sample=sample,
-        update=lambda priorities, numbers, td_error: priorities,
-        gather=gather,
-    )
-
-
-def _prioritised(
-    sizes: Sizes,
-    gather: Callable[..., Any],
-    *,
-    priority_exponent: Array | float,
-    importance_exponent: Array | float,
+def make_replay(
+    config: Any, sizes: Sizes, store: Callable[..., Any], batch: Callable[..., Any]
 ) -> Replay:
-    """A replay from which items come in proportion to their last TD error.
+    """Make a replay of items of any kind.
 
-    The importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
+    With `prioritised`, items are drawn in proportion to their last TD error. The
+    importance exponent grows linearly to 1 over the run, as in Schaul et al. (2016,
     section 3.4). On several devices each draws from its own items and weighs them among
     themselves; the largest priority is shared at the end of every update.
-
-    Args:
-        sizes: This device's sizes of the replay.
-        gather: `(buffer, numbers [N]) -> ...`, what a gradient step takes.
-        priority_exponent: Exponent alpha of the TD error.
-        importance_exponent: Exponent beta of the importance weights at the start of the
-            run.
     """
     num_envs, capacity, batch_size, margin, total, axis_name = sizes
+
+    def draw(key: Array, shape: tuple[int, ...]) -> Array:
+        return jax.random.bits(key, (*shape, batch_size))
+
+    def sample_uniform(_: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
+        numbers = ring.sample(bits, added, capacity, margin)
+        return numbers, jnp.ones(numbers.shape)
+
+    if not getattr(config, "prioritised", False):
+        return Replay(store, batch, draw, sample_uniform)
 
     def sample(priorities: PyTree, bits: Array, added: Array) -> tuple[Array, Array]:
         drawn = sum_tree.sample(priorities, bits, added, capacity)
         progress = jnp.minimum(added.astype(jnp.float32) / total, 1.0)
-        beta = importance_exponent + (1.0 - importance_exponent) * progress
+        first = config.importance_exponent
+        beta = first + (1.0 - first) * progress
         weight = sum_tree.importance_weights(drawn.probability, beta)
         return drawn.numbers, weight
 
@@ -235,22 +218,50 @@ def _prioritised(
         largest = pmax(after(priorities.largest, anchor, axis_name), axis_name)
         return Kept(ring.by_env(leaves, num_envs), largest)
 
+    exponent = config.priority_exponent
     return Replay(
+        store,
+        batch,
+        draw,
+        sample,
         init=init,
         grow=lambda kept: sum_tree.grow(kept.p.reshape(-1), kept.largest),
         keep=keep,
         add=partial(sum_tree.add, capacity=capacity, margin=margin),
-        draw=lambda key, shape: jax.random.bits(key, (*shape, batch_size)),
-        sample=sample,
-        update=partial(sum_tree.update, capacity=capacity, exponent=priority_exponent),
-        gather=gather,
+        update=partial(sum_tree.update, capacity=capacity, exponent=exponent),
     )
 
 
-def gather(
-    gamma: Array | float, n_step: int, num_envs: int, buffer: Item, numbers: Array
-) -> tuple[Item, Array, Array, Array]:
-    """Return items and their targets' parts: reward, next observation, discount.
+def store_steps(memory: PyTree, memories: PyTree, transitions: Transition) -> Item:
+    """Return the steps `[T * B, ...]` of a round, every environment's one by one."""
+    del memory, memories
+    return jax.tree.map(lambda x: x.reshape(-1, *x.shape[2:]), _items(transitions))
+
+
+def store_sequences(
+    memory: PyTree, memories: PyTree, transitions: Transition, burn_in: int
+) -> Stored:
+    """Return the sequences `[B, ...]` of a round; `burn_in` is at most its length."""
+    begin = transitions.reward.shape[0] - burn_in if burn_in else 0
+    if begin:
+        memory = jax.tree.map(lambda x: x[begin - 1], memories)
+    return Stored(memory, jax.tree.map(swap, _items(transitions)))
+
+
+def _items(transitions: Transition) -> Item:
+    return Item(*(getattr(transitions, name) for name in Item._fields))
+
+
+def step_batch(
+    gamma: Array | float,
+    n_step: int,
+    num_envs: int,
+    buffer: Item,
+    numbers: Array,
+    weight: Array,
+    prepare: Prepare,
+) -> Batch:
+    """Return steps as a gradient step learns from them, each with those that follow.
 
     Args:
         gamma: Discount of a step.
@@ -258,7 +269,86 @@ def gather(
         num_envs: Number of environments on this device.
         buffer: Items with leaves `[C, ...]`.
         numbers: `[N]` uint32, numbers of the first items.
+        weight: `[N]` weights of the samples.
+        prepare: Function from stored observations to what networks see.
     """
     window = ring.gather_n_step(buffer, numbers, n_step, num_envs, gamma)
-    discount = jnp.where(window.terminated, 0.0, window.discount)
-    return window.first, window.reward, window.next_obs, discount
+    return Batch(
+        obs=prepare(window.first.obs),
+        action=window.first.action,
+        reward=window.reward,
+        next_obs=prepare(window.next_obs),
+        discount=jnp.where(window.terminated, 0.0, window.discount),
+        weight=jnp.where(is_bad(window.first), 0.0, weight),
+    )
+
+
+def gather_sequences(
+    burn_in: int, num_envs: int, buffer: Stored, numbers: Array
+) -> Sequences:
+    """Return sequences by number, rows `[R, L, ...]` of `Item`s.
+
+    Args:
+        burn_in: Steps before a sequence, at most L; 0 for none.
+        num_envs: B, on this device.
+        buffer: Buffer with leaves `[C, ...]`.
+        numbers: `[R]` uint32; with a burn-in those of the items before the sequences,
+            none of the newest B.
+    """
+    found: Any = ring.gather(buffer, numbers)
+    ended = found.steps.terminated | found.steps.truncated
+    # The flag of a step clears the memory before the next step. The memory before a
+    # round's first step has been cleared already.
+    first = jnp.concatenate([jnp.zeros_like(ended[:, :1]), ended[:, :-1]], 1)
+    if not burn_in:
+        return Sequences(found.memory, first, found.steps)
+    steps: Any = ring.gather(buffer, numbers + jnp.uint32(num_envs)).steps
+    begin = first.shape[1] - burn_in
+    obs = jax.tree.map(lambda x: x[:, begin:], found.steps.obs)
+    before = BurnIn(obs, first[:, begin:], jnp.ones(numbers.shape, bool))
+    ends = (steps.terminated | steps.truncated)[:, :-1]
+    first = jnp.concatenate([ended[:, -1:], ends], 1)
+    return Sequences(found.memory, first, steps, before)
+
+
+def prepared(prepare: Prepare, rows: Sequences) -> Sequences:
+    """Return sequences whose observations are what networks see."""
+    steps = rows.batch
+    steps = steps._replace(obs=prepare(steps.obs), next_obs=prepare(steps.next_obs))
+    before = rows.burn_in
+    if before is not None:
+        before = before._replace(obs=prepare(before.obs))
+    return rows._replace(batch=steps, burn_in=before)
+
+
+def cut_newest(buffer: Any, added: Array) -> Any:
+    """Return a buffer `[C / B, B, ...]` whose newest steps have been cut.
+
+    Where all episodes begin anew, no return and no burn-in then goes on from an episode
+    to the next.
+
+    Args:
+        buffer: Steps or sequences.
+        added: `[]` integer, items that every environment has added.
+    """
+    steps = buffer.steps if isinstance(buffer, Stored) else buffer
+    last = (..., -1) if isinstance(buffer, Stored) else ...
+    rows = steps.truncated.shape[0]
+    newest = jnp.where(added > 0, (added + rows - 1) % rows, rows).astype(jnp.int32)
+    is_newest = (jnp.arange(rows) == newest)[:, None] & ~steps.terminated[last]
+    truncated = steps.truncated.at[last].set(steps.truncated[last] | is_newest)
+    steps = steps._replace(truncated=truncated)
+    return buffer._replace(steps=steps) if isinstance(buffer, Stored) else steps
+
+
+def sequence_priority(td_error: Array, eta: Array | float) -> Array:
+    """Return the priorities of sequences, `[R]` (Kapturowski et al. 2019, section 2.3).
+
+        p = eta max_t |delta_t| + (1 - eta) mean_t |delta_t|
+
+    Args:
+        td_error: `[L, R]` TD errors of either sign.
+        eta: Weight of the largest one.
+    """
+    size = jnp.abs(td_error)
+    return eta * size.max(0) + (1.0 - eta) * size.mean(0)

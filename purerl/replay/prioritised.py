@@ -58,21 +58,10 @@ class Sample(NamedTuple):
     probability: Array
 
 
-def init(capacity: int) -> Priorities:
-    """Make the priorities of an empty buffer, in which nothing can be drawn.
-
-    Args:
-        capacity: C, any positive number.
-    """
-    levels, rows = [], capacity
-    while rows > 1 or not levels:
-        rows = -(-rows // CHILDREN)
-        levels.append(jnp.zeros((rows, CHILDREN), jnp.float32))
-    return Priorities(tuple(levels), jnp.float32(1))
-
-
 def grow(leaves: Array, largest: Array) -> Priorities:
     """Build the tree over leaves: bit for bit the one that `add` and `update` left.
+
+    Leaves of zero, with 1 as the largest, are those of an empty buffer.
 
     Args:
         leaves: `[C]` float32, the `p` of every slot.

@@ -155,35 +155,20 @@ def gather_n_step(
         gamma: Discount per step.
     """
     later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
-    steps = numbers[None] + later[:, None]
+    every = numbers[None] + later[:, None]
     if isinstance(buffer, rows.Rows):
-        items = gather(buffer, steps)
-        of_all = items.reward, items.terminated, items.truncated
-        summed = _sum_rewards(of_all, numbers, later, gamma)
+        items = gather(buffer, every)
+        steps = items.reward, items.terminated, items.truncated
+        reward, discount, terminated, last = _sum_rewards(steps, numbers, later, gamma)
         first = jax.tree.map(lambda x: x[0], items)
-        next_obs = first.next_obs if n == 1 else gather(buffer, summed.last).next_obs
+        next_obs = first.next_obs if n == 1 else gather(buffer, last).next_obs
     else:
         # Observations of the later steps are not needed.
-        of_all = gather((buffer.reward, buffer.terminated, buffer.truncated), steps)
-        summed = _sum_rewards(of_all, numbers, later, gamma)
+        steps = gather((buffer.reward, buffer.terminated, buffer.truncated), every)
+        reward, discount, terminated, last = _sum_rewards(steps, numbers, later, gamma)
         first = gather(buffer, numbers)
-        next_obs = gather(buffer.next_obs, summed.last)
-    return Window(
-        first=first,
-        reward=summed.reward,
-        next_obs=next_obs,
-        discount=summed.discount,
-        terminated=summed.terminated,
-    )
-
-
-class _Summed(NamedTuple):
-    """The sums over the steps of windows, `[N]` each; see `Window`."""
-
-    reward: Array
-    discount: Array
-    terminated: Array
-    last: Array
+        next_obs = gather(buffer.next_obs, last)
+    return Window(first, reward, next_obs, discount, terminated)
 
 
 def _sum_rewards(
@@ -191,7 +176,7 @@ def _sum_rewards(
     numbers: Array,
     later: Array,
     gamma: Array | float,
-) -> _Summed:
+) -> tuple[Array, Array, Array, Array]:
     """Sum the rewards up to the n-th step, or the end of the episode before it.
 
     Args:
@@ -199,6 +184,10 @@ def _sum_rewards(
         numbers: `[N]` uint32, numbers of the first steps.
         later: `[n]` uint32, how much larger those of the next ones are.
         gamma: Discount per step.
+
+    Returns:
+        `reward`, `discount` and `terminated` of a `Window`, and the number of its last
+        step, `[N]` each.
     """
     rewards, terminations, truncations = steps
     reward, discount = jnp.zeros(numbers.shape), jnp.ones(numbers.shape)
@@ -213,4 +202,4 @@ def _sum_rewards(
         terminated = terminated | (is_open & terminations[k])
         last = jnp.where(is_open, numbers + later[k], last)
         is_open = is_open & ~(terminations[k] | truncations[k])
-    return _Summed(reward, discount, terminated, last)
+    return reward, discount, terminated, last

@@ -342,12 +342,11 @@ def _own_search_page(folder: Path, path: Path) -> Path:
         rows.append([number, len(score), steps, *numbers, int(outcome.diverged.sum())])
     caption = "A dot per member and request: fresh episodes, or else training returns."
     headers = ["request", "members", "env steps", "best", "mean", "diverged"]
-    options = ", ".join(f"{k}={v}" for k, v in stored.get("options", {}).items())
     kind, config = str(stored["kind"]), stored["config"]
     sections = [
         Section("Scores", figure_html(plots.request_scores(scores), caption)),
         Section("Requests", table_html(headers, rows)),
-        about(config, "", options=options, **made_with(folder)),
+        about(config, "", **made_with(folder)),
     ]
     return _write_search(kind[:1].upper() + kind[1:], path, sections, config)
 

@@ -13,8 +13,8 @@ import jax
 import numpy as np
 from jax.core import Tracer
 
-from purerl.acting.environment import Environment
 from purerl.config import ConfigError, TrainConfig
+from purerl.envs.base import Environment
 from purerl.tracing import read_by, shape_of, shapes_of
 from purerl.types import Algorithm, Overrides, PyTree
 

@@ -9,8 +9,7 @@ from scipy.special import logsumexp
 import purerl
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
-from purerl.algorithms.action_values.categorical import Categorical, project
-from purerl.algorithms.action_values.quantile import Quantile
+from purerl.algorithms.action_values import Categorical, Quantile, project
 from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.learning import optimiser
@@ -35,7 +34,7 @@ def make(**changes):
     flat, restore = optimiser.flatten(online)
     # Values of both signs, so that choices differ from sample to sample.
     slow = 2.0 * optimiser.flatten(target)[0]
-    state = dqn._optimiser(parts, restore).init(flat)
+    state = dqn.make_optimiser(config, restore).init(flat)
     return parts, restore, dqn.Learner(2.0 * flat, slow, state)
 
 
@@ -131,7 +130,7 @@ def test_the_quantile_huber_loss_is_the_papers(kappa):
 
 def test_by_hand_in_numbers():
     # Levels 1/4 and 3/4 of two quantiles; the target is 2 for sure.
-    kind = Quantile(2, 1.0)
+    kind = Quantile(1.0)
     target = kind.target(jnp.array([1.0]), jnp.array([0.5]), jnp.array([[2.0, 2.0]]))
     np.testing.assert_array_equal(target, [[2.0, 2.0]])
     # u = 2 and -0.5: 1/4 (2 - 1/2) + 1/4 (0.5 * 0.25) = 0.375 + 0.03125
@@ -278,15 +277,15 @@ def test_munchausen_targets_are_the_papers(values):
 def test_munchausen_in_numbers():
     # Values 0 and log 3 at a temperature of 1: probabilities 1/4 and 3/4.
     q = jnp.array([[0.0, np.log(3.0)]])
-    soft = dqn.munchausen.soft_policy(q, 1.0)
+    soft = dqn.soft_policy(q, 1.0)
     np.testing.assert_allclose(soft.policy, [[0.25, 0.75]], rtol=1e-6)
     entropy = -0.25 * np.log(0.25) - 0.75 * np.log(0.75)
     one = jnp.ones(1)
     batch = Batch(q, jnp.zeros(1, jnp.int32), 2.0 * one, q, 0.5 * one, one)
-    got = dqn.munchausen.reward(soft, soft, batch, alpha=0.9, clip=-1.0)
+    got = dqn.munchausen_reward(soft, soft, batch, alpha=0.9, clip=-1.0)
     # log 1/4 is below -1: 2 - 0.9 + 0.5 * entropy.
     np.testing.assert_allclose(got, 1.1 + 0.5 * entropy, rtol=1e-6)
-    got = dqn.munchausen.reward(soft, soft, batch, alpha=0.9, clip=-2.0)
+    got = dqn.munchausen_reward(soft, soft, batch, alpha=0.9, clip=-2.0)
     np.testing.assert_allclose(got, 2 + 0.9 * np.log(0.25) + 0.5 * entropy, rtol=1e-6)
 
 
@@ -332,7 +331,7 @@ def test_invalid_actions_are_never_the_best(values):
     state = dqn.init(parts, jax.random.key(0))
     obs = dqn.observe.example(parts.obs_space)
     lead = jax.tree.map(lambda x: jnp.tile(x, (3, *(1,) * (x.ndim - 1))), obs)
-    mask = jnp.eye(parts.num_actions, dtype=bool)[:3]
+    mask = jnp.eye(parts.head.num_outputs, dtype=bool)[:3]
     values = dqn.values_of(parts, state.params, {**lead, dqn.composite.MASK: mask})
     np.testing.assert_array_equal(values.argmax(1), [0, 1, 2])
 
@@ -358,12 +357,6 @@ def test_what_contradicts_is_refused_in_a_sentence():
     refused("set kappa", values="quantile", value_loss=huber)
     refused("values must be one of", values="mean")
     refused("num_atoms must be at least 2", num_atoms=1)
-    for changes in ({"values": "implicit"}, {"noisy": True}, {"dueling": True}):
-        refused(
-            r"hidden_sizes must have a size with .* got \(\)",
-            hidden_sizes=(),
-            **changes,
-        )
     purerl.make_train(CONFIG.replace(hidden_sizes=(), values="quantile"))
 
 

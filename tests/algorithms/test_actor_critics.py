@@ -11,9 +11,8 @@ from scipy import integrate, stats
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import continuous, sac, td3
-from purerl.algorithms.actor_critic import Learner
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms import actor_critic, sac, td3
+from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
@@ -335,7 +334,7 @@ def test_unsummed_log_probability_of_the_squashed_policy():
     mean, log_std = jnp.array([0.3, -1.0, 0.0]), jnp.array([-0.5, 0.2, -1.0])
     noise = jnp.array([[0.4, 0.3, -0.6], [0.0, 2.0, 1.0]])
     outputs = jax.tree.map(lambda x: jnp.stack([x, x]), Gaussian(mean, log_std))
-    action, log_prob = continuous.squash(outputs, noise)
+    action, log_prob = actor_critic.squash(outputs, noise)
     assert action.shape == (2, 3) and log_prob.shape == (2,)
     raw = np.arctanh(np.asarray(action, np.float64))
     normal = stats.norm.logpdf(raw, mean, np.exp(log_std))
@@ -348,7 +347,7 @@ def test_densities_of_the_squashed_policy_integrate_to_one():
 
     def density(action):
         noise = (np.arctanh(action) - 0.4) / np.exp(-0.3)
-        return float(jnp.exp(continuous.squash(outputs, jnp.array([noise]))[1]))
+        return float(jnp.exp(actor_critic.squash(outputs, jnp.array([noise]))[1]))
 
     total, _ = integrate.quad(density, -1, 1, epsabs=1e-4)
     np.testing.assert_allclose(total, 1.0, atol=1e-3)
@@ -357,7 +356,7 @@ def test_densities_of_the_squashed_policy_integrate_to_one():
 def test_densities_stay_exact_where_rounding_swallows_the_standard_deviation():
     # With std e^-20, mean + std * noise is the mean: (raw - mean) / std says noise 0.
     outputs = Gaussian(jnp.array([1.0]), jnp.array([-20.0]))
-    _, log_prob = continuous.squash(outputs, jnp.array([2.0]))
+    _, log_prob = actor_critic.squash(outputs, jnp.array([2.0]))
     expected = stats.norm.logpdf(2.0) + 20 - np.log(1 - np.tanh(1.0) ** 2)
     np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
 
@@ -392,7 +391,7 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
 @pytest.mark.slow
 def test_both_critics_know_what_actions_are_worth(learned):
     config, result = learned
-    critics = continuous.action_critics(config, (1,))
+    critics = actor_critic.action_critics(config, (1,))
     obs = jnp.array([[-1.0], [-1.0], [1.0], [1.0]])
     stored = jnp.array([[-0.25], [0.25], [0.75], [0.25]])  # 0.5, 1.5, 2.5, 1.5
     for values in critics.apply(result.state.params["critics"], obs, stored):

@@ -8,9 +8,8 @@ import pytest
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import sac, stochastic
-from purerl.algorithms.actor_critic import Learner
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms import sac
+from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
@@ -254,12 +253,12 @@ def test_acting_takes_the_running_statistics_of_the_policy(stepped):
     parts, _, batch, _, new, _ = stepped
     state = jax.jit(lambda key: sac.init(parts, key))(jax.random.key(0))
     state = state._replace(params=new.params)
-    found = stochastic.act(parts, state, batch.obs)
+    found = sac.act(parts, state, batch.obs)
     expected, _ = policy(
         new.params["actor"], batch.obs, jnp.zeros((N, 1)), running=True
     )
     np.testing.assert_allclose(found, 1.0 + 2.0 * expected, rtol=1e-3, atol=1e-4)
-    alone = stochastic.act(parts, state, batch.obs[0])
+    alone = sac.act(parts, state, batch.obs[0])
     np.testing.assert_allclose(alone, found[0], rtol=1e-4, atol=1e-5)
 
 

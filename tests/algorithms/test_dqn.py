@@ -28,7 +28,9 @@ def make(**changes):
     online, target = (parts.network.init(key, jnp.zeros((1, 4))) for key in keys)
     flat, restore = optimiser.flatten(online)
     learner = dqn.Learner(
-        flat, optimiser.flatten(target)[0], dqn._optimiser(parts, restore).init(flat)
+        flat,
+        optimiser.flatten(target)[0],
+        dqn.make_optimiser(config, restore).init(flat),
     )
     return parts, restore, learner
 

@@ -13,9 +13,8 @@ from scipy import stats
 import purerl
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import ensembles, redq, sac, td3
-from purerl.algorithms.actor_critic import Learner
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms import ensembles, sac, td3
+from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
@@ -89,7 +88,7 @@ def test_a_policy_that_climbs_the_first_critic_asks_no_other():
 
 def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
     draws = 5_000
-    found = redq.draw_subsets(jax.random.key(0), (draws,), num_critics=5, subset=2)
+    found = ensembles.draw_subsets(jax.random.key(0), (draws,), num_critics=5, subset=2)
     assert found.shape == (draws, 2) and found.dtype == jnp.int32
     pairs = np.sort(found, axis=-1)
     assert (pairs[:, 0] < pairs[:, 1]).all()
@@ -97,7 +96,7 @@ def test_subsets_are_drawn_without_replacement_and_all_are_as_likely():
     assert len(kinds) == comb(5, 2)
     # A draw that favoured one critic by a tenth would have a p-value below 1e-6.
     assert stats.chisquare(counts).pvalue > 1e-3
-    other = redq.draw_subsets(jax.random.key(1), (draws,), num_critics=5, subset=2)
+    other = ensembles.draw_subsets(jax.random.key(1), (draws,), num_critics=5, subset=2)
     assert (np.sort(other, axis=-1) != pairs).any(-1).mean() > 0.5
 
 
@@ -119,7 +118,7 @@ def test_an_ensemble_is_its_members_one_by_one():
     kernel = np.asarray(inner["MLP_0"]["Dense_1"]["kernel"])
     assert np.abs(kernel[0] - kernel[1]).max() > 0.1
     np.testing.assert_allclose(kernel[2].T @ kernel[2], 2 * np.eye(5), atol=1e-5)
-    few, some = redq.members(ensemble, params, jnp.array([3, 1]))
+    few, some = ensembles.members(ensemble, params, jnp.array([3, 1]))
     np.testing.assert_allclose(
         few.apply(some, batch.obs, batch.action), values[jnp.array([3, 1])], rtol=1e-5
     )
@@ -475,7 +474,9 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
     hooks = sac.make_hooks(sac.build(SAC.replace(**REDQ), resolve_env(SAC)))
 
     def draw(_):
-        spread = hooks._replace(stepper=hooks.stepper._replace(axis_name="devices"))
+        agent = hooks.agent
+        stepper = agent.stepper._replace(axis_name="devices")
+        spread = hooks._replace(agent=agent._replace(stepper=stepper))
         keys = jax.random.split(jax.random.key(0))
         return sac.off_policy.draw_learning(spread, keys[0], keys[1])
 

@@ -13,12 +13,12 @@ import purerl
 from purerl import envs
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, td3
-from purerl.algorithms.off_policy import Experience
+from purerl.algorithms.off_policy import Experience, Learner
 from purerl.envs import CartPole
 from purerl.learning import optimiser
 from purerl.losses import mpo as mpo_losses
 from purerl.networks.distributions import Gaussian, TanhGaussianHead
-from purerl.replay import prioritised
+from purerl.replay import batches, prioritised
 from purerl.replay import uniform as replay
 from tests.helpers import slow_but
 
@@ -73,7 +73,7 @@ def test_all_vmapped_seeds_equal():
 
 def test_one_sided_smoothing_noise():
     # Uniform numbers in [0, 1) as noise push the target's action up, on average.
-    draws = make_hooks(CONFIG).draw_learning(jax.random.key(0), (500,))
+    draws = make_hooks(CONFIG).draw_noise(jax.random.key(0), (500,))
     noise = td3.perturb(jnp.zeros_like(draws), draws, 0.2, 0.5).reshape(-1)
     # Standard error of the mean 0.2 / sqrt(8000) = 0.0022.
     assert abs(float(noise.mean())) < 0.01
@@ -115,12 +115,12 @@ def counted(config, updates):
         )
         return learner, jnp.zeros(batch.reward.shape), {"value_loss": jnp.float32(0)}
 
-    def explore(learner, features, noise, step):
-        return noise
+    def explore(learner, obs, memory, noise, step):
+        return noise, memory
 
     hooks = make_hooks(config)._replace(learn=learn, explore=explore)
     key = jax.random.key(0)
-    experience = off_policy.init(hooks, key)
+    experience = off_policy.init_experience(hooks.agent, key)
     learner = Count(jnp.int32(0), jnp.bool_(True), jnp.int32(0))
     run = jax.jit(partial(off_policy.run, hooks))
     for update in range(updates):
@@ -190,14 +190,13 @@ def test_time_limit_stored_as_terminal():
     buffer = replay.in_order(state.buffer)
     assert not buffer.terminated.any()
     assert int(buffer.truncated.sum()) == 200 // 5
-    replayed = off_policy.uniform(config, None)
-    item, _, next_obs, discount = replayed.gather(
-        buffer, jnp.arange(200, dtype="uint32")
-    )
-    np.testing.assert_allclose(discount, config.gamma)
+    replayed = batches.of_steps(config, None)
+    numbers = jnp.arange(200, dtype="uint32")
+    batch = replayed.batch(buffer, numbers, jnp.ones(200), lambda obs: obs)
+    np.testing.assert_allclose(batch.discount, config.gamma)
     # What follows a truncated step is the state before the reset, not a fresh one:
     # one step moves the cart by 0.02 times its speed.
-    drift = np.abs(next_obs[:, 0] - item.obs[:, 0] - 0.02 * item.obs[:, 1])
+    drift = np.abs(batch.next_obs[:, 0] - batch.obs[:, 0] - 0.02 * batch.obs[:, 1])
     assert drift.max() < 1e-6
 
 
@@ -205,11 +204,11 @@ def test_deterministic_acting_during_training():
     # Acting with the mean: nothing is explored once the warm-up is over.
     hooks = make_hooks(CONFIG.replace(exploration_noise=0.1))
     state = purerl.make_algorithm(CONFIG).init(jax.random.key(0))
-    learner = td3.Learner(state.params, state.target_params, state.opt_state)
+    learner = Learner(state.params, state.target_params, state.opt_state)
     noise = hooks.draw_action(jax.random.key(1), (2000,))
     features = jnp.zeros((2000, 1))
-    actions = hooks.explore(learner, features, noise, jnp.zeros(2000))
-    still = hooks.explore(learner, features, 0 * noise, jnp.zeros(2000))
+    actions, _ = hooks.explore(learner, features, (), noise, jnp.zeros(2000))
+    still, _ = hooks.explore(learner, features, (), 0 * noise, jnp.zeros(2000))
     assert len(np.unique(still)) == 1
     np.testing.assert_allclose((actions - still).std(), 0.1, rtol=0.05)
     assert abs(float((actions - still).mean())) < 0.01
@@ -220,7 +219,10 @@ def test_warm_up_is_exact_in_steps(num_envs):
     # Random actions lie within [-1, 1]; the "policy" here says 5.
     config = CONFIG.replace(num_envs=num_envs, total_timesteps=20 * num_envs)
     hooks = make_hooks(config)._replace(
-        explore=lambda learner, features, noise, step: jnp.full_like(noise, 5.0),
+        explore=lambda learner, obs, memory, noise, step: (
+            jnp.full_like(noise, 5.0),
+            memory,
+        ),
         learn=lambda learner, batch, noise, count: (
             learner,
             jnp.zeros(batch.reward.shape),
@@ -228,7 +230,7 @@ def test_warm_up_is_exact_in_steps(num_envs):
         ),
     )
     key = jax.random.key(0)
-    experience = off_policy.init(hooks, key)
+    experience = off_policy.init_experience(hooks.agent, key)
     _, experience, _ = off_policy.run(hooks, (), experience, key, jnp.int32(0))
     assert isinstance(experience, Experience)
     actions = np.asarray(replay.in_order(experience.buffer).action)[:, 0]
@@ -238,10 +240,12 @@ def test_warm_up_is_exact_in_steps(num_envs):
 
 
 def test_importance_weights_reach_the_gradient_step():
-    hooks = make_hooks(CONFIG)
-    experience = off_policy.opened(hooks, off_policy.init(hooks, jax.random.key(0)))
+    agent = td3.build(CONFIG, resolve_env(CONFIG))
+    buffer = off_policy.init_experience(agent, jax.random.key(0)).buffer
     weight = jnp.array([0.25, 0.5, 1.0])
-    batch = off_policy._batch(hooks, experience, jnp.zeros(3, jnp.uint32), weight)
+    batch = agent.replay.batch(
+        replay.in_order(buffer), jnp.zeros(3, jnp.uint32), weight, lambda obs: obs
+    )
     np.testing.assert_array_equal(batch.weight, weight)
 
 

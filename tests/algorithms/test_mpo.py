@@ -12,9 +12,8 @@ from scipy import optimize
 
 import purerl
 from purerl import envs
-from purerl.algorithms import mpo, stochastic
-from purerl.algorithms.actor_critic import Learner
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms import mpo
+from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.envs import spaces
 from purerl.envs.probe import ContinuousProbe
@@ -354,7 +353,7 @@ def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
     state = mpo.init(parts, jax.random.key(0))
     mean_layer = state.params["actor"]["params"]["Dense_0"]
     mean_layer["bias"] = jnp.full(ACTIONS, 5.0)
-    state = jax.jit(partial(mpo.step, parts))(state)[0]
+    state = jax.jit(mpo.make(parts.config, config.env).step)(state)[0]
     actions = np.asarray(replay.in_order(state.buffer).action)
     outermost = (actions > 0.75).all(1)
     assert outermost[config.learning_starts :].all()
@@ -372,7 +371,7 @@ def test_the_deterministic_action_is_the_squashed_mean_scaled(start):
     state = state._replace(params={**state.params, "actor": actor})
     mean = parts.actor.apply(state.params["actor"], batch.obs).mean
     assert np.abs(mean).max() > 0.5  # where tanh is far from the mean itself
-    action = stochastic.act(parts, state, batch.obs)
+    action = mpo.act(parts, state, batch.obs)
     np.testing.assert_allclose(action, 1.0 + 2.0 * np.tanh(mean), rtol=1e-5, atol=1e-5)
 
 
@@ -380,9 +379,7 @@ def test_sampled_actions_have_the_policys_quantiles(start):
     parts, state, batch = start
     outputs = parts.actor.apply(state.params["actor"], batch.obs[:1])
     keys = jax.random.split(jax.random.key(0), 20_000)
-    actions = jax.jit(
-        jax.vmap(lambda k: stochastic.act(parts, state, batch.obs[0], k))
-    )(keys)
+    actions = jax.jit(jax.vmap(lambda k: mpo.act(parts, state, batch.obs[0], k)))(keys)
     # 15.87% of a normal lies below mean - std; tanh and scaling are monotone.
     for z, share in ((-1.0, 0.1587), (0.0, 0.5), (1.0, 0.8413)):
         bound = 1.0 + 2.0 * np.tanh(outputs.mean + z * np.exp(outputs.log_std))

@@ -8,16 +8,14 @@ from scipy import optimize, special
 
 import purerl
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import mpo, mpo_discrete
-from purerl.algorithms.actor_critic import Learner
-from purerl.algorithms.off_policy import Batch
+from purerl.algorithms import mpo
+from purerl.algorithms.off_policy import Batch, Learner
 from purerl.config import ConfigError
 from purerl.learning.branches import StepCount
-from purerl.losses import mpo as m_step
-from purerl.losses import mpo_discrete as losses
-from purerl.losses import temperature
+from purerl.losses import mpo as losses
 
 EPSILON = 0.1
+BOUNDS = losses.Bounds(weights=EPSILON, mean=0.02, std=1.0)
 # Three actions in four states: probabilities of the target policy, and values.
 PRIOR = np.array([[0.2, 0.5, 0.3], [0.98, 0.01, 0.01], [1 / 3] * 3, [0.05, 0.05, 0.9]])
 VALUES = np.array([[1.0, 3.0, -2.0], [0.0, 5.0, 1.0], [2.0, 2.0, 2.0], [10.0, 0, 0]])
@@ -37,30 +35,28 @@ def mean_divergence(eta):
 
 
 def test_the_better_policy_is_as_far_from_the_old_one_as_is_allowed():
-    eta = temperature.solve_temperature(Q, EPSILON, None, LOG_PRIOR)
+    eta = losses.solve_temperature(Q, EPSILON, None, LOG_PRIOR)
     root = optimize.brentq(lambda x: mean_divergence(x) - EPSILON, 1e-2, 1e3)
     np.testing.assert_allclose(eta, root, rtol=1e-4)
     found = losses.improved(LOG_PRIOR, Q, eta)
     np.testing.assert_allclose(found.weights.T, better(root), rtol=1e-3, atol=1e-6)
-    kl = losses.divergence(found.weights, LOG_PRIOR)
+    kl = losses.divergence_from(found.weights, LOG_PRIOR)
     np.testing.assert_allclose(kl.mean(), EPSILON, rtol=1e-3)
     # Where all actions are worth the same nothing is better than the old policy.
     np.testing.assert_allclose(found.weights[:, 2], 1 / 3, rtol=1e-5)
     # And the temperature is the minimum of the dual, whose slope is what is left.
-    dual = jax.grad(temperature.temperature_dual)(eta, Q, EPSILON, LOG_PRIOR)
+    dual = jax.grad(losses.temperature_dual)(eta, Q, EPSILON, LOG_PRIOR)
     np.testing.assert_allclose(dual, 0.0, atol=1e-4)
 
 
 def test_equal_probabilities_are_the_samples_of_continuous_actions():
     uniform = jnp.full_like(Q, -np.log(3))
-    eta = temperature.solve_temperature(Q, EPSILON, None, uniform)
-    np.testing.assert_allclose(
-        eta, temperature.solve_temperature(Q, EPSILON), rtol=1e-5
-    )
+    eta = losses.solve_temperature(Q, EPSILON, None, uniform)
+    np.testing.assert_allclose(eta, losses.solve_temperature(Q, EPSILON), rtol=1e-5)
     for one in (0.5, 4.0):
         np.testing.assert_allclose(
-            temperature.temperature_dual(one, Q, EPSILON, uniform),
-            temperature.temperature_dual(one, Q, EPSILON),
+            losses.temperature_dual(one, Q, EPSILON, uniform),
+            losses.temperature_dual(one, Q, EPSILON),
             rtol=1e-5,
         )
 
@@ -68,15 +64,15 @@ def test_equal_probabilities_are_the_samples_of_continuous_actions():
 def test_an_action_without_probability_gets_none_however_good_it_is():
     masked = jnp.asarray([[-1e9], [np.log(0.5)], [np.log(0.5)]], jnp.float32)
     values = jnp.array([[1e4], [1.0], [2.0]])
-    eta = temperature.solve_temperature(values, 0.05, None, masked)
+    eta = losses.solve_temperature(values, 0.05, None, masked)
     found = losses.improved(masked, values, eta)
     assert found.weights[0, 0] == 0.0
-    kl = losses.divergence(found.weights, masked)
+    kl = losses.divergence_from(found.weights, masked)
     np.testing.assert_allclose(kl, 0.05, rtol=1e-2)
     # More than log 2 is never reached: the smallest temperature, where what is left of
     # the two is the best, and an excluded action's quotient would be 1e10.
-    eta = temperature.solve_temperature(values, 0.8, None, masked)
-    np.testing.assert_allclose(eta, temperature.MIN_TEMPERATURE, rtol=1e-5)
+    eta = losses.solve_temperature(values, 0.8, None, masked)
+    np.testing.assert_allclose(eta, losses.MIN_TEMPERATURE, rtol=1e-5)
     found = losses.improved(masked, values, eta)
     np.testing.assert_array_equal(found.weights[:, 0], [0.0, 0.0, 1.0])
 
@@ -89,7 +85,7 @@ def test_a_rare_best_action_does_not_stop_the_search(epsilon, scale):
     log_prior = jnp.stack([jnp.full(64, log_rare), jnp.full(64, -np.exp(log_rare))])
     sign = jnp.where(jnp.arange(64) < better_in, 1.0, -1.0)
     values = scale * jnp.stack([sign, jnp.zeros(64)])
-    eta = temperature.solve_temperature(values, epsilon, None, log_prior)
+    eta = losses.solve_temperature(values, epsilon, None, log_prior)
 
     def divergence(x):
         """Mean over states, at the temperature `scale / x`; elsewhere it is 1e-11."""
@@ -100,12 +96,12 @@ def test_a_rare_best_action_does_not_stop_the_search(epsilon, scale):
     root = optimize.brentq(lambda x: divergence(x) - epsilon, 1.0, 100.0)
     np.testing.assert_allclose(eta, scale / root, rtol=1e-4)
     found = losses.improved(log_prior, values, eta)
-    kl = losses.divergence(found.weights, log_prior).mean()
+    kl = losses.divergence_from(found.weights, log_prior).mean()
     np.testing.assert_allclose(kl, epsilon, rtol=1e-3)
 
 
 def test_equal_values_keep_the_policy_at_the_smallest_temperature():
-    eta = jnp.float32(temperature.MIN_TEMPERATURE)
+    eta = jnp.float32(losses.MIN_TEMPERATURE)
     found = losses.improved(LOG_PRIOR, jnp.full_like(Q, 100.0), eta)
     np.testing.assert_allclose(found.weights.T, PRIOR, rtol=1e-5)
 
@@ -113,11 +109,11 @@ def test_equal_values_keep_the_policy_at_the_smallest_temperature():
 def test_the_m_step_in_numbers():
     # At the old policy the divergence and its slope vanish: what remains is pi - q,
     # the slope of the likelihood in the logits, over the number of states.
-    duals = losses.Duals(jnp.full(1, m_step.softplus_inverse(3.0)), None)
+    duals = losses.Duals(policy=jnp.full(1, losses.softplus_inverse(3.0)))
     found = losses.improved(LOG_PRIOR, Q, jnp.float32(2.0))
 
     def loss(logits, duals):
-        return losses.fit_loss(duals, logits, found, EPSILON, 0.02)[0]
+        return losses.fit_discrete(duals, logits, found, BOUNDS)[0]
 
     old = LOG_PRIOR.T
     slope, dual_slope = jax.grad(loss, argnums=(0, 1))(old, duals)
@@ -131,7 +127,7 @@ def test_the_m_step_in_numbers():
     new = np.asarray(jax.nn.softmax(logits), np.float64)
     kl = (PRIOR * np.log(PRIOR / new)).sum(1).mean()
     likelihood = (better(2.0) * np.log(new)).sum(1).mean()
-    total, metrics = losses.fit_loss(duals, logits, found, EPSILON, 0.02)
+    total, metrics = losses.fit_discrete(duals, logits, found, BOUNDS)
     np.testing.assert_allclose(metrics["kl_policy"], kl, rtol=1e-5)
     np.testing.assert_allclose(metrics["policy_loss"], -likelihood, rtol=1e-5)
     expected = -likelihood + 3.0 * kl + 3.0 * (0.02 - kl)
@@ -142,11 +138,11 @@ def test_the_m_step_in_numbers():
 
 
 def test_a_temperature_by_gradient_descends_the_dual():
-    duals = losses.Duals(jnp.zeros(1), m_step.softplus_inverse(2.0))
+    duals = losses.Duals(policy=jnp.zeros(1), temperature=losses.softplus_inverse(2.0))
     found = losses.improved(LOG_PRIOR, Q, jnp.float32(2.0))
 
     def loss(duals):
-        return losses.fit_loss(duals, LOG_PRIOR.T, found, EPSILON, 0.02)[0]
+        return losses.fit_discrete(duals, LOG_PRIOR.T, found, BOUNDS)[0]
 
     slope = jax.grad(loss)(duals).temperature
     # g'(eta) = epsilon - KL, times softplus' slope.
@@ -158,7 +154,8 @@ def test_the_target_is_the_expectation_over_all_actions():
     config = purerl.MPOConfig(env="CartPole-v1", hidden_sizes=(4,))
     parts = mpo.build(config, resolve_env(config))
     state = jax.jit(lambda key: mpo.init(parts, key))(jax.random.key(0))
-    assert set(state.params["duals"]._fields) == {"policy", "temperature"}
+    duals = state.params["duals"]
+    assert duals.mean is duals.std is None and duals.policy.shape == (1,)
     rng = np.random.default_rng(0)
     obs, next_obs = (
         jnp.asarray(rng.normal(size=(5, 4)), jnp.float32) for _ in range(2)
@@ -169,8 +166,9 @@ def test_the_target_is_the_expectation_over_all_actions():
     )
     actor = jax.tree.map(lambda x: x + 0.3, state.target_params["actor"])
     targets = {**state.target_params, "actor": actor}
-    duals = state.params["duals"]
-    target, improvement = mpo.evaluate_all(parts, targets, duals, batch)
+    key = jax.random.key(0)
+    target = mpo.td_target(parts, targets, batch, key)
+    improvement = mpo.improve(parts, targets, duals, batch.obs, key)
     policy = np.asarray(jax.nn.softmax(parts.actor.apply(actor, next_obs)))
     pair = parts.critics.apply(targets["critics"], next_obs)
     smaller = np.minimum(*map(np.asarray, pair))
@@ -180,7 +178,6 @@ def test_the_target_is_the_expectation_over_all_actions():
     np.testing.assert_allclose(improvement.weights.sum(0), 1.0, rtol=1e-5)
     # The critics are judged by the actions that were taken.
     learner = Learner(state.params, targets, state.opt_state)
-    key = jax.random.key(0)
     learn = jax.jit(lambda *given: mpo.learn(parts, *given))
     _, td_error, metrics = learn(learner, batch, key, StepCount(jnp.uint32(0)))
     values = [
@@ -192,13 +189,14 @@ def test_the_target_is_the_expectation_over_all_actions():
     np.testing.assert_allclose(metrics["value_loss"], loss, rtol=1e-4)
 
 
-def test_what_has_several_choices_at_once_is_refused():
-    config = purerl.MPOConfig(env="test/continuous-cartpole")
-    assert mpo_discrete.init_duals(config).temperature is None
-    learned = mpo_discrete.init_duals(config.replace(temperature="gradient"))
-    np.testing.assert_allclose(m_step.positive(learned.temperature), 10.0, rtol=1e-5)
+def test_the_temperature_is_learned_where_the_config_says():
+    config = purerl.MPOConfig(env="CartPole-v1")
+    env = resolve_env(config)
+    assert mpo.init_duals(mpo.build(config, env)).temperature is None
+    learned = mpo.init_duals(mpo.build(config.replace(temperature="gradient"), env))
+    np.testing.assert_allclose(losses.positive(learned.temperature), 10.0, rtol=1e-5)
     with pytest.raises(ConfigError, match="epsilon_mean must be greater than 0"):
-        purerl.make_train(purerl.MPOConfig(env="CartPole-v1", epsilon_mean=0.0))
+        purerl.make_train(config.replace(epsilon_mean=0.0))
 
 
 @pytest.mark.slow

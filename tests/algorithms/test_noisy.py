@@ -83,19 +83,19 @@ def agent():
     """A parts with a state, and its hooks."""
     parts = dqn.build(CONFIG, resolve_env(CONFIG))
     state = dqn.init(parts, jax.random.key(0))
-    whole = dqn.split(parts, state)
+    whole = dqn.enter(parts, state)
     return parts, state, whole
 
 
 def test_every_environment_and_step_has_noise_of_its_own(agent):
-    _, _, (hooks, learner, _, _) = agent
+    _, _, (hooks, learner, _) = agent
     draw = jax.jit(lambda key: hooks.draw_action(key, (50, 4)))
     noise = draw(jax.random.key(1))
     assert len(np.unique(jax.random.key_data(noise).reshape(200, -1), axis=0)) == 200
     # The same observation everywhere: what differs is the noise.
     obs = jnp.ones((4, 4))
     steps = jnp.zeros(4, jnp.uint32)
-    explore = jax.jit(jax.vmap(lambda n: hooks.explore(learner, obs, n, steps)))
+    explore = jax.jit(jax.vmap(lambda n: hooks.explore(learner, obs, (), n, steps)[0]))
     actions = np.asarray(explore(noise))
     assert 0.1 < actions.mean() < 0.9
     assert (actions != actions[:, :1]).any() and (actions != actions[:1]).any()
@@ -118,7 +118,7 @@ def test_evaluation_is_by_the_means(agent):
 
 
 def test_a_gradient_step_draws_noise_for_each_of_its_networks(agent):
-    parts, state, (_, learner, _, _) = agent
+    parts, state, (_, learner, _) = agent
     restore, batch = (lambda flat: unflatten(state, flat)), make_batch()
     draws = dqn.draw(parts, jax.random.key(5), len(batch.reward))
     keys = jax.random.key_data(jnp.stack(draws[1:]))
@@ -151,7 +151,7 @@ def test_the_noise_of_a_layer_that_does_not_help_is_unlearned():
     config = CONFIG.replace(noisy_sigma=0.5, learning_rate=3e-3, double=False)
     parts = dqn.build(config, resolve_env(config))
     state = dqn.init(parts, jax.random.key(0))
-    _, learner, _, _ = dqn.split(parts, state)
+    _, learner, _ = dqn.enter(parts, state)
     _, restore = dqn.optimiser.flatten(state.params)
     batch = make_batch()
     batch = batch._replace(discount=jnp.zeros_like(batch.discount))

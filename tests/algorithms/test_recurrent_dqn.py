@@ -10,13 +10,14 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.acting import observe
+from purerl.acting import observe, rollout
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import dqn, recurrent_dqn, recurrent_dqn_learner
+from purerl.algorithms import dqn, off_policy, recurrent_dqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser, sequences
+from purerl.learning.branches import StepCount
 from purerl.optimisers import SGD
-from purerl.replay import sequences as replay
+from purerl.replay import batches
 from purerl.replay import uniform as ring
 from tests import nets
 from tests.helpers import slow_but
@@ -51,14 +52,14 @@ class Trained:
     def __init__(self):
         self.parts = recurrent_dqn.build(CONFIG, resolve_env(CONFIG))
         self.state = jax.jit(partial(recurrent_dqn.init, self.parts))(jax.random.key(0))
-        collect = jax.jit(partial(recurrent_dqn.collect, self.parts))
-        learn = jax.jit(partial(recurrent_dqn.learn, self.parts))
+        collect = jax.jit(self.collect)
+        enter = recurrent_dqn.enter
+        step = jax.jit(partial(off_policy.step, self.parts, enter))
         self.played, self.metrics, self.params = [], [], []
         for _ in range(ROUNDS):
-            keys = update_keys(self.state, 4)
-            self.played.append(collect(self.state, keys[:3]))
+            self.played.append(collect(self.state))
             self.params.append(optimiser.flatten(self.state.params)[0])
-            self.state, metrics = learn(self.state, self.played[-1], keys)
+            self.state, metrics = step(self.state)
             self.metrics.append(metrics)
         self.buffer = ring.in_order(self.state.buffer)
         self.restore = optimiser.flatten(self.state.params)[1]
@@ -71,13 +72,43 @@ class Trained:
         self.weight = jnp.asarray(rng.uniform(0.2, 1.0, NUMBERS.shape), jnp.float32)
         self.rows = self.rows_of(self.parts)
 
-    def rows_of(self, parts):
-        prepare = partial(observe.prepare, parts, ())
-        found = parts.replay.gather(self.buffer, NUMBERS)
-        return recurrent_dqn_learner.prepared(prepare, found)
+    def collect(self, state):
+        """The rollout of the next update."""
+        hooks, learner, _ = recurrent_dqn.enter(self.parts, state)
+        policy = off_policy.policy(hooks, learner)
+        number = state.update * CONFIG.steps_per_update
+        step = jnp.full(ENVS, number.astype(jnp.uint32))
 
-    def learner(self, priorities=()):
-        return recurrent_dqn.Learner(*self.nets, self.state.opt_state, priorities)
+        def act(obs, memory, noise):
+            return policy.act(obs, memory, (noise, step))
+
+        return rollout.collect_recurrent(
+            self.parts.stepper,
+            state.envs,
+            state.memory,
+            policy._replace(act=act),
+            update_keys(state, off_policy.NUM_KEYS)[:3],
+            STEPS,
+        )
+
+    def rows_of(self, parts, prepare=None):
+        prepare = prepare or partial(observe.prepare, parts, ())
+        ones = jnp.ones(len(NUMBERS))
+        return parts.replay.batch(self.buffer, NUMBERS, ones, prepare)[0]
+
+    def learner(self):
+        return off_policy.Learner(*self.nets, self.state.opt_state)
+
+    def take_steps(self, hooks, priorities, update, key):
+        """The gradient steps of an update: learner, priorities, sums of metrics."""
+        buffer, agent = self.buffer, hooks.agent
+        experience = off_policy.Experience(buffer, self.state.envs, priorities)
+        noise = agent.replay.draw(key, (agent.config.gradient_steps,)), ()
+        learner, number = self.learner(), update.astype(jnp.uint32)
+        (learner, priorities), sums = off_policy.learn_if_due(
+            hooks, learner, experience, number, noise, key
+        )
+        return learner, priorities, sums
 
 
 @pytest.fixture(scope="module")
@@ -94,7 +125,7 @@ def trained():
 def test_after_the_ring_has_wrapped_rows_are_the_last_rounds_with_the_steps_before(
     trained,
 ):
-    rows = trained.parts.replay.gather(trained.buffer, NUMBERS)
+    rows = trained.rows_of(trained.parts, prepare=lambda obs: obs)
     begin = STEPS - BURN_IN
     for row, number in enumerate(NUMBERS.tolist()):
         turn, env = divmod(number, ENVS)
@@ -137,11 +168,13 @@ def test_without_steps_of_their_own_before_them_rows_begin_with_the_round(
 ):
     memory, played = trained.state.memory, trained.played[-1]
     memory = jax.tree.map(lambda x: x + 1.0, memory)
-    stored = replay.store(memory, played.memories, played.transitions, burn_in)
+    stored = batches.store_sequences(
+        memory, played.memories, played.transitions, burn_in
+    )
     np.testing.assert_array_equal(stored.memory.carry, memory.carry)
     numbers = jnp.arange(ENVS, dtype=jnp.uint32)
     buffer = jax.tree.map(lambda x: jnp.concatenate([x, x[::-1]]), stored)
-    rows = replay.gather(burn_in, ENVS, buffer, numbers)
+    rows = batches.gather_sequences(burn_in, ENVS, buffer, numbers)
     now = stored.steps if not burn_in else jax.tree.map(lambda x: x[::-1], stored.steps)
     np.testing.assert_array_equal(rows.batch.reward, now.reward)
     done = [x.terminated | x.truncated for x in (stored.steps, now)]
@@ -166,7 +199,7 @@ def walk(trained, flat, constant_from=None):
 
     def features(params, obs):
         return (
-            parts.core.apply(
+            parts.memory.core.apply(
                 params["core"], obs, method=lambda module, obs: module.torso(obs)
             )
             @ params["core"]["params"]["memory"]["Dense_0"]["kernel"]
@@ -229,7 +262,7 @@ def targets(trained, double, rescaled):
 def test_targets_are_those_of_a_plain_loop(trained, double, rescaled):
     changes = {"double": double, "value_rescaling": rescaled}
     parts = trained.parts._replace(config=trained.parts.config.replace(**changes))
-    make = partial(recurrent_dqn_learner.td_target, parts, trained.restore)
+    make = partial(recurrent_dqn.td_target, parts, trained.restore)
     found = jax.jit(make)(trained.learner(), trained.rows)
     expected = targets(trained, double, rescaled)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
@@ -241,7 +274,7 @@ def test_loss_and_gradient_are_those_of_a_plain_loop_with_a_constant_burn_in(tra
     flat = trained.nets[0]
     target = jnp.asarray(targets(trained, True, False), jnp.float32)
     rows, weight = trained.rows, trained.weight
-    minimise = partial(recurrent_dqn_learner.loss, trained.parts, trained.restore)
+    minimise = partial(recurrent_dqn.loss, trained.parts, trained.restore)
     grads, (td_error, metrics) = jax.jit(jax.grad(minimise, has_aux=True))(
         flat, rows, target, weight
     )
@@ -271,7 +304,7 @@ def test_without_anything_remembered_it_is_dqn(trained):
     parts = recurrent_dqn.build(config, resolve_env(config))
     steps, shape = trained.rows.batch, NUMBERS.shape
     first = jnp.zeros((*shape, STEPS), bool)
-    rows = replay.Sequences(parts.kind.blank(shape), first, steps)
+    rows = sequences.Sequences(parts.memory.kind.blank(shape), first, steps)
     plain = purerl.DQNConfig(
         env="probe/chain", env_kwargs={"length": 5}, hidden_sizes=(6,)
     )
@@ -286,12 +319,12 @@ def test_without_anything_remembered_it_is_dqn(trained):
         for params in made
     ]
     flats, restores = zip(*map(optimiser.flatten, mine), strict=True)
-    learner = recurrent_dqn.Learner(*flats, (), ())
+    learner = off_policy.Learner(*flats, ())
 
     def evaluate(learner, rows):
-        make = partial(recurrent_dqn_learner.td_target, parts, restores[0])
+        make = partial(recurrent_dqn.td_target, parts, restores[0])
         target = make(learner, rows)
-        weigh = partial(recurrent_dqn_learner.loss, parts, restores[0])
+        weigh = partial(recurrent_dqn.loss, parts, restores[0])
         return target, *weigh(learner.params, rows, target, jnp.ones(shape))
 
     target, total, (td_error, _) = jax.jit(evaluate)(learner, rows)
@@ -316,7 +349,7 @@ def test_without_anything_remembered_it_is_dqn(trained):
         weight=jnp.ones(reward.size),
     )
     flats, restores = zip(*map(optimiser.flatten, made), strict=True)
-    learner = dqn.Learner(*flats, ())
+    learner = off_policy.Learner(*flats, ())
     expected = dqn.td_target(other, restores[0], learner, batch)
     np.testing.assert_allclose(target.T.reshape(-1), expected, rtol=1e-5, atol=1e-6)
     loss, (errors, _) = dqn.loss(other, restores[0], flats[0], batch, expected)
@@ -327,7 +360,7 @@ def test_without_anything_remembered_it_is_dqn(trained):
 
 def test_the_priority_of_a_sequence_is_between_its_largest_and_its_mean_error():
     td_error = jnp.array([[1.0, 0.5], [-3.0, 0.5], [2.0, -0.5]])
-    found = replay.priority(td_error, 0.9)
+    found = batches.sequence_priority(td_error, 0.9)
     np.testing.assert_allclose(found, [0.9 * 3 + 0.1 * 2, 0.5], rtol=1e-6)
 
 
@@ -337,11 +370,11 @@ def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
     priorities = parts.replay.grow(parts.replay.init())
     for turn in range(ROUNDS):
         priorities = parts.replay.add(priorities, jnp.uint32(turn * ENVS), ENVS)
-    prepare = partial(observe.prepare, parts, ())
-    take = partial(recurrent_dqn_learner.take_steps, parts, trained.restore, prepare)
+    hooks = recurrent_dqn.make_hooks(parts, trained.restore)
+    take = jax.jit(partial(trained.take_steps, hooks))
     key, update = jax.random.key(8), jnp.int32(ROUNDS - 1)
-    learner, _ = jax.jit(take)(trained.buffer, update, key, trained.learner(priorities))
-    found = np.asarray(parts.replay.keep(learner.priorities, update).p)
+    _, after, _ = take(priorities, update, key)
+    found = np.asarray(parts.replay.keep(after, update).p)
 
     noise = parts.replay.draw(key, (1,))[0]
     added = jnp.uint32(ROUNDS * ENVS)
@@ -367,11 +400,11 @@ def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
 def test_the_target_network_moves_when_it_is_due(trained):
     config = trained.parts.config.replace(target_update_interval=3, tau=0.25)
     parts = trained.parts._replace(config=config)
-    improve = jax.jit(partial(recurrent_dqn_learner.improve, parts, trained.restore))
-    learner, args = trained.learner(), (trained.rows, trained.weight)
+    learn = jax.jit(partial(recurrent_dqn.learn, parts, trained.restore))
+    learner, batch = trained.learner(), (trained.rows, trained.weight)
     for count in range(4):
         before = learner.target_params
-        learner, _, _ = improve(learner, *args, jnp.uint32(count))
+        learner, _, _ = learn(learner, batch, (), StepCount(jnp.uint32(count)))
         is_due = 0.25 if count == 2 else 0.0
         expected = before + is_due * (learner.params - before)
         np.testing.assert_allclose(learner.target_params, expected, atol=1e-6)
@@ -380,7 +413,8 @@ def test_the_target_network_moves_when_it_is_due(trained):
 
 def test_episodes_that_begin_anew_on_the_host_are_cut_in_the_buffer(trained):
     obs = jnp.ones((ENVS, 5))
-    again = recurrent_dqn.restart(jnp.int32(ROUNDS), trained.state, obs)
+    hosted = partial(off_policy.hosted, trained.parts, recurrent_dqn.enter)
+    again = hosted(jnp.int32(ROUNDS)).restart(trained.state, obs)
     before, after = (x.buffer.steps.truncated for x in (trained.state, again))
     # The newest round lies in the second row.
     ended = trained.state.buffer.steps.terminated[1, :, -1]
@@ -389,7 +423,7 @@ def test_episodes_that_begin_anew_on_the_host_are_cut_in_the_buffer(trained):
     others[1, :, -1] = False
     np.testing.assert_array_equal(after[others], before[others])
     assert not any(np.asarray(x).any() for x in jax.tree.leaves(again.memory))
-    first = recurrent_dqn.restart(jnp.int32(0), trained.state, obs)
+    first = hosted(jnp.int32(0)).restart(trained.state, obs)
     np.testing.assert_array_equal(first.buffer.steps.truncated, before)
 
 
@@ -410,8 +444,8 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
     config = CONFIG.replace(memory=memory, memory_size=4)
     parts = recurrent_dqn.build(config, resolve_env(config))
     steps = trained.rows
-    one = jax.tree.map(lambda x: x[:1], parts.kind.blank((1,)))
-    params = parts.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
+    one = jax.tree.map(lambda x: x[:1], parts.memory.kind.blank((1,)))
+    params = parts.memory.core.init(jax.random.key(1), steps.batch.obs[:1, 0], one)
     keys = iter(jax.random.split(jax.random.key(2), 9))
 
     def draw(x):
@@ -419,16 +453,18 @@ def test_every_memory_is_the_same_step_by_step(trained, memory):
             return jnp.ones_like(x)  # A count of the steps that are remembered.
         return jax.random.normal(next(keys), x.shape)
 
-    stored = jax.tree.map(draw, parts.kind.blank(NUMBERS.shape))
+    stored = jax.tree.map(draw, parts.memory.kind.blank(NUMBERS.shape))
     rows = steps._replace(memory=stored)
-    args = parts.core, parts.kind, params, rows
+    args = parts.memory.core, parts.memory.kind, params, rows
     _, whole = jax.jit(lambda: sequences.remember(*args))()
     each = jax.jit(lambda: sequences.remember_each(*args))()
-    found, expected = parts.kind.read(each), parts.kind.read(whole)
+    found, expected = parts.memory.kind.read(each), parts.memory.kind.read(whole)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
     # The last memory is that with which a sequence would go on.
     last = jax.tree.map(lambda x: x[-1], each)
-    for a, b in zip(*map(jax.tree.leaves, (last, parts.kind.last(whole))), strict=True):
+    for a, b in zip(
+        *map(jax.tree.leaves, (last, parts.memory.kind.last(whole))), strict=True
+    ):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
     assert np.abs(np.diff(expected, axis=0)).max() > 0.01
 
@@ -463,13 +499,14 @@ def test_it_learns_what_only_a_memory_can(changes):
         ({"buffer_size": 35}, "burn_in=4, 36 steps, got 35"),
         ({"buffer_size": 17, "burn_in": 0}, "burn_in=0, 18 steps, got 17"),
         ({"learning_starts": 1000}, "learning_starts must be at most the 360 steps"),
-        ({"total_timesteps": 18}, "the first update never learns"),
+        ({"total_timesteps": 18}, "learning_starts must be at most the 18 steps"),
         ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
         ({"critic": "mlp"}, r"critic must be auto or a flax module of memories \[N, 4"),
         ({"critic": nets.Policy(3)}, "values of 2 actions"),
         ({"critic": nets.Policy(2), "dueling": True}, "dueling must be False where"),
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "RecurrentDQNConfig needs discrete"),
-        ({"memory": "rnn"}, "memory must be one of gru, lstm, lru, s5, transformer"),
+        ({"memory": "rnn"}, "memory must be none, one of gru, lstm, lru, s5, trans"),
+        ({"memory": "none"}, "memory must be .* use DQNConfig"),
         ({"priority_eta": 1.5}, "priority_eta must lie between 0 and 1, got 1.5"),
     ],
 )
@@ -482,21 +519,19 @@ def test_gradient_steps_are_counted_over_all_updates(trained):
     """The target moves after every third, whichever update that is in."""
     config = trained.parts.config.replace(target_update_interval=3, tau=1.0)
     parts = trained.parts._replace(config=config)
-    prepare = partial(observe.prepare, parts, ())
-    take = jax.jit(
-        partial(recurrent_dqn_learner.take_steps, parts, trained.restore, prepare)
-    )
+    hooks = recurrent_dqn.make_hooks(parts, trained.restore)
+    take = jax.jit(partial(trained.take_steps, hooks, ()))
     moved = []
     for update in range(ROUNDS - 1, ROUNDS + 5):
         before = trained.learner()
-        learner, _ = take(trained.buffer, jnp.int32(update), jax.random.key(8), before)
+        learner, *_ = take(jnp.int32(update), jax.random.key(8))
         steps = config.gradient_steps_before(jnp.int32(update + 1))
         moved.append(bool((learner.target_params != before.target_params).any()))
         assert moved[-1] == (int(steps) % 3 == 0)
     assert sum(moved) == 2
 
 
-def test_importance_weights_reach_the_gradient_step(trained, monkeypatch):
+def test_importance_weights_reach_the_gradient_step(trained):
     config = trained.parts.config.replace(prioritised=True)
     parts = recurrent_dqn.build(config, resolve_env(config))
     priorities = parts.replay.grow(parts.replay.init())
@@ -508,15 +543,12 @@ def test_importance_weights_reach_the_gradient_step(trained, monkeypatch):
     noise = parts.replay.draw(key, (1,))[0]
     _, weight = parts.replay.sample(priorities, noise, jnp.uint32(ROUNDS * ENVS))
 
-    def improve(parts, restore, learner, rows, weight, count):
-        return learner, jnp.zeros((STEPS, len(weight))), {"value_loss": weight.sum()}
+    def learn(learner, batch, noise, count):
+        weight = batch[1]
+        return learner, jnp.zeros(len(weight)), {"value_loss": weight.sum()}
 
-    monkeypatch.setattr(recurrent_dqn_learner, "improve", improve)
-    prepare = partial(observe.prepare, parts, ())
-    learner = trained.learner(priorities)
-    _, metrics = recurrent_dqn_learner.take_steps(
-        parts, trained.restore, prepare, trained.buffer, update, key, learner
-    )
+    hooks = recurrent_dqn.make_hooks(parts, trained.restore)._replace(learn=learn)
+    *_, metrics = trained.take_steps(hooks, priorities, update, key)
     np.testing.assert_allclose(metrics["value_loss"], weight.sum(), rtol=1e-6)
     assert float(weight.min()) < 0.9
 
@@ -528,6 +560,6 @@ def test_the_step_size_of_recurrent_dqn_decays_over_its_gradient_steps(share):
     )
     flat, restore = optimiser.flatten({"x": jnp.ones(2)})
     count = jnp.uint32(share * config.total_gradient_steps)
-    optim = recurrent_dqn_learner.make_optimiser(config, restore, count)
+    optim = dqn.make_optimiser(config, restore, count)
     step, _ = optim.update(jnp.ones(2), optim.init(flat), flat)
     np.testing.assert_allclose(step, -0.1 * (1 - share), rtol=1e-5, atol=1e-8)

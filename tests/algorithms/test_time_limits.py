@@ -17,7 +17,7 @@ import pytest
 
 import purerl
 from purerl import networks
-from purerl.algorithms import continuous
+from purerl.algorithms import actor_critic
 from purerl.config import TrainConfig
 from purerl.envs.probe import ChainMDP
 from tests.helpers import slow_but
@@ -58,7 +58,7 @@ def q_network_values(config, state):
 
 def twin_critic_values(config, state):
     """Of two critics of observation and action: the first one's, at action 0."""
-    critics = continuous.action_critics(config, (LENGTH,))
+    critics = actor_critic.action_critics(config, (LENGTH,))
     return critics.apply(
         state.params["critics"], jnp.eye(LENGTH), jnp.zeros((LENGTH, 1))
     )[0]

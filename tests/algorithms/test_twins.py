@@ -11,7 +11,7 @@ import purerl
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import sac, td3, twins
-from purerl.algorithms.actor_critic import Learner
+from purerl.algorithms.off_policy import Learner
 from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits
 
@@ -56,11 +56,10 @@ def critics_of(config, platform):
 def products(config, platform):
     """The products of matrices in the program of one update."""
     with traced_for(platform):
-        module, parts = build(config)
-        state = jax.eval_shape(lambda: module.init(parts, jax.random.key(0)))
-        return str(jax.make_jaxpr(lambda s: module.step(parts, s))(state)).count(
-            "dot_general["
-        )
+        algorithm = purerl.make_algorithm(config)
+        state = jax.eval_shape(algorithm.init, jax.random.key(0))
+        step = algorithm.step
+        return str(jax.make_jaxpr(lambda s: step(s))(state)).count("dot_general[")
 
 
 @pytest.mark.parametrize("name", ONE)

@@ -539,6 +539,14 @@ def test_no_random_key_is_used_twice(name):
         jax.eval_shape(purerl.make_train(small(name)), KEY)
 
 
+@pytest.mark.parametrize("scheme", ["fresh", "pool"])
+@pytest.mark.parametrize("name", ["ppo", "dqn"])
+def test_no_random_key_is_used_twice_by_a_random_environment(name, scheme):
+    random = {"env_wrappers": ("StickyActions(0.25)",), "reset_scheme": scheme}
+    with jax.debug_key_reuse(True):
+        jax.eval_shape(purerl.make_train(small(name, **random)), KEY)
+
+
 def test_making_and_tracing_leave_the_config_as_it_was(name):
     config = small(name)
     before = serialise.to_dict(config)

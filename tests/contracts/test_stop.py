@@ -15,13 +15,23 @@ RATES = [1e-3, 2e-3, 3e-3, 4e-3]
 RATE = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
 
 
-class StopAtOnce(purerl.Tracker):
-    """Asks to stop when it is told the first row."""
+class Listens(purerl.Tracker):
+    """Keeps how it was closed."""
 
-    background = False
+    background, status = False, None
 
     def begin(self, run):
         self.stop = False
+
+    def log(self, kind, seed, row):
+        pass
+
+    def close(self, status="finished"):
+        self.status = status
+
+
+class StopAtOnce(Listens):
+    """Asks to stop when it is told the first row."""
 
     def log(self, kind, seed, row):
         self.stop = True
@@ -80,12 +90,15 @@ STOPS = {
 @pytest.mark.parametrize("tool", [sweep, pbt, halving, evolve, tune])
 def test_a_tool_that_is_stopped_goes_on_in_the_same_call(tool, stop, tmp_path, capsys):
     call = partial(tool, out=tmp_path, progress=False)
-    finished, before, total = call(trackers=[STOPS[stop]()])
+    stopping, listening = STOPS[stop](), Listens()
+    finished, before, total = call(trackers=[stopping])
     assert not finished and 1 <= before < total  # Two devices train two chunks at once.
+    assert stopping.status == "interrupted"
     said = capsys.readouterr().err
     assert "stopped" in said or tool is tune  # Of a study the command says so.
-    finished, after, total = call(trackers=[])
+    finished, after, total = call(trackers=[listening])
     assert finished and after == total - before
+    assert listening.status == "finished"
 
 
 def test_a_search_without_a_folder_says_that_nothing_was_saved(capsys):

@@ -9,7 +9,7 @@ import optax
 import pytest
 from scipy import integrate, optimize, stats
 
-from purerl.losses import mpo, temperature
+from purerl.losses import mpo
 from purerl.networks.distributions import Gaussian, _distrax
 
 SAMPLES, STATES = 20, 32
@@ -29,7 +29,7 @@ def minimum(q, epsilon):
     spread = max(np.ptp(np.asarray(q, np.float64), axis=0).max(), 1e-6)
     found = optimize.minimize_scalar(
         lambda x: dual(np.exp(x), q, epsilon),
-        bounds=(np.log(temperature.MIN_TEMPERATURE), np.log(1e3 * spread)),
+        bounds=(np.log(mpo.MIN_TEMPERATURE), np.log(1e3 * spread)),
         method="bounded",
         options={"xatol": 1e-9},
     )
@@ -58,7 +58,7 @@ Q_VALUES = {
 @pytest.fixture(scope="module")
 def solve():
     """Many Q-values at once: the vmapped solver is the one that agents run."""
-    return jax.jit(jax.vmap(temperature.solve_temperature, (0, None)))
+    return jax.jit(jax.vmap(mpo.solve_temperature, (0, None)))
 
 
 @pytest.mark.parametrize("epsilon", [0.01, 0.1, 0.5])
@@ -82,8 +82,8 @@ def test_at_the_solved_temperature_the_weights_diverge_by_epsilon(solve):
     rng = np.random.default_rng(1)
     q = np.stack([s * normal(rng) for s in SCALES]).astype(np.float32)
     for epsilon in (1e-3, 0.1, 1.0, 2.0):
-        weights = jax.vmap(temperature.action_weights)(q, solve(q, epsilon))
-        kl = jax.vmap(temperature.weights_divergence)(weights).mean(1)
+        weights = jax.vmap(mpo.action_weights)(q, solve(q, epsilon))
+        kl = jax.vmap(mpo.weights_divergence)(weights).mean(1)
         np.testing.assert_allclose(kl, np.full(len(q), epsilon), rtol=2e-3)
 
 
@@ -92,55 +92,51 @@ def test_two_actions_by_hand():
     # log 2 - H(p). For p = 3/4: 0.693147 - 0.562335 = 0.130812, and
     # eta = 1 / log(p / (1-p)) = 1 / log 3 = 0.910239.
     q = jnp.array([[1.0], [0.0]])
-    eta = temperature.solve_temperature(q, 0.130812)
+    eta = mpo.solve_temperature(q, 0.130812)
     np.testing.assert_allclose(eta, 0.910239, rtol=1e-4)
-    weights = temperature.action_weights(q, eta)
+    weights = mpo.action_weights(q, eta)
     np.testing.assert_allclose(weights, [[0.75], [0.25]], atol=1e-4)
-    np.testing.assert_allclose(
-        temperature.weights_divergence(weights), [0.130812], rtol=1e-3
-    )
+    np.testing.assert_allclose(mpo.weights_divergence(weights), [0.130812], rtol=1e-3)
     # g = eta * (0.130812 + log(mean(e^(1/eta), 1))) with e^(1/eta) = 3:
     #   0.910239 * (0.130812 + log 2) = 0.750000
-    value = temperature.temperature_dual(0.910239, q, 0.130812)
+    value = mpo.temperature_dual(0.910239, q, 0.130812)
     np.testing.assert_allclose(value, 0.75, rtol=1e-5)
 
 
 def test_the_dual_is_that_of_scipys_double_precision():
     q = np.random.default_rng(2).standard_normal((SAMPLES, STATES)).astype(np.float32)
     for eta in (0.01, 0.3, 10.0):
-        value = temperature.temperature_dual(eta, jnp.asarray(q), 0.1)
+        value = mpo.temperature_dual(eta, jnp.asarray(q), 0.1)
         np.testing.assert_allclose(value, dual(eta, q, 0.1), rtol=1e-5)
 
 
 @pytest.mark.parametrize("level", [0.0, -3.5, 1e6])
 def test_actions_of_equal_worth_are_weighted_equally(level):
     q = jnp.full((SAMPLES, STATES), level)
-    eta = temperature.solve_temperature(q, 0.1)
-    np.testing.assert_allclose(eta, temperature.MIN_TEMPERATURE, rtol=1e-4)
+    eta = mpo.solve_temperature(q, 0.1)
+    np.testing.assert_allclose(eta, mpo.MIN_TEMPERATURE, rtol=1e-4)
     np.testing.assert_allclose(
-        temperature.action_weights(q, eta), np.full(q.shape, 1 / SAMPLES), rtol=1e-6
+        mpo.action_weights(q, eta), np.full(q.shape, 1 / SAMPLES), rtol=1e-6
     )
 
 
 def test_a_bound_that_no_weights_reach_leaves_the_smallest_temperature():
     # With S samples the divergence is at most log S = 3.0.
     q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
-    eta = temperature.solve_temperature(q, 3.1)
-    np.testing.assert_allclose(eta, temperature.MIN_TEMPERATURE, rtol=1e-4)
-    np.testing.assert_allclose(
-        temperature.action_weights(q, eta).max(0), np.ones(STATES)
-    )
+    eta = mpo.solve_temperature(q, 3.1)
+    np.testing.assert_allclose(eta, mpo.MIN_TEMPERATURE, rtol=1e-4)
+    np.testing.assert_allclose(mpo.action_weights(q, eta).max(0), np.ones(STATES))
 
 
 def test_the_temperature_scales_with_the_values_and_ignores_their_level():
     q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
-    eta = temperature.solve_temperature(q, 0.1)
+    eta = mpo.solve_temperature(q, 0.1)
     np.testing.assert_allclose(
-        temperature.solve_temperature(8.0 * q, 0.1), 8.0 * eta, rtol=1e-4
+        mpo.solve_temperature(8.0 * q, 0.1), 8.0 * eta, rtol=1e-4
     )
     level = jnp.arange(STATES, dtype=jnp.float32)
     np.testing.assert_allclose(
-        temperature.solve_temperature(q + level[None], 0.1), eta, rtol=1e-4
+        mpo.solve_temperature(q + level[None], 0.1), eta, rtol=1e-4
     )
 
 
@@ -151,9 +147,9 @@ def test_descending_the_dual_by_gradient_finds_the_solved_temperature(scale):
 
     def descend(carry, _):
         param, opt_state = carry
-        slope = jax.grad(
-            lambda p: temperature.temperature_dual(jax.nn.softplus(p), q, 0.1)
-        )(param)
+        slope = jax.grad(lambda p: mpo.temperature_dual(jax.nn.softplus(p), q, 0.1))(
+            param
+        )
         updates, opt_state = optimiser.update(slope, opt_state)
         return (optax.apply_updates(param, updates), opt_state), None
 
@@ -163,7 +159,7 @@ def test_descending_the_dual_by_gradient_finds_the_solved_temperature(scale):
     )
     eta = jax.nn.softplus(param)
     np.testing.assert_allclose(eta, minimum(q, 0.1), rtol=5e-3)
-    np.testing.assert_allclose(eta, temperature.solve_temperature(q, 0.1), rtol=5e-3)
+    np.testing.assert_allclose(eta, mpo.solve_temperature(q, 0.1), rtol=5e-3)
 
 
 @pytest.mark.slow
@@ -171,10 +167,10 @@ def test_states_spread_over_devices_have_one_temperature():
     q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
     q = q * jnp.where(jnp.arange(STATES) < STATES // 2, 1.0, 20.0)[None]
     parts = jnp.stack(jnp.split(q, 2, axis=1))
-    solve = partial(temperature.solve_temperature, axis_name="d")
+    solve = partial(mpo.solve_temperature, axis_name="d")
     spread = jax.vmap(solve, (0, None), axis_name="d")(parts, 0.1)
     np.testing.assert_allclose(
-        spread, np.full(2, temperature.solve_temperature(q, 0.1)), rtol=1e-5
+        spread, np.full(2, mpo.solve_temperature(q, 0.1)), rtol=1e-5
     )
 
 

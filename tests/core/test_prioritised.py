@@ -18,6 +18,11 @@ PLAIN = {"exponent": 1.0, "eps": 0.0}
 """With which a priority is the absolute error itself."""
 
 
+def empty(capacity):
+    """The priorities of an empty buffer."""
+    return prioritised.grow(jnp.zeros(capacity), jnp.float32(1))
+
+
 def leaves(priorities, capacity):
     return np.asarray(priorities.levels[0]).ravel()[:capacity]
 
@@ -37,7 +42,7 @@ def check_sums(priorities, capacity):
 def with_values(values):
     """Priorities of a full buffer whose item `i` has the `i`-th value."""
     capacity = len(values)
-    priorities = prioritised.init(capacity)
+    priorities = empty(capacity)
     priorities = add(priorities, jnp.uint32(0), capacity, capacity)
     numbers = jnp.arange(capacity, dtype=jnp.uint32)
     return update(priorities, numbers, jnp.asarray(values), capacity, **PLAIN)
@@ -50,7 +55,7 @@ def with_values(values):
 def test_the_tree_is_that_of_a_plain_list(capacity):
     rng = np.random.default_rng(capacity)
     num = min(3, capacity)
-    priorities, reference, largest = prioritised.init(capacity), {}, 1.0
+    priorities, reference, largest = empty(capacity), {}, 1.0
     for added in range(0, 30 * num, num):
         priorities = add(priorities, jnp.uint32(added), num, capacity)
         reference |= {number: largest for number in range(added, added + num)}
@@ -143,7 +148,7 @@ def test_exponent_zero_is_uniform():
 
 def test_new_items_have_the_largest_priority_so_far():
     capacity = 4
-    priorities = prioritised.init(capacity)
+    priorities = empty(capacity)
     priorities = add(priorities, jnp.uint32(0), 2, capacity)
     np.testing.assert_array_equal(leaves(priorities, 4), [1, 1, 0, 0])
     for error in (6.0, 2.0):  # The largest was 6, although it is there no longer.
@@ -173,7 +178,7 @@ def test_new_items_have_the_largest_priority_so_far():
     ],
 )
 def test_only_items_whose_window_is_complete_can_be_drawn(capacity, num, margin):
-    priorities = prioritised.init(capacity)
+    priorities = empty(capacity)
     for added in range(0, 5 * capacity, num):
         priorities = add(priorities, jnp.uint32(added), num, capacity, margin)
         after = added + num
@@ -233,7 +238,7 @@ def test_draws_are_proportional():
 @pytest.mark.parametrize("added", [1, 2, 9, 63])
 def test_no_empty_slot_is_ever_drawn(added):
     capacity = 1000
-    priorities = prioritised.init(capacity)
+    priorities = empty(capacity)
     for number in range(added):
         priorities = add(priorities, jnp.uint32(number), 1, capacity)
     edges = jnp.array([0, 1, 255, 256, 2**31, 2**32 - 257, 2**32 - 1], jnp.uint32)
@@ -327,7 +332,7 @@ def life(key, capacity=37, num=3, margin=6, rounds=25):
         return new, (numbers, probability)
 
     counts = jnp.arange(rounds, dtype=jnp.uint32) * jnp.uint32(num)
-    start = prioritised.init(capacity)
+    start = empty(capacity)
     return jax.lax.scan(one_round, start, (counts, jax.random.split(key, rounds)))
 
 
@@ -357,7 +362,7 @@ def test_a_program_draws_only_complete_items():
 
 def test_memory_is_what_the_arrays_take():
     # 1000 items: 125, 16, 2, 1 rows of 8 numbers of 4 bytes, and the largest.
-    shapes = jax.eval_shape(lambda: prioritised.init(1000))
+    shapes = jax.eval_shape(lambda: empty(1000))
     taken = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
     assert taken == 4 * (8 * (125 + 16 + 2 + 1) + 1)
 
@@ -366,7 +371,7 @@ def test_memory_is_what_the_arrays_take():
 def test_the_importance_exponent_grows_to_one_over_the_run(added):
     config = purerl.DQNConfig(prioritised=True, importance_exponent=0.4)
     sizes = batches.Sizes(1, 8, 64, 0, 100, None)  # 100 items come in the whole run
-    replayed = batches.make_replay(config, sizes, lambda *args: None)
+    replayed = batches.make_replay(config, sizes, *[lambda *args: None] * 2)
     tree = prioritised.grow(jnp.array([1.0] * 7 + [3.0]), jnp.float32(3))
     noise = replayed.draw(jax.random.key(0), ())
     _, weight = replayed.sample(tree, noise, jnp.uint32(added))

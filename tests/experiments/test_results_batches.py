@@ -10,7 +10,7 @@ import pytest
 from tests.docs.pages import ROOT
 
 sys.path.insert(0, str(ROOT / "experiments"))
-import results_batches as batches
+import results as batches
 
 CONFIG = {"env": "CartPole-v1"}
 

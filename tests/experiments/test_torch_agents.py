@@ -15,11 +15,10 @@ import pytest
 from purerl import presets
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import mpo, sac, td3, vpg
-from purerl.algorithms.actor_critic import Learner
+from purerl.algorithms.off_policy import Learner
 from purerl.learning.branches import StepCount
 from purerl.learning.returns import gae
-from purerl.losses import temperature
-from purerl.losses.mpo import Improvement
+from purerl.losses.mpo import Improvement, temperature_dual
 from purerl.networks.distributions import Gaussian
 from purerl.replay.batches import Batch
 from purerl.types import Transition
@@ -223,7 +222,7 @@ def test_mpos_loss_is_purerls(batch):
     total, _ = mpo.loss(parts, learner.params, own, target, improvement)
     assert float(theirs.detach()) == pytest.approx(float(total), rel=1e-4)
     assert torch_mpo.dual(0.7, q_values) == pytest.approx(
-        float(temperature.temperature_dual(0.7, q_values, 0.1)), rel=1e-5
+        float(temperature_dual(0.7, q_values, 0.1)), rel=1e-5
     )
 
 

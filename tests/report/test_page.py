@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 from html.parser import HTMLParser
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -12,6 +13,8 @@ from purerl.algorithms.ppo import PPOConfig
 from purerl.config import ConfigError
 from purerl.report import html, page, tables
 from purerl.runner.result import RunResult
+from purerl.search import folder as search_folder
+from purerl.storage import documents
 from tests.helpers import slow_but
 from tests.report import synthetic
 
@@ -147,6 +150,33 @@ def test_a_run_has_the_same_table_on_its_page_and_in_the_terminal(folder):
 def test_a_run_without_a_folder_needs_a_path():
     with pytest.raises(ConfigError, match="say where to write the page"):
         page.run_page(make_run())
+
+
+def test_the_page_of_a_search_of_ones_own(tmp_path, monkeypatch):
+    """Its folder says what it is; a request without fresh episodes has training's."""
+    train = {
+        "env_steps": np.array([[64, 128], [64, 128]]),
+        "episode_return": np.array([[1.0, 2.0], [3.0, 4.0]]),
+    }
+    gone = np.array([False, True])
+    fresh = SimpleNamespace(episode_return=np.array([7.0, 9.0]))
+    outcomes = [
+        SimpleNamespace(fresh=None, train=train, diverged=~gone & gone),
+        SimpleNamespace(fresh=fresh, train=train, diverged=gone),
+    ]
+    monkeypatch.setattr(search_folder, "read_outcomes", lambda folder: outcomes)
+    (tmp_path / "records").mkdir()
+    stored = {"kind": "random search", "config": {"env": "X"}, "options": {"lanes": 2}}
+    documents.write(tmp_path / "manifest.json", stored)
+    text = page.folder_page(tmp_path).read_text()
+    assert "<h1>Random search: X</h1>" in text and "lanes=2" in text
+    section = text.split("<h2>Requests</h2>")[1].split("</section>")[0]
+    rows = re.findall(r"<tr>(<td.*?)</tr>", section)
+    shown = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in rows]
+    assert shown == [
+        ["0", "2", "128", "4", "3", "0"],
+        ["1", "2", "128", "7", "7", "1"],
+    ]
 
 
 def test_large_pictures_are_images(monkeypatch):

@@ -159,7 +159,7 @@ def test_the_learner_is_that_of_the_compiled_run(name):
     for field in fields:
         one, two = (getattr(s, field) for s in (expected.state, found.state))
         leaves = jax.tree_util.tree_leaves_with_path(one)
-        assert leaves or field in ("priorities", "obs_moments")
+        assert leaves or field in ("priorities", "obs_moments", "memory")
         for (path, a), b in zip(leaves, jax.tree.leaves(two), strict=True):
             np.testing.assert_allclose(
                 b[0], a, rtol=1e-3, atol=1e-4, err_msg=f"{field}{path}"

@@ -32,7 +32,6 @@ import jax.numpy as jnp
 
 from purerl import auto, networks
 from purerl.acting import observe, rollout
-from purerl.acting.environment import Environment
 from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import network_config, pieces
 from purerl.algorithms.checks import check_hidden_sizes
@@ -63,6 +62,7 @@ from purerl.contrib.disco.learner import (
     predict,
 )
 from purerl.contrib.disco.rules import CMPORule, check_disco_rule
+from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
 from purerl.learning.branches import change_if, change_where
