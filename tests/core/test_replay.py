@@ -235,23 +235,25 @@ def test_batches_are_windows_of_what_has_happened_up_to_the_newest(prioritised, 
         total_timesteps=400,
         prioritised=prioritised,
     )
-    drawn = batches.replay_of(config, None)
+    drawn = batches.of_steps(config, None)
     steps = random_steps(0, added)
     buffer, priorities = filled(steps, capacity, num_envs), drawn.grow(drawn.init())
     for before in range(0, added, num_envs):
         priorities = drawn.add(priorities, jnp.uint32(before), num_envs)
     noise = drawn.draw(jax.random.key(0), ())
-    numbers, _ = drawn.sample(priorities, noise, jnp.uint32(added))
+    numbers, weight = drawn.sample(priorities, noise, jnp.uint32(added))
     complete = range(max(0, added - capacity), added - (n - 1) * num_envs)
     assert sorted(set(np.asarray(numbers).tolist())) == list(complete)
-    _, rewards, next_obs, discounts = drawn.gather(buffer, numbers)
+    batch = drawn.batch(buffer, numbers, weight, lambda obs: obs)
     for place, number in enumerate(np.asarray(numbers)[::50]):
         reward, discount, last, terminated = slow_window(
             steps, number, n, num_envs, 0.5
         )
-        np.testing.assert_allclose(rewards[50 * place], reward, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(next_obs[50 * place], last)
-        assert discounts[50 * place] == (0 if terminated else discount)
+        np.testing.assert_allclose(
+            batch.reward[50 * place], reward, rtol=1e-5, atol=1e-6
+        )
+        np.testing.assert_array_equal(batch.next_obs[50 * place], last)
+        assert batch.discount[50 * place] == (0 if terminated else discount)
 
 
 @pytest.mark.parametrize("n", [1, 3])

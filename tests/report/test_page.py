@@ -14,7 +14,7 @@ from purerl.config import ConfigError
 from purerl.report import html, page, tables
 from purerl.runner.result import RunResult
 from purerl.search import folder as search_folder
-from purerl.storage.files import write_json
+from purerl.storage import files
 from tests.helpers import slow_but
 from tests.report import synthetic
 
@@ -167,7 +167,7 @@ def test_the_page_of_a_search_of_ones_own(tmp_path, monkeypatch):
     monkeypatch.setattr(search_folder, "read_outcomes", lambda folder: outcomes)
     (tmp_path / "records").mkdir()
     stored = {"kind": "random search", "config": {"env": "X"}, "options": {"lanes": 2}}
-    write_json(tmp_path / "manifest.json", stored)
+    files.write_json(tmp_path / "manifest.json", stored)
     text = page.folder_page(tmp_path).read_text()
     assert "<h1>Random search: X</h1>" in text and "lanes=2" in text
     section = text.split("<h2>Requests</h2>")[1].split("</section>")[0]
