@@ -243,7 +243,9 @@ def init(agent: Agent, key: Array) -> PLRState:
     """Make fresh networks, environments in new levels, and an empty buffer."""
     state = ppo.algorithm(agent).init(key)
     level = jax.tree.map(lambda x: x[0], state.envs.state.level)
-    return PLRState(*state, levels.empty(level, agent.config.buffer_size))
+    return PLRState(
+        **state._asdict(), level_buffer=levels.empty(level, agent.config.buffer_size)
+    )
 
 
 def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
@@ -267,7 +269,7 @@ def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
         "level_score": results.score.mean(),
         "levels_kept": buffer.size.astype(jnp.float32),
     }
-    return PLRState(*after, buffer), metrics
+    return PLRState(**after._asdict(), level_buffer=buffer), metrics
 
 
 def choose(agent: Agent, state: PLRState, keys: Array) -> Chosen:
@@ -376,4 +378,5 @@ def priorities_of(config: PLRConfig) -> levels.Priorities:
 
 def ppo_state(state: PLRState) -> OnPolicyState:
     """Return PPO's part of the state."""
-    return OnPolicyState(*state[: len(OnPolicyState._fields)])
+    shared: dict[str, Any] = {n: getattr(state, n) for n in OnPolicyState._fields}
+    return OnPolicyState(**shared)

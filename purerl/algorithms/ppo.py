@@ -263,6 +263,5 @@ def loss(
 
 def _is_too_far(config: PPOConfig) -> Callable[[Metrics], Array] | None:
     """Whether the policy has moved beyond `target_kl`, by a pass's last minibatch."""
-    if config.target_kl is None:
-        return None
-    return lambda last: last["approx_kl"] > config.target_kl
+    target_kl = config.target_kl
+    return None if target_kl is None else lambda last: last["approx_kl"] > target_kl

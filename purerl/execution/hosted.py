@@ -397,7 +397,7 @@ def play_steps(
     done = np.zeros(envs.num_envs, bool)
     for number in map(np.int32, range(num_steps)):
         raw, outputs, action, memory = act(number, carry.obs, memory, done)
-        step = envs.step(action)
+        step: Any = envs.step(action)
         returns = carry.episode_return + step.reward
         begins_badly = ~np.isfinite(returns)
         terminated = step.terminated | begins_badly
