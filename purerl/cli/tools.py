@@ -299,8 +299,8 @@ def show_study(result: TuneResult) -> None:
         console.print(f"warning: {sentence}", markup=False, highlight=False)
     console.print(end_line(result), highlight=False)
     if not result.finished:
-        out = quoted(result.out)
-        say(console, f"stopped; the same command with --out {out} goes on")
+        where = f"--out {quoted(result.out)}"
+        say(console, f"stopped; the same command with {where} goes on")
     if result.out is not None:
         report.write(result.out)
         best = quoted(result.out / "best.yaml")

@@ -85,6 +85,7 @@ def test_discrete_defaults_are_the_numbers_that_they_always_were():
         entropy_coef=0.01,
         normalize_observations=False,
         normalize_rewards=False,
+        sequence_length=128,
     )
     assert purerl.resolve(purerl.PPOConfig()) == explicit == purerl.resolve(explicit)
 
