@@ -4,7 +4,7 @@ Inside a program an update is one function, because its environments are. Here t
 functions are put together around the steps: what draws the noise, what chooses actions,
 what learns. There are three kinds of updates, those that learn from one rollout, those
 that learn in every step, and those of many rounds with a replay buffer
-(`off_policy_pieces`), and so there are three ways of putting them together.
+(`off_policy`), and so there are three ways of putting them together.
 """
 
 from collections.abc import Callable

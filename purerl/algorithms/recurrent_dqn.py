@@ -20,7 +20,7 @@ a)`, or without `double` the target network's own choice. `f` is the identity, o
 sequences in proportion to `(eta max_t |delta_t| + (1 - eta) mean_t |delta_t|)^alpha` of
 their last TD errors, and weighs the loss by `w`.
 
-The three rules of `recurrent_ppo` hold here too: the memory is cleared by the flag of
+The three rules of `memory` hold here too: the memory is cleared by the flag of
 the step before an observation, in the burn-in and in the sequence; a gradient step runs
 it over sequences again; and a time limit bootstraps on the observation before the
 reset, seen by the memory of the episode that it belongs to.

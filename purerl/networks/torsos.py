@@ -48,7 +48,7 @@ class Style(TypedDict, total=False):
 class MLP(nn.Module):
     """Flatten the observation, then dense layers, each with an activation.
 
-    With `batch_norm` the inputs and what every layer puts out are normalised by
+    With `layers` the inputs and what every layer puts out are normalised by
     batches, as in CrossQ.
     """
 

@@ -1,7 +1,7 @@
 """Items of a replay buffer as rows of one array, for a program with few kernels.
 
 A buffer of six arrays is six kernels when a step is added. Inside an update on an
-accelerator small items are rows of 32-bit words instead, as `learning.packing` makes
+accelerator small items are rows of 32-bit words instead, as `accelerator.packing` makes
 them, so that one kernel adds a step and one takes a batch.
 """
 

@@ -49,7 +49,7 @@ def kind_of(memory: str | nn.Module, size: int) -> Kind:
     """Return the kind of memory of a config.
 
     Args:
-        memory: One of `NAMES`, or a module of sequences; see `memories.core`.
+        memory: One of `NAMES`, or a module of sequences; see `Remembering`.
         size: Number of what heads see, of a memory by name.
 
     Raises:
@@ -172,7 +172,7 @@ _SHAPE = (2, 3)
 
 
 def check_module(memory: Any, width: int) -> None:
-    """Refuse a module that is no memory of sequences; see `memories.core`.
+    """Refuse a module that is no memory of sequences; see `Remembering`.
 
     Args:
         memory: Module of a config.
