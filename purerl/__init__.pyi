@@ -68,7 +68,6 @@ from purerl.report.rendering import render as render
 from purerl.runner.api import run as run
 from purerl.runner.result import Best as Best
 from purerl.runner.result import RunResult as RunResult
-from purerl.runner.result import SavedRun as SavedRun
 from purerl.runner.result import load_run as load_run
 from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker

@@ -23,24 +23,14 @@ from bench import alternate, calls, machine_line, options, rates, spread
 import purerl
 from purerl.execution.members import crossed
 from purerl.meta import store
+from purerl.meta.evolve import EvolutionLoop
 from purerl.meta.fitness import inner_config
-from purerl.meta.loop import EvolutionLoop
-from purerl.meta.setup import EvolutionSettings, make_setup
-from purerl.meta.training import Options, rollout_keys, strategy_keys
+from purerl.meta.setup import EvolveOptions, make_setup
+from purerl.meta.training import rollout_keys, strategy_keys
 from purerl.scale.devices import make_workers
 from purerl.sweeps.planner import worker_limit
 
 GOAL = 0.9
-
-
-class Quiet:
-    """A stand-in for a progress bar, which shows nothing."""
-
-    def ran(self, runs: int) -> None:
-        """Nothing is shown."""
-
-    def generation(self, best: float, mean: float, failed: int) -> None:
-        """Nothing is shown."""
 
 
 def make_evolution(
@@ -52,23 +42,26 @@ def make_evolution(
         num_steps=64,
         value_loss=purerl.losses.MLPValueLoss.zeros(),
     )
-    asked = EvolutionSettings(
+    asked = EvolveOptions(
+        config,
         "value_loss",
-        "open-es",
         population=agents // 2,
+        generations=rounds + 2,
         rollouts=2,
-        fitness="training_curve",
+        lanes=lanes,
+        chunk_blocks=chunk,
+        checkpoint_seconds=0.0,
+        snapshot_every=0,
+        progress=False,
     )
     workers = make_workers()
-    limit = worker_limit(None, workers)
-    more = Options(None, lanes, None, chunk, limit, 0, 0, False)
-    return EvolutionLoop(make_setup(config, asked), rounds + 2, workers, more)
+    return EvolutionLoop(make_setup(asked), workers, worker_limit(None, workers))
 
 
 def plain_training(evolution: EvolutionLoop) -> Callable[[int], Any]:
     """`purerl.pmap` of the same agents' training, of a generation's keys and losses."""
     setup = evolution.setup
-    config = inner_config(setup.config, setup.fitness)
+    config = inner_config(setup.config, setup.asked.fitness)
     train = purerl.make_train(config)
 
     def curve(key: jax.Array, overrides: Any) -> jax.Array:
@@ -81,7 +74,7 @@ def plain_training(evolution: EvolutionLoop) -> Callable[[int], Any]:
     def one(generation: int) -> Any:
         ask, _ = strategy_keys(key, generation)
         _, overrides, _ = optimiser.ask(ask, state)
-        keys = rollout_keys(key, generation, setup.rollouts)
+        keys = rollout_keys(key, generation, setup.asked.rollouts)
         members = crossed(keys, overrides, np.arange(setup.runs))
         return jax.block_until_ready(mapped(members.keys, members.overrides))
 
@@ -103,7 +96,9 @@ class Generations:
 
     def __call__(self) -> None:
         """Run a generation."""
-        self._state = self._evolution.generation(self._state, Quiet(), lambda: False)
+        self._state = self._evolution.generation(
+            self._state, lambda runs: None, lambda: False
+        )
         if self._folder:
             store.save(self._folder, self._state)
 

@@ -9,8 +9,9 @@ from purerl.population.pbt import PBTResult, PBTSearch
 from purerl.population.space import Space
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
+from purerl.runner.trackers.group import Told
 from purerl.search.drive import Finished
-from purerl.search.folder import FORMAT, restore
+from purerl.search.folder import FORMAT, restore, told_of
 from purerl.search.protocol import Search
 from purerl.space.axes import from_dict
 from purerl.storage import folders
@@ -74,3 +75,8 @@ def read(folder: Path, config: TrainConfig | None = None) -> Stored:
     seeds, options = tuple(stored["seeds"]), dict(stored["options"])
     kind = PBTSearch if stored["kind"] == "pbt" else HalvingSearch
     return Stored(kind(space, seeds, options).search(), space, seeds, options)
+
+
+def told_of_search(folder: Path) -> Told:
+    """Return what trackers are told of the folder of a search."""
+    return told_of(folder, read(folder).search)

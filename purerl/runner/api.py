@@ -1,34 +1,29 @@
 """purerl.run: one agent per seed, trained segment by segment."""
 
+import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.memory import fitting_lanes, require_number
 from purerl.execution.programs import SEGMENTS, segment_length
-from purerl.precision import in_32_bits
 from purerl.runner import manifest
-from purerl.runner.arguments import (
-    as_folder,
-    check_call,
-    check_seconds,
-    check_seeds,
-    check_switch,
-    num_seeds,
-)
+from purerl.runner.arguments import as_folder, check_seeds, check_switch, num_seeds
 from purerl.runner.loop import RunLoop
-from purerl.runner.manifest import Options
+from purerl.runner.options import Flag, Saved, option, seeds_option, tool
 from purerl.runner.result import RunResult
 from purerl.runner.start import (
+    NETWORKS,
     Start,
     as_start,
     check_same_start,
+    parse_start,
     read_again,
     read_start,
     with_values_of_start,
 )
-from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers import choose
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
@@ -41,23 +36,122 @@ HOST_SEGMENTS = 10_000
 KEEP_CHECKPOINTS = 3
 
 
-@in_32_bits
-def run(
-    config: TrainConfig,
-    *,
-    seeds: int | Sequence[int] = 1,
-    out: str | Path | None = None,
-    resume: bool = False,
-    extend: bool = False,
-    start: str | Path | Start | None = None,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    checkpoint_seconds: float = 30.0,
-    keep_checkpoints: int | None = None,
-    data_parallel: bool = False,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> RunResult:
+def _as_resume(name: str, value: Any) -> bool | str:
+    if isinstance(value, str) and value == "auto":
+        return value
+    check_switch(name, value, "Or 'auto'. The folder of the run goes to out.")
+    return bool(value)
+
+
+def _as_extend(name: str, value: Any) -> bool:
+    check_switch(name, value, "The number of steps is total_timesteps of the config.")
+    return bool(value)
+
+
+def _as_spread(name: str, value: Any) -> bool:
+    check_switch(name, value, "An agent is spread over all devices.")
+    return bool(value)
+
+
+def _read_start(run: str | None, parts: str) -> Start | None:
+    """Return the agents that `--from` and `--from-parts` name, or None."""
+    if run is not None:
+        return parse_start(run, parts)
+    if parts != NETWORKS:
+        raise ConfigError(
+            f"--from-parts {parts} says what is taken over from another run: give "
+            "--from RUN with it."
+        )
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions(Saved):
+    """The options of `purerl.run`."""
+
+    tool: ClassVar[str] = "run"
+
+    config: TrainConfig
+    _: dataclasses.KW_ONLY
+    seeds: int | Sequence[int] = seeds_option(1, "Number of agents.")
+    out: str | Path | None = option(
+        None,
+        "Folder to write; runs/<env>-<time> if not given.",
+        doc="The folder to write; nothing is written without one.",
+        kind=Path | None,
+        check=as_folder,
+    )
+    resume: bool | Literal["auto"] = option(
+        False,
+        "Folder of a run to go on with; auto for that of --out, if it holds one.",
+        doc="Whether to go on with the run in `out`; `'auto'` does so if there is one, "
+        "and begins it if there is none, as a job does that may be started again.",
+        kind=Path | None,
+        absent=None,
+        check=_as_resume,
+    )
+    extend: bool = option(
+        False,
+        "Steps in all up to which the run of --resume is trained.",
+        doc="Whether, with `resume`, to go on to the `total_timesteps` of this config, "
+        "which may be more than the run was started with, also where it had finished. "
+        "What follows the share of the run that is done, such as an annealed learning "
+        "rate, follows the longer run from there on.",
+        kind=int | None,
+        absent=None,
+        check=_as_extend,
+    )
+    start: str | Path | Start | None = option(
+        None,
+        "Begin with the agents in a run's folder, seed by seed, or with one.",
+        doc="The folder of a run whose agents' networks the agents begin with, seed by "
+        "seed; `purerl.Start` says what else is taken over, and from which agent. The "
+        "folder of this run says what it began with.",
+        flag="from_run",
+        word="from",
+        metavar="RUN[:SEED]",
+        kind=str | None,
+        also=(
+            Flag(
+                "Parts of the agents that are taken over from --from: networks, all "
+                "(to go on), or names of parts, such as actor.torso.",
+                "from_parts",
+                str,
+                NETWORKS,
+            ),
+        ),
+        read=_read_start,
+        check=lambda name, value: as_start(value),
+    )
+    segment_updates: int | None = option(
+        None,
+        "Updates per compiled call, part of what fixes the bits; about a hundredth of "
+        "the run if not given, one where environments are on the host.",
+        check=as_count,
+    )
+    keep_checkpoints: int | None = option(
+        None,
+        "Number of newest checkpoints to keep; if not given, 3, or what the run had.",
+        check=as_count,
+    )
+    data_parallel: bool = option(
+        False,
+        "Spread each agent's environments over all devices.",
+        check=_as_spread,
+    )
+
+    def __post_init__(self) -> None:
+        if self.extend is True and not self.resume:
+            raise ConfigError(
+                "extend=True goes on with a run: give resume=True and out=, its folder."
+            )
+        super().__post_init__()
+        if self.resume and self.out is None:
+            raise ConfigError("resume needs out: the folder of the run to go on with.")
+
+
+@tool(RunOptions)
+def run(asked: RunOptions) -> RunResult:
     """Train one agent per seed, with progress, metrics, checkpoints and resume.
 
     A run that was interrupted or killed and then resumed ends with the same bits as
@@ -72,106 +166,50 @@ def run(
     Functions that look at agents while they train (`observe`, `metrics`) are given to
     `purerl.make_train`, whose `train(key, overrides, start)` goes on from a state.
 
-    Args:
-        config: The config of every agent.
-        seeds: The number of seeds, which are then 0, 1, ..., or the seeds themselves.
-        out: The folder to write; nothing is written without one.
-        resume: Whether to go on with the run in `out`.
-        extend: Whether, with `resume`, to go on to the `total_timesteps` of this
-            config, which may be more than the run was started with, also where it had
-            finished. What follows the share of the run that is done, such as an
-            annealed learning rate, follows the longer run from there on.
-        start: The folder of a run whose agents' networks the agents begin with, seed
-            by seed; `purerl.Start` says what else is taken over, and from which agent.
-            The folder of this run says what it began with.
-        lanes: Agents per block (see `purerl.pmap`), part of what fixes the bits.
-        segment_updates: Updates per compiled call, part of what fixes the bits. About a
-            hundredth of the run where not given; one, where environments are on the
-            host and the run has at most 10,000.
-        checkpoint_seconds: The least time between checkpoints, or ten times what the
-            last one took where that is longer; 0 saves after every segment.
-        keep_checkpoints: The number of last checkpoints that stay; 3, or of a resumed
-            run its own, where not given.
-        data_parallel: Whether to spread every agent's environments over all devices.
-        trackers: More places to write metrics to, beside JSON lines: names (`mlflow`,
-            `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`). A resumed
-            run goes on with those that it was started with where none are given.
-        progress: Whether to show the progress.
-
     Raises:
         ConfigError: a config that cannot be trained, a folder that cannot be written
             or resumed, a damaged checkpoint, agents to start from that do not fit,
             several processes.
     """
-    check_call("purerl.run", config)
     hosts.require_one(
         "a run of purerl.run",
         "Train seeds in several processes with purerl.sweep(config, seeds=..., "
         "out=...): each process takes a part, and one folder holds all results.",
     )
-    lanes = as_count("lanes", lanes)
-    segment_updates = as_count("segment_updates", segment_updates)
-    keep_checkpoints = as_count("keep_checkpoints", keep_checkpoints)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
-    for name, switch, instead in (
-        ("resume", resume, "The folder of the run goes to out."),
-        ("extend", extend, "The number of steps is total_timesteps of the config."),
-        ("data_parallel", data_parallel, "An agent is spread over all devices."),
-    ):
-        check_switch(name, switch, instead)
-    if extend and not resume:
-        raise ConfigError(
-            "extend=True goes on with a run: give resume=True and out=, its folder."
-        )
-    folder, source = as_folder("out", out), as_start(start)
-    if resume:
-        if folder is None:
-            raise ConfigError("resume needs out: the folder of the run to go on with.")
+    folder, config, source = asked.folder, asked.config, asked.start
+    assert source is None or isinstance(source, Start)
+    is_begun = asked.resume is True or (
+        asked.resume == "auto" and folders.is_begun(folder)
+    )
+    if is_begun:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
         config = manifest.with_values_of(stored, config)
-        asked = {"lanes": lanes, "segment_updates": segment_updates}
-        _check_kept(folder, stored, asked, data_parallel)
-    config = with_values_of_start(source, config)
-    bound = bind(config, on_host=True)
+        _check_kept(stored, asked)
+    bound = bind(with_values_of_start(source, config), on_host=True)
     if bound.env.on_host:
-        _check_on_host(bound, lanes, data_parallel)
-    require_number(bound, num_seeds(seeds), make_workers())
-    members = check_seeds(seeds)
-    segments = HOST_SEGMENTS if bound.env.on_host else SEGMENTS
-    length = segment_updates or segment_length(bound, segments=segments)
-    if data_parallel or bound.env.on_host:
-        lanes = lanes or 1
-    options = Options(
-        lanes=lanes or _default_lanes(bound, len(members), length),
-        length=length,
-        spread=data_parallel,
-        checkpoint_seconds=checkpoint_seconds,
-        keep=keep_checkpoints or KEEP_CHECKPOINTS,
-    )
-    chosen = choose(trackers, folder if resume else None)
-    begun = None if source is None or resume else read_start(source, bound, members)
+        _check_on_host(bound, asked)
+    require_number(bound, num_seeds(asked.seeds), make_workers())
+    seeds = check_seeds(asked.seeds)
+    trackers = choose(asked.trackers, folder if is_begun else None)
+    begun = None if source is None or is_begun else read_start(source, bound, seeds)
+    if not is_begun:
+        asked = _with_widths(asked, bound, len(seeds))
     with locked(folder), folders.undone_if_empty(folder):
-        if folder is not None and resume:
-            options = _go_on(folder, bound, members, options, extend)
-            if keep_checkpoints is not None:
-                options = options._replace(keep=keep_checkpoints)
-                folders.update(folder, {"keep_checkpoints": keep_checkpoints})
-            described = manifest.load_run(folder).get("start")
-            check_same_start(described, source)
-            if described and not checkpoint.steps(folder / "checkpoints"):
-                begun = read_again(described, bound, members)
+        if is_begun:
+            stored = manifest.go_on(folder, bound.config, seeds, asked.extend)
+            asked = _as_stored(asked, stored)
+            check_same_start(stored.get("start"), source)
+            if "start" in stored and not checkpoint.steps(folder / "checkpoints"):
+                begun = read_again(stored["start"], bound, seeds)
         elif folder is not None:
             described = {} if begun is None else {"start": begun.described}
             manifest.check_new(folder)
-            run = manifest.describe_run(bound.config, members, options)
-            folders.write(folder, run | described)
-        loop = RunLoop(bound, members, folder, options, chosen, progress, begun)
-        return loop.run(resume)
+            about = manifest.describe_run(bound.config, seeds, asked)
+            folders.write(folder, about | described)
+        return RunLoop(bound, seeds, asked, trackers, begun).run(is_begun)
 
 
-def _check_kept(
-    folder: Path, stored: dict[str, Any], asked: dict[str, Any], data_parallel: bool
-) -> None:
+def _check_kept(stored: dict[str, Any], asked: RunOptions) -> None:
     """Refuse to resume a run with another way of training than it began with.
 
     Raises:
@@ -179,55 +217,57 @@ def _check_kept(
     """
     # The manifest has the number of devices, which is looked at later.
     kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
-    for name, value in {**asked, "data_parallel": data_parallel or None}.items():
-        if value is not None and value != kept[name]:
+    for name in ("lanes", "segment_updates", "data_parallel"):
+        value = getattr(asked, name)
+        if value not in (None, False) and value != kept[name]:
             raise ConfigError(
-                f"{name} must be {kept[name]}, got {value}: the run in {folder} has "
+                f"{name} must be {kept[name]}, got {value}: the run in {asked.out} has "
                 "begun so, and its numbers depend on it. Leave it out to resume."
             )
 
 
-def _check_on_host(bound: Bound, lanes: int | None, data_parallel: bool) -> None:
+def _check_on_host(bound: Bound, asked: RunOptions) -> None:
     """Refuse options of compiled programs that have their environments in them.
 
     Raises:
         ConfigError: naming the option and the remedy.
     """
     env = bound.env.name
-    if data_parallel:
+    if asked.data_parallel:
         raise ConfigError(
             f"data_parallel must be False with env={env!r}: its environments are "
             "stepped on the host, and are not spread over devices."
         )
-    if lanes not in (None, 1):
+    if asked.lanes not in (None, 1):
         raise ConfigError(
-            f"lanes must be left out with env={env!r}, got {lanes}: its environments "
-            "are stepped on the host, and agents take turns."
+            f"lanes must be left out with env={env!r}, got {asked.lanes}: its "
+            "environments are stepped on the host, and agents take turns."
         )
 
 
-def _default_lanes(bound: Bound, num_members: int, length: int) -> int:
-    """The width of a block where nobody asks for one."""
-    workers = make_workers()
-    lanes = default_lanes(num_members, workers)
-    members_each = -(-num_members // len(workers))
-    return fitting_lanes(bound, lanes, members_each, length, workers)
+def _as_stored(asked: RunOptions, stored: dict[str, Any]) -> RunOptions:
+    """The options with those that the run has begun with, which it keeps."""
+    kept = {name: stored[name] for name in manifest.KEPT}
+    kept["data_parallel"] = bool(kept["data_parallel"])
+    if asked.keep_checkpoints not in (None, kept["keep_checkpoints"]):
+        kept["keep_checkpoints"] = asked.keep_checkpoints
+        folders.update(asked.folder, {"keep_checkpoints": asked.keep_checkpoints})
+    return dataclasses.replace(asked, **kept)
 
 
-def _go_on(
-    folder: Path, bound: Bound, seeds: tuple[int, ...], options: Options, extend: bool
-) -> Options:
-    """Check that a run may go on; it keeps its own lanes and length."""
-    stored = manifest.load_run(folder)
-    manifest.check_same(stored, bound.config, seeds, may_be_longer=extend)
-    manifest.check_devices(stored)
-    manifest.check_not_edited(folder, stored)
-    folders.go_on(folder, stored)
-    if extend:
-        manifest.extend(folder, stored, bound.config)
-    return options._replace(
-        lanes=stored["lanes"],
-        length=stored["segment_updates"],
-        spread=bool(stored["data_parallel"]),
-        keep=stored["keep_checkpoints"],
+def _with_widths(asked: RunOptions, bound: Bound, num_members: int) -> RunOptions:
+    """The options with the width of a block and of a segment, where none is given."""
+    segments = HOST_SEGMENTS if bound.env.on_host else SEGMENTS
+    length = asked.segment_updates or segment_length(bound, segments=segments)
+    lanes = asked.lanes
+    if lanes is None and (asked.data_parallel or bound.env.on_host):
+        lanes = 1
+    elif lanes is None:
+        workers = make_workers()
+        members_each = -(-num_members // len(workers))
+        default = default_lanes(num_members, workers)
+        lanes = fitting_lanes(bound, default, members_each, length, workers)
+    keep = asked.keep_checkpoints or KEEP_CHECKPOINTS
+    return dataclasses.replace(
+        asked, lanes=lanes, segment_updates=length, keep_checkpoints=keep
     )

@@ -4,10 +4,10 @@ Segments of updates run on the devices; between them the host writes metrics, sh
 progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run.
 """
 
-import tempfile
 import time
 from collections.abc import Sequence
 from contextlib import closing
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +20,7 @@ from purerl.execution.format import format_count, with_noun
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.execution.members import every
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.manifest import CURVE, Options, evaluations, how_to_go_on, notes
+from purerl.runner.manifest import CURVE, evaluations, how_to_go_on, notes
 from purerl.runner.result import RunResult, write_summary
 from purerl.runner.rows import (
     DIVERGED,
@@ -54,10 +54,8 @@ class RunLoop:
     Args:
         bound: Config, environment and plan of every agent.
         seeds: Seeds of the agents.
-        folder: The folder to write, if any.
-        options: Options of how the run is carried out.
+        options: The `RunOptions`, with the lanes and segments that hold.
         trackers: Trackers of this call, beside JSON lines.
-        progress: Whether to show the progress.
         begun: The agents to begin with, where they are not fresh.
     """
 
@@ -65,18 +63,15 @@ class RunLoop:
         self,
         bound: Bound,
         seeds: tuple[int, ...],
-        folder: Path | None,
-        options: Options,
+        options: Any,
         trackers: Sequence[Tracker],
-        progress: bool,
         begun: Begun | None,
     ) -> None:
-        self.bound, self.seeds, self.folder = bound, seeds, folder
+        self.bound, self.seeds, self.folder = bound, seeds, options.folder
         self.options, self.begun = options, begun
         self.trackers = Group(trackers)
-        self.records = Records(seeds, folder, self.trackers)
+        self.records = Records(seeds, self.folder, self.trackers)
         self.divergence = Divergence(seeds)
-        self.progress = progress
         self.notify: Notify = print
         self.is_disk_full = False
         self.saved_at = self.tried_at = 0
@@ -93,7 +88,7 @@ class RunLoop:
         self.saved_at = self.tried_at = first
         total = self.bound.plan.num_updates
         each = self.bound.plan.steps_per_update * len(self.seeds)
-        reporter = Reporter(total * each, first * each, enabled=self.progress)
+        reporter = Reporter(total * each, first * each, enabled=self.options.progress)
         self.notify = reporter.notify  # whether progress is shown or not
         for line in self._where_it_goes_on(restored):
             reporter.info(line)
@@ -115,7 +110,9 @@ class RunLoop:
             result = self._train(restored, first, reporter)
         if result.finished:
             write_summary(result)
-        close_trackers(self.trackers, result)
+        status = "finished" if result.finished else "interrupted"
+        files = partial(tracked_files, result, self.notify)
+        self.trackers.close(status, files)
         return result
 
     def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
@@ -161,6 +158,7 @@ class RunLoop:
         return RunResult(
             config=self.bound.config,
             seeds=self.seeds,
+            update=max(first, update),
             state=state,
             metrics=stack_rows(self.records.rows["train"]),
             evaluation=stack_rows(self.records.rows["evaluation"]),
@@ -213,13 +211,13 @@ class RunLoop:
         members, options = every({}, 1, self.seeds), self.options
         if self.bound.env.on_host:
             program = HostedProgram(self.bound)
-            return HostedCohort(program, members.keys, options.length)
+            return HostedCohort(program, members.keys, options.segment_updates)
         return make_cohort(
             self.bound,
             members,
             options.lanes,
-            options.length,
-            data_parallel=options.spread,
+            options.segment_updates,
+            data_parallel=options.data_parallel,
         )
 
     @property
@@ -256,7 +254,9 @@ class RunLoop:
         try:
             with self.pace.saving():
                 states = cohort.gather()
-                checkpoint.save(folder, cohort.update, states, self.options.keep)
+                checkpoint.save(
+                    folder, cohort.update, states, self.options.keep_checkpoints
+                )
             self.saved_at, self.is_disk_full = cohort.update, False
         except checkpoint.NotSavedError as error:
             if is_last or cohort.update >= self.bound.plan.num_updates:
@@ -327,36 +327,31 @@ class RunLoop:
         return how_to_go_on(self.bound.config, self.seeds, self._folder)
 
 
-def close_trackers(trackers: Group, result: RunResult) -> None:
-    """Hand over the run's files, if any tracker takes files, and close the trackers.
+def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, Path]:
+    """Return the files of a run that trackers keep, by name.
 
     `run/` holds config.yaml, manifest.json and the last checkpoint (the parameters of
     all seeds) as in a run's folder, so that `purerl.load_run` reads it;
     `figures/curve.png` is the learning curve of a finished run.
+
+    Args:
+        result: The result of the run.
+        notify: A function that prints a sentence for people.
+        drawn: A folder to draw into where the run has none.
     """
-    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:
-        if trackers.takes_files:
-            _keep_files(trackers, result, Path(folder))
-        # Inside: a tracker reads the files when it comes to them.
-        trackers.close("finished" if result.finished else "interrupted")
-
-
-def _keep_files(trackers: Group, result: RunResult, folder: Path) -> None:
-    if result.out is not None:
-        for name in ("config.yaml", "manifest.json"):
-            if (result.out / name).exists():
-                trackers.artifact(result.out / name, f"run/{name}")
-        saved = checkpoint.steps(result.out / "checkpoints")
-        if saved:
-            name = f"checkpoints/{saved[-1]}"
-            trackers.artifact(result.out / name, f"run/{name}")
+    out, files = result.out, {}
+    if out is not None:
+        saved = checkpoint.steps(out / "checkpoints")
+        names = ["config.yaml", "manifest.json"]
+        names += [f"checkpoints/{step}" for step in saved[-1:]]
+        files = {f"run/{name}": out / name for name in names if (out / name).exists()}
     if result.finished:
-        path = (result.out or folder) / CURVE
+        path = (out or drawn) / CURVE
         try:
             from purerl.report import plots
 
             plots.learning_curve(result, path)
+            files[f"figures/{CURVE}"] = path
         except Exception as error:  # A picture is not worth a run.
-            trackers.notify(f"the learning curve could not be drawn ({error}).")
-            return
-        trackers.artifact(path, f"figures/{CURVE}")
+            notify(f"the learning curve could not be drawn ({error}).")
+    return files

@@ -6,7 +6,6 @@ A part of a config (a loss, an optimiser, a schedule) is written with its class,
 network of the user's own is written with its import path: see `networks.modules`.
 """
 
-from purerl.serialise.configs import completed as completed
 from purerl.serialise.configs import from_dict as from_dict
 from purerl.serialise.configs import from_yaml as from_yaml
 from purerl.serialise.configs import to_dict as to_dict

@@ -32,6 +32,7 @@ from purerl.precision import as_here
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import tool
 from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers, num_cores
 from purerl.storage import checkpoint, folders
@@ -50,9 +51,13 @@ from purerl.sweeps.plan import (
     without,
 )
 from purerl.sweeps.planner import worker_limit
-from purerl.sweeps.result import SweepResult, write_summary
+from purerl.sweeps.result import (
+    SweepResult,
+    Telling,
+    tracked_files,
+    write_summary,
+)
 from purerl.sweeps.store import FolderStore, MemoryStore
-from purerl.sweeps.tracking import TrackedMembers, Tracking
 
 
 class Compiler:
@@ -216,10 +221,8 @@ class SweepLoop:
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
-        members = TrackedMembers(
-            outline.config, outline.design, outline.seeds, self.points, self.folder
-        )
-        self.tracking = Tracking(members, trackers)
+        self.group = Group(trackers)
+        self.telling: Telling | None = None
         self.steps_before = self.done_steps = self.trained = 0
         self.is_stop_announced = False
 
@@ -236,13 +239,21 @@ class SweepLoop:
             # Every process: their folders may be several.
             stack.enter_context(folders.undone_if_empty(self.folder))
             finished = self._open()
-            hosts.run_on_all(lambda: self.tracking.begin(say))
-            stack.enter_context(self.tracking.group)
+            hosts.run_on_all(self._begin_trackers)
+            stack.enter_context(self.group)
             result = self._run(finished)
             if hosts.index() == 0:
                 write_summary(result)
-            self.tracking.close(result.finished)
+            if self.telling is not None:
+                self.telling.add_folder(self.group)
+            status = "finished" if result.finished else "interrupted"
+            self.group.close(status, tracked_files(result))
         return result
+
+    def _begin_trackers(self) -> None:
+        if self.group:
+            self.telling = Telling(self._result_with(self.source))
+            self.group.begin(self.telling.run, say, self.telling.total)
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
@@ -266,7 +277,7 @@ class SweepLoop:
         planned: list[GroupPlan] = []
         seconds = 0.0
         with (
-            Interrupt(lambda: self.tracking.group.stop) as interrupt,
+            Interrupt(lambda: self.group.stop) as interrupt,
             planner.PeakMemory(self.workers) as peak,
         ):
             with reporter:
@@ -432,7 +443,8 @@ class SweepLoop:
             self.trained += len(ids)
             if self.folder is None:
                 self.source.add(chunk)
-            self.tracking.add(ids, path or chunk)
+            if self.telling is not None:
+                self.telling.add(self.group, ids, path or chunk)
 
     def _result(
         self, planned: list[GroupPlan], seconds: float, before: float, peak: float
@@ -460,15 +472,14 @@ class SweepLoop:
             "memory_before": _round_known(before),
             "lanes": sorted({group.lanes for group in plan.groups}),
         }
-        return SweepResult(
-            self.outline.config,
-            self.outline.design,
-            self.outline.seeds,
-            source,
-            self.folder,
-            numbers,
-            self.points,
-        )
+        return self._result_with(source, numbers)
+
+    def _result_with(
+        self, source: store.MemberStore, numbers: dict[str, Any] | None = None
+    ) -> SweepResult:
+        outline = self.outline
+        about = outline.config, outline.design, outline.seeds
+        return SweepResult(*about, source, self.folder, numbers, self.points)
 
 
 def _steps_of(job: Job) -> int:

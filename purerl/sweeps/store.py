@@ -155,7 +155,7 @@ def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, A
     return folders.open_folder(
         folder,
         spec,
-        folders.Format("sweep", FORMAT, "sweep", ("chunks",)),
+        "chunks",
         compare=differences,
         merge=_extended,
         remedy=_remedy,

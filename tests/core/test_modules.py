@@ -13,7 +13,7 @@ import purerl
 from purerl import networks, serialise
 from purerl.algorithms import sac
 from purerl.cli import flags
-from purerl.cli.train import Train
+from purerl.cli.train import parser
 from purerl.config import ConfigError
 from purerl.networks import modules
 from purerl.space import labels
@@ -82,7 +82,7 @@ def test_a_module_is_a_value_of_an_axis():
 @pytest.mark.parametrize("words", [[], ["--torso", "impala"]], ids=["same", "other"])
 def test_the_command_line_keeps_a_module_or_replaces_it(words):
     base = tiny_config(torso=nets.Policy(2), env="CartPole-v1")
-    parsed = flags.parse(flags.parser_class(base, Train), words, "train")
+    parsed = flags.parse(parser(base), words, "train")
     config = flags.read_config(parsed, base)
     assert config.torso == ("impala" if words else nets.Policy(2))
 
@@ -90,7 +90,7 @@ def test_the_command_line_keeps_a_module_or_replaces_it(words):
 def test_the_command_line_takes_an_import_path():
     words = ["--torso", "tests.nets:Torso(features=7)", "--critic", "tests.nets:Value"]
     base = tiny_config()
-    parsed = flags.parse(flags.parser_class(base, Train), words, "train")
+    parsed = flags.parse(parser(base), words, "train")
     config = flags.read_config(parsed, base)
     assert (config.torso, config.critic) == (nets.Torso(7), nets.Value())
     assert purerl.resolve(config).torso == nets.Torso(7)
@@ -100,7 +100,7 @@ def test_the_command_line_takes_an_import_path():
 def test_a_memory_of_this_package_needs_no_import_path(text):
     words = ["--memory", text]
     base = purerl.RecurrentPPOConfig()
-    parsed = flags.parse(flags.parser_class(base, Train), words, "train")
+    parsed = flags.parse(parser(base), words, "train")
     config = flags.read_config(parsed, base)
     assert config.memory == networks.memories.LRU(features=32)
     assert config == purerl.RecurrentPPOConfig(memory=text)

@@ -50,6 +50,7 @@ def make_run() -> RunResult:
     return RunResult(
         config=PPOConfig(env="CartPole-v1"),
         seeds=(0, 1, 2),
+        update=20,
         state=None,
         metrics={"env_steps": steps, "episode_return": rng.normal(90, 9, (3, 20))},
         evaluation=evaluated,

@@ -11,6 +11,7 @@ def _result(returns):
     return RunResult(
         config=TrainConfig(),
         seeds=tuple(range(len(returns))),
+        update=20,
         state=None,
         metrics={"env_steps": steps, "episode_return": returns},
         evaluation={},

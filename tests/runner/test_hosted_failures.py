@@ -121,7 +121,7 @@ def test_a_segment_is_an_update_on_the_host(tmp_path, monkeypatch):
     lengths = {}
     monkeypatch.setattr(
         "purerl.runner.api.RunLoop",
-        lambda bound, members, folder, options, *rest: pytest.fail(str(options.length)),
+        lambda bound, seeds, asked, *rest: pytest.fail(str(asked.segment_updates)),
     )
     for updates in (200, HOST_SEGMENTS + 1):
         config = CONFIGS["ppo"].replace(total_timesteps=updates * 16)
