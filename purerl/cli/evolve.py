@@ -18,6 +18,7 @@ from purerl.cli.train import base_config
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
 from purerl.execution.format import format_count, program, quoted, with_noun
+from purerl.execution.memory import worker_limit
 from purerl.meta import presets as evolutions
 from purerl.meta import store
 from purerl.meta.evolve import evolve
@@ -28,7 +29,6 @@ from purerl.runner import manifest
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
-from purerl.sweeps.planner import worker_limit
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -23,7 +23,7 @@ from purerl.execution.format import (
     quoted,
     with_noun,
 )
-from purerl.execution.memory import require_listing
+from purerl.execution.memory import require_listing, worker_limit
 from purerl.meta import store
 from purerl.meta.fitness import best_of_runs, check_progress, member_scores
 from purerl.meta.result import (
@@ -57,7 +57,6 @@ from purerl.storage import folders
 from purerl.storage.checkpoint import Pace
 from purerl.storage.lock import locked
 from purerl.streams import say
-from purerl.sweeps.planner import worker_limit
 
 SNAPSHOT_EVERY = 16
 
