@@ -13,6 +13,7 @@ rows it has taken, in their order. Of members told whole, `rows` is how many it 
 rows that it was told no longer hold, `rewound` says so until it has begun again.
 """
 
+import contextlib
 import itertools
 import json
 import tempfile
@@ -189,9 +190,10 @@ class Group:
         """
         self.flush()
         kinds = [type(writer.tracker) for writer in self._writers]
-        with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as drawn:
+        with contextlib.ExitStack() as stack:
             if any(kind.artifact is not Tracker.artifact for kind in kinds):
-                for name, path in files(Path(drawn)).items():
+                drawn = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+                for name, path in files(Path(stack.enter_context(drawn))).items():
                     for writer in self._writers:
                         writer.call("artifact", path, name)
             self._end(status)
