@@ -19,9 +19,9 @@ from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import require_number
 from purerl.runner import manifest
-from purerl.runner.api import RunOptions, run
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.result import RunResult, summary
+from purerl.runner.run import RunOptions, run
 from purerl.runner.start import (
     Start,
     read_start,

@@ -10,9 +10,9 @@ from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
-from purerl.runner.loop import tracked_files
 from purerl.runner.result import RunResult, load_run
 from purerl.runner.rows import read_diverged_at, read_members, saved_records
+from purerl.runner.run import tracked_files
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
 from purerl.runner.trackers.group import Told, send

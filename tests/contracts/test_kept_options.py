@@ -12,8 +12,8 @@ from purerl.cli import evolve as evolve_command
 from purerl.cli import flags, main
 from purerl.cli import train as train_command
 from purerl.meta.setup import EvolveOptions
-from purerl.runner.api import RunOptions
 from purerl.runner.options import options_of
+from purerl.runner.run import RunOptions
 from purerl.storage import folders
 from tests.storage.every_kind import AXES, CONFIG, SHARED, WRITE
 

@@ -318,7 +318,7 @@ def test_an_interrupted_run_says_how_it_can_go_on(
 
 
 def test_a_finished_run_is_resumed_without_a_compilation(tiny, tmp_path, monkeypatch):
-    from purerl.runner import loop
+    from purerl.runner import run as loop
 
     whole = run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run")
 
