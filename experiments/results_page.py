@@ -1,5 +1,6 @@
 """The pages of docs/results that are made from the numbers that are kept."""
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -10,7 +11,7 @@ from results import ROWS, Row
 from purerl.report.statistics import heading_of, text_of
 
 PAGES = frame.ROOT / "docs" / "results"
-HEADERS = ["result", "row", "steps x seeds", "evaluation", "published", "ours", "time"]
+HEADERS = ["result", "row", "steps x seeds", "evaluation", "published", "time"]
 # Headings of the learning results, and what the titles of their rows contain.
 GROUPS = {
     "CartPole": "CartPole-v1",
@@ -79,12 +80,11 @@ def cells(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         )
     seconds = numbers["train_seconds"]
     return [
-        row.title,
+        re.sub(rf", ({'|'.join(filter(None, GROUPS.values()))})(-v\d)?", "", row.title),
         f'<a id="{name}"></a>`{name}`',
         f"{numbers['steps']:,} x {seeds}{of}",
         evaluation,
-        row.anchor.words.split(", ")[0] if row.anchor else "-",
-        _verdict(row, numbers),
+        _published(row, numbers) if row.anchor else "-",
         "in sittings" if seconds is None else f"{seconds:,.0f} s",
     ]
 
@@ -98,19 +98,20 @@ def is_missed(row: Row, numbers: dict[str, Any]) -> bool:
     return numbers["mean"] < row.goal
 
 
-def _verdict(row: Row, numbers: dict[str, Any]) -> str:
-    """On which side of the published number ours lies, if they can be compared."""
-    if row.anchor is None or row.anchor.value is None:
-        return "-"
-    value = row.anchor.value
+def _published(row: Row, numbers: dict[str, Any]) -> str:
+    """The published number, and where ours lies, if the two can be compared."""
+    assert row.anchor is not None
+    number, value = row.anchor.words.split(", ")[0], row.anchor.value
+    if value is None:
+        return number
     found = frame.mean_interval(np.array(numbers["per_seed"]))
     is_known = found.kind == "interval" or found.low == found.high
     low, high = (found.low, found.high) if is_known else (numbers["mean"],) * 2
     if low > value:
-        return "above" if is_known else "mean above"
+        return f"{number} ({'above' if is_known else 'mean above'})"
     if high < value:
-        return "**below**" if is_known else "**mean below**"
-    return "holds it"
+        return f"{number} (**{'below' if is_known else 'mean below'}**)"
+    return number
 
 
 def folded(title: str, lines: Iterable[str]) -> list[str]:
