@@ -11,7 +11,7 @@ import pytest
 
 import purerl
 from purerl import envs
-from purerl.envs.adapters import jumanji_spaces
+from purerl.envs.adapters import jumanji
 from purerl.envs.spaces import Box, Discrete, MultiDiscrete
 
 KEY = jax.random.key(0)
@@ -27,21 +27,21 @@ def _spec(maximum, shape=(), dtype=np.int32, **more):
 
 
 def test_masks_of_choices_and_of_combinations():
-    one = jumanji_spaces.actions_of(_spec(3), (4,))
+    one = jumanji.actions_of(_spec(3), (4,))
     assert isinstance(one.space, Discrete) and (one.space.n, one.mask_size) == (4, 4)
-    each = jumanji_spaces.actions_of(_spec(4, (2,)), (2, 5))
+    each = jumanji.actions_of(_spec(4, (2,)), (2, 5))
     assert isinstance(each.space, MultiDiscrete) and each.mask_size == 10
     # MultiCVRP's spec has a place more than there are.
-    fewer = jumanji_spaces.actions_of(_spec(5, (2,), np.int16), (2, 5))
+    fewer = jumanji.actions_of(_spec(5, (2,), np.int16), (2, 5))
     assert fewer.space.nvec.tolist() == [5, 5] and fewer.dtype == np.int16
-    free = jumanji_spaces.actions_of(_spec(np.array([5, 0, 2]), (3,)), None)
+    free = jumanji.actions_of(_spec(np.array([5, 0, 2]), (3,)), None)
     assert free.space.nvec.tolist() == [6, 1, 3]
-    numbered = jumanji_spaces.actions_of(_spec(np.array([3, 9]), (2,)), (4, 10))
+    numbered = jumanji.actions_of(_spec(np.array([3, 9]), (2,)), (4, 10))
     assert isinstance(numbered.space, Discrete) and numbered.mask_size == 40
     places = [tuple(numbered.to_jumanji(jnp.int32(i)).tolist()) for i in range(40)]
     # A mask that is flattened speaks of the same combinations in the same order.
     assert places == list(np.ndindex(4, 10))
-    pushes = jumanji_spaces.actions_of(_spec(1.0, (2, 2), np.float32), None)
+    pushes = jumanji.actions_of(_spec(1.0, (2, 2), np.float32), None)
     assert isinstance(pushes.space, Box) and pushes.mask_size == 0
 
 
@@ -51,17 +51,17 @@ def test_masks_of_choices_and_of_combinations():
 )
 def test_a_mask_that_cannot_be_one_is_refused(maximum, shape, mask):
     with pytest.raises(ValueError, match=r"mask of shape .* choose a smaller"):
-        jumanji_spaces.actions_of(_spec(maximum, shape), mask)
+        jumanji.actions_of(_spec(maximum, shape), mask)
 
 
 def test_arrays_of_three_axes_are_pictures_or_rows():
     numbers = np.zeros((6, 3, 3), np.int8)
     spec = _spec(5, (6, 3, 3), np.int8)
-    cube: Any = jumanji_spaces.space_of({"cube": spec}, {"cube": numbers})
+    cube: Any = jumanji.space_of({"cube": spec}, {"cube": numbers})
     assert cube["cube"].shape == (6, 9)
-    seen = jumanji_spaces.member_of(cube, {"cube": numbers})
+    seen = jumanji.member_of(cube, {"cube": numbers})
     assert cube.contains(seen)
-    grid: Any = jumanji_spaces.space_of({"grid": spec}, {"grid": numbers})
+    grid: Any = jumanji.space_of({"grid": spec}, {"grid": numbers})
     assert grid["grid"].shape == (6, 3, 3)
 
 
@@ -82,12 +82,11 @@ def test_what_is_not_there_is_said(name, options, sentence):
 
 def test_levels_that_cannot_be_downloaded_are_said(monkeypatch):
     pytest.importorskip("jumanji")
-    from purerl.envs.adapters import jumanji
 
     def without_network(name, **options):
         raise FileNotFoundError("the file is not in the cache. And more words")
 
-    monkeypatch.setattr(jumanji, "make", without_network)
+    monkeypatch.setattr("jumanji.registration.make", without_network)
     with pytest.raises(ValueError, match=r"Sokoban-v0 needs levels.*\(the file is not"):
         envs.make("jumanji/Sokoban-v0")
 
