@@ -336,7 +336,7 @@ def test_names_in_brax_are_asked_when_they_are_looked_up(own):
     with pytest.raises(ValueError, match="did you mean brax/slower"):
         envs.make("brax/slowr")
     del own._envs["slower"]
-    with pytest.raises(ValueError, match="register_environment. adds one.*--import"):
+    with pytest.raises(ValueError, match=r"register_environment. adds one.*--import"):
         envs.make("brax/slower")
 
 

@@ -102,9 +102,7 @@ class DiscoRule:
         Raises:
             ConfigError: there is no such file, or it does not hold such a network.
         """
-        path = str(path)
-        weights.read(path)
-        return cls(path=path, sha256=weights.digest_of(path))
+        return cls.make(str(path))
 
     @classmethod
     def make(
