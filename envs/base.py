@@ -221,6 +221,10 @@ class Environment(Generic[StateT, ParamsT]):
         }
         return obs, next_state, reward, terminated, truncated, info
 
+    def start(self, num_envs: int) -> Any:
+        """Make environments that are stepped from Python, where it is `on_host`."""
+        raise NotImplementedError
+
     def reset_env(self, key: Array, params: ParamsT) -> tuple[Obs, StateT]:
         """Start an episode; `reset` with explicit numbers. The key is consumed."""
         raise NotImplementedError

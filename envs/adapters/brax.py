@@ -38,9 +38,9 @@ if "a_min" not in inspect.signature(jnp.clip).parameters:
     # `brax.fluid` calls `jp.clip(x, a_min=...)`, which jax 0.10 removed: swimmer could
     # not take a step. Its own name `jp` becomes a copy with the older `clip`.
     _numpy: Any = types.ModuleType("jax.numpy with the older clip")
-    vars(_numpy).update(vars(jnp))
+    _numpy.__dict__.update(jnp.__dict__)
     _numpy.clip = lambda x, a_min=None, a_max=None: jnp.clip(x, a_min, a_max)
-    vars(fluid)["jp"] = _numpy
+    fluid.__dict__["jp"] = _numpy
 
 # Where a backend keeps each number of `BraxParams`; what it does not read is absent.
 _RIGID = {

@@ -115,10 +115,6 @@ class HostEnvironment(Environment[Any, EnvParams]):
             "with purerl.run(config) or `purerl train`."
         )
 
-    def start(self, num_envs: int) -> HostEnvs:
-        """Make `num_envs` environments that are stepped together."""
-        raise NotImplementedError
-
 
 class HostEnvs(abc.ABC):
     """`B` environments between two steps, with this package's arrays.

@@ -9,7 +9,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-import purerl
 from purerl import envs
 from purerl.envs.adapters import jumanji
 from purerl.envs.spaces import Box, Discrete, MultiDiscrete
@@ -89,13 +88,6 @@ def test_levels_that_cannot_be_downloaded_are_said(monkeypatch):
     monkeypatch.setattr("jumanji.registration.make", without_network)
     with pytest.raises(ValueError, match=r"Sokoban-v0 needs levels.*\(the file is not"):
         envs.make("jumanji/Sokoban-v0")
-
-
-def test_the_names_of_the_registry_are_those_of_jumanji():
-    jumanji = pytest.importorskip("jumanji")
-    assert sorted(jumanji.registered_environments()) == sorted(
-        envs.registry.JUMANJI_NAMES
-    )
 
 
 def _valid(env, key, obs):
@@ -298,46 +290,3 @@ def test_limits_that_are_a_part_of_the_task():
         assert not terminated and not truncated
         *_, terminated, truncated, _ = step(KEY, state, action, params)
         assert (terminated, truncated) == (terminates, not terminates)
-
-
-@pytest.mark.slow(optimised=False)
-@pytest.mark.parametrize("name", ["Snake-v1", "Tetris-v0", "Connector-v3"])
-def test_the_contract_is_kept(name):
-    pytest.importorskip("jumanji")
-    envs.check(envs.make(f"jumanji/{name}"))
-
-
-@pytest.mark.slow(optimised=False)
-@pytest.mark.parametrize(
-    ("algorithm", "name"),
-    [
-        ("ppo", "Snake-v1"),
-        ("ppo", "Game2048-v1"),
-        ("ppo", "Maze-v0"),
-        ("ppo", "Tetris-v0"),
-        ("ppo", "Connector-v3"),
-        ("ppo", "RubiksCube-partly-scrambled-v0"),
-        ("dqn", "Snake-v1"),
-        ("dqn", "Game2048-v1"),
-        ("dqn", "Maze-v0"),
-    ],
-)
-def test_agents_train(algorithm, name):
-    pytest.importorskip("jumanji")
-    said: dict[str, Any] = {
-        "env": f"jumanji/{name}",
-        "num_envs": 4,
-        "hidden_sizes": (8,),
-        "num_evaluations": 1,
-        "eval_episodes": 2,
-        "eval_max_steps": 20,
-    }
-    if algorithm == "ppo":
-        config = purerl.PPOConfig(total_timesteps=96, num_steps=8, **said)
-    else:
-        config = purerl.DQNConfig(
-            total_timesteps=800, learning_starts=16, buffer_size=64, **said
-        )
-    result = jax.jit(purerl.make_train(config))(KEY)
-    losses = jax.tree.leaves(result.metrics)
-    assert losses and np.isfinite(result.evaluation["episode_return"]).all()

@@ -1,5 +1,6 @@
 """Names: complete, cheap to list, helpful when wrong."""
 
+import importlib
 import subprocess
 import sys
 
@@ -9,17 +10,26 @@ from purerl import envs
 from purerl.envs import registry
 from purerl.envs.cartpole import CartPole
 
+NAMES = {
+    "gymnax": (registry.GYMNAX_IDS, "gymnax:registered_envs"),
+    "brax": (registry.BRAX_NAMES, "brax.envs:_envs"),
+    "jumanji": (registry.JUMANJI_NAMES, "jumanji.registration:_REGISTRY"),
+}
 
-def test_gymnax_ids_are_those_gymnax_registers():
-    import gymnax
 
-    assert set(registry.GYMNAX_IDS) == set(gymnax.registered_envs) - {"CartPole-v1"}
+@pytest.mark.parametrize("package", NAMES)
+def test_names_are_those_that_the_package_registers(package):
+    pytest.importorskip(package)
+    names, place = NAMES[package]
+    module, _, table = place.partition(":")
+    there = set(getattr(importlib.import_module(module), table))
+    assert set(names) == there - {"CartPole-v1"}  # Ours has that name.
 
 
-def test_brax_names_are_those_brax_registers():
-    from purerl.envs.adapters.brax import brax_envs
-
-    assert set(registry.BRAX_NAMES) == set(brax_envs._envs)
+def test_names_of_craftax_make_its_games():
+    craftax = pytest.importorskip("craftax.craftax_env")
+    for name in registry.CRAFTAX_NAMES:
+        craftax.make_craftax_env_from_name(name, auto_reset=False)
 
 
 def test_importing_and_listing_loads_no_heavy_package():

@@ -145,21 +145,44 @@ def test_equals_bare_playground():
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND], indirect=True)
-def test_ppo_trains(suite):
-    config = purerl.PPOConfig(
-        env=suite,
-        total_timesteps=64,
-        num_envs=4,
-        num_steps=8,
-        num_evaluations=1,
-        eval_episodes=2,
-        env_params={"max_steps_in_episode": LIMIT},
-    )
+BOTH = ("Snake-v1", "Game2048-v1", "Maze-v0")
+PPO = ("Tetris-v0", "Connector-v3", "RubiksCube-partly-scrambled-v0")
+TRAINED = [
+    *(("ppo", suite) for suite in (CRAFTAX, PLAYGROUND)),
+    *(("ppo", f"jumanji/{name}") for name in (*BOTH, *PPO)),
+    *(("dqn", f"jumanji/{name}") for name in BOTH),
+]
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize(("algorithm", "suite"), TRAINED, indirect=["suite"])
+def test_agents_train(algorithm, suite):
+    said: dict[str, Any] = {
+        "env": suite,
+        "num_envs": 4,
+        "hidden_sizes": (8,),
+        "num_evaluations": 1,
+        "eval_episodes": 2,
+        "env_params": {"max_steps_in_episode": 20},
+    }
+    if algorithm == "ppo":
+        config = purerl.PPOConfig(total_timesteps=96, num_steps=8, **said)
+    else:
+        config = purerl.DQNConfig(
+            total_timesteps=800, learning_starts=16, buffer_size=64, **said
+        )
     result = jax.jit(purerl.make_train(config))(KEY)
     assert np.isfinite(result.evaluation["episode_return"]).all()
-    assert (np.asarray(result.evaluation["episode_length"]) <= LIMIT).all()
+    assert (np.asarray(result.evaluation["episode_length"]) <= 20).all()
+
+
+KEPT = [f"jumanji/{name}" for name in ("Snake-v1", "Tetris-v0", "Connector-v3")]
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("suite", KEPT, indirect=True)
+def test_the_contract_is_kept(suite):
+    envs.check(envs.make(suite))
 
 
 @pytest.mark.slow
@@ -184,11 +207,3 @@ def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
     purerl.run(config.replace(total_timesteps=32), **said, out=out)
     found = purerl.run(config, **said, out=out, resume=True, extend=True)
     assert_same_bits(found.state, whole.state)
-
-
-def test_the_names_of_the_registry_are_those_of_craftax():
-    pytest.importorskip("craftax")
-    from craftax.craftax_env import make_craftax_env_from_name
-
-    for name in envs.registry.CRAFTAX_NAMES:
-        make_craftax_env_from_name(name, auto_reset=False)
