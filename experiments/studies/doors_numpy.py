@@ -15,12 +15,13 @@ every step is a call of a compiled program.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Literal
 
 import gymnasium
 import numpy as np
 
-from purerl.envs.adapters.gymnasium_env import RENDER_FPS, read_options
+from purerl.envs.adapters.gymnasium_env import RENDER_FPS
 from purerl.envs.doors import AGENT, COLOURS, EMPTY, GOAL, MOVES, WALL, Doors
 
 GYMNASIUM_ID = "purerl-numpy/Doors-v0"
@@ -108,7 +109,12 @@ class NumpyDoors(gymnasium.Env):
             ValueError: options that are no dictionary, a cell that is no free cell of
                 the grid, or twice the same cell.
         """
-        given = read_options(options, '{"goal": (0, 9)}')
+        if not isinstance(options or {}, Mapping):
+            raise ValueError(
+                'options of reset must be a dictionary, such as {"goal": (0, 9)}, got '
+                f"{options!r}."
+            )
+        given = options or {}
         super().reset(seed=seed)
         height, width = self.task.size
         agent, goal = (int(x) for x in self.np_random.integers(0, width, 2))

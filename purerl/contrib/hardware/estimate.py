@@ -248,16 +248,7 @@ def estimate(
     width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
     return Estimate(
-        device,
-        agents,
-        steps,
-        width,
-        kernels,
-        work,
-        memory,
-        limit,
-        is_compiled,
-        remark,
+        device, agents, steps, width, kernels, work, memory, limit, is_compiled, remark
     )
 
 
