@@ -289,9 +289,9 @@ def _read(name: str, value: Any) -> Setting:
     if isinstance(value, TrainConfig):
         return Setting(name, (), value)
     if isinstance(value, Schedule):
+        value.check()
         values = map(_changes, value.values)
-        pieces = map(Piece, value.first_updates, values)
-        return Setting(name, _checked(tuple(pieces)))
+        return Setting(name, tuple(map(Piece, value.first_updates, values)))
     if isinstance(value, str | Path):
         value = Path(value).expanduser()
         if not value.is_dir():
@@ -315,18 +315,6 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
         read = read_loss if is_loss else serialise.parse_text
         changes[field] = read(field, value)
     return changes
-
-
-def _checked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    firsts = [piece.first for piece in pieces]
-    if not firsts or firsts[0] != 0 or sorted(set(firsts)) != firsts:
-        raise ConfigError(f"a schedule begins at update 0 and ascends, got {firsts}.")
-    if any(set(piece.values) != set(pieces[0].values) for piece in pieces):
-        names = [sorted(piece.values) for piece in pieces]
-        raise ConfigError(
-            f"every piece of a schedule must set the same fields, got {names}."
-        )
-    return pieces
 
 
 def _evolved(result: EvolutionResult) -> dict[str, Any]:

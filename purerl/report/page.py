@@ -407,7 +407,6 @@ def study_page(
         "trials": ", ".join(f"{count} {state}" for state, count in counts.items()),
         "axes": stored["axes"],
         "seeds": stored["seeds"],
-        **{name: stored.get(name) for name in ("sampler", "pruner", "fitness")},
         **{n: f"{result.summary[n]:,}" for n in costs if n in result.summary},
     }
     sections = {

@@ -13,8 +13,6 @@ from purerl import losses
 from purerl.comparison import api, rows, training
 from purerl.comparison.result import Comparison
 from purerl.comparison.rows import chance_of, clear_of_zero
-from purerl.comparison.settings import read_environments, read_settings, settings_of
-from purerl.comparison.training import Compared, make_parts
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import page_comparison, plots, statistics, tables
@@ -107,13 +105,12 @@ def test_losses_and_environments_make_a_difference(result):
 def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
     trained = []
 
-    def train(program, keys, group, *rest):
-        is_long = program.bound.config.env_params is not None
-        trained.append(("long" if is_long else "CartPole-v1", len(group.members)))
-        return original(program, keys, group, *rest)
+    def train(part, *rest):
+        trained.append((part.environment, len(part.names)))
+        return original(part, *rest)
 
-    original = training.train_group
-    monkeypatch.setattr(training, "train_group", train)
+    original = training._train_part
+    monkeypatch.setattr(training, "_train_part", train)
     again = compare(folder)
     assert trained == []
     more = compare(folder, {**HUBER, "third": losses.HuberError(2.0)})
@@ -391,25 +388,6 @@ def test_mistakes_are_one_sentence_before_anything_is_trained(
 def test_a_field_that_is_no_loss_is_refused():
     with pytest.raises(ConfigError, match="no field"):
         purerl.compare_losses(tiny_config(), "valueloss", HUBER)
-
-
-def test_what_the_first_format_trained_counts(tmp_path):
-    """Files are named by the whole config and options, as they were from the start."""
-    config = start(num_evaluations=0)
-    options = Compared(measures=("final_return",), seeds=(0, 1), seed=3, lanes=4)
-    rest = {"measures": ("final_return",), "seeds": (0, 1), "seed": 3}
-    rest |= {"lanes": 4, "segment_updates": None}
-    _, parts = make_parts(
-        read_settings(settings_of(config, "value_loss", HUBER)),
-        read_environments(config, ()),
-        options,
-        tmp_path,
-    )
-    names = [
-        training.identity(purerl.resolve(config.replace(value_loss=loss)), rest)
-        for loss in HUBER.values()
-    ]
-    assert [path.stem for part in parts for path in part.files] == names
 
 
 def test_scores_of_several_environments_are_brought_to_one_scale():

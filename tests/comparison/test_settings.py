@@ -280,5 +280,5 @@ def test_scores_of_an_environment_object_belong_to_its_name():
     options = training.Compared(seeds=(0,))
     tasks = read_environments(CONFIG, [{"name": n, "env": env} for n in "ab"])
     (setting,) = read_settings({"own": {}})
-    names = {training._identity(enter(setting, t), options, t) for t in tasks}
+    names = {training.identity(enter(setting, t), options, t) for t in tasks}
     assert len(names) == 2

@@ -10,7 +10,7 @@ from purerl.cli import main
 from purerl.contrib.hardware import estimate
 from purerl.contrib.hardware.device import NUMBERS, Device, load_device, names
 from purerl.contrib.hardware.work import Work
-from purerl.execution.memory import BlockMemory, MemoryModel
+from purerl.execution.memory import MemoryModel
 from purerl.train import bind
 from tests.helpers import tiny_config
 
@@ -100,7 +100,7 @@ def test_lanes_follow_the_memory_of_the_device():
 def test_what_the_compiler_counts_wins_and_may_fail(monkeypatch):
     bound = bind(tiny_config())
     monkeypatch.setattr(estimate, "is_installed", lambda: True)
-    counted = estimate.Compiled(100, BlockMemory(8_000, 16_000, 500))
+    counted = estimate.Compiled(100, MemoryModel(1_000, 2_000, 500))
     monkeypatch.setattr(estimate, "compile_segment", lambda *_: counted)
     found = estimate.estimate(bound, 8, 2, ROUND)
     assert found.is_compiled and found.kernels == 100 * 20 / 2

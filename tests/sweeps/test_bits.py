@@ -17,7 +17,7 @@ import purerl
 from purerl.execution import cache
 from purerl.execution.programs import Program
 from purerl.sweeps import loop, store
-from purerl.sweeps.loop import Compiler
+from purerl.sweeps.plan import Compiler
 from tests.helpers import tiny_config
 
 from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep

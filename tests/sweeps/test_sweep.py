@@ -8,7 +8,6 @@ import purerl
 from purerl.execution import programs
 from purerl.execution.curves import Curves, Segment
 from purerl.execution.members import Members
-from purerl.execution.memory import model_of
 from purerl.execution.programs import Program
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
@@ -351,7 +350,7 @@ def test_bad_options_get_a_sentence(tiny, options, words):
 def test_lanes_are_halved_until_they_fit(tiny):
     members = Members(jax.random.split(jax.random.key(0), 4), {})
     built = Program(bind(tiny), members, SEGMENT, make_workers())
-    block = model_of(built.memory(), 4).block(4)
+    block = built.memory().block(4)
     limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
     result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
     assert result.summary["lanes"] == [2]

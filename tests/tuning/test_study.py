@@ -43,19 +43,18 @@ def opened(
 ):
     config = purerl.PPOConfig(**fields)
     space = Space(config, AXES)
-    spec = folder.spec(
-        space,
-        TuneOptions(config, {}, seeds=(0, 1), fitness=fitness, seed=seed),
-    )
-    return open_study(
-        space,
-        spec,
-        storage=url,
-        name="test",
-        budget=budget,
+    options = TuneOptions(
+        config,
+        AXES,
+        trials=budget,
+        seeds=(0, 1),
         sampler=sampler,
         pruner=pruner,
+        storage=url,
+        fitness=fitness,
+        seed=seed,
     )
+    return open_study(space, folder.spec(space, options), options, "test")
 
 
 @pytest.fixture

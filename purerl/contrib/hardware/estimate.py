@@ -29,11 +29,9 @@ from purerl.execution.format import (
 from purerl.execution.memory import (
     SHARE,
     UNSEEN,
-    BlockMemory,
     MemoryModel,
     fit_lanes,
     lanes_by_shapes,
-    model_of,
     num_bytes,
     traced_memory,
 )
@@ -56,7 +54,7 @@ class Compiled(NamedTuple):
     """
 
     kernels: int
-    memory: BlockMemory
+    memory: MemoryModel
 
 
 def is_installed() -> bool:
@@ -104,9 +102,9 @@ def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Co
     text, found = compiled.as_text(), compiled.memory_analysis()
     assert text is not None and found is not None
     records = max(0, found.output_size_in_bytes - found.alias_size_in_bytes)
-    memory = BlockMemory(
-        sum(num_bytes(leaf) for leaf in jax.tree.leaves(state)),
-        found.temp_size_in_bytes + records,
+    memory = MemoryModel(
+        sum(num_bytes(leaf) for leaf in jax.tree.leaves(state)) / lanes,
+        (found.temp_size_in_bytes + records) / lanes,
         found.generated_code_size_in_bytes,
     )
     return Compiled(read(text).total(), memory)
@@ -246,7 +244,7 @@ def estimate(
             is_compiled, remark = False, f"{type(error).__name__}: {str(error)[:200]}"
         else:
             kernels = found.kernels * updates / length
-            memory = model_of(found.memory, width)
+            memory = found.memory
     width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
     return Estimate(
