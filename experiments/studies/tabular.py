@@ -30,7 +30,6 @@ AGENTS, STEPS = 30, 100_000
 WIDE, WIDE_STEPS = 1_000, 2_000
 RATES = tuple(round(0.1 * k, 1) for k in range(1, 11))
 RUNS, BOOK_STEPS, EPISODES = 50, 25_000, 500
-NEVER = 1_000  # In place of the length of a path that does not lead to the goal.
 BOOK = {
     "env": "CliffWalking-v0",
     "env_kwargs": {"size": (4, 12), "cliff_ends": False},
