@@ -215,7 +215,7 @@ def test_a_bar_is_as_high_as_its_number():
 
 
 def test_a_drawing_of_ones_own(monkeypatch):
-    monkeypatch.setattr(registry, "_OWN", {})
+    monkeypatch.setattr(registry, "_DRAWINGS", {})
 
     class Empty(envs.Environment):
         pass
