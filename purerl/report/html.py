@@ -57,7 +57,7 @@ def write_page(
     for number, (heading, body) in enumerate(bodies):
         links += f'<a href="#s{number}">{heading}</a>'
         parts += f'<section id="s{number}"><h2>{heading}</h2>{body}</section>'
-    text = Template(files(__package__).joinpath("page.html").read_text("utf-8"))
+    text = Template(files("purerl.report").joinpath("page.html").read_text("utf-8"))
     note = note_html(note) if note else ""
     named = {"title": html.escape(title), "note": note, "links": links}
     write_atomic(path, text.substitute(named, sections=parts))

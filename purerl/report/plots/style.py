@@ -341,7 +341,8 @@ def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
         """The most ticks at round numbers that are not too many."""
 
         def __call__(self) -> np.ndarray:
-            return log_ticks(*sorted(self.axis.get_view_interval()), most)
+            low, high = sorted(self.axis.get_view_interval())
+            return log_ticks(low, high, most)
 
     (axes.set_xscale if along == "x" else axes.set_yscale)("log")
     axis = axes.xaxis if along == "x" else axes.yaxis

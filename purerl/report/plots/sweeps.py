@@ -432,7 +432,7 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
             style.draw_band(
                 axes,
                 positions,
-                np.array([e[:3] for e in found]).T,
+                list(zip(*(e[:3] for e in found), strict=True)),
                 style.colour_of(number),
                 label=f"{words}; {ends}",
                 **look,
