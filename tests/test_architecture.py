@@ -28,6 +28,7 @@ LAYERS = (
         "purerl.metrics",
         "purerl.registry",
         "purerl.streams",
+        "purerl.execution.format",
     ),
     # Arrays and loops in forms with few kernels.
     ("purerl.accelerator",),
