@@ -105,7 +105,7 @@ BAD_INPUT = {
     ),
     "bad environment option": (
         lambda _: make(env="probe/chain", env_kwargs={"length": 1}),
-        ["length must be at least 2", "1"],
+        ["length must be a whole number of at least 2", "1"],
     ),
     "environment options without names": (
         lambda _: make(env_kwargs={3: 3}),
