@@ -42,7 +42,7 @@ from purerl.sweeps.result import (
     tracked_files,
     write_summary,
 )
-from purerl.sweeps.store import FolderStore, MemoryStore
+from purerl.sweeps.store import MemberStore
 
 
 def broadcast_outline(outline: SweepPlan) -> SweepPlan:
@@ -82,7 +82,7 @@ class SweepLoop:
         self.outline = replace(outline, memory_limit=limit)
         self.workers, self.options, self.folder = workers, options, options.folder
         self.progress = options.progress and hosts.index() == 0
-        self.source = MemoryStore()  # It is used where there is no folder.
+        self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
@@ -198,7 +198,7 @@ class SweepLoop:
         # After the first: a shared folder is there by now, and is compared like any.
         hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
         self.outline = broadcast_outline(self.outline)
-        stored = FolderStore(folder, verify=True)
+        stored = MemberStore.of(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
             say(f"{path} is damaged: trained again")
@@ -307,7 +307,7 @@ class SweepLoop:
         with self.lock:
             self.trained += len(ids)
             if self.folder is None:
-                self.source.add(chunk)
+                self.source.add(ids, chunk)
             if self.telling is not None:
                 self.telling.add(self.group, ids, path or chunk)
 
@@ -316,7 +316,7 @@ class SweepLoop:
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         plan = replace(self.outline, groups=tuple(planned), options=self.options)
-        source = FolderStore(self.folder) if self.folder is not None else self.source
+        source = MemberStore.of(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - self.steps_before
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
         seconds = float(hosts.all_max(seconds))
