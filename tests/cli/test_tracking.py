@@ -1,7 +1,6 @@
 """`--track` and `--tracking-uri`: by name, by address, and afterwards with --resume."""
 
 import dataclasses
-import json
 
 import pytest
 
@@ -9,6 +8,7 @@ from purerl import serialise
 from purerl.cli import main, tools
 from purerl.config import ConfigError
 from purerl.runner import options
+from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.group import load_stored
 from tests.helpers import tiny_config
@@ -45,8 +45,7 @@ def test_track_by_name_and_afterwards(tmp_path, capsys):
     assert main([*late, "--track", "mlflow"]) == 0
     assert "had finished already" in capsys.readouterr().out
     curve = event_scalars(out / "tensorboard/seed=1")["train/entropy"]
-    lines = (out / "metrics/train/seed=1.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    (rows,) = by_member(read_rows(out / "metrics")["train"], [1])
     assert [step for step, _ in curve] == [row["env_steps"] for row in rows]
     runs = client.search_runs([experiment], "tags.seed = '1'")
     (run,) = runs
