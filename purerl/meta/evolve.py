@@ -265,7 +265,8 @@ class EvolutionLoop:
         )
         state.sigma[number] = sigma
         state.seconds[number] = time.perf_counter() - began
-        self._tell(*rows_of(self.setup, state, number))
+        for row in rows_of(self.setup, state, number):
+            self._tell(row)
         return state
 
     def _save(self, state: State, force: bool) -> None:

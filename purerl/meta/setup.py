@@ -39,7 +39,7 @@ Environments = Sequence[str | Mapping[str, Any]]
 
 
 def _as_snapshots(name: str, value: Any) -> Any:
-    if value is not None and not (isinstance(value, Real) and value >= 0):
+    if value is not None and not (isinstance(value, Real) and float(value) >= 0):
         raise ConfigError(f"{name} must be 0 or more, got {value!r}.")
     return value
 

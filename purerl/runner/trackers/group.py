@@ -175,9 +175,10 @@ class Group:
             load: Function that reads them. It may be called later, in other threads, so
                 that a tracker that is far behind costs no memory.
         """
-        if self._ended.issuperset(numbers := list(numbers)):
+        told = set(numbers)
+        if told <= self._ended:
             return
-        self._ended.update(numbers)
+        self._ended |= told
         for writer in self._writers:
             writer.call("tell", load)
 
