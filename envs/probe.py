@@ -293,14 +293,6 @@ class ChainMDP(Environment[ChainState, ChainParams]):
 
     stochastic_transitions: ClassVar[bool] = False
 
-    def __post_init__(self) -> None:
-        """Check the length."""
-        if self.length < 2:
-            raise ValueError(
-                f"length must be at least 2, got {self.length}: with one position "
-                "there is nothing to look ahead to."
-            )
-
     @property
     def default_params(self) -> ChainParams:
         """A limit of half the length, rounded up: 3 for 5 positions."""

@@ -99,7 +99,8 @@ class TrainResult(NamedTuple):
 class AgentState(Protocol):
     """The part of an algorithm's state that the training loop reads: a NamedTuple.
 
-    An algorithm adds its parameters, environments, replay; see `docs/adding.md`.
+    An algorithm adds its parameters, environments and replay; see
+    `docs/adding-algorithm.md`.
     """
 
     @property

@@ -31,7 +31,7 @@ SHARED = ("env_steps", "episodes", "episode_return", "episode_length")
 SHARED += ("bad_transitions",)  # metrics of every algorithm
 # Of the fields that every algorithm has, those that are looked for first.
 FIRST = ("total_timesteps", "num_envs", "gamma", "learning_rate")
-HEADER = "| field | default | kind | meaning | origin of the default |"
+HEADER = "| field | default | kind | meaning, and where the default is from |"
 
 _log = logging.getLogger("mkdocs.hooks.config_tables")
 
@@ -224,10 +224,11 @@ def _by_kind(values: dict[str, str]) -> str:
 
 
 def _table(rows: list[Row]) -> str:
-    return "\n".join([HEADER, "|---|---|---|---|---|", *_lines(rows)])
+    return "\n".join([HEADER, "|---|---|---|---|", *_lines(rows)])
 
 
 def _lines(rows: list[Row]) -> Iterator[str]:
     for row in rows:
-        cells = (f"`{row.name}`", row.default, row.kind, row.meaning, row.origin)
+        meaning = f"{row.meaning}<br>*{row.origin}*"
+        cells = (f"`{row.name}`", row.default, row.kind, meaning)
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

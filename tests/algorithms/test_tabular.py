@@ -17,7 +17,7 @@ from purerl.acting.environment import resolve_env
 from purerl.algorithms import tabular
 from purerl.algorithms.tabular import METHODS, Moment, TabularConfig
 from purerl.config import ConfigError
-from purerl.envs.planning import Model, action_values
+from purerl.envs.gridworld import Model, action_values
 from purerl.keys import update_keys
 from tests.helpers import slow_but
 

@@ -173,21 +173,6 @@ def test_a_baseline_and_optimism_help_as_in_the_book():
         assert high - low > 2 * np.hypot(one, other)
 
 
-@pytest.mark.slow
-def test_a_vmapped_run_is_the_one_alone():
-    config = BanditConfig(method="ucb", total_timesteps=30, num_steps=10)
-    train, keys = purerl.make_train(config), jax.random.split(jax.random.key(1), 3)
-    numbers = {"exploration": jnp.array([0.5, 1.0, 2.0])}
-    many = jax.jit(jax.vmap(train))(keys, numbers)
-    one = jax.jit(train)
-    for i, key in enumerate(keys):
-        alone = one(key, {"exploration": numbers["exploration"][i]})
-        for name in ("reward", "regret"):
-            np.testing.assert_allclose(
-                many.metrics[name][i], alone.metrics[name], rtol=1e-4, atol=1e-5
-            )
-
-
 @pytest.mark.parametrize(
     ("fields", "words"),
     [

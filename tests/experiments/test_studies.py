@@ -179,20 +179,20 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
     kept["tables"] = [table]
     written = page.markdown([kept])
     for words in (
-        "## A toy",
-        "| speed \\| rate | 10 s | 1 s | Another machine. |",
-        "![The curve.](images/studies/toy-curve.png)",
-        "| a <b> | 2.0 |",
-        "**A** paragraph of `code`, see [Results](results.md).",
+        '## <a id="toy"></a>A toy',
+        "What is measured.",
+        "| speed \\| rate | 10 s | 1 s |",
+        "](../images/studies/toy-curve.png)",
+        "*The curve.*",
+        "Source: nobody.",
         "python experiments/studies/toy.py --quick",
     ):
         assert words in written
     # The table of all studies has the headline, with the command, device and time.
-    (line,) = (x for x in written.splitlines() if x.startswith("| Toys"))
-    cells = [cell.strip() for cell in line.replace("\\|", "/").split("|")[1:-1]]
+    (cells,) = page.overview([kept])
     assert cells == [
         "Toys",
-        "speed / rate",
+        "speed | rate",
         "10 s",
         "1 s",
         "0 seconds",
@@ -203,6 +203,8 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
     assert "a &lt;b&gt;" in body
     assert "data:image/png;base64," in body and "The curve." in body
     assert "<b>A</b> paragraph of <code>code</code>, see Results." in body
+    for cell in ("Another machine.", "2.0"):
+        assert f">{cell}</td>" in body
 
 
 def test_what_is_only_drawn_again_was_measured_before(tmp_path, monkeypatch):

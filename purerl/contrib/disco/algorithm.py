@@ -201,8 +201,8 @@ def validate(config: DiscoConfig, env: Environment) -> None:
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
         raise ConfigError(
-            f"DiscoConfig needs discrete actions, one at a time, got {space} of "
-            f"{env.name}; use PPOConfig."
+            f"DiscoConfig needs discrete actions, got {space} of {env.name}; use "
+            "PPOConfig."
         )
     if not network_config.is_auto(config, "critic"):
         raise ConfigError(
@@ -210,20 +210,13 @@ def validate(config: DiscoConfig, env: Environment) -> None:
             f"{network_config.described(config, 'critic')}; give its layers as torso."
         )
     if config.critic_gain != 1.0:
-        raise ConfigError(
-            "critic_gain must be 1 for DiscoConfig, whose values are no layer of a "
-            f"critic, got {config.critic_gain:g}; leave it out."
-        )
+        raise ConfigError("critic_gain must be 1 for DiscoConfig: it has no critic.")
     network_config.check_torsos(config, env, ("torso",))
     if composite.has_mask(obs_shape(env.observation_space(env.default_params))):
         raise ConfigError(
             f"{env.name} says which actions are valid, and DiscoConfig's rules know "
             "nothing of that; use PPOConfig or LPGConfig."
         )
-    _validate_buffer(config)
-
-
-def _validate_buffer(config: DiscoConfig) -> None:
     if config.buffer_size < config.steps_per_update:
         raise ConfigError(
             "buffer_size must hold the num_envs * num_steps = "
@@ -233,9 +226,8 @@ def _validate_buffer(config: DiscoConfig) -> None:
     if updates and config.first_update >= updates:
         raise ConfigError(
             f"learning_starts must be at most the {updates * config.steps_per_update} "
-            f"steps that are run ({updates} updates of {config.steps_per_update} = "
-            f"num_envs * num_steps; total_timesteps is {config.total_timesteps}), got "
-            f"{config.learning_starts}: nothing would be learned."
+            f"steps that are run, got {config.learning_starts}: nothing would be "
+            "learned."
         )
 
 

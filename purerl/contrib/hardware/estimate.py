@@ -113,7 +113,7 @@ def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Co
 # The share of a device's peaks at which the arithmetic and the bytes of a program's
 # shapes give its time. Fused kernels move fewer bytes than shapes say, so it is high:
 # the times of PPO with 64 to 2,048 agents on an H200 ask for 0.8 to 1.1, those of five
-# other algorithms for 1.0 to 1.5 (experiments/results/gpu-day, docs/performance.md).
+# other algorithms for 1.0 to 1.5 (experiments/results/gpu-day, docs/results/speed.md).
 PEAK_SHARE = 0.9
 # What JAX reserves of a GPU's memory when it starts.
 RESERVED = 0.75
@@ -248,16 +248,7 @@ def estimate(
     width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
     return Estimate(
-        device,
-        agents,
-        steps,
-        width,
-        kernels,
-        work,
-        memory,
-        limit,
-        is_compiled,
-        remark,
+        device, agents, steps, width, kernels, work, memory, limit, is_compiled, remark
     )
 
 

@@ -22,7 +22,7 @@ tasks, or of two groups that are compared, there are no ends (NaN).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -516,29 +516,6 @@ def curve(
         fewest = min(kinds[t][1] for t in at)
         low[at], high[at] = _percentiles(draws, confidence, fewest, tasks)
     return Estimate(value, low, high, missing, kind, runs, confidence)
-
-
-def ends_of_mean(
-    scores: np.ndarray, most: int, seed: int = 0
-) -> Callable[[float, int], np.ndarray]:
-    """Resample the mean over several tasks once, for intervals of several confidences.
-
-    Args:
-        scores: Scores of S runs of M tasks, `[S, M]`, all of them known.
-        most: The highest number of resamples that an interval is to be of.
-        seed: Seed of the resampling.
-
-    Returns:
-        A function of a confidence and of a number of resamples, up to `most`, that
-        returns the two ends that `estimate` finds with these two.
-    """
-    draws = resampling.resampled(scores, ("mean",), most, seed=seed)[:, 0]
-
-    def ends(confidence: float, resamples: int) -> np.ndarray:
-        # The first resamples of a longer draw are those of a shorter one.
-        return _percentiles(draws[:resamples], confidence, *scores.shape)
-
-    return ends
 
 
 def _kind_of(runs: int) -> str:
