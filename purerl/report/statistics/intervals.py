@@ -22,7 +22,7 @@ tasks, or of two groups that are compared, there are no ends (NaN).
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
