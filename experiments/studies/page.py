@@ -135,7 +135,8 @@ def section(kept: dict[str, Any], images: Path) -> str:
     body = f"<p>{inline(kept['question'])}</p>"
     body += pages.note_html(f"Source: {kept['source']}.")
     body += pages.note_html(facts(kept).replace("`", "") + ".")
-    rows = [[re.sub(LINK, r"\1", row[name]) for name in CLAIM] for row in kept["rows"]]
+    cells = [[row[name].replace("`", "") for name in CLAIM] for row in kept["rows"]]
+    rows = [[re.sub(LINK, r"\1", cell) for cell in row] for row in cells]
     body += pages.table_html(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
