@@ -13,18 +13,15 @@ import textwrap
 from functools import partial
 from pathlib import Path
 
+import learned
+import page
 import pytest
+import studies
+import study
+
+from purerl.report.plots import style
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
-sys.path.insert(0, str(FOLDER))
-
-import learned  # noqa: E402
-import page  # noqa: E402
-import studies  # noqa: E402
-import study  # noqa: E402
-
-from purerl.report.plots import style  # noqa: E402
-
 # What a study needs that is not installed with the tests.
 NEEDS = {
     "doors": ["gymnasium", "torch"],
