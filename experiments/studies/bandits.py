@@ -17,7 +17,7 @@ from pictures import legend_below, style
 
 import purerl
 
-STUDY, WORDS = study_of("bandits", "jym", (2, 5))
+STUDY, WORDS = study_of("bandits", "jym")
 RUNS, PULLS = 2_000, 1_000
 AVERAGE = {"step_size": "sample_average"}
 GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}

@@ -25,7 +25,7 @@ from pictures import band, style
 import purerl
 from purerl import serialise
 
-STUDY, WORDS = study_of("brax_training", "brax", (0, 1))
+STUDY, WORDS = study_of("brax_training", "brax")
 STACKS = ("purerl", "brax")
 SEEDS = 10
 # Environment steps of the runs that are timed, a fifth of a training; and their number.

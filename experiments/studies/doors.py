@@ -21,7 +21,7 @@ from pictures import between, legend_below, smooth, stacked, style
 
 import purerl
 
-STUDY, WORDS = study_of("doors", "rlbyexample", (1, 2))
+STUDY, WORDS = study_of("doors", "rlbyexample")
 STACKS = {
     "torch": "PyTorch + Gymnasium",
     "flax": "Flax + Gymnasium",

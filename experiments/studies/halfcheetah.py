@@ -18,7 +18,7 @@ from study import Budget, Findings, main, study_of
 # isort: split
 from pictures import ALGORITHMS, style
 
-STUDY, WORDS = study_of("halfcheetah", "JAX 4 Deep RL", (0, 2))
+STUDY, WORDS = study_of("halfcheetah", "JAX 4 Deep RL")
 # Row of the learning results -> its name here, the claim.
 SHOWN = {
     "vpg-halfcheetah": ("VPG, 750,000 steps", "-50 ± 50 (3 seeds)"),

@@ -16,7 +16,7 @@ from pictures import legend_below, style
 import purerl
 from purerl import presets, serialise
 
-STUDY, WORDS = study_of("jaxrl", "jax-rl", (1, 2, 3))
+STUDY, WORDS = study_of("jaxrl", "jax-rl")
 TITLES = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
 CLAIMED = {

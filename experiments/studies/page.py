@@ -27,8 +27,6 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 LONG = ("halfcheetah_grid",)
 CLAIM = ("what", "claimed", "here", "note")
 CLAIM_HEADERS = ["what", "claimed", "measured here", "note"]
-OVERVIEW = ["source", "headline", "claimed", "measured here"]
-OVERVIEW += ["time", "device", "command"]
 
 
 def names() -> list[str]:
@@ -73,32 +71,6 @@ def training(printed: dict[str, Any]) -> str:
     """Return the seconds of training of a command, where they are known."""
     seconds = printed["seconds"]
     return f"{seconds:,.0f} seconds" if seconds else "time not known"
-
-
-def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row per headline: source, claim, time, device and command.
-
-    Args:
-        studies: What the studies' files hold.
-    """
-    rows = []
-    for kept in studies:
-        shown = kept["rows"]
-        # A quick run may have fewer rows than the study has headlines.
-        for row in (shown[n] for n in kept["headlines"] if n < len(shown)):
-            claim = [row[name] for name in ("what", "claimed", "here")]
-            rows.append([kept.get("system") or "-", *claim, *_printed(kept, row)])
-    return rows
-
-
-def _printed(kept: dict[str, Any], row: dict[str, Any]) -> list[str]:
-    """Return the time, the device and the command that printed a row of a study."""
-    by_command = {one["command"]: one for one in kept.get("printed", ())}
-    own = by_command.get(row.get("command"))
-    if own:
-        command = f"`{own['command']}`; drawn by `{kept['command']}`"
-        return [training(own), own["hardware"], command]
-    return [duration(kept), kept["hardware"], f"`{kept['command']}`"]
 
 
 def markdown(studies: list[dict[str, Any]]) -> str:
@@ -153,11 +125,6 @@ def inline(text: str) -> str:
     return re.sub(r"`(.+?)`", r"<code>\1</code>", words)
 
 
-def plain(text: str) -> str:
-    """Return a line of Markdown without its marks."""
-    return re.sub(LINK, r"\1", text).replace("`", "").replace("**", "")
-
-
 def section(kept: dict[str, Any], images: Path) -> str:
     """Return a study as HTML.
 
@@ -168,7 +135,8 @@ def section(kept: dict[str, Any], images: Path) -> str:
     body = f"<p>{inline(kept['question'])}</p>"
     body += pages.note_html(f"Source: {kept['source']}.")
     body += pages.note_html(facts(kept).replace("`", "") + ".")
-    rows = [[plain(row[name]) for name in CLAIM] for row in kept["rows"]]
+    cells = [[row[name].replace("`", "") for name in CLAIM] for row in kept["rows"]]
+    rows = [[re.sub(LINK, r"\1", cell) for cell in row] for row in cells]
     body += pages.table_html(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
@@ -191,13 +159,11 @@ def write(quick: bool, folder: Path | None = None) -> Path:
     path = source / "studies.html" if quick else ROOT / "runs" / "studies.html"
     path.parent.mkdir(parents=True, exist_ok=True)
     title = "purerl: studies" + " at a tiny budget" * quick
-    rows = [[plain(text) for text in row] for row in overview(studies)]
-    note = f"<p><b>{QUICK}</b></p>" if quick else ""
-    sections = {"All studies": note + pages.table_html(OVERVIEW, rows)}
+    sections: dict[str, str] = {}
     for kept in studies:
         images = source / kept["name"] if quick else IMAGES
         sections[kept["title"]] = section(kept, images)
-    pages.write_page(path, title, sections)
+    pages.write_page(path, title, sections, QUICK if quick else "")
     if not quick:
         write_atomic(ROOT / "docs" / "results" / "studies.md", markdown(studies))
     return path

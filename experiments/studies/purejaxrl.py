@@ -20,7 +20,7 @@ import purerl
 from purerl.contrib.hardware import device, estimate
 from purerl.train import bind
 
-STUDY, WORDS = study_of("purejaxrl", "PureJaxRL", (0, 1, 2))
+STUDY, WORDS = study_of("purejaxrl", "PureJaxRL")
 SEEDS = 10
 STEPS = 500_000
 WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.

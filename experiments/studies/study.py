@@ -54,8 +54,6 @@ class Study(NamedTuple):
         title: Heading on the page.
         source: The system whose headline it is, and where that is claimed.
         question: What is measured and how, in a few sentences.
-        headlines: Numbers of the rows, from 0, that stand for the study in the table of
-            all studies.
         system: Short name of the system, by which the page sorts the studies.
     """
 
@@ -63,7 +61,6 @@ class Study(NamedTuple):
     title: str
     source: str
     question: str
-    headlines: tuple[int, ...] = (0,)
     system: str = ""
 
 
@@ -74,25 +71,22 @@ class Words(dict[str, str]):
         """Return a paragraph with its numbers."""
         return self[key].format(**numbers)
 
-    def row(self, key: str, command: str = "", **numbers: Any) -> "Row":
+    def row(self, key: str, **numbers: Any) -> "Row":
         """Return a claim: what, claimed, here and note stand between ` | `."""
         parts = self.fill(key, **numbers).split(" | ")
-        return Row(*parts, *[""] * (4 - len(parts)), command=command)
+        return Row(*parts, *[""] * (4 - len(parts)))
 
 
-def study_of(
-    name: str, system: str, headlines: tuple[int, ...] = (0,)
-) -> tuple[Study, Words]:
+def study_of(name: str, system: str) -> tuple[Study, Words]:
     """Return a study and its words, which stand in experiments/words/NAME.md.
 
     Args:
         name: See `Study`.
         system: See `Study`.
-        headlines: See `Study`.
     """
     words = Words(words_of(name))
     title, source, question = (words[key] for key in ("title", "source", "question"))
-    return Study(name, title, source, question, headlines, system), words
+    return Study(name, title, source, question, system), words
 
 
 class Row(NamedTuple):
@@ -103,15 +97,12 @@ class Row(NamedTuple):
         claimed: The source's number and its hardware; "-" where it gives none.
         here: What was measured here, with seeds and an interval where there are any.
         note: Why the two differ, or what the reader should know, in a sentence.
-        command: The command that printed it, one of the study's `printed`; empty where
-            that was the study's own.
     """
 
     what: str
     claimed: str
     here: str
     note: str = ""
-    command: str = ""
 
 
 class Picture(NamedTuple):

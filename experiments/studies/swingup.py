@@ -19,7 +19,7 @@ from pictures import ALGORITHMS, style
 
 from purerl import presets
 
-STUDY, WORDS = study_of("swingup", "jax-rl", (0, 1, 2))
+STUDY, WORDS = study_of("swingup", "jax-rl")
 # Read off the source's plot at 250,000 steps.
 CLAIMED = {"td3": 470, "sac": 770, "mpo": 740}
 CLAIMS = {name: f"about {value}" for name, value in CLAIMED.items()}

@@ -17,7 +17,7 @@ from pictures import band, legend_below, smooth, style
 
 import purerl
 
-STUDY, WORDS = study_of("tabular", "jym", (0, 1))
+STUDY, WORDS = study_of("tabular", "jym")
 METHODS = {
     "q_learning": "Q-learning",
     "sarsa": "SARSA",

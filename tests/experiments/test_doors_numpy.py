@@ -1,19 +1,13 @@
 """Doors in NumPy equals Doors in JAX, and keeps Gymnasium's rules."""
 
-import sys
-from pathlib import Path
-
 import gymnasium
 import jax
 import jax.numpy as jnp
 import numpy as np
+from doors_numpy import GYMNASIUM_ID, LIMIT, NumpyDoors
 from gymnasium.utils.env_checker import check_env
 
 from purerl.envs.doors import Doors, DoorsState
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
-
-from doors_numpy import GYMNASIUM_ID, LIMIT, NumpyDoors
 
 
 def jax_walk(env, limit, agents, goals, actions):

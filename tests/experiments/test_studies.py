@@ -13,19 +13,15 @@ import textwrap
 from functools import partial
 from pathlib import Path
 
+import learned
+import page
 import pytest
+import studies
+import study
+
+from purerl.report.plots import style
 
 FOLDER = Path(__file__).parents[2] / "experiments" / "studies"
-sys.path.insert(0, str(FOLDER))
-
-import learned  # noqa: E402
-import page  # noqa: E402
-import studies  # noqa: E402
-import study  # noqa: E402
-import tabular  # noqa: E402
-
-from purerl.report.plots import style  # noqa: E402
-
 # What a study needs that is not installed with the tests.
 NEEDS = {
     "doors": ["gymnasium", "torch"],
@@ -188,17 +184,6 @@ def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch):
         "python experiments/studies/toy.py --quick",
     ):
         assert words in written
-    # The table of all studies has the headline, with the command, device and time.
-    (cells,) = page.overview([kept])
-    assert cells == [
-        "Toys",
-        "speed | rate",
-        "10 s",
-        "1 s",
-        "0 seconds",
-        kept["hardware"],
-        "`python experiments/studies/toy.py --quick`",
-    ]
     body = page.section(kept, tmp_path)
     assert "a &lt;b&gt;" in body
     assert "data:image/png;base64," in body and "The curve." in body
@@ -270,41 +255,6 @@ def test_rows_of_a_study_are_trained_where_hours_are_no_matter(tmp_path, monkeyp
     assert Path(commands[0][0]) == study.ROOT / "experiments" / "results.py"
 
 
-def test_the_headline_of_every_stored_study_is_one_of_its_rows():
-    stored = page.load(study.STORE)
-    assert {kept["name"] for kept in stored} <= set(studies.names())
-    rows = page.overview(stored)
-    assert [row[1] for row in rows] == [
-        kept["rows"][number]["what"] for kept in stored for number in kept["headlines"]
-    ]
-    assert all(kept["headlines"] for kept in stored)
-    assert [row[0].lower() for row in rows] == sorted(row[0].lower() for row in rows)
-
-
-def test_the_table_of_studies_shows_the_rate_that_is_behind_too():
-    """One agent is slower here than jym's, and thirty agents are faster."""
-    (kept,) = (x for x in page.load(study.STORE) if x["name"] == "tabular")
-    assert kept["headlines"] == list(tabular.STUDY.headlines)
-    behind, ahead = (kept["rows"][number]["note"] for number in kept["headlines"])
-    assert behind.startswith("0.24 times") and ahead.startswith("3.6 times")
-
-
-def test_the_table_of_studies_names_the_commands_that_trained_what_is_drawn():
-    (drawn,) = (x for x in page.load(study.STORE) if x["name"] == "swingup")
-    rows = page.overview([drawn])
-    names = [f"{row}-swingup" for row in ("td3", "sac", "mpo")]
-    for name, kept, row in zip(names, drawn["printed"], rows, strict=False):
-        system, *_, time, device, command = row
-        assert system == "jax-rl" and device == kept["hardware"]
-        assert name in kept["command"]
-        assert kept["command"] in command
-        assert page.training(kept) == time
-        assert "drawn by `python experiments/studies/swingup.py`" in command
-    assert len(drawn["printed"]) >= len(names) and len(rows) >= len(names)
-    assert page.training(drawn["printed"][0]) == "time not known"
-    assert page.training({"seconds": 3226.4}) == "3,226 seconds"
-
-
 def test_the_html_page_of_quick_studies_has_everything_inside(
     tmp_path, monkeypatch, capsys
 ):
@@ -318,8 +268,7 @@ def test_the_html_page_of_quick_studies_has_everything_inside(
         return study.Findings(rows, [budget.save(figure, "one", "One.")], links)
 
     other = TOY._replace(name="other", title="Another", system="Others")
-    # A quick run may have fewer rows than the study has headlines.
-    for toy in (TOY._replace(headlines=(0, 1)), other):
+    for toy in (TOY, other):
         folder = tmp_path / toy.name
         words = ["toy.py", "--quick", "--out", str(folder)]
         monkeypatch.setattr(sys, "argv", words)

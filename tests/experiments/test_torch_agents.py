@@ -4,9 +4,6 @@ Their noise is zero here, so that both see the same; a layer norm's epsilon is n
 the same in the two libraries (1e-6 and 1e-5), which the tolerances allow for.
 """
 
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,8 +22,6 @@ from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
-
 import jaxrl  # noqa: E402
 import jaxrl_timers  # noqa: E402
 from torch_agents import mpo as torch_mpo  # noqa: E402

@@ -19,18 +19,6 @@ REPEATS = 4_000
 STUCK = 0.2
 
 
-def _normal(rng, shape):
-    return rng.normal(100.0, 10.0, shape)
-
-
-def _exponential(rng, shape):
-    return rng.exponential(1.0, shape)
-
-
-def _lognormal(rng, shape):
-    return np.exp(rng.normal(0.0, 1.0, shape))
-
-
 def _bimodal(rng, shape):
     """Four runs in five solve the task, one in five is stuck far below."""
     stuck = rng.random(shape) < STUCK
@@ -38,9 +26,9 @@ def _bimodal(rng, shape):
 
 
 SCORES = {
-    "normal": (_normal, 100.0),
-    "exponential": (_exponential, 1.0),
-    "lognormal": (_lognormal, np.exp(0.5)),
+    "normal": (lambda rng, shape: rng.normal(100.0, 10.0, shape), 100.0),
+    "exponential": (lambda rng, shape: rng.exponential(1.0, shape), 1.0),
+    "lognormal": (lambda rng, shape: rng.lognormal(0.0, 1.0, shape), np.exp(0.5)),
     "bimodal": (_bimodal, 480.0 - STUCK * 380.0),
 }
 
