@@ -121,7 +121,7 @@ def summary(kept: dict[str, Any]) -> list[str]:
     """Return a study on that page: claim, picture, rows, doubts and where it ran.
 
     Four optional parts of the study's words say what stands there: `claim`, `doubts`,
-    `shown` (the numbers of the rows) and `picture` (the end of its name).
+    `shown` (the numbers of the rows) and `drawn` (the end of the picture's name).
     """
     name = kept["name"]
     words = words_of(name) if name in names() else {}
@@ -130,7 +130,7 @@ def summary(kept: dict[str, Any]) -> list[str]:
     figures = [
         figure
         for figure in kept["figures"]
-        if figure["file"].endswith(f"{words.get('picture', '')}.png")
+        if figure["file"].endswith(f"{words.get('drawn', '')}.png")
     ]
     lines = [f'## <a id="{name}"></a>{kept["title"]}', ""]
     lines += [words.get("claim") or kept["question"], ""]
