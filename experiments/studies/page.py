@@ -8,7 +8,6 @@ study. The HTML page has all rows, notes, tables and pictures, and goes to
 runs/studies.html, or to runs/studies-quick/studies.html.
 """
 
-import base64
 import html
 import re
 from pathlib import Path
@@ -125,8 +124,9 @@ def summary(kept: dict[str, Any]) -> list[str]:
     """
     name = kept["name"]
     words = words_of(name) if name in names() else {}
-    picked = [int(number) for number in words.get("shown", "").split()]
-    shown = [kept["rows"][n] for n in picked] or kept["rows"]
+    picked = words.get("shown", "").split()
+    rows = enumerate(kept["rows"])
+    shown = [row for n, row in rows if not picked or str(n) in picked]
     figures = [
         figure
         for figure in kept["figures"]
@@ -159,8 +159,8 @@ def plain(text: str) -> str:
     return re.sub(LINK, r"\1", text).replace("`", "").replace("**", "")
 
 
-def section(kept: dict[str, Any], images: Path) -> pages.Section:
-    """Return a study as a section of the HTML page.
+def section(kept: dict[str, Any], images: Path) -> str:
+    """Return a study as HTML.
 
     Args:
         kept: What the study's file holds.
@@ -173,17 +173,11 @@ def section(kept: dict[str, Any], images: Path) -> pages.Section:
     body += pages.table_html(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
-        data = base64.b64encode((images / figure["file"]).read_bytes()).decode()
-        words = html.escape(figure["caption"])
-        body += (
-            f'<figure><img alt="{words}" '
-            f'src="data:image/png;base64,{data}"><figcaption>{words}</figcaption>'
-            "</figure>"
-        )
-    for table in kept["tables"]:
+        body += pages.file_html(images / figure["file"], figure["caption"])
+    for table in kept.get("tables", []):
         body += f"<h3>{html.escape(table['title'])}</h3>"
         body += pages.table_html(table["headers"], table["rows"])
-    return pages.Section(kept["title"], body)
+    return body
 
 
 def write(quick: bool, folder: Path | None = None) -> Path:
@@ -197,14 +191,14 @@ def write(quick: bool, folder: Path | None = None) -> Path:
     studies = load(source)
     path = source / "studies.html" if quick else ROOT / "runs" / "studies.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    sections = [
-        section(kept, source / kept["name"] if quick else IMAGES) for kept in studies
-    ]
     title = "purerl: studies" + " at a tiny budget" * quick
     rows = [[plain(text) for text in row] for row in overview(studies)]
     note = f"<p><b>{QUICK}</b></p>" if quick else ""
-    first = pages.Section("All studies", note + pages.table_html(OVERVIEW, rows))
-    pages.write_page(path, title, first, *sections)
+    sections = {"All studies": note + pages.table_html(OVERVIEW, rows)}
+    for kept in studies:
+        images = source / kept["name"] if quick else IMAGES
+        sections[kept["title"]] = section(kept, images)
+    pages.write_page(path, title, sections)
     if not quick:
         write_atomic(ROOT / "docs" / "results" / "studies.md", markdown(studies))
     return path

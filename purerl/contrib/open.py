@@ -300,8 +300,8 @@ class OpenOptimiser:
             vector = np.asarray(np.load(path, allow_pickle=False), np.float32)
         except (OSError, TypeError, ValueError) as error:
             raise ConfigError(
-                f"cannot read the weights of OPEN {str(path)!r}, a .npy file of one "
-                f"vector of numbers: {error}."
+                f"cannot read the weights of OPEN {str(path)!r}: it is no .npy file of "
+                f"one vector of numbers ({error})."
             ) from None
         for sizes in ((16, 8), (32, 16)):
             shapes = shapes_of(*sizes)

@@ -36,7 +36,7 @@ from purerl.sweeps.groups import written
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import Compiler, GroupPlan, SweepPlan, make_outline, without
 from purerl.sweeps.result import SweepResult, write_summary
-from purerl.sweeps.store import FolderStore, MemoryStore
+from purerl.sweeps.store import MemberStore
 from purerl.sweeps.tracking import TrackedMembers, Tracking
 
 
@@ -77,7 +77,7 @@ class SweepLoop:
         self.outline = replace(outline, memory_limit=limit)
         self.workers, self.options, self.folder = workers, options, options.folder
         self.progress = options.progress and hosts.index() == 0
-        self.source = MemoryStore()  # It is used where there is no folder.
+        self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
@@ -187,7 +187,7 @@ class SweepLoop:
         # After the first: a shared folder is there by now, and is compared like any.
         hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
         self.outline = broadcast_outline(self.outline)
-        stored = FolderStore(folder, verify=True)
+        stored = MemberStore.of(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
             say(f"{path} is damaged: trained again")
@@ -296,7 +296,7 @@ class SweepLoop:
         with self.lock:
             self.trained += len(ids)
             if self.folder is None:
-                self.source.add(chunk)
+                self.source.add(ids, chunk)
             self.tracking.add(ids, path or chunk)
 
     def _result(
@@ -304,7 +304,7 @@ class SweepLoop:
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         plan = replace(self.outline, groups=tuple(planned), options=self.options)
-        source = FolderStore(self.folder) if self.folder is not None else self.source
+        source = MemberStore.of(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - self.steps_before
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
         seconds = float(hosts.all_max(seconds))
