@@ -11,7 +11,7 @@ from results import ROWS, Row
 from purerl.report.statistics import heading_of, text_of
 
 PAGES = frame.ROOT / "docs" / "results"
-HEADERS = ["result", "row", "steps x seeds", "evaluation", "published", "time"]
+HEADERS = ["result", "row", "steps x seeds", "evaluation", "published"]
 # Headings of the learning results, and what the titles of their rows contain.
 GROUPS = {
     "CartPole": "CartPole-v1",
@@ -78,14 +78,12 @@ def cells(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         evaluation = (
             f"{mean:,.{digits}f} ({frame.ends_text(numbers['per_seed'], digits)})"
         )
-    seconds = numbers["train_seconds"]
     return [
         re.sub(rf", ({'|'.join(filter(None, GROUPS.values()))})(-v\d)?", "", row.title),
         f'<a id="{name}"></a>`{name}`',
         f"{numbers['steps']:,} x {seeds}{of}",
         evaluation,
         _published(row, numbers) if row.anchor else "-",
-        "in sittings" if seconds is None else f"{seconds:,.0f} s",
     ]
 
 

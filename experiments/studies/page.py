@@ -92,16 +92,17 @@ def summary(kept: dict[str, Any]) -> list[str]:
     """Return a study on that page: claim, picture, rows, doubts and where it ran.
 
     Four optional parts of the study's words say what stands there: `claim`, `doubts`,
-    `shown` (the numbers of the rows) and `picture` (the end of its name).
+    `shown` (the numbers of the rows) and `drawn` (the end of the picture's name).
     """
     name = kept["name"]
     words = words_of(name) if name in names() else {}
-    picked = [int(number) for number in words.get("shown", "").split()]
-    shown = [kept["rows"][n] for n in picked] or kept["rows"]
+    picked = words.get("shown", "").split()
+    rows = enumerate(kept["rows"])
+    shown = [row for n, row in rows if not picked or str(n) in picked]
     figures = [
         figure
         for figure in kept["figures"]
-        if figure["file"].endswith(f"{words.get('picture', '')}.png")
+        if figure["file"].endswith(f"{words.get('drawn', '')}.png")
     ]
     lines = [f'## <a id="{name}"></a>{kept["title"]}', ""]
     lines += [words.get("claim") or kept["question"], ""]
