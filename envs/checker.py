@@ -447,18 +447,21 @@ def _random_step(
     """Take one step with a random action; the key is consumed."""
     key_act, key_step = jax.random.split(key)
     action = env.action_space(params).sample(key_act)
-    obs, next_state, reward, *flags, info = env.step(key_step, state, action, params)
+    obs, next_state, reward, terminated, truncated, info = env.step(
+        key_step, state, action, params
+    )
     final_obs = expected_obs = info["final_observation"]
-    other = (final_obs, reward, flags[0])
+    other = (final_obs, reward, terminated)
     if env.steps_without_reset and not env.stochastic_transitions:
         expected_obs = env.step_env(key_step, state, action, params)[0]
         seen, _, *rest = env.step_env(key_act, state, action, params)
         other = (seen, *rest[:2])
     space = env.observation_space(params)
     in_space = space.contains(obs) & space.contains(final_obs)
-    return next_state, PlayedStep(
-        obs, reward, *flags, final_obs, expected_obs, other, in_space
+    step = PlayedStep(
+        obs, reward, terminated, truncated, final_obs, expected_obs, other, in_space
     )
+    return next_state, step
 
 
 def _check_rollout(env: Environment, steps: PlayedStep) -> None:

@@ -51,7 +51,8 @@ class GymnaxEnvironment(Adapted):
 
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode; the key is consumed."""
-        return self.first(*self.wrapped.reset_env(key, params), params)
+        obs, state = self.wrapped.reset_env(key, params)
+        return self.first(obs, state, params)
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Take one step without reset."""

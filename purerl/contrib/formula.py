@@ -70,9 +70,9 @@ def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array
     return weight * scale * FUNCTIONS[function](z / scale)
 
 
-def _numbers(help: str, check: Check) -> Any:
-    """A field as `dynamic` makes it, which has a default always."""
-    return struct.field(metadata={"help": help, "check": check})
+def _of(help: str, check: Check) -> dict[str, Any]:
+    """What `dynamic` says of a field; it makes fields with a default only."""
+    return {"help": help, "check": check}
 
 
 @struct.dataclass
@@ -88,10 +88,12 @@ class FormulaDrift:
         fall: Names of the terms where `A < 0`.
     """
 
-    rise_coefficients: Any = _numbers("Factors where A >= 0.", _FINITE)
-    rise_scales: Any = _numbers("Scales where A >= 0.", _SCALES)
-    fall_coefficients: Any = _numbers("Factors where A < 0.", _FINITE)
-    fall_scales: Any = _numbers("Scales where A < 0.", _SCALES)
+    rise_coefficients: Any = struct.field(
+        metadata=_of("Factors where A >= 0.", _FINITE)
+    )
+    rise_scales: Any = struct.field(metadata=_of("Scales where A >= 0.", _SCALES))
+    fall_coefficients: Any = struct.field(metadata=_of("Factors where A < 0.", _FINITE))
+    fall_scales: Any = struct.field(metadata=_of("Scales where A < 0.", _SCALES))
     rise: tuple[str, ...] = struct.field(pytree_node=False)
     fall: tuple[str, ...] = struct.field(pytree_node=False)
 
@@ -138,7 +140,7 @@ class FormulaDrift:
                     f"{list(scales)}."
                 )
             numbers += [tuple(map(float, coefficients)), tuple(map(float, scales))]
-        return cls(*numbers, tuple(rise), tuple(fall))
+        return cls(*numbers, rise=tuple(rise), fall=tuple(fall))
 
     def _sides(self) -> tuple[list[Any], list[Any]]:
         """Name, coefficient and scale of the terms where A >= 0, and where A < 0."""
