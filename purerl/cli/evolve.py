@@ -41,7 +41,7 @@ from purerl.meta.training import Estimate, estimate
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seconds
 from purerl.scale import hosts
-from purerl.scale.devices import check_count, make_workers, required
+from purerl.scale.devices import as_count, make_workers, required
 from purerl.storage import folders
 from purerl.sweeps.planner import worker_limit
 
@@ -278,8 +278,8 @@ def _folder(out: Path | None, env: str) -> Path:
 def _show_estimate(
     config: TrainConfig, what: dict, run: dict, parsed: Any, device: Device | None
 ) -> None:
-    check_count("segment_updates", run["segment_updates"])
-    check_count("chunk_blocks", parsed.chunk_blocks)
+    as_count("segment_updates", run["segment_updates"])
+    as_count("chunk_blocks", parsed.chunk_blocks)
     check_snapshots(parsed.snapshot_every)
     setup = make_setup(config, EvolutionSettings(**what))
     if parsed.resume is None:
