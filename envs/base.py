@@ -100,6 +100,7 @@ class Environment(Generic[StateT, ParamsT]):
             Gymnasium's environments are.
         made_by_name: Whether its name and `options` say all of what it holds in
             `wrapped`.
+        title: The name it is registered under; empty for that of its class.
     """
 
     stochastic_transitions: ClassVar[bool] = True
@@ -107,11 +108,12 @@ class Environment(Generic[StateT, ParamsT]):
     finite_observations: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
     made_by_name: ClassVar[bool] = False
+    title: ClassVar[str] = ""
 
     @property
     def name(self) -> str:
         """The name it is registered under, or its class name."""
-        return type(self).__name__
+        return self.title or type(self).__name__
 
     @property
     def note(self) -> str:
@@ -204,7 +206,7 @@ class Environment(Generic[StateT, ParamsT]):
         if isinstance(terminated, bool):  # ~False is -1 in Python.
             raise StepError(
                 f"{self.name}: step_env returns terminated as a Python bool, expected "
-                "one truth value of JAX, bool[], such as jnp.asarray(terminated, bool)."
+                "bool[] of JAX, such as jnp.asarray(terminated, bool)."
             )
         truncated = self.is_truncated(last_state, params) & ~terminated
         first_obs, first_state = self.reset_env(key_reset, params)
@@ -220,15 +222,8 @@ class Environment(Generic[StateT, ParamsT]):
         return obs, next_state, reward, terminated, truncated, info
 
     def start(self, num_envs: int) -> Any:
-        """Make `num_envs` environments that are stepped from Python.
-
-        Raises:
-            NotImplementedError: its functions are pure, see `on_host`.
-        """
-        raise NotImplementedError(
-            f"{self.name} has pure functions: use `reset` and `step`, under jax.vmap "
-            f"for {num_envs} of them."
-        )
+        """Make environments that are stepped from Python, where it is `on_host`."""
+        raise NotImplementedError
 
     def reset_env(self, key: Array, params: ParamsT) -> tuple[Obs, StateT]:
         """Start an episode; `reset` with explicit numbers. The key is consumed."""
@@ -260,8 +255,7 @@ class Environment(Generic[StateT, ParamsT]):
         if not hasattr(params, "max_steps_in_episode"):
             raise StepError(
                 f"{self.name}: its {type(params).__name__} has no "
-                "max_steps_in_episode, which is_truncated compares with state.time; "
-                "give it the field, which envs.EnvParams has, or define is_truncated."
+                "max_steps_in_episode, which is_truncated compares with state.time."
             )
         return state.time >= params.max_steps_in_episode
 
@@ -283,9 +277,7 @@ class Environment(Generic[StateT, ParamsT]):
         Raises:
             NotImplementedError: this environment has no levels.
         """
-        raise NotImplementedError(
-            f"{self.name} has no levels: `draw_level` is not written for it."
-        )
+        raise NotImplementedError(f"{self.name} has no levels to draw.")
 
     def render(self, state: StateT, params: ParamsT | None = None) -> np.ndarray:
         """Draw one state, uint8 `[height, width, 3]` on the host.
@@ -293,9 +285,7 @@ class Environment(Generic[StateT, ParamsT]):
         Raises:
             NotImplementedError: this environment has no picture.
         """
-        raise NotImplementedError(
-            f"{self.name} has no picture: `render` is not written for it."
-        )
+        raise NotImplementedError(f"{self.name} has no picture to render.")
 
 
 def outcome(

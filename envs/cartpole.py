@@ -89,12 +89,8 @@ class CartPole(Environment[CartPoleState, CartPoleParams]):
         )
     """
 
+    title: ClassVar[str] = "CartPole-v1"
     stochastic_transitions: ClassVar[bool] = False
-
-    @property
-    def name(self) -> str:
-        """The name, `CartPole-v1`."""
-        return "CartPole-v1"
 
     @property
     def default_params(self) -> CartPoleParams:

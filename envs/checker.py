@@ -7,6 +7,7 @@ what was expected. `check_types` looks at shapes and types alone, as training do
 
 import contextlib
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -206,15 +207,13 @@ def check_member(what: str, obs: Any, space: Any, exact: bool = True) -> None:
     )
     shape = obs.shape if is_array else jnp.shape(obs)
     dtype = obs.dtype if is_array else jnp.result_type(obs)
-    fits = (shape, dtype) == (space.shape, space.dtype)
-    if not exact:
-        kind, most = (_KINDS.get(np.dtype(x).kind, 0) for x in (dtype, space.dtype))
-        fits = tuple(shape) == tuple(space.shape) and kind <= most
+    kind, most = (_KINDS.get(np.dtype(x).kind, 0) for x in (dtype, space.dtype))
+    fits = dtype == space.dtype if exact else kind <= most
     kept = jax.dtypes.canonicalize_dtype(space.dtype)
-    is_narrowed = (shape, dtype) == (space.shape, kept) and kept != space.dtype
+    is_narrowed = dtype == kept and kept != space.dtype
     remedy = f" JAX keeps such numbers as {kept}: give the space that."
     require(
-        fits,
+        fits and tuple(shape) == tuple(space.shape),
         f"{what} of shape {shape} and dtype {dtype}, expected those of the observation "
         f"space: {space.shape} and {space.dtype}.{remedy if is_narrowed else ''}",
     )
@@ -276,17 +275,15 @@ def _check_outcome(
 def _kind_of(value: Any) -> str:
     """The kind of a value's dtype as NumPy names kinds; `O` of what is no number."""
     try:
-        dtype = jnp.result_type(value)
+        return "f" if is_float(value) else np.dtype(jnp.result_type(value)).kind
     except TypeError:
         return "O"
-    return "f" if jnp.issubdtype(dtype, jnp.floating) else np.dtype(dtype).kind
 
 
 def _described(value: Any) -> str:
     """A value in words: `int32[2]` of an array, else its class in Python."""
-    if hasattr(value, "dtype"):
-        return f"{value.dtype}{list(np.shape(value))}"
-    return f"a Python {type(value).__name__}"
+    is_array = hasattr(value, "dtype")
+    return signature(value) if is_array else f"a Python {type(value).__name__}"
 
 
 def _check_pytree(what: str, tree: Any) -> None:
@@ -331,22 +328,18 @@ def _play_twice(env: Environment, params: Any, key: Array) -> Any:
     space: Any = env.observation_space(params)
     reset = Counted(lambda *x: unpacked(env, env.reset(*x), "reset", "obs, state"))
     step = Counted(env.step)
-    obs, state = _traced("reset", reset, key_reset, params)
+    obs, state = first = _traced("reset", reset, key_reset, params)
     _check_pytree("state", state)
     check_member("reset returned an observation", obs, space)
     action = env.action_space(params).sample(key_act)
     if env.steps_without_reset:
         # Where it differs from a reset, `step` cannot be traced and does not say where.
-        shapes = _traced(
-            "step",
-            lambda *args: jax.eval_shape(env.step_env, *args),
-            *(key_step, state, action, params),
-        )
+        step_env = partial(jax.eval_shape, env.step_env)
+        shapes = _traced("step", step_env, key_step, state, action, params)
         if isinstance(shapes, tuple) and len(shapes) == 5:  # Else `step` says it.
-            seen = "step_env returned an observation"
-            check_member(seen, shapes[0], space)
+            check_member("step_env returned an observation", shapes[0], space)
             check_same("a state", state, shapes[1], "step_env")
-    outputs: list[Any] = [(obs, state)]
+    outputs: list[Any] = [first]
     for i in range(2):
         key_now = jax.random.fold_in(key_step, i)
         result = _traced("step", step, key_now, state, action, params)
@@ -355,16 +348,16 @@ def _play_twice(env: Environment, params: Any, key: Array) -> Any:
             f"step returned {len(result)} values, expected 6: obs, state, reward, "
             "terminated, truncated, info.",
         )
-        obs, after, reward, terminated, truncated, info = result
+        obs, after, *outcome, info = result
         _check_pytree("state", after)
         check_member("step returned an observation", obs, space)
-        _check_outcome(reward, terminated, truncated)
+        _check_outcome(*outcome)
+        final = info.get("final_observation")
         require(
-            "final_observation" in info,
+            final is not None,
             f"info has {sorted(info)}, expected 'final_observation' too: the "
             "observation before the reset.",
         )
-        final = info["final_observation"]
         check_member("info['final_observation'] is", final, space)
         check_same("a state", state, after)
         state = after
@@ -380,7 +373,7 @@ def _play_twice(env: Environment, params: Any, key: Array) -> Any:
 def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
     """Batch every float leaf; both lanes must give what a single call gives."""
     axes = jax.tree.map(lambda x: 0 if is_float(x) else None, params)
-    if not any(axis == 0 for axis in jax.tree.leaves(axes)):
+    if not jax.tree.leaves(axes):
         return
     batch = jax.tree.map(
         lambda x: jnp.stack([jnp.asarray(x)] * 2) if is_float(x) else x, params
@@ -389,7 +382,7 @@ def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:
     def play(params: Any) -> Any:
         key_reset, key_loop = jax.random.split(key)
         _, state = env.reset(key_reset, params)
-        return _random_step(env, state, key_loop, params)[1]
+        return _random_step(env, params, state, key_loop)[1]
 
     batched = jax.vmap(play, in_axes=(axes,))
     lanes = _traced("reset and step under vmap over params", batched, batch)
@@ -441,48 +434,38 @@ def _rollout_fn(env: Environment, num_steps: int) -> Callable[[Array, Any], Play
     def play_one(key: Array, params: Any) -> PlayedStep:
         key_reset, key_loop = jax.random.split(key)
         _, state = env.reset(key_reset, params)
+        step = partial(_random_step, env, params)
+        return jax.lax.scan(step, state, jax.random.split(key_loop, num_steps))[1]
 
-        def body(state: Any, key: Array) -> tuple[Any, PlayedStep]:
-            return _random_step(env, state, key, params)
-
-        return jax.lax.scan(body, state, jax.random.split(key_loop, num_steps))[1]
-
-    def play(key: Array, params: Any) -> PlayedStep:
-        keys = jax.random.split(key, NUM_ENVS)
-        return jax.vmap(play_one, in_axes=(0, None), out_axes=1)(keys, params)
-
-    return play
+    play = jax.vmap(play_one, in_axes=(0, None), out_axes=1)
+    return lambda key, params: play(jax.random.split(key, NUM_ENVS), params)
 
 
 def _random_step(
-    env: Environment, state: Any, key: Array, params: Any
+    env: Environment, params: Any, state: Any, key: Array
 ) -> tuple[Any, PlayedStep]:
     """Take one step with a random action; the key is consumed."""
     key_act, key_step = jax.random.split(key)
     action = env.action_space(params).sample(key_act)
-    obs, next_state, reward, terminated, truncated, info = env.step(
-        key_step, state, action, params
-    )
+    obs, next_state, reward, *flags, info = env.step(key_step, state, action, params)
     final_obs = expected_obs = info["final_observation"]
-    other = (final_obs, reward, terminated)
+    other = (final_obs, reward, flags[0])
     if env.steps_without_reset and not env.stochastic_transitions:
         expected_obs = env.step_env(key_step, state, action, params)[0]
         seen, _, *rest = env.step_env(key_act, state, action, params)
         other = (seen, *rest[:2])
     space = env.observation_space(params)
     in_space = space.contains(obs) & space.contains(final_obs)
-    step = PlayedStep(
-        obs, reward, terminated, truncated, final_obs, expected_obs, other, in_space
+    return next_state, PlayedStep(
+        obs, reward, *flags, final_obs, expected_obs, other, in_space
     )
-    return next_state, step
 
 
 def _check_rollout(env: Environment, steps: PlayedStep) -> None:
     """Require finite numbers, exclusive flags, final observations, members."""
-    for name, values in (
-        ("an observation", steps.final_obs),
-        ("a reward", steps.reward),
-    ):
+    seen = (steps.obs, steps.final_obs)
+    found = {"an observation": seen, "a reward": steps.reward}
+    for name, values in found.items():
         require(
             all(np.isfinite(np.asarray(x)).all() for x in jax.tree.leaves(values)),
             f"{name} was infinite or NaN, expected finite numbers.",

@@ -104,6 +104,7 @@ class Doors(Environment[DoorsState, DoorsParams]):
     num_doors: int = 3
     observation: Literal["cells", "planes", "coordinates"] = "cells"
 
+    title: ClassVar[str] = "Doors-v0"
     stochastic_transitions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -115,27 +116,18 @@ class Doors(Environment[DoorsState, DoorsParams]):
         self.size = (int(self.size[0]), int(self.size[1]))
         height, width = self.size
         if height < 3 or width < 2:
-            raise ValueError(
-                f"size is {height} x {width}; rows for goal, wall and agent and two "
-                "columns need at least 3 x 2."
-            )
+            raise ValueError(f"size must be at least 3 x 2, got {height} x {width}.")
         if not 1 <= self.num_doors <= height:
             raise ValueError(
                 f"num_doors must be between 1 and the height ({height}), got "
                 f"{self.num_doors}."
             )
-        last = (self.num_doors - 1) * (height // self.num_doors)
-        if last >= width:
+        if self.doors[-1] >= width:
             raise ValueError(
-                f"num_doors ({self.num_doors}) puts a door at column {last}, off a "
-                f"grid {width} wide: ask for fewer doors or a wider grid."
+                f"num_doors ({self.num_doors}) puts a door at column {self.doors[-1]}, "
+                f"off a grid {width} wide."
             )
         one_of("observation", self.observation, ("cells", "planes", "coordinates"))
-
-    @property
-    def name(self) -> str:
-        """The name, `Doors-v0`."""
-        return "Doors-v0"
 
     @property
     def default_params(self) -> DoorsParams:

@@ -1,7 +1,7 @@
 """GridWorld-v0 and CliffWalking-v0: grids whose observation is the number of a cell."""
 
 import dataclasses
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -10,7 +10,6 @@ from flax import struct
 
 from .base import Array, Environment, EnvParams, EnvState, Obs, Step
 from .options import two_whole_numbers
-from .planning import Model, action_values
 from .spaces import Discrete
 
 Cell = tuple[int, int]
@@ -51,6 +50,61 @@ class GridParams(EnvParams):
     cliff_reward: float | Array = 0.0
 
 
+class Model(NamedTuple):
+    """An environment as tables; `S` states and `A` actions.
+
+    Attributes:
+        next_state: `[S, A]` int, the state that an action leads to.
+        reward: `[S, A]` float, what it pays.
+        terminated: `[S, A]` bool, whether it ends the episode.
+    """
+
+    next_state: np.ndarray
+    reward: np.ndarray
+    terminated: np.ndarray
+
+
+def action_values(
+    model: Model, gamma: float, epsilon: float = 0.0, tolerance: float = 1e-10
+) -> np.ndarray:
+    """Compute the action values of the best policy, or of the best that explores.
+
+    Sutton and Barto (2018), chapters 3 and 4, in numpy on the host.
+
+    Q(s, a) = r(s, a) + gamma (1 - terminated(s, a)) V(s') with the next state s' and
+
+        V(s) = (1 - epsilon) max_a Q(s, a) + epsilon mean_a Q(s, a).
+
+    With `epsilon=0` this is value iteration, and Q is that of the optimal policy. With
+    another one it is the fixed point of SARSA and of expected SARSA, whose policies
+    stay epsilon-greedy: the best among the policies that take every action with a
+    probability of at least epsilon / A.
+
+    Args:
+        model: The environment as tables.
+        gamma: Discount per step.
+        epsilon: Probability of a uniform action.
+        tolerance: Largest change of a value in the last sweep.
+
+    Returns:
+        float `[S, A]`.
+
+    Raises:
+        ValueError: the values do not settle, as where an episode without a discount
+            never ends.
+    """
+    values = np.zeros(model.reward.shape)
+    going_on = gamma * ~model.terminated
+    for _ in range(1_000_000):
+        state_values = (1 - epsilon) * values.max(1) + epsilon * values.mean(1)
+        new = model.reward + going_on * state_values[model.next_state]
+        change = np.abs(new - values).max()
+        values = new
+        if change <= tolerance:
+            return values
+    raise ValueError(f"the values do not settle with gamma={gamma}: use one below 1.")
+
+
 @dataclasses.dataclass(unsafe_hash=True)
 class GridWorld(Environment[GridState, GridParams]):
     """Walk from a start to a goal on an empty grid; only the goal pays.
@@ -75,6 +129,7 @@ class GridWorld(Environment[GridState, GridParams]):
     start: Cell = NOT_GIVEN
     goal: Cell = (0, 0)
 
+    title: ClassVar[str] = "GridWorld-v0"
     stochastic_transitions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
@@ -93,25 +148,17 @@ class GridWorld(Environment[GridState, GridParams]):
             row, column = getattr(self, name)
             if not (0 <= row < height and 0 <= column < width):
                 raise ValueError(
-                    f"{name} must be a cell of the grid, got row {row} and column "
-                    f"{column} of {height} x {width}; both are counted from 0."
+                    f"{name} must be a cell of the grid of {height} x {width}, counted "
+                    f"from 0, got {row, column}."
                 )
         if self.start == self.goal:
-            raise ValueError(
-                f"start and goal must be two cells, got {self.start} for both: an "
-                "episode would be over before it begins."
-            )
+            raise ValueError(f"start and goal must be two cells, got {self.start}.")
 
     def _pair(self, name: str) -> tuple[int, int]:
         """Read an option that is a size or a cell."""
         height, width = type(self).size
         example = [height, width] if name == "size" else [height - 1, 0]
         return two_whole_numbers(name, getattr(self, name), str(example))
-
-    @property
-    def name(self) -> str:
-        """The name, `GridWorld-v0`."""
-        return "GridWorld-v0"
 
     @property
     def default_params(self) -> GridParams:
@@ -173,7 +220,7 @@ class GridWorld(Environment[GridState, GridParams]):
     ) -> np.ndarray:
         """Compute the optimal action values, float `[cells, actions]`.
 
-        The time limit is no part of the task; see `envs.planning.action_values`.
+        The time limit is no part of the task; see `action_values`.
 
         Args:
             gamma: Discount per step.
@@ -246,6 +293,8 @@ class CliffWalking(GridWorld):
     goal: Cell = NOT_GIVEN
     cliff_ends: bool = True
 
+    title: ClassVar[str] = "CliffWalking-v0"
+
     def __post_init__(self) -> None:
         """Check the options.
 
@@ -256,25 +305,16 @@ class CliffWalking(GridWorld):
         """
         height, width = self._pair("size")
         if height < 2 or width < 3:
-            raise ValueError(
-                f"size is {height} x {width}; a cliff and the way around it need at "
-                "least 2 x 3."
-            )
+            raise ValueError(f"size must be at least 2 x 3, got {height} x {width}.")
         corners = {"start": (height - 1, 0), "goal": (height - 1, width - 1)}
         for name, corner in corners.items():
             given = self._pair(name)
             if given not in (NOT_GIVEN, corner):
                 raise ValueError(
-                    f"{name} must be the lower corner {corner}, got {given}: the cliff "
-                    "lies between the two; leave it out."
+                    f"{name} must be the lower corner {corner}, got {given}."
                 )
             setattr(self, name, corner)
         super().__post_init__()
-
-    @property
-    def name(self) -> str:
-        """The name, `CliffWalking-v0`."""
-        return "CliffWalking-v0"
 
     @property
     def default_params(self) -> GridParams:

@@ -95,6 +95,7 @@ class Maze(Environment[MazeState, MazeParams]):
     view: int = 5
     max_walls: int = NOT_GIVEN
 
+    title: ClassVar[str] = "Maze-v0"
     stochastic_transitions: ClassVar[bool] = False
     moves: ClassVar[tuple[tuple[int, int], ...]] = MOVES
 
@@ -110,23 +111,15 @@ class Maze(Environment[MazeState, MazeParams]):
             raise ValueError(f"size must be at least 3 x 3, got {self.size}.")
         self.view = whole_number("view", self.view, least=1)
         if self.view % 2 == 0:
-            raise ValueError(
-                f"view must be odd, got {self.view}: the agent stands in its middle."
-            )
+            raise ValueError(f"view must be odd, got {self.view}.")
         self.max_walls = whole_number("max_walls", self.max_walls, least=NOT_GIVEN)
         if self.max_walls == NOT_GIVEN:
             self.max_walls = _MOST_WALLS * self.num_cells // _OF_CELLS
         if self.max_walls > self.num_cells - 2:
-            height, width = self.size
             raise ValueError(
-                f"max_walls must be at most {self.num_cells - 2} in a maze of {height} "
-                f"x {width}, which has a start and a goal, got {self.max_walls}."
+                f"max_walls must be at most {self.num_cells - 2} in a maze of "
+                f"{self.num_cells} cells, got {self.max_walls}."
             )
-
-    @property
-    def name(self) -> str:
-        """The name, `Maze-v0`."""
-        return "Maze-v0"
 
     @property
     def num_cells(self) -> int:

@@ -7,7 +7,7 @@ tasks is a distribution of parameters: see `ObjectGrid.draw_params`.
 """
 
 import dataclasses
-from typing import Any
+from typing import Any, ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -88,6 +88,8 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
     num_objects: int = 3
     observation: str = "number"
 
+    title: ClassVar[str] = "ObjectGrid-v0"
+
     def __post_init__(self) -> None:
         """Check the options.
 
@@ -101,18 +103,11 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
             raise ValueError(f"size must be at least 1 x 1, got {self.size}.")
         most = min(8, self.num_cells - 1)
         if self.num_objects > most:
-            height, width = self.size
             raise ValueError(
-                f"num_objects must be at most {most} on a grid of {height} x {width}, "
-                f"got {self.num_objects}: each has a cell, the start too, and there "
-                "are at most 8."
+                f"num_objects must be at most {most} on a grid of {self.num_cells} "
+                f"cells, got {self.num_objects}."
             )
         one_of("observation", self.observation, OBSERVATIONS)
-
-    @property
-    def name(self) -> str:
-        """The name, `ObjectGrid-v0`."""
-        return "ObjectGrid-v0"
 
     @property
     def num_cells(self) -> int:

@@ -20,6 +20,7 @@ import numpy as np
 from flax import struct
 
 from .base import Array, Environment, EnvParams, EnvState, Obs, Step
+from .options import whole_number
 from .spaces import Box, Discrete, Space
 
 
@@ -294,12 +295,8 @@ class ChainMDP(Environment[ChainState, ChainParams]):
     stochastic_transitions: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Check the length."""
-        if self.length < 2:
-            raise ValueError(
-                f"length must be at least 2, got {self.length}: with one position "
-                "there is nothing to look ahead to."
-            )
+        """Check the length: with one position there is nothing to look ahead to."""
+        self.length = whole_number("length", self.length, least=2)
 
     @property
     def default_params(self) -> ChainParams:

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from importlib import import_module
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 
@@ -64,10 +64,28 @@ class EnvDescription:
     note: str = ""
 
 
-@dataclasses.dataclass(frozen=True)
-class _Entry:
+class _Entry(NamedTuple):
     factory: Any  # A function, or the name of its place in `purerl.contrib`.
     source: str
+
+
+class _Package(NamedTuple):
+    """How environments of another package are made by their names there.
+
+    Attributes:
+        adapter: Module and class of the adapter.
+        needs: Package of the extra that must be installed; its environments are known
+            to it alone, and are no entries here.
+        names: Names of its environments, for hints.
+        on_host: Whether its environments are stepped on the host.
+        draws_by_mujoco: Whether importing it imports MuJoCo, which looks for OpenGL.
+    """
+
+    adapter: str
+    needs: str = ""
+    names: tuple[str, ...] = ()
+    on_host: bool = False
+    draws_by_mujoco: bool = False
 
 
 def make(id: str, **options: Any) -> Environment:
@@ -83,12 +101,6 @@ def make(id: str, **options: Any) -> Environment:
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
     """
-    package, name = _parts(id)
-    if is_on_host(id):
-        return _adapted(package, name, **options)
-    if package in _SUITES and name:
-        with jax.ensure_compile_time_eval():
-            return _adapted(package, name, **options)
     factory = _entry(id).factory
     try:
         inspect.signature(factory).bind(**options)
@@ -97,7 +109,7 @@ def make(id: str, **options: Any) -> Environment:
         raise refused_options(id, options, error, taken or ["none"]) from None
     # What is imported here for the first time makes arrays of its own, which inside a
     # trace would be part of that trace, and broken for the rest of the process.
-    with jax.ensure_compile_time_eval():
+    with nullcontext() if is_on_host(id) else jax.ensure_compile_time_eval():
         return factory(**options)
 
 
@@ -112,10 +124,24 @@ def register(id: str, factory: Factory) -> None:
         factory: Function of `make`'s keywords that returns an `Environment`.
 
     Raises:
-        ValueError: the id is taken, or empty.
+        ValueError: the id is taken.
         TypeError: the factory cannot be called.
     """
-    _add(id, factory, "registered")
+    if not callable(factory):
+        raise TypeError(
+            f"factory of {id!r} must be callable, got {factory!r}: give the class or "
+            "a function that returns the environment."
+        )
+    if _theirs(id):
+        raise ValueError(
+            f"id {id!r} begins with {id.partition('/')[0]}/, under which environments "
+            "of that package are found: choose another."
+        )
+    if id in _ENTRIES and not _is_rerun(factory, _ENTRIES[id]):
+        raise ValueError(
+            f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."
+        )
+    _ENTRIES[id] = _Entry(factory, "registered")
 
 
 def registered() -> tuple[str, ...]:
@@ -132,21 +158,20 @@ def source_of(id: str) -> str:
     Raises:
         ValueError: no such id.
     """
-    package, name = _parts(id)
-    if is_on_host(id) or (package in _SUITES and name):
-        return package
     return _entry(id).source
 
 
 def is_on_host(id: str) -> bool:
     """Return whether an id is one of Gymnasium's or EnvPool's, stepped on the host."""
-    return "/" in str(id) and _parts(id)[0] in _ON_HOST
+    theirs = _theirs(id)
+    return theirs is not None and theirs.on_host
 
 
-def _parts(id: Any) -> tuple[str, str]:
-    """The package before the slash of an id, and the name behind it."""
-    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
-    return package, name
+def _theirs(id: Any) -> _Package | None:
+    """The package of an extra before the slash of an id."""
+    package, slash, _ = id.partition("/") if isinstance(id, str) else ("", "", "")
+    found = _PACKAGES.get(package) if slash else None
+    return found if found is not None and found.needs else None
 
 
 def describe(id: str, **options: Any) -> EnvDescription:
@@ -157,46 +182,24 @@ def describe(id: str, **options: Any) -> EnvDescription:
     """
     env = make(id, **options)
     params = env.default_params
-    documented = getattr(env, "wrapped", env)
+    # The first line of the documentation that is no heading, as brax's begins with.
+    lines = (inspect.getdoc(type(getattr(env, "wrapped", env))) or "").splitlines()
     return EnvDescription(
         id=id,
         source=source_of(id),
         observation_space=env.observation_space(params),
         action_space=env.action_space(params),
         params=params,
-        summary=_first_sentence_line(documented),
+        summary=next((x for x in lines if x and not x.startswith("#")), ""),
         note=env.note,
     )
 
 
-def _add(id: str, factory: Factory, source: str) -> None:
-    if not isinstance(id, str) or not id:
-        raise ValueError(f"id must be a name, got {id!r}: give a non-empty string.")
-    if not callable(factory):
-        raise TypeError(
-            f"factory of {id!r} must be callable, got {factory!r}: give the class or "
-            "a function that returns the environment."
-        )
-    package, _ = _parts(id)
-    is_theirs = "/" in id and package in (*_ON_HOST, *_SUITES)
-    if source == "registered" and is_theirs:
-        raise ValueError(
-            f"id {id!r} begins with {package}/, under which environments of that "
-            "package are found: choose another."
-        )
-    if id in _ENTRIES and not _is_rerun(factory, _ENTRIES[id]):
-        raise ValueError(
-            f"id {id!r} is already registered ({_ENTRIES[id].source}): choose another."
-        )
-    _ENTRIES[id] = _Entry(factory, source)
-
-
 def _entry(id: str) -> _Entry:
-    """Return what makes an environment of the tables, or of brax's own registry.
-
-    That one is asked anew each time, as users add to it at any time.
-    """
-    package, name = _parts(id)
+    """Return what makes an environment; brax's own registry is asked each time."""
+    package, _, name = id.partition("/") if isinstance(id, str) else ("", "", "")
+    if name and _theirs(id):
+        return _Entry(partial(_adapted, package, name), package)
     if package == "brax" and name in own_names():
         return _Entry(partial(_adapted, "brax", name), "registered")
     if id not in _ENTRIES:
@@ -212,80 +215,67 @@ def _entry(id: str) -> _Entry:
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
     """Return whether a user's factory is the registered one, its code run once more."""
-    module, name = (getattr(factory, k, "") for k in ("__module__", "__qualname__"))
-    before = entry.factory
-    return (
-        entry.source == "registered"
-        and bool(name)
-        and not name.endswith("<lambda>")  # Another lambda would have the same name.
-        and module == getattr(before, "__module__", "")
-        and name == getattr(before, "__qualname__", "")
+    new, old = (
+        (getattr(x, "__module__", ""), getattr(x, "__qualname__", ""))
+        for x in (factory, entry.factory)
     )
+    # Another lambda would have the same name.
+    is_named = bool(new[1]) and not new[1].endswith("<lambda>")
+    return entry.source == "registered" and is_named and new == old
 
 
 def _unknown_id(id: str) -> str:
     first, _, rest = str(id).partition("/")
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
-    if package in (*_ON_HOST, *_SUITES) and rest:
+    extras = [name for name, one in _PACKAGES.items() if one.needs]
+    if package in extras and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     named = [
         *_ENTRIES,
         *(f"brax/{name}" for name in own_names()),
-        *(f"craftax/{name}" for name in CRAFTAX_NAMES),
-        *(f"jumanji/{name}" for name in JUMANJI_NAMES),
+        *(f"{key}/{name}" for key, one in _PACKAGES.items() for name in one.names),
     ]
     folded = {known.casefold(): known for known in named}
-    near = difflib.get_close_matches(str(id).casefold(), list(folded), n=3, cutoff=0.5)
-    # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
     bare = str(id).casefold()
+    near = difflib.get_close_matches(bare, list(folded), n=3, cutoff=0.5)
+    # `halfcheetah` alone is a likely slip for `brax/halfcheetah`.
     tails = [known for small, known in folded.items() if small.split("/")[-1] == bare]
     guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
     hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
-    others = ", ".join(f"{package}/NAME" for package in (*_SUITES, *_ON_HOST))
-    adds = "`envs.register` adds one"
-    if package == "brax":
-        adds = "`brax.envs.register_environment` adds one of brax's interface"
+    others = ", ".join(f"{name}/NAME" for name in extras)
+    adds = "brax.envs.register_environment" if package == "brax" else "envs.register"
     return (
         f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
-        f"which there are {others}; {adds}. On purerl's "
-        "command line, --import MODULE imports the module that does so."
+        f"which there are {others}; `{adds}` adds one. On purerl's command line, "
+        "--import MODULE imports the module that does so."
     )
-
-
-def _first_sentence_line(env: object) -> str:
-    """The first line of the documentation that is no heading (brax's starts so)."""
-    lines = (inspect.getdoc(type(env)) or "").splitlines()
-    return next((line for line in lines if line and not line.startswith("#")), "")
 
 
 def _adapted(package: str, name: str, /, **options: Any) -> Environment:
     """Make an environment of another package by its name there."""
-    entry, needed = _ADAPTERS[package]
-    if needed:
-        require_package(needed, extra=package)
-    module, _, cls = entry.partition(":")
-    guard = with_opengl_as_asked if package in _DRAWN_BY_MUJOCO else nullcontext
-    with guard():
+    theirs = _PACKAGES[package]
+    if theirs.needs:
+        require_package(theirs.needs, extra=package)
+    module, _, cls = theirs.adapter.partition(":")
+    with with_opengl_as_asked() if theirs.draws_by_mujoco else nullcontext():
         found = import_module(f".adapters.{module}", __package__)
     return getattr(found, cls)(name, **options)
 
 
-# Package -> module and class of its adapter, and what must be installed for it.
-_ADAPTERS: dict[str, tuple[str, str]] = {
-    "gymnax": ("gymnax:GymnaxEnvironment", ""),
-    "brax": ("brax:BraxEnvironment", ""),
-    "craftax": ("craftax:CraftaxEnvironment", "craftax"),
-    "jumanji": ("jumanji:JumanjiEnvironment", "jumanji"),
-    "playground": ("playground:PlaygroundEnvironment", "mujoco_playground"),
-    "gymnasium": ("gymnasium_host:GymnasiumEnvironment", "gymnasium"),
-    "envpool": ("envpool_host:EnvPoolEnvironment", "envpool"),
+_PACKAGES = {
+    "gymnax": _Package("gymnax:GymnaxEnvironment"),
+    "brax": _Package("brax:BraxEnvironment", draws_by_mujoco=True),
+    "craftax": _Package("craftax:CraftaxEnvironment", "craftax", CRAFTAX_NAMES),
+    "jumanji": _Package("jumanji:JumanjiEnvironment", "jumanji", JUMANJI_NAMES),
+    "playground": _Package(
+        "playground:PlaygroundEnvironment", "mujoco_playground", draws_by_mujoco=True
+    ),
+    "gymnasium": _Package(
+        "gymnasium_host:GymnasiumEnvironment", "gymnasium", on_host=True
+    ),
+    "envpool": _Package("envpool_host:EnvPoolEnvironment", "envpool", on_host=True),
 }
-# The packages of an extra whose environments are pure functions, and those whose
-# environments are stepped on the host.
-_SUITES, _ON_HOST = ("craftax", "jumanji", "playground"), ("gymnasium", "envpool")
-_DRAWN_BY_MUJOCO = ("brax", "playground")
-_ENTRIES: dict[str, _Entry] = {}
-_OWN: dict[str, Factory] = {
+_OWN: dict[str, Any] = {
     "CartPole-v1": CartPole,
     "CartpoleBalance-v0": CartpoleBalance,
     "CartpoleBalanceSparse-v0": CartpoleBalanceSparse,
@@ -304,20 +294,15 @@ _OWN: dict[str, Factory] = {
     "probe/memory": probe.MemoryProbe,
     "probe/continuous": probe.ContinuousProbe,
     "probe/chain": probe.ChainMDP,
-}
-# Imported when an environment of that name is first made.
-_CONTRIB = {
+    # Imported when an environment of that name is first made.
     "KArmedBandit-v0": "k_armed_bandit:KArmedBandit",
     "cheap-talk/CartPole-v1": "cheap_talk:make_with_cartpole",
     "IteratedPrisonersDilemma-v0": "matrix_games:IteratedPrisonersDilemma",
     "MatchingPennies-v0": "matrix_games:MatchingPennies",
     "Chicken-v0": "matrix_games:ChickenGame",
 }
-for _id, _factory in _OWN.items():
-    _add(_id, _factory, "purerl")
-for _id, _place in _CONTRIB.items():
-    _ENTRIES[_id] = _Entry(_place, "purerl")
-for _id in GYMNAX_IDS:
-    _add(_id, partial(_adapted, "gymnax", _id), "gymnax")
-for _name in BRAX_NAMES:
-    _add(f"brax/{_name}", partial(_adapted, "brax", _name), "brax")
+_ENTRIES: dict[str, _Entry] = {
+    **{id: _Entry(factory, "purerl") for id, factory in _OWN.items()},
+    **{id: _Entry(partial(_adapted, "gymnax", id), "gymnax") for id in GYMNAX_IDS},
+    **{f"brax/{x}": _Entry(partial(_adapted, "brax", x), "brax") for x in BRAX_NAMES},
+}

@@ -7,7 +7,7 @@ of `Dict` or `Tuple` is a pytree of members of its parts, which may be a `Dict` 
 package's.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import jax
@@ -50,6 +50,9 @@ class Discrete(Space):
         dtype: Type of a value, int32.
     """
 
+    shape = ()
+    dtype = np.dtype(np.int32)
+
     def __init__(self, n: int) -> None:
         """Make the space of `n` integers.
 
@@ -57,8 +60,6 @@ class Discrete(Space):
             ValueError: `n` is no whole number, or not positive.
         """
         self.n = whole_number("n", n, least=1)
-        self.shape = ()
-        self.dtype = np.dtype(np.int32)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw uniformly, int32 `[]`; the key is consumed."""
@@ -196,8 +197,7 @@ def without_far_ends(bound: Any) -> Any:
 def _bound(name: str, value: Any, shape: tuple[int, ...], dtype: np.dtype) -> Any:
     if np.shape(value) not in ((), shape):
         raise ValueError(
-            f"{name} has shape {np.shape(value)}, but the space has shape {shape}: "
-            "give a scalar or an array of the space's shape."
+            f"{name} has shape {np.shape(value)}, but the space has shape {shape}."
         )
     if isinstance(value, Tracer):
         return jnp.broadcast_to(value, shape).astype(dtype)
@@ -215,8 +215,7 @@ def _numbers(name: str, value: Any, dtype: np.dtype) -> np.ndarray:
     is_whole = dtype.kind in "iub"
     if np.isnan(kept).any() or (is_whole and not np.array_equal(kept, given)):
         raise ValueError(
-            f"{name} is {value!r}, expected a number that {dtype.name} holds: change "
-            "the bound, or the space's dtype."
+            f"{name} is {value!r}, expected a number that {dtype.name} holds."
         )
     return kept
 
@@ -226,8 +225,7 @@ def _check_order(low: Any, high: Any) -> None:
     if isinstance(low, Tracer) or isinstance(high, Tracer) or np.all(low <= high):
         return
     raise ValueError(
-        f"low must not be greater than high, got {_brief(low)} and {_brief(high)}: "
-        "exchange the two."
+        f"low must not be greater than high, got {_brief(low)} and {_brief(high)}."
     )
 
 
@@ -249,6 +247,8 @@ class MultiDiscrete(Space):
         dtype: Type of a value, int32.
     """
 
+    dtype = np.dtype(np.int32)
+
     def __init__(self, nvec: Any) -> None:
         """Make the space from the number of members of each component.
 
@@ -264,7 +264,6 @@ class MultiDiscrete(Space):
             )
         self.nvec = sizes.astype(np.int32)
         self.shape = sizes.shape
-        self.dtype = np.dtype(np.int32)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw uniformly, int32 of `shape`; the key is consumed."""
@@ -294,6 +293,8 @@ class MultiBinary(Space):
         dtype: Type of a value, int8.
     """
 
+    dtype = np.dtype(np.int8)
+
     def __init__(self, n: int | tuple[int, ...]) -> None:
         """Make the space of `n` zeros and ones, or of arrays of that shape.
 
@@ -307,7 +308,6 @@ class MultiBinary(Space):
             )
         self.shape = tuple(int(size) for size in shape)
         self.bits = int(np.prod(self.shape))
-        self.dtype = np.dtype(np.int8)
 
     def sample(self, key: jax.Array) -> jax.Array:
         """Draw uniformly, int8 of `shape`; the key is consumed."""
@@ -325,7 +325,42 @@ class MultiBinary(Space):
         return f"MultiBinary({self.bits if len(self.shape) == 1 else self.shape})"
 
 
-class Dict(Space):
+class _Several(Space):
+    """A space of pytrees, with a space for every part; see `Dict` and `Tuple`.
+
+    Attributes:
+        spaces: Space of each part.
+    """
+
+    spaces: Any
+
+    def _each(self, make: Callable[[Any], Any]) -> Any:
+        """What a function makes of each part's space, in the form of a member."""
+        if isinstance(self.spaces, dict):
+            return {key: make(space) for key, space in self.spaces.items()}
+        return tuple(map(make, self.spaces))
+
+    @property
+    def shape(self) -> Any:
+        """Shape of each part."""
+        return self._each(lambda space: space.shape)
+
+    @property
+    def dtype(self) -> Any:
+        """Type of each part."""
+        return self._each(lambda space: space.dtype)
+
+    def sample(self, key: jax.Array) -> Any:
+        """Draw every part by itself; the key is consumed."""
+        keys = iter(jax.random.split(key, len(self.spaces)))
+        return self._each(lambda space: space.sample(next(keys)))
+
+    def __getitem__(self, key: Any) -> Any:
+        """Return the space of a part."""
+        return self.spaces[key]
+
+
+class Dict(_Several):
     """Dictionaries with a member of one space under every key.
 
     Keys are kept in sorted order, which is the order of JAX's pytrees.
@@ -348,31 +383,11 @@ class Dict(Space):
             )
         self.spaces: dict[str, Any] = {key: spaces[key] for key in sorted(spaces)}
 
-    @property
-    def shape(self) -> dict[str, Any]:
-        """Shape of each part."""
-        return {key: space.shape for key, space in self.spaces.items()}
-
-    @property
-    def dtype(self) -> dict[str, Any]:
-        """Type of each part."""
-        return {key: space.dtype for key, space in self.spaces.items()}
-
-    def sample(self, key: jax.Array) -> dict[str, Any]:
-        """Draw every part by itself; the key is consumed."""
-        keys = jax.random.split(key, len(self.spaces))
-        pairs = zip(self.spaces.items(), keys, strict=True)
-        return {name: space.sample(part) for (name, space), part in pairs}
-
     def contains(self, x: Any) -> jax.Array:
         """Return whether `x` is a mapping with the same keys, and members under all."""
         if not isinstance(x, Mapping) or set(x) != set(self.spaces):
             return jnp.asarray(False)
         return _all(space.contains(x[key]) for key, space in self.spaces.items())
-
-    def __getitem__(self, key: str) -> Any:
-        """Return the space of a key."""
-        return self.spaces[key]
 
     def __repr__(self) -> str:
         """Show keys and spaces."""
@@ -380,7 +395,7 @@ class Dict(Space):
         return f"Dict({{{inner}}})"
 
 
-class Tuple(Space):
+class Tuple(_Several):
     """Tuples with a member of one space in every place.
 
     Attributes:
@@ -397,36 +412,12 @@ class Tuple(Space):
         if not self.spaces:
             raise ValueError("a Tuple needs at least one space, got ().")
 
-    @property
-    def shape(self) -> tuple[Any, ...]:
-        """Shape of each part."""
-        return tuple(space.shape for space in self.spaces)
-
-    @property
-    def dtype(self) -> tuple[Any, ...]:
-        """Type of each part."""
-        return tuple(space.dtype for space in self.spaces)
-
-    def sample(self, key: jax.Array) -> tuple[Any, ...]:
-        """Draw every part by itself; the key is consumed."""
-        keys = jax.random.split(key, len(self.spaces))
-        pairs = zip(self.spaces, keys, strict=True)
-        return tuple(space.sample(part) for space, part in pairs)
-
     def contains(self, x: Any) -> jax.Array:
         """Return whether `x` is a tuple of the same length, of members."""
         if not isinstance(x, tuple) or len(x) != len(self.spaces):
             return jnp.asarray(False)
         pairs = zip(self.spaces, x, strict=True)
         return _all(space.contains(part) for space, part in pairs)
-
-    def __getitem__(self, place: int) -> Any:
-        """Return the space of a place."""
-        return self.spaces[place]
-
-    def __iter__(self) -> Iterator[Any]:
-        """Go through the spaces of the places."""
-        return iter(self.spaces)
 
     def __len__(self) -> int:
         """Return the number of places."""
@@ -444,9 +435,6 @@ def _all(answers: Iterable[Any]) -> jax.Array:
 
 def zeros(space: Any) -> Any:
     """Return zeros in the place of every array of a member of a space."""
-    parts = getattr(space, "spaces", None)
-    if parts is None:
-        return jnp.zeros(space.shape, space.dtype)
-    if isinstance(parts, Mapping):
-        return {key: zeros(part) for key, part in parts.items()}
-    return tuple(map(zeros, parts))
+    if isinstance(space, _Several):
+        return space._each(zeros)
+    return jnp.zeros(space.shape, space.dtype)

@@ -1,14 +1,14 @@
-"""The learning results of docs/results.md: train a row, keep its numbers, render all.
+"""The learning results: train a row, keep its numbers, render docs/results.
 
     python experiments/results.py dqn-cartpole pqn-doors   # train these rows
     python experiments/results.py --all                    # every row, hours on a CPU
     python experiments/results.py td3-jaxrl --at-once 1    # seed by seed, over days
     taskset -c 1 python experiments/results.py td3-jaxrl --at-once 1 --only 7 8
-    python experiments/results.py                          # only render the page
+    python experiments/results.py                          # only render the pages
 
 A row is a preset and a number of seeds, 0, 1, 2, ... Its numbers go to
 experiments/results/ROW.json with the hardware and the versions that printed them, and
-the page is rendered from these files. Nothing here fails when a goal is missed: it says
+pages are rendered from these files. Nothing here fails when a goal is missed: it says
 so. A row that was stopped or killed goes on where it was with the same command, from
 the checkpoints in its folder under --out. With --at-once the file is written after
 every few seeds, and those that are in it are not trained again. With --only it trains
@@ -270,7 +270,7 @@ def _named(batches: Sequence[Numbers], name: str) -> str:
 
 
 def main() -> None:
-    """Train the rows that were asked for, then render the page."""
+    """Train the rows that were asked for, then render the pages."""
     asked = frame.options(
         __doc__,
         rows=frame.Words(ROWS),
@@ -301,12 +301,8 @@ def main() -> None:
             if not asked.at_once:
                 frame.write(frame.RESULTS / f"{name}.json", numbers, indent=2)
             cells = results_page.cells(name, row, numbers)
-            lines = [
-                *frame.markdown(cells, [])[:1],
-                *results_page.section(name, row, numbers),
-            ]
-            print("\n".join(lines), flush=True)
-    frame.write_atomic(frame.ROOT / "docs" / "results.md", results_page.render())
+            print("\n".join(frame.markdown(results_page.HEADERS, [cells])), flush=True)
+    results_page.write()
 
 
 if __name__ == "__main__":

@@ -92,11 +92,11 @@ from purerl.serialise import save_part as save_part
 from purerl.space.axes import choice as choice
 from purerl.space.axes import loguniform as loguniform
 from purerl.space.axes import uniform as uniform
+from purerl.sweeps.lanes import LaneRate as LaneRate
+from purerl.sweeps.lanes import find_lanes as find_lanes
 from purerl.sweeps.loop import sweep as sweep
 from purerl.sweeps.plan import SweepPlan as SweepPlan
 from purerl.sweeps.plan import plan as plan
-from purerl.sweeps.planner import LaneRate as LaneRate
-from purerl.sweeps.planner import find_lanes as find_lanes
 from purerl.sweeps.result import SweepResult as SweepResult
 from purerl.sweeps.result import load_sweep as load_sweep
 from purerl.train import make_algorithm as make_algorithm

@@ -47,7 +47,7 @@ class Transition(NamedTuple):
         next_obs: Observation after the step and *before* any reset.
         terminated: The episode ended in a state of value zero.
         truncated: The episode was cut (time limit); true with `terminated` only where
-            the transition is bad, see `acting.bad`.
+            the transition is bad, see `acting.rollout`.
     """
 
     obs: Array
@@ -99,7 +99,8 @@ class TrainResult(NamedTuple):
 class AgentState(Protocol):
     """The part of an algorithm's state that the training loop reads: a NamedTuple.
 
-    An algorithm adds its parameters, environments, replay; see `docs/adding.md`.
+    An algorithm adds its parameters, environments and replay; see
+    `docs/adding-algorithm.md`.
     """
 
     @property

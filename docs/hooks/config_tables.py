@@ -1,11 +1,14 @@
-"""Tables of a config's fields, made from the config itself when the site is built.
+"""Tables of fields and of metrics, made from the code when the site is built.
 
-A page says where one belongs with a line `<!-- fields: ppo -->`, the name being one of
-`purerl.algorithms.ALGORITHMS`. Names, defaults, kinds and meanings come from the
-dataclass, so that they cannot differ from the code; what an `auto` field stands for
-comes from `purerl.resolve`. Where a default comes from is written in `defaults.yaml`
-beside this file, together with the default it was written for: a default that has
-changed since fails the build, and so does one without an origin.
+A page says where they belong with the lines `<!-- fields: ppo -->` and
+`<!-- metrics: ppo -->`, the name being one of `purerl.algorithms.ALGORITHMS`.
+
+Names, defaults, kinds and meanings of fields come from the dataclass, so that they
+cannot differ from the code; what an `auto` field stands for comes from
+`purerl.resolve`. Where a default comes from is written in `defaults.yaml` beside this
+file, together with the default it was written for: a default that has changed since
+fails the build, and so does one without an origin. Names of metrics are those that an
+update returns; `metrics.yaml` has their meanings, and must have all.
 """
 
 import dataclasses
@@ -17,13 +20,18 @@ from typing import Any, NamedTuple
 
 import yaml
 
-MARKER = re.compile(r"^<!-- fields: (\w+) -->$", re.MULTILINE)
+MARKER = re.compile(r"^<!-- (fields|metrics): (\w+) -->$", re.MULTILINE)
 TASKS = {"discrete": "CartPole-v1", "continuous": "Pendulum-v1"}
 LEVELS = {"mazes": "Maze-v0"}  # PLR trains in nothing but levels.
+OWN_TASKS = {"plr": LEVELS, "tabular": {"": "GridWorld-v0"}}
+OWN_TASKS["bandit"] = {"": "KArmedBandit-v0"}
 ORIGINS = Path(__file__).with_name("defaults.yaml")
+MEANINGS = Path(__file__).with_name("metrics.yaml")
+SHARED = ("env_steps", "episodes", "episode_return", "episode_length")
+SHARED += ("bad_transitions",)  # metrics of every algorithm
 # Of the fields that every algorithm has, those that are looked for first.
 FIRST = ("total_timesteps", "num_envs", "gamma", "learning_rate")
-HEADER = "| field | default | kind | meaning | origin of the default |"
+HEADER = "| field | default | kind | meaning, and where the default is from |"
 
 _log = logging.getLogger("mkdocs.hooks.config_tables")
 
@@ -52,8 +60,9 @@ def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
     """Replace the markers of a page; MkDocs calls it for each of them."""
 
     def tables(marker: re.Match[str]) -> str:
+        make = render if marker[1] == "fields" else render_metrics
         try:
-            return render(marker[1])
+            return make(marker[2])
         except ValueError as error:  # a warning fails a strict build
             _log.warning("%s: %s", page.file.src_uri, error)
             return ""
@@ -79,6 +88,42 @@ def render(algorithm: str) -> str:
         "\nA *dynamic* field is a number that can be vmapped, swept and evolved within "
         "one compiled program; a *static* field is part of the program's structure.\n"
     )
+
+
+def render_metrics(algorithm: str) -> str:
+    """The table of an algorithm's own metrics, or with `shared` of those that all have.
+
+    Raises:
+        ValueError: A metric has no meaning in `metrics.yaml`.
+    """
+    meanings = yaml.safe_load(MEANINGS.read_text())
+    meanings |= meanings.get(algorithm, {})
+    names = SHARED
+    if algorithm != "shared":
+        names = sorted(metrics_of(algorithm) - set(SHARED))
+    if unknown := [name for name in names if not isinstance(meanings.get(name), str)]:
+        raise ValueError(f"{algorithm}: {MEANINGS.name} says nothing of {unknown}.")
+    rows = [f"| `{name}` | {meanings[name]} |" for name in names]
+    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
+
+
+def metrics_of(algorithm: str) -> set[str]:
+    """Names of what an update reports, in its tasks of every kind."""
+    import jax
+
+    import purerl
+    from purerl.algorithms import config_class
+    from purerl.config import ConfigError
+
+    names: set[str] = set()
+    for env in OWN_TASKS.get(algorithm, TASKS).values():
+        try:
+            made = purerl.make_algorithm(config_class(algorithm)(env=env))
+        except ConfigError:  # not for this kind of actions
+            continue
+        state = jax.eval_shape(made.init, jax.random.key(0))
+        names |= jax.eval_shape(made.step, state)[1].keys()
+    return names
 
 
 def fields_of(algorithm: str) -> list[Row]:
@@ -179,10 +224,11 @@ def _by_kind(values: dict[str, str]) -> str:
 
 
 def _table(rows: list[Row]) -> str:
-    return "\n".join([HEADER, "|---|---|---|---|---|", *_lines(rows)])
+    return "\n".join([HEADER, "|---|---|---|---|", *_lines(rows)])
 
 
 def _lines(rows: list[Row]) -> Iterator[str]:
     for row in rows:
-        cells = (f"`{row.name}`", row.default, row.kind, row.meaning, row.origin)
+        meaning = f"{row.meaning}<br>*{row.origin}*"
+        cells = (f"`{row.name}`", row.default, row.kind, meaning)
         yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in cells)} |"

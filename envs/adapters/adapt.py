@@ -1,6 +1,5 @@
 """From any object that keeps a known contract to an `Environment`."""
 
-import functools
 import sys
 from typing import Any, ClassVar
 
@@ -10,6 +9,7 @@ import numpy as np
 from flax import struct
 
 from ..base import Array, AutoResetStep, Environment, EnvState, Obs, Step
+from ..options import whole_number
 from .adapted import Adapted, as_arrays, cast_like, scalar, with_numbers
 
 _NO_LIMIT = np.iinfo(np.int32).max
@@ -42,18 +42,16 @@ def adapt(env: Any) -> Environment:
     gymnasium, brax = (sys.modules.get(name) for name in ("gymnasium", "brax.envs"))
     if gymnasium and isinstance(env, gymnasium.Env | gymnasium.vector.VectorEnv):
         raise TypeError(
-            f"env ({kind}) is a Python environment of Gymnasium, which training, one "
-            "compiled JAX program, cannot step: register it in Gymnasium and give its "
-            "name, such as env='gymnasium/CartPole-v1', with which purerl.run steps it "
-            "on the host."
+            f"env ({kind}) is a Python environment of Gymnasium, which no compiled "
+            "program can step: register it there and give its name, such as env="
+            "'gymnasium/CartPole-v1', with which purerl.run steps it on the host."
         )
     if hasattr(brax, "Env") and isinstance(env, brax.Env):  # type: ignore[union-attr]
         name = kind.lower()
         raise TypeError(
-            f"env is a {kind}, an environment of brax, which is taken by its name "
-            f"alone: call brax.envs.register_environment({name!r}, {kind}), or give it "
-            "a function that makes the object, and train with env="
-            f"'brax/{name}'."
+            f"env is a {kind}, an environment of brax, which is taken by its name: "
+            f"call brax.envs.register_environment({name!r}, {kind}), and train with "
+            f"env='brax/{name}'."
         )
     if "gymnax" in sys.modules:
         from .gymnax import GymnaxEnvironment, is_plain_gymnax
@@ -108,8 +106,18 @@ class ContractEnvironment(Adapted):
         if params is None:
             params = self.default_params
         result = self.wrapped.step(key, state, action, params)
-        _check_step(self.name, result)
+        if len(result) != 6:
+            raise ValueError(
+                f"step of {self.name} returned {len(result)} values, expected 6: obs, "
+                "state, reward, terminated, truncated, info. Split its `done` into two "
+                "flags, or pass an object with reset_env and step_env: see envs.adapt."
+            )
         obs, next_state, reward, terminated, truncated, info = result
+        if "final_observation" not in info:
+            raise ValueError(
+                f"step of {self.name} returned info with {sorted(info)}, expected "
+                "'final_observation' too: the observation before the auto-reset."
+            )
         terminated = jnp.asarray(terminated, bool)
         truncated = jnp.asarray(truncated, bool) & ~terminated
         info = {**info, "terminated": terminated, "truncated": truncated}
@@ -120,23 +128,7 @@ class ContractEnvironment(Adapted):
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Refuse: the object resets by itself."""
         raise NotImplementedError(
-            f"{self.name} is known by its `reset` and `step` only, and `step` resets "
-            "by itself: call `step`, or pass the bare environment."
-        )
-
-
-def _check_step(name: str, result: Any) -> None:
-    if len(result) != 6:
-        raise ValueError(
-            f"step of {name} returned {len(result)} values, expected 6 (obs, state, "
-            "reward, terminated, truncated, info): it follows an older contract; "
-            "split its `done` into the two flags, as gymnax 1.0 does, or pass an "
-            "environment whose class has reset_env and step_env (see envs.adapt)."
-        )
-    if "final_observation" not in result[-1]:
-        raise ValueError(
-            f"step of {name} returned info with {sorted(result[-1])}, expected "
-            "'final_observation' too: the observation before the auto-reset."
+            f"{self.name} is known by its `reset` and `step` alone: call `step`."
         )
 
 
@@ -194,14 +186,12 @@ class FiveValueEnvironment(Adapted):
                 "lost the last observation of the episode."
             )
         self.wrapped, self.limit = wrapped, limit
-        is_count = isinstance(limit, int) and not isinstance(limit, bool) and limit > 0
-        if limit is not None and not is_count:
-            raise ValueError(f"limit must be a positive whole number, got {limit!r}.")
-        if limit is not None and self._has_limit:
-            raise ValueError(
-                f"{self.name} has a parameter max_steps_in_episode, which is its "
-                "limit: leave out limit, and set the parameter."
-            )
+        if limit is not None:
+            self.limit = whole_number("limit", limit, least=1)
+            if self._has_limit:
+                raise ValueError(
+                    f"{self.name} has max_steps_in_episode already: leave out limit."
+                )
 
     @property
     def note(self) -> str:
@@ -221,8 +211,8 @@ class FiveValueEnvironment(Adapted):
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, FiveValueState]:
         """Start an episode; the key is consumed."""
         obs, inner = self.wrapped.reset_env(key, params)
-        state = FiveValueState(jnp.int32(0), as_arrays(inner), jnp.asarray(False))
-        return self.typed(obs, params, self.name), state
+        state = FiveValueState(jnp.int32(0), inner, jnp.asarray(False))
+        return self.first(obs, state, params)
 
     def step_env(
         self, key: Array, state: FiveValueState, action: Array, params: Any
@@ -238,9 +228,9 @@ class FiveValueEnvironment(Adapted):
         if self.limit is not None:
             is_cut = time >= params.max_steps_in_episode
             terminated = done & ~is_cut
-        after = FiveValueState(time, cast_like(inner, state.inner), is_cut)
-        reward = scalar(reward, jnp.float32)
-        return self.typed(obs, params, self.name), after, reward, terminated, dict(info)
+        after = FiveValueState(time, inner, is_cut)
+        found = obs, after, reward, terminated, info
+        return self.outcome(found, after, state, params)
 
     def is_truncated(self, state: FiveValueState, params: Any) -> Array:
         """Return whether the last step was cut by the time limit."""
@@ -268,14 +258,14 @@ def returns_five_values(env: Any) -> bool:
     """
     if not all(hasattr(type(env), name) for name in ("reset_env", "step_env", "step")):
         return False
+
+    def one_step() -> tuple:
+        params, key = env.default_params, jax.random.key(0)
+        _, state = env.reset(key, params)
+        action = env.action_space(params).sample(key)
+        return tuple(env.step(key, state, action, params))
+
     try:
-        return len(jax.eval_shape(functools.partial(_one_step, env))) == 5
+        return len(jax.eval_shape(one_step)) == 5
     except Exception:  # Whatever fails here fails again, where it is told.
         return False
-
-
-def _one_step(env: Any) -> tuple:
-    params, key = env.default_params, jax.random.key(0)
-    _, state = env.reset(key, params)
-    action = env.action_space(params).sample(key)
-    return tuple(env.step(key, state, action, params))

@@ -11,23 +11,26 @@ import numpy as np
 from flax import struct
 from jax.core import Tracer
 
-from ..base import Array, Environment, StepError
+from ..base import Array, Environment, Step, StepError
 from ..spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete, Space, Tuple
 
 
 class Adapted(Environment[Any, Any]):
-    """An environment whose name, numbers and spaces are those of another object.
+    """An environment of another package: what is not overridden is the object's.
 
     Attributes:
         wrapped: The object.
+        id: The name for `envs.make`; empty where it has none.
     """
 
     wrapped: Any
+    id: str = ""
 
     @property
     def name(self) -> str:
-        """The object's name, or that of its class."""
-        return str(getattr(self.wrapped, "name", type(self.wrapped).__name__))
+        """The id, or the object's name, or that of its class."""
+        own = getattr(self.wrapped, "name", type(self.wrapped).__name__)
+        return self.id or str(own)
 
     @property
     def default_params(self) -> Any:
@@ -44,9 +47,26 @@ class Adapted(Environment[Any, Any]):
         params = self.default_params if params is None else params
         return as_space(self.wrapped.observation_space(params), "observation_space")
 
-    def typed(self, obs: Any, params: Any, owner: str = "") -> Any:
+    def first(self, obs: Any, state: Any, params: Any) -> tuple[Any, Any]:
+        """Return an observation and a state of a reset as arrays of strong types."""
+        return self.typed(obs, params), as_arrays(state)
+
+    def outcome(self, found: Any, after: Any, before: Any, params: Any) -> Step:
+        """Return what a step of five values found, with the types of this package.
+
+        Args:
+            found: Observation, state, reward, flag and info of the object.
+            after: State after the step.
+            before: State before it, whose types the one after it gets.
+            params: Numbers of the environment.
+        """
+        obs, _, reward, ended, info = found
+        obs, after = self.typed(obs, params), cast_like(after, before)
+        return obs, after, scalar(reward, jnp.float32), scalar(ended, bool), dict(info)
+
+    def typed(self, obs: Any, params: Any) -> Any:
         """Return an observation with the dtypes of its space; see `as_members`."""
-        return as_members(self.observation_space(params), obs, owner)
+        return as_members(self.observation_space(params), obs, self.name)
 
 
 def as_space(space: Any, field: str = "space") -> Space:
@@ -67,31 +87,21 @@ def as_space(space: Any, field: str = "space") -> Space:
     if isinstance(parts, list | tuple):
         pairs = enumerate(parts)
         return Tuple(as_space(part, f"{field}[{place}]") for place, part in pairs)
-    if hasattr(space, "nvec"):
-        return MultiDiscrete(_from_zero(space, np.zeros_like(space.nvec)).nvec)
     if hasattr(space, "n") and space.shape != ():  # Gymnasium's, with one n for all.
         return MultiBinary(tuple(int(size) for size in space.shape))
-    if hasattr(space, "n"):
-        _from_zero(space, 0)
-        return Discrete(int(space.n))
+    if hasattr(space, "nvec") or hasattr(space, "n"):
+        if np.any(np.asarray(getattr(space, "start", 0)) != 0):  # As Gymnasium's may.
+            raise ValueError(f"{space!r} does not start at 0: number its members anew.")
+        sizes = getattr(space, "nvec", None)
+        return Discrete(int(space.n)) if sizes is None else MultiDiscrete(sizes)
     if hasattr(space, "low") and hasattr(space, "high"):
         shape = tuple(int(size) for size in space.shape)
         low, high = (_fit(bound, shape) for bound in (space.low, space.high))
         return Box(low, high, shape, space.dtype)
     raise ValueError(
         f"{field} is {space!r}, which is none of envs.spaces (Discrete, Box, "
-        "MultiDiscrete, MultiBinary, Dict, Tuple): wrap the environment so that it is "
-        "one of them."
+        "MultiDiscrete, MultiBinary, Dict, Tuple)."
     )
-
-
-def _from_zero(space: Any, zero: Any) -> Any:
-    """The space, if its smallest members are 0, as Gymnasium's need not be."""
-    if np.any(np.asarray(getattr(space, "start", zero)) != zero):
-        raise ValueError(
-            f"{space!r} does not start at 0: number its members from 0 in a wrapper."
-        )
-    return space
 
 
 def as_arrays(tree: Any) -> Any:
@@ -146,8 +156,7 @@ def as_members(space: Any, obs: Any, owner: str = "") -> Any:
     if owner and is_cut:
         raise StepError(
             f"{owner}: an observation of {given}, expected {space.dtype} as its "
-            f"observation space {space} says, which would cut fractions: give the "
-            "space the dtype of the observations."
+            f"observation space {space} says, which would cut fractions."
         )
     return jnp.asarray(obs, space.dtype)
 

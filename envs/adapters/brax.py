@@ -7,6 +7,7 @@ merges the time limit into `done`.
 
 import contextlib
 import copy
+import functools
 import inspect
 import types
 import warnings
@@ -19,10 +20,10 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Array, Environment, EnvParams, EnvState, Obs, Step
+from ..base import Array, EnvParams, EnvState, Obs, Step
 from ..options import one_of
 from ..spaces import Box
-from .adapted import as_arrays, cast_like
+from .adapted import Adapted, as_arrays, cast_like
 from .packages import importing, is_own, loading, refused_options
 
 with warnings.catch_warnings(), importing():
@@ -33,25 +34,13 @@ with warnings.catch_warnings(), importing():
     from brax.base import Transform
 
 
-def _restore_clip(module: types.ModuleType) -> None:
-    """Let a module of brax call `jp.clip(x, a_min=...)`, which jax 0.10 removed.
-
-    `brax.fluid` does, so that swimmer could not take a step. Only the module's own
-    name `jp` changes: it becomes a copy of `jax.numpy` with the older `clip`.
-    """
-    if "a_min" in inspect.signature(jnp.clip).parameters:
-        return
-    numpy = types.ModuleType("jax.numpy with the older clip")
-    numpy.__dict__.update(jnp.__dict__)
-    numpy.__dict__["clip"] = _clip
-    module.__dict__["jp"] = numpy
-
-
-def _clip(x: Array, a_min: Any = None, a_max: Any = None) -> Array:
-    return jnp.clip(x, a_min, a_max)
-
-
-_restore_clip(fluid)
+if "a_min" not in inspect.signature(jnp.clip).parameters:
+    # `brax.fluid` calls `jp.clip(x, a_min=...)`, which jax 0.10 removed: swimmer could
+    # not take a step. Its own name `jp` becomes a copy with the older `clip`.
+    _numpy: Any = types.ModuleType("jax.numpy with the older clip")
+    _numpy.__dict__.update(jnp.__dict__)
+    _numpy.clip = lambda x, a_min=None, a_max=None: jnp.clip(x, a_min, a_max)
+    fluid.__dict__["jp"] = _numpy
 
 # Where a backend keeps each number of `BraxParams`; what it does not read is absent.
 _RIGID = {
@@ -138,7 +127,7 @@ class BraxState(EnvState):
     seen: Any = ()
 
 
-class BraxEnvironment(Environment[BraxState, BraxParams]):
+class BraxEnvironment(Adapted):
     """A brax environment under this package's contract.
 
     * action: float32 `[A]` in the actuators' control range, which differs between
@@ -197,16 +186,16 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
             backend = "generalized" if brax_name == "swimmer" else "spring"
         if backend is not None:
             one_of("backend", backend, WHERE)
-        self.brax_name = brax_name
+        self.brax_name, self.id = brax_name, f"brax/{brax_name}"
         self.options = {"max_steps_in_episode": max_steps_in_episode, **options}
-        self.wrapped = _make_bare(brax_name, backend, options)
+        chosen = {} if backend is None else {"backend": backend}
+        with _quiet(), loading():
+            try:
+                self.wrapped = brax_envs.get_environment(brax_name, **chosen, **options)
+            except TypeError as error:
+                raise refused_options(self.id, options, error) from error
         self.backend = backend or str(getattr(self.wrapped, "backend", ""))
         self._params = BraxParams(max_steps_in_episode, **self._read_physics())
-
-    @property
-    def name(self) -> str:
-        """`brax/` and brax's name."""
-        return f"brax/{self.brax_name}"
 
     @property
     def note(self) -> str:
@@ -283,13 +272,28 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         return first.obs.shape
 
     def _read_physics(self) -> dict[str, Array]:
-        """Read the physics, which a wrapper of brax hides from a copy."""
-        is_hidden = isinstance(self.wrapped, brax_envs.Wrapper)
-        if is_hidden or self.backend not in WHERE:
+        """Read the numbers of `BraxParams` that the backend uses.
+
+        A wrapper of brax hides them, and `fast`, a toy, has none.
+        """
+        env, backend = self.wrapped, self.backend
+        is_hidden = isinstance(env, brax_envs.Wrapper)
+        if is_hidden or backend not in WHERE or not hasattr(env, "sys"):
             return {}
+        values = {}
+        for field, path in WHERE[backend].items():
+            number = functools.reduce(getattr, path.split("."), env.sys)
+            values[field] = jnp.asarray(number, jnp.float32)
+        values["friction"] = values["friction"][:, 0]
         with _quiet():
-            touches = _has_contacts(self.wrapped)
-            return read_physics(self.wrapped, self.backend, touches=touches)
+            if not _has_contacts(env):
+                del values["friction"]
+        if backend in ("spring", "positional"):
+            # The two backends use mass^(1 - scale), inertia^(1 - scale).
+            for field in ("mass", "inertia"):
+                if float(getattr(env.sys, f"spring_{field}_scale")) == 1.0:
+                    del values[field]
+        return values
 
     def _seen(self, state: Any, like: dict[str, Any] | None = None) -> tuple:
         """Return what an environment of the user's own may read of the step before.
@@ -304,8 +308,34 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         return state.obs, state.reward, metrics
 
     def _system(self, params: BraxParams) -> Any:
-        """The brax environment with the physics of `params`; the original stays."""
-        return with_physics(self.wrapped, self.name, self._params, params)
+        """A copy of the brax environment with the physics of `params`.
+
+        Raises:
+            ValueError: a number is given that the backend does not read, or the
+                reverse.
+        """
+        for field in _MJX:
+            is_read, is_given = (
+                getattr(p, field) is not None for p in (self._params, params)
+            )
+            if is_read != is_given:
+                raise ValueError(
+                    f"params.{field} is {'' if is_read else 'not '}read by "
+                    f"{self.name}: {'give a value' if is_read else 'leave it None'}."
+                )
+        numbers = {
+            path: jnp.asarray(getattr(params, field), jnp.float32)
+            for field, path in WHERE.get(self.backend, {}).items()
+            if getattr(params, field) is not None
+        }
+        if not numbers:
+            return self.wrapped
+        changed = copy.copy(self.wrapped)
+        if "geom_friction" in numbers:
+            friction = jnp.asarray(changed.sys.geom_friction, jnp.float32)
+            numbers["geom_friction"] = friction.at[:, 0].set(numbers["geom_friction"])
+        changed.sys = changed.sys.tree_replace(numbers)
+        return changed
 
     def _to_brax(self, action: Array) -> Array:
         """Undo the rescaling that the brax environment will do, if it does."""
@@ -315,18 +345,9 @@ class BraxEnvironment(Environment[BraxState, BraxParams]):
         return 2.0 * (action - low) / (high - low) - 1.0
 
 
-def _make_bare(brax_name: str, backend: str | None, options: dict[str, Any]) -> Any:
-    chosen = {} if backend is None else {"backend": backend}
-    with _quiet(), loading():
-        try:
-            return brax_envs.get_environment(brax_name, **chosen, **options)
-        except TypeError as error:
-            raise refused_options(f"brax/{brax_name}", options, error) from error
-
-
 def _has_contacts(env: Any) -> bool:
-    """Return whether two geometries can touch; True where mjx or `fast` cannot tell."""
-    if not hasattr(env, "sys") or env.backend == "mjx":
+    """Return whether two geometries can touch; True where mjx cannot tell."""
+    if env.backend == "mjx":
         return True
     pose = Transform.zero((env.sys.num_links(),))
     return jax.eval_shape(lambda x: contact.get(env.sys, x), pose) is not None
@@ -343,64 +364,3 @@ def _quiet() -> Iterator[None]:
         warnings.filterwarnings("ignore", "Brax System", UserWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
-
-
-def read_physics(env: Any, backend: str, *, touches: bool) -> dict[str, Array]:
-    """Read the numbers of `BraxParams` that the backend uses.
-
-    Args:
-        env: A bare brax environment.
-        backend: Physics backend of that environment.
-        touches: Whether geometries can touch, so that friction matters.
-    """
-    if not hasattr(env, "sys"):  # `fast`, a toy without physics.
-        return {}
-    values = {}
-    for field, path in WHERE[backend].items():
-        value: Any = env.sys
-        for part in path.split("."):
-            value = getattr(value, part)
-        values[field] = jnp.asarray(value, jnp.float32)
-    values["friction"] = values["friction"][:, 0]
-    if not touches:
-        del values["friction"]
-    if backend in ("spring", "positional"):
-        # The two backends use mass^(1 - scale), inertia^(1 - scale).
-        for field in ("mass", "inertia"):
-            if float(getattr(env.sys, f"spring_{field}_scale")) == 1.0:
-                del values[field]
-    return values
-
-
-def with_physics(env: Any, name: str, default: BraxParams, params: BraxParams) -> Any:
-    """Copy a bare brax environment, with the physics of `params`.
-
-    Args:
-        env: Environment of brax; it stays as it is.
-        name: Name of the environment, for messages.
-        default: Numbers of `env`, which tell what the backend reads.
-        params: The numbers.
-
-    Raises:
-        ValueError: a number is given that the backend does not read, or the reverse.
-    """
-    replaced = {}
-    # `fast`, a toy without physics, has no backend either.
-    for field, path in WHERE.get(getattr(env, "backend", ""), {}).items():
-        if getattr(params, field) is not None:
-            replaced[path] = jnp.asarray(getattr(params, field), jnp.float32)
-    for field in _MJX:
-        is_read, is_given = (getattr(p, field) is not None for p in (default, params))
-        if is_read != is_given:
-            raise ValueError(
-                f"params.{field} is {'' if is_read else 'not '}read by {name}: "
-                f"{'give a value' if is_read else 'leave it None'}."
-            )
-    if not replaced:
-        return env
-    if "geom_friction" in replaced:
-        friction = jnp.asarray(env.sys.geom_friction, jnp.float32)
-        replaced["geom_friction"] = friction.at[:, 0].set(replaced["geom_friction"])
-    changed = copy.copy(env)
-    changed.sys = env.sys.tree_replace(replaced)
-    return changed

@@ -13,7 +13,7 @@ from craftax.craftax_env import make_craftax_env_from_name
 from flax import struct
 
 from ..base import Array, EnvState, Obs, Step
-from .adapted import Adapted, as_arrays, cast_like, scalar
+from .adapted import Adapted, as_members
 from .names import CRAFTAX_NAMES
 from .packages import refused_options
 
@@ -71,22 +71,13 @@ class CraftaxEnvironment(Adapted):
                 k: tuple(x) if isinstance(x, list) else x for k, x in static.items()
             }
             plain = type(plain)(known.replace(**static))
-        self.wrapped, self.craftax_name = plain, craftax_name
-
-    @property
-    def name(self) -> str:
-        """`craftax/` and Craftax's name."""
-        return f"craftax/{self.craftax_name}"
+        self.wrapped, self.id = plain, f"craftax/{craftax_name}"
 
     @property
     def default_params(self) -> Any:
         """Craftax's numbers, with `max_steps_in_episode` for its `max_timesteps`."""
         params = self.wrapped.default_params
-        kept = {
-            field.name: getattr(params, field.name)
-            for field in dataclasses.fields(params)
-            if field.name != "max_timesteps"
-        }
+        kept = {name: getattr(params, name) for name in _numbers_of(type(params))}
         limit = params.max_timesteps
         return _params_of(type(params))(max_steps_in_episode=limit, **kept)
 
@@ -94,45 +85,50 @@ class CraftaxEnvironment(Adapted):
         """Start an episode in a fresh world; the key is consumed."""
         with jax.numpy_rank_promotion("allow"):
             obs, game = self.wrapped.reset_env(key, self._endless(params))
-        state = CraftaxState(jnp.int32(0), as_arrays(game))
-        return self.typed(obs, params), state
+        return self.first(obs, CraftaxState(jnp.int32(0), game), params)
 
     def step_env(
         self, key: Array, state: CraftaxState, action: Array, params: Any
     ) -> Step:
         """Take one step without reset."""
         with jax.numpy_rank_promotion("allow"):
-            obs, game, reward, terminated, info = self.wrapped.step_env(
+            *found, info = self.wrapped.step_env(
                 key, state.game, action, self._endless(params)
             )
         info = {name: x for name, x in info.items() if name != "discount"}
-        after = CraftaxState(state.time + 1, cast_like(game, state.game))
-        reward, terminated = scalar(reward, jnp.float32), scalar(terminated, bool)
-        return self.typed(obs, params), after, reward, terminated, info
+        after = CraftaxState(state.time + 1, found[1])
+        return self.outcome((*found, info), after, state, params)
+
+    def typed(self, obs: Any, params: Any) -> Any:
+        """Return an observation with the dtypes of its space."""
+        return as_members(self.observation_space(params), obs)
 
     def _endless(self, params: Any) -> Any:
         """Craftax's numbers of a game without a time limit."""
-        ours = ("max_steps_in_episode", "max_timesteps")
         kind = type(self.wrapped.default_params)
-        names = [f.name for f in dataclasses.fields(kind) if f.name not in ours]
-        kept = {name: getattr(params, name) for name in names}
+        kept = {name: getattr(params, name) for name in _numbers_of(kind)}
         return kind(max_timesteps=_NEVER, **kept)
+
+
+def _numbers_of(kind: Any) -> list[str]:
+    """The names of a game's numbers but for the time limit."""
+    names = (field.name for field in dataclasses.fields(kind))
+    return [name for name in names if name != "max_timesteps"]
 
 
 @functools.cache
 def _params_of(kind: Any) -> Any:
     """The class of a game's numbers: Craftax's fields with the limit by our name."""
-    fields = [
-        field for field in dataclasses.fields(kind) if field.name != "max_timesteps"
-    ]
+    names = _numbers_of(kind)
+    defaults = {f.name: f.default for f in dataclasses.fields(kind) if f.name in names}
     body: dict[str, Any] = {
         "__annotations__": {
             "max_steps_in_episode": "int | Array",
-            **{field.name: Any for field in fields},
+            **dict.fromkeys(names, Any),
         },
         "__module__": __name__,
         "__doc__": "The numbers of a game of Craftax.",
         "max_steps_in_episode": 10_000,
-        **{field.name: field.default for field in fields},
+        **defaults,
     }
     return struct.dataclass(type("CraftaxParams", (), body))

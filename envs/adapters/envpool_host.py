@@ -72,8 +72,7 @@ class EnvPoolEnvironment(HostEnvironment):
             if option in options:
                 raise ValueError(
                     f"{option} in env_kwargs of {name} is decided by training, got "
-                    f"{options[option]!r}; leave it out, and use num_envs and seeds of "
-                    "the run."
+                    f"{options[option]!r}; leave it out."
                 )
         spec = made(name, partial(envpool.make_spec, envpool_id, **options))
         players = int(spec.config.max_num_players)
@@ -82,17 +81,10 @@ class EnvPoolEnvironment(HostEnvironment):
                 f"{name} has up to {players} players, and training needs an "
                 "environment with one."
             )
-        limit = int(spec.config.max_episode_steps)
-        if limit < 1:
-            raise ValueError(
-                f"max_episode_steps in env_kwargs of {name} must be at least 1, got "
-                f"{limit}; leave it out for the environment's own limit."
-            )
-        limit = min(limit, NO_LIMIT)
+        self.limit = min(int(spec.config.max_episode_steps), NO_LIMIT)
         with _quiet():
             spaces = (spec.observation_space, spec.action_space)
-        super().__init__(name, spaces[0], _choices(spaces[1]), limit)
-        self.limit = limit
+        super().__init__(name, spaces[0], _choices(spaces[1]), self.limit)
 
     def start(self, num_envs: int) -> EnvPoolEnvs:
         """Make `num_envs` environments that are stepped together.
@@ -101,23 +93,6 @@ class EnvPoolEnvironment(HostEnvironment):
             num_envs: Number B of environments.
         """
         return EnvPoolEnvs(self, num_envs)
-
-    def make_pool(self, num_envs: int, seed: int) -> Any:
-        """Make EnvPool's pool, whose own limit no episode reaches.
-
-        Args:
-            num_envs: Number B of environments.
-            seed: Seed of the first environment; the others follow.
-        """
-        options = dict(self.options)
-        if self.limit < NO_LIMIT:
-            options["max_episode_steps"] = self.limit + 1
-        seed = seed % (_SEEDS - num_envs)  # The seed of the last one fits, too.
-        make = partial(envpool.make_gymnasium, num_envs=num_envs, seed=seed)
-        pool = made(self.name, partial(make, self.id, **options))
-        with _quiet():
-            assert pool.observation_space is not None  # It is made when first asked.
-        return pool
 
 
 class EnvPoolEnvs(HostEnvs):
@@ -128,15 +103,21 @@ class EnvPoolEnvs(HostEnvs):
         num_envs: Number B of environments.
     """
 
-    def __init__(self, env: EnvPoolEnvironment, num_envs: int) -> None:
-        super().__init__(env, num_envs)
-        self._made_by, self._limit = env.make_pool, env.limit
-        self._pool: Any = None
+    env: EnvPoolEnvironment
+    _pool: Any = None
 
     def reset(self, seed: int) -> Any:
         """Start an episode in every environment; see `HostEnvs.reset`."""
         self.close()
-        self._pool = self._made_by(self.num_envs, seed)
+        env, num_envs = self.env, self.num_envs
+        options = dict(env.options)
+        if env.limit < NO_LIMIT:  # EnvPool's own limit is one that no episode reaches.
+            options["max_episode_steps"] = env.limit + 1
+        seed = seed % (_SEEDS - num_envs)  # The seed of the last one fits, too.
+        make = partial(envpool.make_gymnasium, num_envs=num_envs, seed=seed, **options)
+        self._pool = made(env.name, partial(make, env.id))
+        with _quiet():
+            assert self._pool.observation_space is not None  # Made when first asked.
         # The last one is the action; its first axis, if any, is that of the players.
         shape = list(self._pool.spec.action_array_spec.values())[-1].shape
         self._action_shape = tuple(size for size in shape if size != -1)
@@ -150,7 +131,7 @@ class EnvPoolEnvs(HostEnvs):
         found, reward, terminated, truncated, info = pool.step(action)
         obs = next_obs = self._seen(found)
         ended = terminated | truncated
-        cut = ~ended & (np.asarray(info["elapsed_step"]) >= self._limit)
+        cut = ~ended & (np.asarray(info["elapsed_step"]) >= self.env.limit)
         ways: tuple[tuple[np.ndarray, Callable], ...] = (
             (ended, lambda ids: pool.step(action[ids], ids)),  # EnvPool's own reset
             (cut, pool.reset),

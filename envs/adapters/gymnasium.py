@@ -18,8 +18,6 @@ from ..base import EVALUATION_STEPS
 from .packages import require_package
 
 if TYPE_CHECKING:
-    import gymnasium
-
     from ..base import Environment
     from .gymnasium_env import GymnasiumEnv, GymnasiumVectorEnv
 
@@ -167,50 +165,6 @@ def play_in_gymnasium(
             running[i] = not (terminated or truncated)
     for env in envs:
         env.close()
-    return returns, lengths, running
-
-
-def play_in_vector(
-    envs: gymnasium.vector.VectorEnv,
-    policy: Policy,
-    *,
-    seed: int = 0,
-    max_steps: int = EVALUATION_STEPS,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Play the first episode of every lane of a Gymnasium vector environment.
-
-    One episode per lane and no more: counting whatever ends first would favour short
-    episodes. A lane that has ended is stepped on, and nothing of it counts.
-
-    Args:
-        envs: Any vector environment that resets its lanes by itself; left open.
-        policy: Policy, `observations [N, ...] -> actions [N, ...]`.
-        seed: Seed of the reset.
-        max_steps: Longest episode.
-
-    Returns:
-        What `play_in_gymnasium` returns, `[N]` each.
-
-    Raises:
-        ValueError: the environment does not reset its lanes.
-    """
-    from gymnasium.vector import AutoresetMode
-
-    if envs.metadata.get("autoreset_mode") is AutoresetMode.DISABLED:
-        raise ValueError(
-            f"{envs} does not reset the lanes that end (AutoresetMode.DISABLED): make "
-            "it with AutoresetMode.SAME_STEP or NEXT_STEP."
-        )
-    returns, lengths = np.zeros(envs.num_envs), np.zeros(envs.num_envs, int)
-    running = np.ones(envs.num_envs, bool)
-    obs, _ = envs.reset(seed=seed)
-    for _ in range(max_steps):
-        if not running.any():
-            break
-        obs, reward, terminated, truncated, _ = envs.step(_on_host(policy(obs)))
-        returns += np.where(running, reward, 0.0)
-        lengths += running
-        running &= ~(terminated | truncated)
     return returns, lengths, running
 
 

@@ -7,7 +7,6 @@ lane is a function of its seed and its actions, and it does not matter whether i
 alone or in a vector.
 """
 
-import dataclasses
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
@@ -126,8 +125,7 @@ def keys_of(seeds: Sequence[int]) -> Array:
     return _make_keys(np.asarray(words, np.uint32))
 
 
-@dataclasses.dataclass(frozen=True)
-class Task:
+class Task(NamedTuple):
     """An environment with its numbers, as Gymnasium sees it.
 
     Attributes:
@@ -144,15 +142,33 @@ class Task:
     observation_space: gymnasium.Space
     action_space: gymnasium.Space
 
-    def metadata(self, render_mode: str | None) -> dict[str, Any]:
-        """Return Gymnasium's `metadata`: render modes, and frames per second if any.
+    def with_params(self, values: Any) -> "Task":
+        """Return the task with numbers put in, all of them arrays of a strong type."""
+        env, params, owner = self.env, self.params, f"params of {self.env.name}"
+        if values is not None:
+            params = put_in(params, values, owner)
+            check_wrappers(env, lambda name, _: getattr(params, name), owner)
+        spaces = env.observation_space(params), env.action_space(params)
+        return Task(env, as_arrays(params), self.programs, *map(to_gym_space, spaces))
 
-        Raises:
-            ValueError: the environment does not have the mode that is asked for.
-        """
-        modes = ["rgb_array"] if self.env.has_picture else []
-        one_of(f"render_mode of {self.env.name}", render_mode, [None, *modes])
-        return {"render_modes": modes, **({"render_fps": RENDER_FPS} if modes else {})}
+    def with_options(self, options: Any) -> "Task":
+        """Return the task with the numbers under `options["params"]` of a reset."""
+        if options is not None and not isinstance(options, Mapping):
+            raise ValueError(
+                "options of reset must be a dictionary, such as "
+                f'{{"params": {{"max_steps_in_episode": 100}}}}, got {options!r}.'
+            )
+        values = (options or {}).get("params")
+        if values is None:
+            return self
+        new = self.with_params(values)
+        if new[-2:] != self[-2:]:
+            changed = f"{sorted(values)} " if isinstance(values, Mapping) else ""
+            raise ValueError(
+                f"params {changed}change a space of {self.env.name}, which a reset "
+                "cannot: make another environment with them."
+            )
+        return new
 
 
 def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
@@ -176,10 +192,9 @@ def make_task(env: Any, params: Any, options: Mapping[str, Any]) -> Task:
             f"options are {sorted(options)}, but env is an object: they go with an id."
         )
     env = adapt(env)
-    params = _bind(env, env.default_params, params)
     programs = _hashed(_shared_programs, _make_programs)(env)
-    spaces = env.observation_space(params), env.action_space(params)
-    return Task(env, params, programs, *map(to_gym_space, spaces))
+    nothing: Any = None
+    return Task(env, env.default_params, programs, nothing, nothing).with_params(params)
 
 
 def _hashed(shared: Callable[..., Any], plain: Callable[..., Any]) -> Any:
@@ -195,50 +210,6 @@ def _hashed(shared: Callable[..., Any], plain: Callable[..., Any]) -> Any:
     return call
 
 
-def _bind(env: Environment, params: Any, values: Any) -> Any:
-    """`params` with `values` put in, all of them arrays of a strong type."""
-    if values is not None:
-        owner = f"params of {env.name}"
-        params = put_in(params, values, owner)
-        check_wrappers(env, lambda name, _: getattr(params, name), owner)
-    return as_arrays(params)
-
-
-def read_options(options: Any, example: str) -> Mapping[str, Any]:
-    """Return the options of a reset by name; none where none were given.
-
-    Args:
-        options: Options that `reset` got.
-        example: Example of options for the message.
-
-    Raises:
-        ValueError: they are no dictionary.
-    """
-    if options is not None and not isinstance(options, Mapping):
-        raise ValueError(
-            f"options of reset must be a dictionary, such as {example}, or left out, "
-            f"got {options!r}."
-        )
-    return options or {}
-
-
-def _with_reset_options(task: Task, options: Mapping[str, Any] | None) -> Task:
-    """Return the task with the numbers under `options["params"]`."""
-    example = '{"params": {"max_steps_in_episode": 100}}'
-    values = read_options(options, example).get("params")
-    if values is None:
-        return task
-    params = _bind(task.env, task.params, values)
-    spaces = (task.env.observation_space(params), task.env.action_space(params))
-    if tuple(map(to_gym_space, spaces)) != (task.observation_space, task.action_space):
-        changed = f"{sorted(values)} " if isinstance(values, Mapping) else ""
-        raise ValueError(
-            f"params {changed}change a space of {task.env.name}, which a reset "
-            "cannot: make another environment with them."
-        )
-    return dataclasses.replace(task, params=params)
-
-
 def gymnasium_id(id: str) -> str:
     """Return Gymnasium's name of an id.
 
@@ -247,15 +218,51 @@ def gymnasium_id(id: str) -> str:
     return "purerl/" + re.sub(r"[^-:.\w]", "-", id)
 
 
-def _spec_of(env: Any, **options: Any) -> EnvSpec | None:
-    """Return how Gymnasium could make it again; None where `env` is no id."""
-    if not isinstance(env, str):
-        return None
-    given = {name: value for name, value in options.items() if value is not None}
-    return EnvSpec(id=gymnasium_id(env), kwargs={"env": env, **given}, **ENTRY_POINTS)
+class _Lanes:
+    """What one lane and several have in common: the task, and where keys come from."""
+
+    task: Task
+    _carry: Lane | None = None
+    _key_source: np.random.Generator | None = None
+
+    def _set_up(self, env: Any, options: dict[str, Any], **given: Any) -> None:
+        """Find the task, and keep how Gymnasium could make the environment again."""
+        self.task = make_task(env, given["params"], options)
+        self.render_mode, self._first_seed = given["render_mode"], given["seed"]
+        modes = ["rgb_array"] if self.task.env.has_picture else []
+        mode = f"render_mode of {self.task.env.name}"
+        one_of(mode, self.render_mode, [None, *modes])
+        rate = {"render_fps": RENDER_FPS} if modes else {}
+        self.metadata = {"render_modes": modes, **rate}
+        self.spec = None
+        if isinstance(env, str):
+            asked = {name: x for name, x in given.items() if x is not None}
+            kwargs = {"env": env, **asked, **options}
+            self.spec = EnvSpec(id=gymnasium_id(env), kwargs=kwargs, **ENTRY_POINTS)
+
+    def _take_seed(self, seed: Any) -> Any:
+        """The seed of a reset: the first one has that of the constructor."""
+        seed, self._first_seed = self._first_seed if seed is None else seed, None
+        return seed
+
+    def _new_stream(self) -> Array | None:
+        """A key from `np_random`, where it is not the one that the keys came from."""
+        source: np.random.Generator = self.np_random  # type: ignore[attr-defined]
+        if self._carry is not None and source is self._key_source:
+            return None
+        self._key_source = source
+        return keys_of([int(source.integers(2**32))])[0]
+
+    def _running(self) -> Any:
+        """The lane or the lanes, of which there must be some."""
+        if self._carry is None:
+            raise gymnasium.error.ResetNeeded(
+                f"no episode of {self.task.env.name} is running: call `reset`."
+            )
+        return self._carry
 
 
-class GymnasiumEnv(gymnasium.Env):
+class GymnasiumEnv(_Lanes, gymnasium.Env):
     """One lane, stepped from Python: for comparisons, wrappers, videos, other agents.
 
     Every step is a call of a compiled program, which costs more than most of these
@@ -290,17 +297,10 @@ class GymnasiumEnv(gymnasium.Env):
         **options: Any,
     ) -> None:
         """Make one; the arguments are those of `envs.to_gymnasium`."""
-        self.task = make_task(env, params, options)
-        self.metadata = self.task.metadata(render_mode)
-        self.render_mode = render_mode
+        self._set_up(env, options, params=params, render_mode=render_mode, seed=seed)
         self.observation_space = self.task.observation_space
         self.action_space = self.task.action_space
-        asked = {"params": params, "render_mode": render_mode, "seed": seed}
-        self.spec = _spec_of(env, **asked, **options)
-        self._first_seed = seed
-        self._key_source: np.random.Generator | None = None
-        self._lane: Lane | None = None
-        self._running = False
+        self._ended = True
 
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
@@ -318,19 +318,15 @@ class GymnasiumEnv(gymnasium.Env):
             ValueError: options that are no dictionary, an unknown number, or one that
                 changes a space.
         """
-        self.task = _with_reset_options(self.task, options)
-        seed = self._first_seed if seed is None else seed
-        self._first_seed = None
+        self.task, seed = self.task.with_options(options), self._take_seed(seed)
         super().reset(seed=seed)
         if seed is not None:
             self._key_source, key = self._np_random, keys_of([seed])[0]
-        elif self._lane is None or self.np_random is not self._key_source:
-            self._key_source = self.np_random
-            key = keys_of([int(self.np_random.integers(2**32))])[0]
         else:
-            key = self._lane.key
-        obs, self._lane = self.task.programs.reset(self.task.params, key)
-        self._running = True
+            new = self._new_stream()
+            key = self._running().key if new is None else new
+        obs, self._carry = self.task.programs.reset(self.task.params, key)
+        self._ended = False
         return to_observation(self.observation_space, obs), {}
 
     def step(self, action: Any) -> tuple[Any, float, bool, bool, dict[str, Any]]:
@@ -343,15 +339,16 @@ class GymnasiumEnv(gymnasium.Env):
             ResetNeeded: no episode is running.
             InvalidAction: another shape, or an integer that is no action.
         """
-        if not self._running:
+        lane = self._running()
+        if self._ended:
             raise gymnasium.error.ResetNeeded(
-                f"no episode of {self.task.env.name} is running: call `reset`."
+                f"the episode of {self.task.env.name} has ended: call `reset`."
             )
         taken = to_action(self.action_space, action)
         step = self.task.programs.step
-        self._lane, after = step(self.task.params, self._lane, taken)
+        self._carry, after = step(self.task.params, lane, taken)
         obs, reward, terminated, truncated, info = jax.device_get(after)
-        self._running = not (terminated or truncated)
+        self._ended = bool(terminated or truncated)
         obs = to_observation(self.observation_space, obs)
         # Gymnasium's vectors know how to stack numbers of Python.
         info = jax.tree.map(lambda x: np.array(x) if np.ndim(x) else x.item(), info)
@@ -365,12 +362,10 @@ class GymnasiumEnv(gymnasium.Env):
         """
         if self.render_mode is None:
             return None
-        if self._lane is None:
-            raise gymnasium.error.ResetNeeded("there is no state yet: call `reset`.")
-        return self.task.env.render(self._lane.state, self.task.params)
+        return self.task.env.render(self._running().state, self.task.params)
 
 
-class GymnasiumVectorEnv(VectorEnv):
+class GymnasiumVectorEnv(_Lanes, VectorEnv):
     """N lanes that one compiled program steps.
 
     * Keys: lane i of `reset(seed=s)` is `GymnasiumEnv` after `reset(seed=s + i)`, step
@@ -406,21 +401,14 @@ class GymnasiumVectorEnv(VectorEnv):
         """Make one; the arguments are those of `envs.to_gymnasium_vector`."""
         if num_envs < 1:
             raise ValueError(f"num_envs must be at least 1, got {num_envs}.")
-        self.task = make_task(env, params, options)
-        metadata = self.task.metadata(render_mode)
-        self.metadata = {**metadata, "autoreset_mode": AUTORESET}
+        self._set_up(env, options, params=params, render_mode=render_mode, seed=seed)
+        self.metadata["autoreset_mode"] = AUTORESET
         self.num_envs = num_envs
-        self.render_mode = render_mode
         self.single_observation_space = self.task.observation_space
         self.single_action_space = self.task.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        asked = {"params": params, "render_mode": render_mode, "seed": seed}
-        self.spec = _spec_of(env, **asked, **options)
-        self._first_seed = seed
-        self._key_source: np.random.Generator | None = None
         self._obs: Any = None
-        self._lanes: Lane | None = None
 
     def reset(
         self,
@@ -442,17 +430,15 @@ class GymnasiumVectorEnv(VectorEnv):
                 shape or dtype, an unknown number or one that changes a space.
             ResetNeeded: a mask, but no episodes yet.
         """
-        task, mask = _with_reset_options(self.task, options), self._reset_mask(options)
-        seed = self._first_seed if seed is None else seed
-        self._first_seed = None
+        task, mask = self.task.with_options(options), self._reset_mask(options)
+        self.task, seed = task, self._take_seed(seed)
         super().reset(seed=None if isinstance(seed, Sequence) else seed)
-        self.task = task
-        keys, params, programs = self._keys(seed), self.task.params, self.task.programs
+        keys, params, programs = self._keys(seed), task.params, task.programs
         if mask is None:
-            self._obs, self._lanes = programs.reset_lanes(params, keys)
+            self._obs, self._carry = programs.reset_lanes(params, keys)
         else:
-            before = self._obs, self._lanes
-            self._obs, self._lanes = programs.reset_some(params, keys, mask, *before)
+            before = self._obs, self._running()
+            self._obs, self._carry = programs.reset_some(params, keys, mask, *before)
         return to_observation(self.observation_space, self._obs), {}
 
     def step(
@@ -468,13 +454,10 @@ class GymnasiumVectorEnv(VectorEnv):
             ResetNeeded: there are no episodes yet.
             InvalidAction: another shape, or an integer that is no action.
         """
-        if self._lanes is None:
-            raise gymnasium.error.ResetNeeded(
-                f"no episodes of {self.task.env.name} are running: call `reset`."
-            )
+        lanes = self._running()
         taken = to_action(self.single_action_space, actions, self.num_envs)
         step = self.task.programs.step_lanes
-        self._obs, self._lanes, after = step(self.task.params, self._lanes, taken)
+        self._obs, self._carry, after = step(self.task.params, lanes, taken)
         after = jax.device_get(after)
         return (
             to_observation(self.observation_space, self._obs),
@@ -492,9 +475,7 @@ class GymnasiumVectorEnv(VectorEnv):
         """
         if self.render_mode is None:
             return None
-        if self._lanes is None:
-            raise gymnasium.error.ResetNeeded("there are no states yet: call `reset`.")
-        env, states = self.task.env, self._lanes.state
+        env, states = self.task.env, self._running().state
         lane = [jax.tree.map(lambda x, i=i: x[i], states) for i in range(self.num_envs)]
         return tuple(env.render(state, self.task.params) for state in lane)
 
@@ -510,11 +491,10 @@ class GymnasiumVectorEnv(VectorEnv):
         if seed is not None:
             self._key_source = self._np_random
             return keys_of([seed + i for i in range(self.num_envs)])
-        if self._lanes is None or self.np_random is not self._key_source:
-            self._key_source = self.np_random
-            key = keys_of([int(self.np_random.integers(2**32))])[0]
-            return jax.random.split(key, self.num_envs)
-        return self._lanes.key
+        new = self._new_stream()
+        if new is not None:
+            return jax.random.split(new, self.num_envs)
+        return self._running().key
 
     def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray | None:
         mask = (options or {}).get("reset_mask")
@@ -526,10 +506,7 @@ class GymnasiumVectorEnv(VectorEnv):
                 f"reset_mask must be bool of shape ({self.num_envs},), got "
                 f"{mask.dtype} of {mask.shape}."
             )
-        if self._lanes is None:
-            raise gymnasium.error.ResetNeeded(
-                "reset_mask keeps the other lanes as they are: reset all of them first."
-            )
+        self._running()  # The other lanes stay as they are.
         return mask
 
     def _infos(self, after: Outcome) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import copy
 import signal
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -58,8 +58,12 @@ class GymnasiumEnvironment(HostEnvironment):
         self.id = gymnasium_id
         self.options = options
         self._mode = str(options.get("vectorization_mode", "sync"))
-        if self._mode != _OWN_VECTOR:
-            _check_vector(options.get("vector_kwargs", {}))
+        given = options.get("vector_kwargs", {})
+        if self._mode != _OWN_VECTOR and "autoreset_mode" in given:
+            raise ValueError(
+                "autoreset_mode in vector_kwargs is decided by training, got "
+                f"{given['autoreset_mode']!r}; leave it out."
+            )
         own = {k: v for k, v in options.items() if k not in _VECTOR}
         # An environment may write into its own config.
         own = copy.deepcopy(own)
@@ -129,29 +133,6 @@ def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
         )
 
 
-def _check_vector(given: Any) -> None:
-    """Refuse arguments of a vector environment with which it would not fit.
-
-    Args:
-        given: Value of `vector_kwargs`.
-
-    Raises:
-        ValueError: it is no mapping, or asks for another kind of resets.
-    """
-    if not isinstance(given, Mapping):
-        raise ValueError(
-            "vector_kwargs in env_kwargs must be arguments by name, such as "
-            f"{{'copy': False}}, got {given!r}."
-        )
-    mode = given.get("autoreset_mode", AutoresetMode.SAME_STEP)
-    if mode not in (AutoresetMode.SAME_STEP, AutoresetMode.SAME_STEP.value):
-        raise ValueError(
-            f"autoreset_mode in vector_kwargs is {mode!r}, and training needs "
-            "AutoresetMode.SAME_STEP, which hands out the observation before a reset; "
-            "leave it out."
-        )
-
-
 class GymnasiumEnvs(HostEnvs):
     """`B` environments of Gymnasium between two steps.
 
@@ -171,8 +152,7 @@ class GymnasiumEnvs(HostEnvs):
             self._vector.close()
             raise ValueError(
                 f"{env.name} with vectorization_mode={_OWN_VECTOR!r} resets by "
-                f"{mode}, and training needs AutoresetMode.SAME_STEP, which hands out "
-                "the observation before a reset; leave vectorization_mode out."
+                f"{mode}, and training needs AutoresetMode.SAME_STEP."
             )
 
     def reset(self, seed: int) -> Any:
@@ -190,8 +170,7 @@ class GymnasiumEnvs(HostEnvs):
             if last is None:
                 raise ValueError(
                     f"{self.env.name} ended an episode and handed out no 'final_obs', "
-                    "the observation before the reset: training cannot bootstrap at "
-                    "its time limit."
+                    "the observation before the reset."
                 )
             next_obs = with_rows(obs, ended, self._last(last, ended))
         return obs, next_obs, reward, terminated, truncated

@@ -48,7 +48,7 @@ def to_gym_space(space: Space) -> gym_spaces.Space:
         return gym_spaces.Dict(parts)
     if isinstance(space, Tuple):
         return gym_spaces.Tuple([to_gym_space(part) for part in space.spaces])
-    raise ValueError(f"{space!r} is none of envs.spaces: convert it first.")
+    raise ValueError(f"{space!r} is none of envs.spaces.")
 
 
 def to_observation(space: gym_spaces.Space, obs: Any) -> Any:
@@ -108,29 +108,18 @@ def from_gym_space(space: gym_spaces.Space, what: str) -> Space:
     Raises:
         ValueError: a space of another kind.
     """
-    return as_space(_converted(space), what)
-
-
-def _converted(space: gym_spaces.Space) -> gym_spaces.Space:
-    """Gymnasium's space of what `from_observation` makes."""
     if isinstance(space, gym_spaces.Dict):
-        return gym_spaces.Dict({key: _converted(part) for key, part in space.items()})
+        return Dict({k: from_gym_space(part, what) for k, part in space.items()})
     if isinstance(space, gym_spaces.Tuple):
-        return gym_spaces.Tuple([_converted(part) for part in space.spaces])
+        return Tuple(from_gym_space(part, what) for part in space.spaces)
     if isinstance(space, gym_spaces.Discrete):
-        return gym_spaces.Discrete(int(space.n))
+        return Discrete(int(space.n))
     if isinstance(space, gym_spaces.MultiDiscrete):
-        return gym_spaces.MultiDiscrete(space.nvec)
-    if isinstance(space, gym_spaces.Box) and _is_picture(space):
-        low, high = (_channels_last(space, bound) for bound in (space.low, space.high))
-        return gym_spaces.Box(low, high, dtype=np.uint8)
-    if isinstance(space, gym_spaces.Box) and _narrow(space.dtype) != space.dtype:
-        dtype: Any = _narrow(space.dtype)
-        low, high = space.low, space.high
-        low, high = _clipped(low, dtype), _clipped(high, dtype)
-        low, high = low.astype(dtype), high.astype(dtype)
-        return gym_spaces.Box(low, high, space.shape, dtype.type)
-    return space
+        return MultiDiscrete(space.nvec)
+    if not isinstance(space, gym_spaces.Box):
+        return as_space(space, what)
+    low, high = (_from_observation(space, x) for x in (space.low, space.high))
+    return Box(low, high, dtype=low.dtype)
 
 
 def _is_picture(space: gym_spaces.Box) -> bool:
@@ -140,28 +129,19 @@ def _is_picture(space: gym_spaces.Box) -> bool:
     Atari, stacks `[k, height, width, c]` or `[k, c, height, width]` of pictures with
     `c` colours, or grey pictures `[height, width]`. Small tables of bytes are none.
     """
-    if space.dtype != np.uint8 or not _has_picture_shape(space.shape):
+    if space.dtype != np.uint8 or np.any(space.low != 0) or np.any(space.high != 255):
         return False
-    return bool(np.all(space.low == 0) and np.all(space.high == 255))
-
-
-def _has_picture_shape(shape: tuple[int, ...]) -> bool:
-    """Return whether a shape is that of a picture in another layout than ours."""
-    if len(shape) == 2:
-        return min(shape) >= 28
-    if len(shape) == 3:
-        return shape[0] < min(shape[1:])
-    return len(shape) == 4 and (_ends_in_colours(shape) or _begins_with_colours(shape))
+    shape = space.shape
+    if len(shape) == 4:
+        begins_with_colours = shape[1] in _COLOURS and shape[1] < min(shape[2:])
+        return begins_with_colours or _ends_in_colours(shape)
+    is_grey = len(shape) == 2 and min(shape) >= 28
+    return is_grey or (len(shape) == 3 and shape[0] < min(shape[1:]))
 
 
 def _ends_in_colours(shape: tuple[int, ...]) -> bool:
     """Return whether a stack is `[k, height, width, colours]`."""
     return shape[3] in _COLOURS and shape[3] < min(shape[1:3])
-
-
-def _begins_with_colours(shape: tuple[int, ...]) -> bool:
-    """Return whether a stack is `[k, colours, height, width]`."""
-    return shape[1] in _COLOURS and shape[1] < min(shape[2:])
 
 
 def _channels_last(space: gym_spaces.Box, pictures: np.ndarray) -> np.ndarray:
@@ -179,19 +159,6 @@ def _channels_last(space: gym_spaces.Box, pictures: np.ndarray) -> np.ndarray:
     return stacked.reshape(*stacked.shape[:-2], -1)
 
 
-def _clipped(numbers: Any, dtype: np.dtype) -> Any:
-    """Whole numbers within what a type holds; others as they are."""
-    if dtype.kind not in "iu":
-        return numbers
-    ends = np.iinfo(dtype)
-    return np.clip(numbers, ends.min, ends.max)
-
-
-def _narrow(dtype: Any) -> np.dtype:
-    """The type that JAX keeps numbers in."""
-    return np.dtype(jax.dtypes.canonicalize_dtype(dtype))
-
-
 def from_observation(space: gym_spaces.Space, obs: Any) -> Any:
     """Return an observation of Gymnasium's, or a batch, as arrays of this package."""
     return _by_part(_from_observation, space, obs)
@@ -202,8 +169,12 @@ def _from_observation(space: Any, obs: Any) -> np.ndarray:
         return np.array(np.asarray(obs) - space.start, np.int32)
     if isinstance(space, gym_spaces.Box) and _is_picture(space):
         obs = _channels_last(space, np.asarray(obs))
-    dtype = _narrow(space.dtype)
-    return np.array(_clipped(obs, dtype) if dtype != space.dtype else obs, dtype)
+    # The type that JAX keeps numbers in, with whole ones within what it holds.
+    dtype = np.dtype(jax.dtypes.canonicalize_dtype(space.dtype))
+    if dtype.kind in "iu" and dtype != space.dtype:
+        ends = np.iinfo(dtype)
+        obs = np.clip(obs, ends.min, ends.max)
+    return np.array(obs, dtype)
 
 
 def check_action_space(space: gym_spaces.Space, name: str) -> None:

@@ -3,11 +3,10 @@
 from typing import Any
 
 import gymnax
-import jax.numpy as jnp
 from gymnax.environments.environment import Environment as _GymnaxBase
 
 from ..base import Array, Obs, Step
-from .adapted import Adapted, as_arrays, cast_like, scalar
+from .adapted import Adapted, as_members, scalar
 from .packages import refused_options
 
 
@@ -52,27 +51,23 @@ class GymnaxEnvironment(Adapted):
 
     def reset_env(self, key: Array, params: Any) -> tuple[Obs, Any]:
         """Start an episode; the key is consumed."""
-        obs, state = self.wrapped.reset_env(key, params)
-        return self.typed(obs, params), as_arrays(state)
+        return self.first(*self.wrapped.reset_env(key, params), params)
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Take one step without reset."""
-        obs, next_state, reward, terminated, info = self.wrapped.step_env(
-            key, state, action, params
-        )
-        reward, terminated = scalar(reward, jnp.float32), scalar(terminated, bool)
-        next_state = cast_like(next_state, state)
-        return self.typed(obs, params), next_state, reward, terminated, dict(info)
+        found = self.wrapped.step_env(key, state, action, params)
+        return self.outcome(found, found[1], state, params)
 
     def is_truncated(self, state: Any, params: Any) -> Array:
         """Return whether gymnax's own time limit is reached."""
         return scalar(self.wrapped.is_truncated(state, params), bool)
 
-    def typed(self, obs: Any, params: Any, owner: str = "") -> Any:
+    def typed(self, obs: Any, params: Any) -> Any:
         """Return an observation with the dtypes of its space."""
         # Catch-bsuite has whole numbers that are floats; its space says int32.
         is_gymnaxs = type(self.wrapped).__module__.partition(".")[0] == "gymnax"
-        return super().typed(obs, params, "" if is_gymnaxs else self.name)
+        owner = "" if is_gymnaxs else self.name
+        return as_members(self.observation_space(params), obs, owner)
 
 
 def is_plain_gymnax(env: Any) -> bool:

@@ -16,15 +16,15 @@ import jax.numpy as jnp
 import numpy as np
 from flax import struct
 
-from ..base import Array, Environment, EnvParams, EnvState, Obs, Step
+from ..base import Array, EnvParams, EnvState, Obs, Step
 from ..spaces import Box, Dict, Space
-from .adapted import as_arrays, cast_like
+from .adapted import Adapted
 from .packages import importing, loading, refused_options
 
 with warnings.catch_warnings(), importing():
     # What its dependencies announce is nothing that a user of Playground can act on.
     warnings.simplefilter("ignore")
-    from mujoco_playground import State, registry
+    from mujoco_playground import registry
 
 
 @struct.dataclass
@@ -38,7 +38,7 @@ class PlaygroundState(EnvState):
     inner: Any
 
 
-class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
+class PlaygroundEnvironment(Adapted):
     """An environment of MuJoCo Playground 0.2 under this package's contract.
 
     * action: float32 `[A]` in [-1, 1], as all of Playground's learners give them.
@@ -84,10 +84,10 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         # Of these two Playground's wrapper for training makes something, and no step.
         idle = {"episode_length", "action_repeat"} & set(options)
         if idle:
-            remedy = "set max_steps_in_episode, or env_wrappers=('ActionRepeat(2)',)"
             raise ValueError(
                 f"options of playground/{playground_name} were {sorted(idle)}, of "
-                f"which its steps take no notice; {remedy}."
+                "which its steps take no notice; set max_steps_in_episode, or "
+                "env_wrappers=('ActionRepeat(2)',)."
             )
         # Robots that are made of files of their own say nothing of `impl`.
         asked = {**({"impl": impl} if "impl" in settings else {}), **options}
@@ -96,21 +96,16 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
                 self.wrapped = registry.load(playground_name, config_overrides=asked)
         except subprocess.CalledProcessError as error:
             raise ValueError(
-                f"playground/{playground_name} needs the files of MuJoCo Menagerie, "
-                f"which git could not download ({error})."
+                f"playground/{playground_name} needs files that git could not download "
+                f"({error})."
             ) from None
         except (KeyError, TypeError) as error:
             id, known = f"playground/{playground_name}", sorted(settings)
             raise refused_options(id, asked, error, known) from None
-        self.playground_name = playground_name
+        self.id = f"playground/{playground_name}"
         self.options = {"impl": impl, **options}
         limit = max_steps_in_episode
         self.limit = int(settings.episode_length if limit is None else limit)
-
-    @property
-    def name(self) -> str:
-        """`playground/` and Playground's name."""
-        return f"playground/{self.playground_name}"
 
     @property
     def default_params(self) -> EnvParams:
@@ -121,7 +116,8 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         """Start an episode from a fresh random state; the key is consumed."""
         with jax.numpy_rank_promotion("allow"):
             first = self.wrapped.reset(key)
-        return _observed(first), PlaygroundState(jnp.int32(0), as_arrays(first))
+        state = PlaygroundState(jnp.int32(0), first)
+        return self.first(first.obs, state, params)
 
     def step_env(
         self, key: Array, state: PlaygroundState, action: Array, params: Any
@@ -132,9 +128,9 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         before = before.replace(metrics=dict(before.metrics), info=dict(before.info))
         with jax.numpy_rank_promotion("allow"):
             after = self.wrapped.step(before, action)
-        carried = PlaygroundState(state.time + 1, cast_like(after, state.inner))
-        reward = jnp.asarray(after.reward, jnp.float32).reshape(())
-        return _observed(after), carried, reward, after.done > 0.5, {}
+        carried = PlaygroundState(state.time + 1, after)
+        found = after.obs, carried, after.reward, after.done > 0.5, {}
+        return self.outcome(found, carried, state, params)
 
     def action_space(self, params: Any = None) -> Box:
         """Return numbers from -1 to 1."""
@@ -151,9 +147,3 @@ class PlaygroundEnvironment(Environment[PlaygroundState, EnvParams]):
         if hasattr(obs, "shape"):
             return Box(-np.inf, np.inf, obs.shape)
         return Dict({name: Box(-np.inf, np.inf, x.shape) for name, x in obs.items()})
-
-
-def _observed(state: State) -> Obs:
-    obs: Any = state.obs
-    obs = obs if hasattr(obs, "shape") else dict(obs)
-    return jax.tree.map(lambda x: jnp.asarray(x, jnp.float32), obs)

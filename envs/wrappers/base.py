@@ -12,7 +12,7 @@ from jax.core import Tracer
 from ..adapters.adapt import adapt
 from ..adapters.adapted import with_numbers
 from ..base import Array, AutoResetStep, Environment, Obs, Step
-from ..spaces import Box, Dict, Discrete, Space
+from ..spaces import Box, Discrete, Space
 
 MASK = "action_mask"  # Key of an observation that is for actions, and is not seen.
 
@@ -31,6 +31,11 @@ class WrapperState:
     def time(self) -> Array:
         """Steps that the environment inside has taken since the reset, `[]` int32."""
         return self.inner.time
+
+
+def _of_the_inside(name: str) -> Any:
+    """A property of a wrapper that is that of the environment inside."""
+    return property(lambda self: getattr(self.env, name))
 
 
 @dataclasses.dataclass(unsafe_hash=True)
@@ -67,21 +72,15 @@ class Wrapper(Environment[Any, Any]):
                 f"{who} needs reset_env and step_env, but {inside.name} only resets by "
                 "itself: wrap the bare environment."
             )
-        own, params = self.numbers(), inside.default_params
-        if own and not dataclasses.is_dataclass(params):
-            raise ValueError(
-                f"{who} puts its numbers among the environment's parameters, but those "
-                f"of {inside.name} are a {type(params).__name__}: make them a "
-                "flax.struct.dataclass."
-            )
-        taken = [name for name in own if hasattr(params, name)]
+        self.check()
+        own = self.numbers()
+        taken = [name for name in own if hasattr(inside.default_params, name)]
         if taken:
             raise ValueError(
                 f"{inside.name} has a parameter {taken[0]} already, which {who} would "
                 f"replace: use one {who} around an environment."
             )
         self.check_numbers(own)
-        self.check()
 
     def check(self) -> None:
         """Refuse an environment or a field that cannot work; asked when it is made.
@@ -90,7 +89,7 @@ class Wrapper(Environment[Any, Any]):
             ValueError: naming what does not fit.
         """
 
-    def numbers(self) -> dict[str, float]:
+    def numbers(self) -> dict[str, Any]:
         """Return names and defaults of the wrapper's own numbers."""
         return {}
 
@@ -104,10 +103,12 @@ class Wrapper(Environment[Any, Any]):
             ValueError: naming the number, its value and what it must be.
         """
 
-    @property
-    def stochastic_transitions(self) -> bool:  # type: ignore[override]
-        """True if transitions of the environment inside are random."""
-        return self.env.stochastic_transitions
+    name = _of_the_inside("name")
+    note = _of_the_inside("note")
+    stochastic_transitions = _of_the_inside("stochastic_transitions")
+    time_per_step = _of_the_inside("time_per_step")
+    has_picture = _of_the_inside("has_picture")
+    has_levels = _of_the_inside("has_levels")
 
     @property
     def finite_observations(self) -> bool:  # type: ignore[override]
@@ -115,35 +116,10 @@ class Wrapper(Environment[Any, Any]):
         return self.env.finite_observations and not self.adds_to_observations
 
     @property
-    def name(self) -> str:
-        """The name of the environment inside."""
-        return self.env.name
-
-    @property
-    def note(self) -> str:
-        """The note of the environment inside."""
-        return self.env.note
-
-    @property
-    def time_per_step(self) -> int:
-        """The time that a step of the environment inside adds to its `time`."""
-        return self.env.time_per_step
-
-    @property
-    def has_picture(self) -> bool:
-        """True if the environment inside can be drawn."""
-        return self.env.has_picture
-
-    @property
     def default_params(self) -> Any:
         """Those of the environment inside, and the wrapper's own numbers."""
         inner, own = self.env.default_params, self.numbers()
         return with_numbers(inner, type(self).__name__, own) if own else inner
-
-    @property
-    def has_levels(self) -> bool:
-        """True if the environment inside draws levels."""
-        return self.env.has_levels
 
     def inner_state(self, state: Any) -> Any:
         """Return the state of the environment inside."""
@@ -286,28 +262,12 @@ def box_of(env: Environment, params: Any, who: str) -> Box:
     )
 
 
-def vector_or_dict(env: Environment, params: Any, who: str, key: str) -> Box | Dict:
-    """Return the observation space of an environment that numbers can be put beside.
-
-    They are appended to a vector of floats, and get a key of their own in a dictionary.
-
-    Args:
-        env: The environment.
-        params: Numbers of the environment.
-        who: Name of the wrapper, for the message.
-        key: Key that the wrapper adds to a dictionary.
+def vector_of(env: Environment, params: Any, who: str) -> Box:
+    """Return the observation space of an environment if it is a vector of floats.
 
     Raises:
-        ValueError: it is neither, or the key is taken.
+        ValueError: it is not.
     """
-    space = env.observation_space(params)
-    if isinstance(space, Dict):
-        if key in space.spaces:
-            raise ValueError(
-                f"{who} shows its numbers under the key {key!r}, which observations of "
-                f"{env.name} have already: rename that key, or leave {who} out."
-            )
-        return space
     box = box_of(env, params, who)
     if len(box.shape) == 1 and np.issubdtype(box.dtype, np.floating):
         return box

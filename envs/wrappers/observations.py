@@ -1,7 +1,6 @@
 """Observations in another form, or with something beside them."""
 
 import dataclasses
-import inspect
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -21,7 +20,7 @@ from .base import (
     box_of,
     on_bounds,
     unwrap,
-    vector_or_dict,
+    vector_of,
 )
 
 Mask = Callable[[Any, Any], Array]
@@ -175,18 +174,11 @@ def _boxes(env: Environment, params: Any) -> dict[str, Box]:
         boxes = {"": box_of(env, params, "FrameStack")}
     for key, box in boxes.items():
         under = f" under {key!r}" if key else ""
-        if not isinstance(box, Box):
+        if not isinstance(box, Box) or not box.shape:
+            remedy = "show it as a Box [1]" if key else "put FlattenObservation before"
             raise ValueError(
-                f"FrameStack takes dictionaries of arrays, but {env.name} observes "
-                f"{box}{under}; show it as a Box, or leave FrameStack out."
-            )
-        if not box.shape:
-            remedy = (
-                "show it as a vector [1]" if key else "put FlattenObservation before it"
-            )
-            raise ValueError(
-                f"FrameStack stacks along the last axis, but {env.name} observes a "
-                f"single number{under}; {remedy}."
+                f"FrameStack stacks along the last axis, but {env.name} observes "
+                f"{box}{under}; {remedy}."
             )
     return boxes
 
@@ -222,8 +214,7 @@ class PreviousActionReward(Wrapper):
         if hasattr(actions, "spaces"):
             raise ValueError(
                 "PreviousActionReward takes actions of one part, but those of "
-                f"{self.env.name} are {actions}: leave it out, or make them one "
-                "MultiDiscrete, MultiBinary or Box in a wrapper inside."
+                f"{self.env.name} are {actions}."
             )
         self.observation_space()
 
@@ -293,9 +284,16 @@ def _beside(obs: Any, key: str, numbers: Array) -> Obs:
 
 def _space_beside(wrapper: Wrapper, params: Any, key: str, box: Box) -> Box | Dict:
     """The space of what `_beside` makes of the observations inside a wrapper."""
-    space = vector_or_dict(wrapper.env, params, type(wrapper).__name__, key)
+    who, env = type(wrapper).__name__, wrapper.env
+    space = env.observation_space(params)
     if isinstance(space, Dict):
+        if key in space.spaces:
+            raise ValueError(
+                f"{who} shows its numbers under the key {key!r}, which observations of "
+                f"{env.name} have already."
+            )
         return Dict({**space.spaces, key: box})
+    space = vector_of(env, params, who)
     low = on_bounds(lambda xp, b: xp.concatenate(b), space.low, box.low)
     high = on_bounds(lambda xp, b: xp.concatenate(b), space.high, box.high)
     return Box(low, high, low.shape, space.dtype)
@@ -316,19 +314,6 @@ class TimeObservation(ObservationWrapper):
         env: The environment inside; its observations are vectors of floats, or
             dictionaries.
     """
-
-    def check(self) -> None:
-        """Check that there is a time, a limit and a place for their ratio."""
-        self.observation_space()
-        params = self.env.default_params
-        key = jax.eval_shape(lambda: jax.random.key(0))
-        state = jax.eval_shape(self.env.reset_env, key, params)[1]
-        for owner, name in ((state, "time"), (params, "max_steps_in_episode")):
-            if not hasattr(owner, name):
-                raise ValueError(
-                    "TimeObservation shows state.time / params.max_steps_in_episode, "
-                    f"but {self.env.name} has no {name}."
-                )
 
     def observe(self, obs: Obs, state: Any, params: Any) -> Obs:
         """Return the observation and the share."""
@@ -365,12 +350,10 @@ class ActionMask(ObservationWrapper):
 
     def check(self) -> None:
         """Check the function and the actions."""
-        needed = "ActionMask needs a function (state, params) -> bool [A]"
         if not callable(self.mask):
-            raise ValueError(f"{needed}, got {self.mask!r}.")
-        if not _takes_two(self.mask):
             raise ValueError(
-                f"{needed}, got one that takes {inspect.signature(self.mask)}."
+                "ActionMask needs a function (state, params) -> bool [A], got "
+                f"{self.mask!r}."
             )
         self.observation_space()
 
@@ -392,19 +375,6 @@ class ActionMask(ObservationWrapper):
         parts = space.spaces if isinstance(space, Dict) else {"observation": space}
         size = _size(self.env.action_space(self._params(params)))
         return Dict({**parts, MASK: MultiBinary(size)})
-
-
-def _takes_two(mask: Mask) -> bool:
-    """Return whether a function can be called with a state and parameters."""
-    try:
-        signature = inspect.signature(mask)
-    except (TypeError, ValueError):
-        return True  # Nothing is known of it, as of some that are written in C.
-    try:
-        signature.bind(None, None)
-    except TypeError:
-        return False
-    return True
 
 
 def _size(actions: Any) -> int:

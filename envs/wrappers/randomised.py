@@ -32,16 +32,11 @@ class Distribution:
 
     def __call__(self, key: Array) -> Array:
         """Draw a number, `[]`; the key is consumed."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must have __call__(key), which draws a number."
-        )
+        raise NotImplementedError
 
     def ends(self) -> tuple[Any, Any]:
         """Return the smallest and the largest number that can be drawn."""
-        raise NotImplementedError(
-            f"{type(self).__name__} must have ends(), which returns the smallest and "
-            "the largest number that can be drawn."
-        )
+        raise NotImplementedError
 
 
 @struct.dataclass
@@ -224,7 +219,7 @@ class RandomLevels(Wrapper):
         if not self.env.has_levels:
             raise ValueError(
                 f"{self.env.name} has no levels: {type(self).__name__} needs an "
-                "environment with draw_level(key, params), such as Maze-v0."
+                "environment with draw_level, such as Maze-v0."
             )
 
     def draw_level(self, key: Array, params: Any) -> Any:

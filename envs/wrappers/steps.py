@@ -102,7 +102,7 @@ class StickyActions(Wrapper):
         if not 0 <= value <= 1:
             raise ValueError(
                 f"StickyActions: sticky_probability must lie between 0 and 1, got "
-                f"{value!r}; Machado et al. (2018) take 0.25."
+                f"{value!r}."
             )
 
     def numbers(self) -> dict[str, float]:

@@ -22,13 +22,13 @@ from bench import alternate, calls, machine_line, options, rates, spread
 
 import purerl
 from purerl.execution.members import crossed
+from purerl.execution.memory import worker_limit
 from purerl.meta import store
 from purerl.meta.fitness import inner_config
 from purerl.meta.loop import EvolutionLoop
 from purerl.meta.setup import EvolutionSettings, make_setup
 from purerl.meta.training import Options, rollout_keys, strategy_keys
 from purerl.scale.devices import make_workers
-from purerl.sweeps.planner import worker_limit
 
 GOAL = 0.9
 

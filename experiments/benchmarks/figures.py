@@ -1,4 +1,4 @@
-"""Draw the figures of docs/performance.md from what the benchmarks wrote.
+"""Draw the figures of docs/results/speed.md from what the benchmarks wrote.
 
     python experiments/benchmarks/figures.py
 

@@ -61,7 +61,7 @@ def measure(budget: Budget) -> Findings:
         note = note_of(name, row)
         rows.append(learned.row_of(f"{title}: return at the end", claim, row, 0, note))
     printed = learned.printed(known.values())
-    return Findings(rows, [figure], [], [WORDS["differences"]], printed)
+    return Findings(rows, [figure], [WORDS["differences"]], printed)
 
 
 def note_of(name: str, row: dict[str, Any]) -> str:

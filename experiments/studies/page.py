@@ -1,13 +1,13 @@
-"""Render the studies: docs/studies.md, and one HTML page with every picture inside.
+"""Render the studies: docs/results/studies.md, and one HTML page with everything.
 
     python experiments/studies/page.py                      # what is in the repository
     python experiments/studies/page.py --quick              # what quick runs left
 
-The first also writes docs/studies.md; the page goes to runs/studies.html, or to
-runs/studies-quick/studies.html.
+The first also writes docs/results/studies.md, with the claims and a picture of each
+study. The HTML page has all rows, notes, tables and pictures, and goes to
+runs/studies.html, or to runs/studies-quick/studies.html.
 """
 
-import base64
 import html
 import re
 from pathlib import Path
@@ -17,7 +17,7 @@ from study import IMAGES, QUICK, ROOT, STORE, printed_on
 
 # isort: split
 from frame import markdown as table_lines
-from frame import options, raw_words, read, write_atomic
+from frame import options, raw_words, read, words_of, write_atomic
 
 from purerl.report import html as pages
 
@@ -103,27 +103,47 @@ def _printed(kept: dict[str, Any], row: dict[str, Any]) -> list[str]:
 
 def markdown(studies: list[dict[str, Any]]) -> str:
     """Return the page of the documentation."""
+    rows = [[f"[{x['title']}](#{x['name']})", x.get("system") or "-"] for x in studies]
     lines = [raw_words("studies")["introduction"], ""]
-    lines += ["The headlines; the sections below have all that was measured:", ""]
-    lines += [*table_lines(OVERVIEW, overview(studies)), ""]
+    lines += [*table_lines(["study", "the claim is of"], rows), ""]
     for kept in studies:
-        lines += [f"## {kept['title']}", "", f"*Source: {kept['source']}.*", ""]
-        lines += [kept["question"], "", f"{facts(kept)}.", ""]
-        rows = [[row[name] for name in CLAIM] for row in kept["rows"]]
-        lines += [*table_lines(CLAIM_HEADERS, rows), ""]
-        for text in kept["text"]:
-            lines += [text, ""]
-        for figure in kept["figures"]:
-            lines += [f"![{figure['caption']}](images/studies/{figure['file']})", ""]
-            lines += [f"*{figure['caption']}*", ""]
-        for table in kept["tables"]:
-            lines += [f"{table['title']}:", ""]
-            lines += [*table_lines(table["headers"], table["rows"]), ""]
+        lines += [*summary(kept), ""]
+    lines += [raw_words("studies")["commands"], ""]
     missing = sorted(set(names()) - {kept["name"] for kept in studies})
     if missing:
         lines += ["## Not yet run at full budget", ""]
         lines += [f"* `python experiments/studies/{name}.py`" for name in missing]
     return "\n".join(lines).rstrip() + "\n"
+
+
+def summary(kept: dict[str, Any]) -> list[str]:
+    """Return a study on that page: claim, picture, rows, doubts and where it ran.
+
+    Four optional parts of the study's words say what stands there: `claim`, `doubts`,
+    `shown` (the numbers of the rows) and `picture` (the end of its name).
+    """
+    name = kept["name"]
+    words = words_of(name) if name in names() else {}
+    picked = [int(number) for number in words.get("shown", "").split()]
+    shown = [kept["rows"][n] for n in picked] or kept["rows"]
+    figures = [
+        figure
+        for figure in kept["figures"]
+        if figure["file"].endswith(f"{words.get('picture', '')}.png")
+    ]
+    lines = [f'## <a id="{name}"></a>{kept["title"]}', ""]
+    lines += [words.get("claim") or kept["question"], ""]
+    for figure in figures[:1]:
+        caption, *_ = figure["caption"].split(". ")
+        file = figure["file"]
+        lines += [f"![{Path(file).stem}](../images/studies/{file})", ""]
+        lines += [f"*{caption.rstrip('.')}.*", ""]
+    claims = [[row[part] for part in ("what", "claimed", "here")] for row in shown]
+    lines += [*table_lines(CLAIM_HEADERS[:3], claims), ""]
+    if "doubts" in words:
+        lines += [f"**To question:** {words['doubts']}", ""]
+    lines += ['??? note "Source, command and machine"', ""]
+    return [*lines, f"    Source: {kept['source']}. {facts(kept)}."]
 
 
 def inline(text: str) -> str:
@@ -138,8 +158,8 @@ def plain(text: str) -> str:
     return re.sub(LINK, r"\1", text).replace("`", "").replace("**", "")
 
 
-def section(kept: dict[str, Any], images: Path) -> pages.Section:
-    """Return a study as a section of the HTML page.
+def section(kept: dict[str, Any], images: Path) -> str:
+    """Return a study as HTML.
 
     Args:
         kept: What the study's file holds.
@@ -152,17 +172,11 @@ def section(kept: dict[str, Any], images: Path) -> pages.Section:
     body += pages.table_html(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
-        data = base64.b64encode((images / figure["file"]).read_bytes()).decode()
-        words = html.escape(figure["caption"])
-        body += (
-            f'<figure><img alt="{words}" '
-            f'src="data:image/png;base64,{data}"><figcaption>{words}</figcaption>'
-            "</figure>"
-        )
-    for table in kept["tables"]:
+        body += pages.file_html(images / figure["file"], figure["caption"])
+    for table in kept.get("tables", []):
         body += f"<h3>{html.escape(table['title'])}</h3>"
         body += pages.table_html(table["headers"], table["rows"])
-    return pages.Section(kept["title"], body)
+    return body
 
 
 def write(quick: bool, folder: Path | None = None) -> Path:
@@ -176,16 +190,16 @@ def write(quick: bool, folder: Path | None = None) -> Path:
     studies = load(source)
     path = source / "studies.html" if quick else ROOT / "runs" / "studies.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    sections = [
-        section(kept, source / kept["name"] if quick else IMAGES) for kept in studies
-    ]
     title = "purerl: studies" + " at a tiny budget" * quick
     rows = [[plain(text) for text in row] for row in overview(studies)]
     note = f"<p><b>{QUICK}</b></p>" if quick else ""
-    first = pages.Section("All studies", note + pages.table_html(OVERVIEW, rows))
-    pages.write_page(path, title, first, *sections)
+    sections = {"All studies": note + pages.table_html(OVERVIEW, rows)}
+    for kept in studies:
+        images = source / kept["name"] if quick else IMAGES
+        sections[kept["title"]] = section(kept, images)
+    pages.write_page(path, title, sections)
     if not quick:
-        write_atomic(ROOT / "docs" / "studies.md", markdown(studies))
+        write_atomic(ROOT / "docs" / "results" / "studies.md", markdown(studies))
     return path
 
 

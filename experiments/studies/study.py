@@ -8,8 +8,8 @@ A study is a script in this folder with a `STUDY`, and a function from a `Budget
 
 The findings go to experiments/results/studies/NAME.json and their figures to
 docs/images/studies; those of a quick run stay in its folder, runs/studies-quick/NAME.
-`page.py` renders docs/studies.md and one HTML page from these files, and `studies.py`
-runs all of them.
+`page.py` renders docs/results/studies.md and one HTML page from these files, and
+`studies.py` runs all of them.
 
 A study is split into parts (`Budget.part`), each of which returns what JSON holds. A
 part that is done is not done again by the same command, until `--fresh` is given or its
@@ -114,14 +114,6 @@ class Row(NamedTuple):
     command: str = ""
 
 
-class Table(NamedTuple):
-    """A table under the claims."""
-
-    title: str
-    headers: list[str]
-    rows: list[list[Any]]
-
-
 class Picture(NamedTuple):
     """A picture: its file's name in the folder of images, and what it shows."""
 
@@ -154,14 +146,12 @@ class Findings(NamedTuple):
     Attributes:
         rows: Claims beside what was measured.
         figures: Pictures, from `Budget.save`.
-        tables: Further tables.
         text: Paragraphs in Markdown under the claims.
         printed: What printed the numbers, if it was not this run.
     """
 
     rows: list[Row]
     figures: list[Picture]
-    tables: list[Table] = []  # noqa: RUF012
     text: list[str] = []  # noqa: RUF012
     printed: list[Printed] = []  # noqa: RUF012
 
@@ -323,7 +313,6 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         "quick": asked.quick,
         "seconds": round(budget.seconds()),
         "rows": [row._asdict() for row in findings.rows],
-        "tables": [table._asdict() for table in findings.tables],
         "figures": [figure._asdict() for figure in findings.figures],
         "text": list(findings.text),
         "printed": [one._asdict() for one in findings.printed],
@@ -354,11 +343,9 @@ def when(path: Path, load: float, budget: Budget) -> dict[str, Any]:
 
 
 def show(kept: dict[str, Any]) -> None:
-    """Print a study's claims and tables."""
+    """Print a study's claims."""
     headers = ["what", "claimed", "here", "note"]
     claims = [[row[name] for name in headers] for row in kept["rows"]]
     if kept["quick"]:
         print(QUICK)
     frame.show(kept["title"], headers, claims, 160, show_lines=True)
-    for table in kept["tables"]:
-        frame.show(table["title"], table["headers"], table["rows"], 160)

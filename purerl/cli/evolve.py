@@ -30,6 +30,7 @@ from purerl.cli.train import base_config, default_folder
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
 from purerl.execution.format import format_count, program, quoted, with_noun
+from purerl.execution.memory import worker_limit
 from purerl.meta import fitness as fitness_of
 from purerl.meta import presets as evolutions
 from purerl.meta import store
@@ -43,7 +44,6 @@ from purerl.runner.arguments import check_seconds
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.storage import folders
-from purerl.sweeps.planner import worker_limit
 
 
 @dataclasses.dataclass(kw_only=True)

@@ -18,7 +18,7 @@ from purerl.cli.train import base_config
 from purerl.execution import dry_run
 from purerl.execution.memory import require_number
 from purerl.scale.devices import as_count, make_workers
-from purerl.sweeps import planner
+from purerl.sweeps import lanes
 from purerl.sweeps.console import lanes_table
 from purerl.train import bind
 
@@ -76,7 +76,7 @@ def main_lanes(argv: Sequence[str]) -> int:
         flags.parser_class(base, FindLanes, ConfigSource), argv, "lanes"
     )
     settings.enable_compile_cache()
-    rates = planner.find_lanes(
+    rates = lanes.find_lanes(
         flags.read_config(parsed, base),
         widths=sorted(parsed.widths) or None,
         memory_limit=parsed.memory_limit,
@@ -84,7 +84,7 @@ def main_lanes(argv: Sequence[str]) -> int:
     )
     console = Console()
     console.print(lanes_table(rates))
-    path = planner.cache_file()
+    path = lanes.cache_file()
     words = f"remembered in {path}" if path else _FORGOTTEN
     console.print(words, highlight=False, soft_wrap=True)
     return 0

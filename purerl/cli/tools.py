@@ -21,6 +21,7 @@ from purerl.comparison.settings import read_environment, take_environments
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
+from purerl.execution.memory import worker_limit
 from purerl.metrics import decimals
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
@@ -35,7 +36,6 @@ from purerl.sweeps.console import plan_lines, plan_table
 from purerl.sweeps.loop import sweep
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import plan
-from purerl.sweeps.planner import worker_limit
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
 from purerl.tuning.api import tune
@@ -200,7 +200,7 @@ def main_halving(argv: Sequence[str]) -> int:
 def _plan_halving(asked: halvings.HalvingOptions) -> None:
     """Print the cost of the agents that start, and of the steps of all that go on."""
     made = halvings.make_search(asked)
-    steps = sum(made.search().steps)
+    steps = sum(made.search.steps)
     part = dry_run.Part(made.space.bound, len(made.search_of), steps)
     dry_run.show([part], asked.lanes, asked.segment_updates)
 

@@ -25,7 +25,7 @@ from purerl.comparison.tracking import Tracking
 from purerl.comparison.training import TRAINED, Compared, Part, make_parts, train
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import BlockCompiler, current_cache
-from purerl.execution.memory import require_listing
+from purerl.execution.memory import require_listing, worker_limit
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import Repeated, option, tool
 from purerl.runner.trackers import choose
@@ -34,7 +34,6 @@ from purerl.scale.devices import make_workers
 from purerl.storage import folders
 from purerl.storage.lock import locked
 from purerl.streams import say
-from purerl.sweeps.planner import worker_limit
 
 
 @dataclasses.dataclass(frozen=True)

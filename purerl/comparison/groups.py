@@ -5,7 +5,7 @@ so its bits are the same in every comparison.
 """
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from purerl.acting.environment import bind_params
 from purerl.algorithms import name_of
@@ -19,7 +19,7 @@ from purerl.config import (
 from purerl.execution.programs import length_of_pieces
 from purerl.space.points import resolve_point
 from purerl.sweeps.effects import check_pieces, check_setting
-from purerl.sweeps.groups import canonical, group_points
+from purerl.sweeps.groups import group_points
 from purerl.train import Bound, bind, check_time_limit
 from purerl.types import Overrides
 
@@ -61,11 +61,6 @@ class Contestant(NamedTuple):
     start: TrainConfig
     pieces: tuple[Piece, ...]
     trained: TrainConfig
-
-    @property
-    def identity(self) -> list[Any]:
-        """The part of its identity beside the config: the pieces after the first."""
-        return [[p.first, canonical(p.values)] for p in self.pieces[1:]]
 
 
 def enter(setting: Setting, task: Task) -> Contestant:

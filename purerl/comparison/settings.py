@@ -289,9 +289,9 @@ def _read(name: str, value: Any) -> Setting:
     if isinstance(value, TrainConfig):
         return Setting(name, (), value)
     if isinstance(value, Schedule):
+        value.check()
         values = map(_changes, value.values)
-        pieces = map(Piece, value.first_updates, values)
-        return Setting(name, _checked(tuple(pieces)))
+        return Setting(name, tuple(map(Piece, value.first_updates, values)))
     if isinstance(value, str | Path):
         value = Path(value).expanduser()
         if not value.is_dir():
@@ -315,18 +315,6 @@ def _changes(values: Mapping[str, Any]) -> dict[str, Any]:
         read = read_loss if is_loss else serialise.parse_text
         changes[field] = read(field, value)
     return changes
-
-
-def _checked(pieces: tuple[Piece, ...]) -> tuple[Piece, ...]:
-    firsts = [piece.first for piece in pieces]
-    if not firsts or firsts[0] != 0 or sorted(set(firsts)) != firsts:
-        raise ConfigError(f"a schedule begins at update 0 and ascends, got {firsts}.")
-    if any(set(piece.values) != set(pieces[0].values) for piece in pieces):
-        names = [sorted(piece.values) for piece in pieces]
-        raise ConfigError(
-            f"every piece of a schedule must set the same fields, got {names}."
-        )
-    return pieces
 
 
 def _evolved(result: EvolutionResult) -> dict[str, Any]:
@@ -354,31 +342,20 @@ def _moved(name: str, config: TrainConfig, task: Task) -> TrainConfig:
     moved = config.replace(
         **task.changes, **{"num_evaluations": task.config.num_evaluations}
     )
-    if not _is_same(moved.env, task.config.env, "env"):
-        raise ConfigError(
-            f"settings: {name} is a config of another environment "
-            f"({serialise.plain(moved.env, 'env')}) than {task.name}; name it in "
-            f"environments, such as environments=[{task.name!r}], for all settings."
-        )
-    # What it says itself, such as numbers to draw in training, is its own choice.
     default = type(config)()
-    for field in ENV_FIELDS:
+    for field in _CARRIED_FIELDS:
         mine, theirs = getattr(moved, field), getattr(task.config, field)
-        is_default = _is_same(mine, getattr(default, field), field)
-        if is_default and not _is_same(mine, theirs, field):
+        # What it says itself, such as numbers to draw in training, is its own choice.
+        is_own = not _is_same(mine, getattr(default, field), field)
+        is_own = is_own and field not in ("env", "total_timesteps")
+        if not is_own and not _is_same(mine, theirs, field):
             raise ConfigError(
-                f"settings: {name} is a config of another environment than the "
-                f"others': its {field} is {serialise.plain(mine, field)!r}, the "
-                f"default, and theirs is {serialise.plain(theirs, field)!r}; give "
-                "both the same, or set it for all in environments."
+                f"settings: {name} is a config of another task than the others': its "
+                f"{field} is {serialise.plain(mine, field)!r}, and theirs in "
+                f"{task.name} is {serialise.plain(theirs, field)!r}; give both the "
+                "same, or set it for all in environments, such as "
+                f"[{{'env': {task.name!r}, {field!r}: ...}}]."
             )
-    if moved.total_timesteps != task.config.total_timesteps:
-        raise ConfigError(
-            f"settings: {name} is a config of {moved.total_timesteps:,} steps, and "
-            f"config has {task.config.total_timesteps:,}; give both the same "
-            "total_timesteps, or set it for all in environments, such as "
-            f"{{'env': {task.name!r}, 'total_timesteps': ...}}."
-        )
     return moved
 
 

@@ -28,7 +28,6 @@ from purerl.execution.cohort import Cohort
 from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import Members, crossed
-from purerl.execution.programs import Program
 from purerl.execution.stream import Job, rows_of, stream
 from purerl.meta.fitness import Accumulator, ReturnCurve
 from purerl.report.comparison import WORDS
@@ -41,10 +40,11 @@ from purerl.runner.options import (
     seeds_option,
 )
 from purerl.runner.progress import Reporter
-from purerl.scale.devices import Worker, default_lanes
+from purerl.scale.devices import default_lanes
 from purerl.search.fitness import check_fitness
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
+from purerl.sweeps.groups import canonical
 from purerl.train import Plan
 from purerl.types import Array, Overrides
 
@@ -145,77 +145,6 @@ class _Results:
 
     def _own(self, member: int) -> slice:
         return slice(member * self.num_seeds, (member + 1) * self.num_seeds)
-
-
-def train_group(
-    program: Program,
-    keys: Array,
-    group: Group,
-    measures: Sequence[str],
-    workers: Sequence[Worker],
-    on_block: Callable[[int, float], None],
-    on_member: Callable[[int, Scores], None],
-    is_stopped: Callable[[], bool],
-) -> list[Scores]:
-    """Train every member of a group with every key, in the order of the members.
-
-    Args:
-        program: The program that trains the members.
-        keys: Keys `[S]`, with each of which every member is trained.
-        group: The group of members, P of them.
-        measures: Kinds of `purerl.meta.fitness`.
-        workers: The workers of this process, from whose threads the rest is called.
-        on_block: Called after every block with its environment steps and the mean of
-            its first measure.
-        on_member: Called with a member's number and its scores, as soon as it is
-            trained with every key.
-        is_stopped: Says whether somebody asked to stop.
-
-    Returns:
-        P scores.
-
-    Raises:
-        KeyboardInterrupt: somebody asked to stop before every block was trained.
-    """
-    num_members, plan = len(group.members), program.bound.plan
-    results = _Results(num_members, keys.shape[0], measures, plan)
-    host_keys = jax.device_put(keys, jax.local_devices()[0])
-
-    def members(rows: np.ndarray, piece: int) -> Members:
-        return crossed(host_keys, group.overrides[piece], rows)
-
-    def overrides(rows: np.ndarray, piece: int) -> Overrides:
-        return members(rows, piece).overrides
-
-    def keep(job: Job, recorder: _Recorder, cohort: Cohort) -> None:
-        values = recorder.result()
-        on_block(cohort.size * program.steps_each, mean_of_known(values[:, 0]))
-        for member in results.add(job.key, values):
-            on_member(member, results.scores(member))
-
-    jobs = [
-        Job(
-            program,
-            partial(members, rows, 0),
-            rows,
-            [(x, partial(overrides, rows, n)) for n, x in enumerate(group.starts) if n],
-        )
-        for rows in rows_of(len(results.values), program.lanes)
-    ]
-
-    def recorder(job: Job) -> _Recorder:
-        return _Recorder(measures, len(job.key), plan)
-
-    stream(jobs, workers, recorder, keep, is_stopped)
-    if not results.is_trained.all():
-        raise KeyboardInterrupt
-    return [results.scores(member) for member in range(num_members)]
-
-
-def identity(config: Any, rest: dict[str, Any]) -> str:
-    """Return a name for what one setting in one environment was trained with."""
-    text = json.dumps([serialise.to_dict(config), rest], sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def save(path: Path, scores: Scores) -> None:
@@ -359,7 +288,7 @@ def make_parts(
         missing, files = [], []
         for number, contestant in enumerate(entered):
             if folder is not None:
-                path = folder / TRAINED / f"{_identity(contestant, options, task)}.npz"
+                path = folder / TRAINED / f"{identity(contestant, options, task)}.npz"
                 files.append(path)
                 stored = load(path)
                 if stored is not None:
@@ -380,7 +309,8 @@ def make_parts(
     return known, parts
 
 
-def _identity(contestant: Contestant, options: Compared, task: Task) -> str:
+def identity(contestant: Contestant, options: Compared, task: Task) -> str:
+    """Return a name for all that fixes the scores of a setting in an environment."""
     rest: dict[str, Any] = {
         "measures": options.measures,
         "seeds": check_seeds(options.seeds),
@@ -389,12 +319,15 @@ def _identity(contestant: Contestant, options: Compared, task: Task) -> str:
         "segment_updates": options.segment_updates,
         **folders.unusual_random_numbers(),
     }
-    if contestant.identity:
-        rest["pieces"] = contestant.identity
+    if contestant.pieces[1:]:
+        later = contestant.pieces[1:]
+        rest["pieces"] = [[piece.first, canonical(piece.values)] for piece in later]
     if hasattr(contestant.trained.env, "step"):
         # Text of an environment object may be that of another one.
         rest["environment"] = task.name
-    return identity(contestant.trained, rest)
+    about = [serialise.to_dict(contestant.trained), rest]
+    text = json.dumps(about, sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
 def train(
@@ -431,11 +364,9 @@ def train(
             return interrupt.asked
 
         for part in parts:
-            results = _train_part(part, options, compiler, on_block, is_stopped)
-            pairs = zip(part.names, results, strict=True)
-            by_setting = {(part.environment, name): result for name, result in pairs}
-            scores |= by_setting
-            on_part(by_setting)
+            found = _train_part(part, options, compiler, on_block, is_stopped)
+            scores |= found
+            on_part(found)
     seconds = time.perf_counter() - began
     reporter.info(
         f"trained in {seconds:.1f} s ({format_count(done / seconds)} steps/s)"
@@ -459,31 +390,64 @@ def _train_part(
     compiler: BlockCompiler,
     on_block: Callable[[int, float], None],
     is_stopped: Callable[[], bool],
-) -> list[Scores]:
-    """Train a group and keep the scores of each setting; all, in its members' order."""
-    seeds, workers = check_seeds(options.seeds), compiler.workers
-    group, keys = part.group, held_out_keys(options.seed, seeds)
-    updates = group.bound.plan.num_updates
+) -> Known:
+    """Train a group's settings with every key, and keep the scores of each.
+
+    Args:
+        part: The group in its environment.
+        options: The options of the comparison.
+        compiler: Compiles the program, and has the workers.
+        on_block: Called after every block with its environment steps and the mean of
+            its first measure.
+        is_stopped: Says whether somebody asked to stop.
+
+    Raises:
+        KeyboardInterrupt: somebody asked to stop before every block was trained.
+    """
+    seeds, workers, group = check_seeds(options.seeds), compiler.workers, part.group
+    keys, plan = held_out_keys(options.seed, seeds), group.bound.plan
     program = compiler.compile(
         group.bound,
         crossed(keys, group.overrides[0], np.arange(len(seeds))),
         # By the seeds alone: bits must not depend on which settings there are.
         options.lanes or default_lanes(len(seeds), workers),
-        min(group.length(options.segment_updates) or updates, updates),
+        min(
+            group.length(options.segment_updates) or plan.num_updates, plan.num_updates
+        ),
         is_fixed=options.lanes is not None,
     )
+    results = _Results(len(part.names), len(seeds), options.measures, plan)
+    host_keys = jax.device_put(keys, jax.local_devices()[0])
 
-    def keep(member: int, scores: Scores) -> None:
-        if part.files:
-            save(part.files[member], scores)
+    def members(rows: np.ndarray, piece: int) -> Members:
+        return crossed(host_keys, group.overrides[piece], rows)
 
-    return train_group(
-        program,
-        keys,
-        group,
-        options.measures,
-        workers,
-        on_block,
-        keep,
-        is_stopped,
-    )
+    def overrides(rows: np.ndarray, piece: int) -> Overrides:
+        return members(rows, piece).overrides
+
+    def recorder(job: Job) -> _Recorder:
+        return _Recorder(options.measures, len(job.key), plan)
+
+    def keep(job: Job, recorded: _Recorder, cohort: Cohort) -> None:
+        values = recorded.result()
+        on_block(cohort.size * program.steps_each, mean_of_known(values[:, 0]))
+        for member in results.add(job.key, values):
+            if part.files:
+                save(part.files[member], results.scores(member))
+
+    jobs = [
+        Job(
+            program,
+            partial(members, rows, 0),
+            rows,
+            [(x, partial(overrides, rows, n)) for n, x in enumerate(group.starts) if n],
+        )
+        for rows in rows_of(len(results.values), program.lanes)
+    ]
+    stream(jobs, workers, recorder, keep, is_stopped)
+    if not results.is_trained.all():
+        raise KeyboardInterrupt
+    return {
+        (part.environment, name): results.scores(number)
+        for number, name in enumerate(part.names)
+    }

@@ -35,9 +35,8 @@ import jax.numpy as jnp
 
 from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
-from purerl.acting.bad import is_bad
+from purerl.acting.rollout import is_bad
 from purerl.algorithms import Entry, pieces
-from purerl.algorithms.checks import check_no_networks
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -183,24 +182,21 @@ def validate(config: BanditConfig, env: Environment) -> None:
         ConfigError: several environments, an environment with observations or without
             discrete actions, or fields that contradict one another.
     """
-    check_no_networks(config)
     if config.num_envs != 1:
         raise ConfigError(
             f"num_envs must be 1 for BanditConfig, got {config.num_envs}: an agent has "
-            "one problem at a time; train several with jax.vmap(train)(keys) or seeds."
+            "one problem; use jax.vmap(train)(keys) or seeds."
         )
     states: Any = env.observation_space(env.default_params)
     actions: Any = env.action_space(env.default_params)
     if getattr(states, "n", None) != 1:
         raise ConfigError(
             f"BanditConfig needs an environment with a single state, Discrete(1), got "
-            f"{states} of {env.name}; use TabularConfig where states have numbers, or "
-            "an algorithm with a network."
+            f"{states} of {env.name}; use TabularConfig where states have numbers."
         )
     if not hasattr(actions, "n"):
         raise ConfigError(
-            f"BanditConfig needs Discrete actions, got {actions} of {env.name}; use an "
-            "algorithm with a policy, such as PPOConfig."
+            f"BanditConfig needs Discrete actions, got {actions} of {env.name}."
         )
     if config.method == "gradient" and config.step_size != "constant":
         raise ConfigError(
@@ -232,15 +228,15 @@ def make(
 
 def init(parts: Parts, key: Array) -> BanditState:
     """Know nothing, and begin a problem; the key is kept in the state."""
-    new = fresh(parts)
-    return BanditState(
-        params={"values": new.values},
-        counts=new.counts,
-        mean_reward=new.mean_reward,
-        envs=rollout.init_envs(parts.stepper, init_keys(key, 1)[0], 1),
-        key=key,
-        update=jnp.int32(0),
-    )
+    envs = rollout.init_envs(parts.stepper, init_keys(key, 1)[0], 1)
+    return _state(fresh(parts), envs, key, jnp.int32(0))
+
+
+def _state(
+    learner: Learner, envs: rollout.EnvCarry, key: Array, update: Array
+) -> BanditState:
+    params = {"values": learner.values}
+    return BanditState(params, learner.counts, learner.mean_reward, envs, key, update)
 
 
 def fresh(parts: Parts) -> Learner:
@@ -342,14 +338,7 @@ def finish(
         trace: Records of the pulls.
     """
     update = state.update + 1
-    new = BanditState(
-        params={"values": learner.values},
-        counts=learner.counts,
-        mean_reward=learner.mean_reward,
-        envs=envs,
-        key=state.key,
-        update=update,
-    )
+    new = _state(learner, envs, state.key, update)
     env_steps = update.astype(jnp.uint32) * jnp.uint32(parts.config.steps_per_update)
     return new, {"env_steps": env_steps, **_report(parts, trace, envs.bad)}
 

@@ -11,7 +11,6 @@ victims learn: `purerl.evolve(config, "env_params.channel")`.
 from __future__ import annotations
 
 import dataclasses
-import functools
 import math
 from typing import Any
 
@@ -19,12 +18,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax.core import Tracer
 
-from purerl.envs.base import Environment
 from purerl.envs.cartpole import CartPole
+from purerl.envs.options import whole_number
 from purerl.envs.spaces import Box
-from purerl.envs.wrappers.base import ObservationWrapper
+from purerl.envs.wrappers.base import ObservationWrapper, on_bounds, vector_of
 
 # Lu et al. (2023) let messages reach from -2 pi to 2 pi.
 CHANNEL_SCALE = 2 * math.pi
@@ -89,29 +87,6 @@ class Channel:
         return jnp.tanh(hidden @ jnp.asarray(self.weight_out) + self.bias_out)
 
 
-@functools.cache
-def _params_class(inner: Any) -> Any:
-    """The class of an environment's parameters with the channel's among them.
-
-    A subclass, so that the environment inside takes them as its own, and a name such as
-    `env_params.length` means the same with and without a channel.
-    """
-
-    @struct.dataclass
-    class CheapTalkParams(inner):
-        """The environment's own numbers, and those of the channel.
-
-        Attributes:
-            channel: Weights of the message.
-            channel_scale: Largest size of a message's numbers.
-        """
-
-        channel: Any = None
-        channel_scale: float | jax.Array = CHANNEL_SCALE
-
-    return CheapTalkParams
-
-
 @dataclasses.dataclass(unsafe_hash=True)
 class CheapTalk(ObservationWrapper):
     """An environment whose observations carry messages of a cheap-talk channel.
@@ -140,20 +115,13 @@ class CheapTalk(ObservationWrapper):
     hidden_size: int = 16
 
     def check(self) -> None:
-        """Check environment and sizes.
+        """Check the sizes, and that observations are vectors.
 
         Raises:
-            ValueError: a size that is not positive, or an environment that cannot
-                carry a channel.
+            ValueError: a size that is not positive, or other observations.
         """
-        for name in ("size", "hidden_size"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise ValueError(
-                    f"{name} must be a positive whole number, got {value!r}: a silent "
-                    "channel is one whose weights are zero."
-                )
-        _check_can_carry(self.env)
+        self.size = whole_number("size", self.size, least=1)
+        self.hidden_size = whole_number("hidden_size", self.hidden_size, least=1)
 
     @property
     def name(self) -> str:
@@ -163,16 +131,12 @@ class CheapTalk(ObservationWrapper):
     @property
     def obs_size(self) -> int:
         """Numbers in an observation without its message."""
-        return self.env.observation_space(self.env.default_params).shape[0]
+        return vector_of(self.env, self.env.default_params, "CheapTalk").shape[0]
 
-    @property
-    def default_params(self) -> Any:
-        """The environment's, with a silent channel."""
-        inner = self.env.default_params
-        fields = {f.name: getattr(inner, f.name) for f in dataclasses.fields(inner)}
-        return _params_class(type(inner))(
-            **fields, channel=self.silent_channel(), channel_scale=CHANNEL_SCALE
-        )
+    def numbers(self) -> dict[str, Any]:
+        """Return `channel`, which is silent, and `channel_scale`."""
+        silent = self.silent_channel()
+        return {"channel": silent, "channel_scale": CHANNEL_SCALE}
 
     def silent_channel(self) -> Channel:
         """Return weights of a channel that always says zero: no channel at all."""
@@ -183,69 +147,29 @@ class CheapTalk(ObservationWrapper):
         return Channel.random(key, self.obs_size, self.size, self.hidden_size)
 
     def observe(self, obs: Any, state: Any, params: Any) -> jax.Array:
-        """Return the observation with a message about it.
-
-        Args:
-            obs: Observation of the environment, a vector.
-            state: State that it belongs to.
-            params: Numbers of the environment.
-        """
-        del state
-        return _with_message(obs, params)
+        """Return the observation with a message about it."""
+        obs = obs.astype(jnp.float32)
+        message = params.channel_scale * params.channel.message(obs)
+        return jnp.concatenate([obs, message.astype(jnp.float32)])
 
     def observation_space(self, params: Any = None) -> Box:
         """Return the environment's, and `+- channel_scale` for the message."""
         params = self._params(params)
-        inner = self.env.observation_space(params)
-        assert isinstance(inner, Box)  # Checked when the channel was made.
+        inner = vector_of(self.env, params, "CheapTalk")
+
+        def extend(xp: Any, bounds: Any) -> Any:
+            bound, reach = bounds
+            tail = xp.broadcast_to(reach.astype(np.float32), (self.size,))
+            return xp.concatenate([bound.astype(np.float32), tail])
+
         reach = abs(params.channel_scale)
-        return Box(
-            _extended(inner.low, -reach, self.size),
-            _extended(inner.high, reach, self.size),
-            (inner.shape[0] + self.size,),
+        low, high = (
+            on_bounds(extend, inner.low, -reach),
+            on_bounds(extend, inner.high, reach),
         )
+        return Box(low, high, (inner.shape[0] + self.size,))
 
 
 def make_with_cartpole(size: int = 2, hidden_size: int = 16) -> CheapTalk:
     """Return `cheap-talk/CartPole-v1`."""
     return CheapTalk(CartPole(), size, hidden_size)
-
-
-def _with_message(obs: jax.Array, params: Any) -> jax.Array:
-    obs = obs.astype(jnp.float32)
-    message = params.channel_scale * params.channel.message(obs)
-    return jnp.concatenate([obs, message.astype(jnp.float32)])
-
-
-def _extended(bound: Any, value: Any, size: int) -> Any:
-    """A bound `[I]` followed by `size` times a value; traced only where one is."""
-    xp: Any = jnp if isinstance(bound, Tracer) or isinstance(value, Tracer) else np
-    tail = xp.broadcast_to(xp.asarray(value, np.float32), (size,))
-    return xp.concatenate([xp.asarray(bound, np.float32), tail])
-
-
-def _check_can_carry(env: Environment) -> None:
-    """Refuse environments in whose observations or parameters a channel has no place.
-
-    Raises:
-        ValueError: naming the environment and what it lacks.
-    """
-    params = env.default_params
-    if not dataclasses.is_dataclass(params):
-        raise ValueError(
-            f"CheapTalk puts its channel among the environment's parameters, but those "
-            f"of {env.name} are a {type(params).__name__}: make them a "
-            "flax.struct.dataclass."
-        )
-    if hasattr(params, "channel"):
-        raise ValueError(
-            f"{env.name} has a parameter `channel` already: a second CheapTalk around "
-            "it would take its place. Make one channel larger (size=...) instead."
-        )
-    space = env.observation_space(params)
-    is_floats = np.issubdtype(space.dtype, np.floating)
-    if not (isinstance(space, Box) and len(space.shape) == 1 and is_floats):
-        raise ValueError(
-            f"CheapTalk appends numbers to vectors of floats, but {env.name} observes "
-            f"{space}: flatten its observations, or take another environment."
-        )

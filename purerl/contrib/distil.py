@@ -151,9 +151,8 @@ def _check_drift(drift: Any) -> None:
         value = getattr(drift, field.name)
         if isinstance(value, Schedule):
             raise ConfigError(
-                f"distil: {field.name} of {type(drift).__name__} is {value!r}, so that "
-                "the drift is another one at every moment of a run; give the moment: "
-                f"drift.replace({field.name}=0.5)."
+                f"distil: {field.name} of {type(drift).__name__} is {value!r}, which "
+                f"moves; give its value at a moment: drift.replace({field.name}=0.5)."
             )
     check_loss("distil: the drift", drift, 2, "purerl.losses.DPODrift()")
 
@@ -174,14 +173,13 @@ def sample(drift: Drift, sign: int, spread: float, number: int, seed: int) -> Sa
     key_ratio, key_advantage = jax.random.split(jax.random.key(seed))
     log_ratio = spread * jax.random.normal(key_ratio, (number,))
     advantage = sign * jnp.abs(jax.random.normal(key_advantage, (number,)))
-    value, back = jax.vjp(lambda x: drift(x, advantage), log_ratio)
-    (slope,) = back(jnp.ones_like(value))
+    value, slope = _value_and_slope(lambda x: drift(x, advantage), log_ratio)
     if not (jnp.isfinite(value).all() and jnp.isfinite(slope).all()):
         raise ConfigError(f"distil: {drift!r} is not finite at all samples.")
     if not jnp.abs(value).max() > 0:
         raise ConfigError(
             f"distil: {type(drift).__name__} is zero at all samples of advantages of "
-            f"sign {sign:+d}: there is nothing to fit. Sample with a larger spread."
+            f"sign {sign:+d}; sample with a larger spread."
         )
     return Samples(log_ratio, advantage, value, slope)
 

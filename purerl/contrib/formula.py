@@ -70,11 +70,9 @@ def evaluate(name: str, scale: Any, log_ratio: Array, advantage: Array) -> Array
     return weight * scale * FUNCTIONS[function](z / scale)
 
 
-# As `dynamic` has them, which makes fields with a default only.
-_FACTORS_RISE = {"help": "Factors where A >= 0.", "check": _FINITE}
-_SCALES_RISE = {"help": "Scales where A >= 0.", "check": _SCALES}
-_FACTORS_FALL = {"help": "Factors where A < 0.", "check": _FINITE}
-_SCALES_FALL = {"help": "Scales where A < 0.", "check": _SCALES}
+def _numbers(help: str, check: Check) -> Any:
+    """A field as `dynamic` makes it, which has a default always."""
+    return struct.field(metadata={"help": help, "check": check})
 
 
 @struct.dataclass
@@ -90,10 +88,10 @@ class FormulaDrift:
         fall: Names of the terms where `A < 0`.
     """
 
-    rise_coefficients: Any = struct.field(metadata=_FACTORS_RISE)
-    rise_scales: Any = struct.field(metadata=_SCALES_RISE)
-    fall_coefficients: Any = struct.field(metadata=_FACTORS_FALL)
-    fall_scales: Any = struct.field(metadata=_SCALES_FALL)
+    rise_coefficients: Any = _numbers("Factors where A >= 0.", _FINITE)
+    rise_scales: Any = _numbers("Scales where A >= 0.", _SCALES)
+    fall_coefficients: Any = _numbers("Factors where A < 0.", _FINITE)
+    fall_scales: Any = _numbers("Scales where A < 0.", _SCALES)
     rise: tuple[str, ...] = struct.field(pytree_node=False)
     fall: tuple[str, ...] = struct.field(pytree_node=False)
 
@@ -121,11 +119,11 @@ class FormulaDrift:
             ConfigError: an unknown term, or not a coefficient and a positive scale for
                 each.
         """
-        sides = {
-            "rise": (rise, rise_coefficients, rise_scales),
-            "fall": (fall, fall_coefficients, fall_scales),
-        }
-        for side, (names, coefficients, scales) in sides.items():
+        numbers = []
+        for side, names, coefficients, scales in (
+            ("rise", rise, rise_coefficients, rise_scales),
+            ("fall", fall, fall_coefficients, fall_scales),
+        ):
             unknown = [name for name in names if name not in TERMS]
             if unknown:
                 raise ConfigError(
@@ -139,26 +137,25 @@ class FormulaDrift:
                     f"for each of its {len(names)} terms, got {list(coefficients)} and "
                     f"{list(scales)}."
                 )
-        return cls(
-            tuple(map(float, rise_coefficients)),
-            tuple(map(float, rise_scales)),
-            tuple(map(float, fall_coefficients)),
-            tuple(map(float, fall_scales)),
-            tuple(rise),
-            tuple(fall),
-        )
+            numbers += [tuple(map(float, coefficients)), tuple(map(float, scales))]
+        return cls(*numbers, tuple(rise), tuple(fall))
+
+    def _sides(self) -> tuple[list[Any], list[Any]]:
+        """Name, coefficient and scale of the terms where A >= 0, and where A < 0."""
+        rise = zip(self.rise, self.rise_coefficients, self.rise_scales, strict=True)
+        fall = zip(self.fall, self.fall_coefficients, self.fall_scales, strict=True)
+        return list(rise), list(fall)
 
     def __call__(self, log_ratio: Array, advantage: Array) -> Array:
         """Drift per sample, `[N]`."""
 
-        def side(names: Any, coefficients: Any, scales: Any) -> Array:
-            total = jnp.zeros_like(log_ratio)
-            for name, c, s in zip(names, coefficients, scales, strict=True):
-                total = total + c * evaluate(name, s, log_ratio, advantage)
-            return jax.nn.relu(total)
+        def total(side: list[Any]) -> Array:
+            found = jnp.zeros_like(log_ratio)
+            for name, c, s in side:
+                found = found + c * evaluate(name, s, log_ratio, advantage)
+            return jax.nn.relu(found)
 
-        rise = side(self.rise, self.rise_coefficients, self.rise_scales)
-        fall = side(self.fall, self.fall_coefficients, self.fall_scales)
+        rise, fall = map(total, self._sides())
         return jnp.where(advantage >= 0.0, rise, fall)
 
     def formula(self, digits: int = 3) -> str:
@@ -168,13 +165,12 @@ class FormulaDrift:
             digits: Digits of the numbers.
         """
 
-        def side(names: Any, coefficients: Any, scales: Any) -> str:
+        def text(side: list[Any]) -> str:
             terms = [
                 f"{float(c):+.{digits}g} {name[:-1]}; {float(s):.{digits}g})"
-                for name, c, s in zip(names, coefficients, scales, strict=True)
+                for name, c, s in side
             ]
             return f"relu({' '.join(terms)})" if terms else "0"
 
-        rise = side(self.rise, self.rise_coefficients, self.rise_scales)
-        fall = side(self.fall, self.fall_coefficients, self.fall_scales)
+        rise, fall = map(text, self._sides())
         return f"A >= 0: {rise}\nA <  0: {fall}"

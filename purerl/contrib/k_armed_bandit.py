@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -66,6 +67,8 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
 
     num_arms: int = 10
 
+    title: ClassVar[str] = "KArmedBandit-v0"
+
     def __post_init__(self) -> None:
         """Check the number of arms.
 
@@ -74,11 +77,6 @@ class KArmedBandit(Environment[BanditState, BanditParams]):
                 nothing to choose.
         """
         self.num_arms = whole_number("num_arms", self.num_arms, least=2)
-
-    @property
-    def name(self) -> str:
-        """The name, `KArmedBandit-v0`."""
-        return "KArmedBandit-v0"
 
     @property
     def default_params(self) -> BanditParams:

@@ -25,7 +25,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from flax import struct
-from jax.core import Tracer
 
 from purerl.envs.base import Environment, EnvParams, EnvState, Info
 from purerl.envs.spaces import Box
@@ -250,15 +249,9 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
     terminal_lifetime: bool = False
 
     stochastic_transitions: ClassVar[bool] = False
-    title: ClassVar[str] = ""
     payoff: ClassVar[Table]
     opponent_payoff: ClassVar[Table]
     learning_rate: ClassVar[float] = 1.0
-
-    @property
-    def name(self) -> str:
-        """The name that it is registered under, or its class name."""
-        return self.title or type(self).__name__
 
     @property
     def default_params(self) -> MatrixGameParams:
@@ -399,12 +392,10 @@ def shaped_lifetime(
             function here.
         params: The numbers; the game's own where not given.
         num_games: T; the lifetime in `params` where not given.
-
-    Raises:
-        ValueError: `num_games` is not positive.
     """
     params = game.default_params if params is None else params
-    num_games = _count(num_games, params)
+    if num_games is None:
+        num_games = int(params.max_steps_in_episode)
 
     def step(carry: tuple, unused: None) -> tuple[tuple, Lifetime]:
         del unused
@@ -437,15 +428,7 @@ def constant_lifetime(
         key: Random key, as in `shaped_lifetime`.
         params: Numbers of the game, as in `shaped_lifetime`.
         num_games: Number of games, as in `shaped_lifetime`.
-
-    Raises:
-        ValueError: `num_games` is not positive, or the policy has another shape.
     """
-    if jnp.shape(logits) != (NUM_LOGITS,):
-        raise ValueError(
-            f"logits have shape {jnp.shape(logits)}, expected ({NUM_LOGITS},): one for "
-            "the first round and one after each of the outcomes 00, 01, 10, 11."
-        )
     policy = jnp.asarray(logits, jnp.float32)
     return shaped_lifetime(game, lambda _: policy, key, params, num_games=num_games)
 
@@ -464,12 +447,10 @@ def naive_lifetime(
         key: Random key, as in `shaped_lifetime`; it draws the agent, too.
         params: Numbers of the game, as in `shaped_lifetime`.
         num_games: Number of games, as in `shaped_lifetime`.
-
-    Raises:
-        ValueError: `num_games` is not positive.
     """
     params = game.default_params if params is None else params
-    num_games = _count(num_games, params)
+    if num_games is None:
+        num_games = int(params.max_steps_in_episode)
 
     def step(
         policies: tuple[jax.Array, jax.Array], _: None
@@ -490,15 +471,3 @@ def naive_lifetime(
         for number in (1, 0)  # The opponent is that of `shaped_lifetime`.
     )
     return jax.lax.scan(step, (agent, opponent), length=num_games)[1]
-
-
-def _count(num_games: int | None, params: MatrixGameParams) -> int:
-    count = params.max_steps_in_episode if num_games is None else num_games
-    if isinstance(count, Tracer):
-        raise ValueError(
-            "the lifetime in params is traced, so the number of games is not known: "
-            "give num_games."
-        )
-    if int(count) < 1:
-        raise ValueError(f"num_games must be at least 1, got {count}.")
-    return int(count)

@@ -298,14 +298,10 @@ class OpenOptimiser:
         """
         try:
             vector = np.asarray(np.load(path, allow_pickle=False), np.float32)
-        except OSError as error:
-            raise ConfigError(
-                f"cannot read the weights of OPEN {str(path)!r}: {error}."
-            ) from None
-        except (TypeError, ValueError):
+        except (OSError, TypeError, ValueError) as error:
             raise ConfigError(
                 f"cannot read the weights of OPEN {str(path)!r}: it is no .npy file of "
-                "one vector of numbers, as the authors publish them."
+                f"one vector of numbers ({error})."
             ) from None
         for sizes in ((16, 8), (32, 16)):
             shapes = shapes_of(*sizes)

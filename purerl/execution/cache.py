@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from purerl.execution.members import Members
-from purerl.execution.memory import fit_lanes, model_of
+from purerl.execution.memory import fit_lanes
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
 from purerl.serialise import plain
@@ -224,8 +224,7 @@ class BlockCompiler(NamedTuple):
         while True:
             block = members.block(0, lanes)
             program = cache.get(bound, block, length, self.workers)
-            model = model_of(program.memory(), lanes)
-            width = fit_lanes(model, lanes, self.limit, is_fixed)
+            width = fit_lanes(program.memory(), lanes, self.limit, is_fixed)
             if width == lanes:
                 return program
             lanes = width

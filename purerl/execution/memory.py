@@ -1,8 +1,10 @@
 """Memory: what programs need, as shapes or the compiler say, and what there is."""
 
+import contextlib
+import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import jax
 import jax.numpy as jnp
@@ -27,19 +29,27 @@ HOST_BYTES = 500
 FAST = 1e6
 
 
-class BlockMemory(NamedTuple):
-    """Bytes on the device.
+class MemoryModel(NamedTuple):
+    """Bytes on a device as a function of the width of a block.
 
     Attributes:
-        state: Bytes of a block's states, held from its first update to its last.
-        working: Bytes beside the states while the block is advanced: temporaries and
-            records.
-        code: Bytes of the program.
+        state: Bytes of one member's state, held from its first update to its last.
+        working: Bytes of one member beside its state, while its block is advanced:
+            temporaries and records.
+        fixed: Bytes that do not grow with the number of members: the program's code.
     """
 
-    state: int
-    working: int
-    code: int
+    state: float
+    working: float
+    fixed: float
+
+    def block(self, lanes: int) -> float:
+        """Return the bytes while one block is trained alone."""
+        return self.chunk(lanes, 1)
+
+    def chunk(self, lanes: int, blocks: int, busy: int = 1) -> float:
+        """Return the bytes while some blocks are held and some of them are advanced."""
+        return self.fixed + lanes * (blocks * self.state + busy * self.working)
 
 
 def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
@@ -62,6 +72,89 @@ def all_free_memory(workers: Sequence[Worker]) -> float:
         return free_memory(workers[0])
     by_device = {worker.device: worker for worker in workers}
     return sum(free_memory(worker) for worker in by_device.values())
+
+
+def memory_in_use(workers: Sequence[Worker]) -> float:
+    """Return the bytes in use: of the devices where known, else of this process."""
+    stats = _device_stats(workers)
+    if stats is not None:
+        return float(sum(s["bytes_in_use"] for s in stats))
+    return _status("VmRSS")
+
+
+class PeakMemory:
+    """The most bytes that were in use inside a `with`; see `memory_in_use`.
+
+    Attributes:
+        bytes: The peak; zero before the end.
+    """
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self.workers = workers
+        self.bytes = 0.0
+
+    def __enter__(self) -> Self:
+        # A device's peak cannot be reset: what was before counts too.
+        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
+            file.write("5")  # the process's peak starts anew
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        stats = _device_stats(self.workers)
+        if stats is not None:
+            self.bytes = float(sum(s["peak_bytes_in_use"] for s in stats))
+        else:
+            self.bytes = _status("VmHWM")
+
+
+def _device_stats(workers: Sequence[Worker]) -> list[dict[str, int]] | None:
+    devices = dict.fromkeys(worker.device for worker in workers)
+    stats = [device.memory_stats() for device in devices]
+    return None if None in stats else stats
+
+
+def _status(name: str) -> float:
+    """A line of this process's status, in bytes; NaN where there is none."""
+    try:
+        with open("/proc/self/status") as file:
+            values = dict(line.split(":", 1) for line in file)
+        return 1024.0 * int(values[name].split()[0])
+    except (OSError, KeyError, ValueError):
+        return math.nan
+
+
+def parse_bytes(text: str | float | None) -> float | None:
+    """Read bytes from a number or from words such as `2GB`, `512MiB`.
+
+    Raises:
+        ConfigError: it cannot be read.
+    """
+    if text is None:
+        return None
+    units = {"": 1, "b": 1, "k": 1e3, "kb": 1e3, "kib": 2**10, "m": 1e6, "mb": 1e6}
+    units |= {"mib": 2**20, "g": 1e9, "gb": 1e9, "gib": 2**30}
+    units |= {"t": 1e12, "tb": 1e12, "tib": 2**40}
+    word = str(text).strip()
+    number = word.rstrip("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ ")
+    unit = word[len(number) :].strip().lower()
+    try:
+        size = float(number) * units[unit]
+    except (ValueError, KeyError):
+        size = -1.0
+    if not size > 0:
+        raise ConfigError(
+            f"memory_limit must be a positive number of bytes, got {text!r}; for "
+            "example 2GB or 512MiB."
+        )
+    return size
+
+
+def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) -> float:
+    """Return the bytes that a worker may use, its share of `memory_limit` if given."""
+    limit = parse_bytes(memory_limit)
+    if limit is not None:
+        return limit / len(workers)
+    return device_memory(workers[0], workers)
 
 
 def available_memory() -> float:
@@ -137,12 +230,12 @@ def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:
 
 
 def require_together(
-    memory: BlockMemory, lanes: int, blocks: int, workers: Sequence[Worker]
+    memory: MemoryModel, lanes: int, blocks: int, workers: Sequence[Worker]
 ) -> None:
     """Refuse agents whose states do not fit the memory all at once.
 
     Args:
-        memory: The bytes that the compiler counted for a block.
+        memory: The bytes that the compiler counted.
         lanes: The width of a block, W.
         blocks: The number of blocks, all of which are held.
         workers: The threads that advance a block each.
@@ -150,8 +243,7 @@ def require_together(
     Raises:
         ConfigError: with both sizes.
     """
-    busy = min(len(workers), blocks)
-    need = blocks * memory.state + busy * memory.working + memory.code
+    need = memory.chunk(lanes, blocks, min(len(workers), blocks))
     free = all_free_memory(workers)
     if need > free:
         raise ConfigError(
@@ -208,7 +300,7 @@ def _refuse(
     )
 
 
-def traced_memory(bound: Bound, length: int) -> BlockMemory:
+def traced_memory(bound: Bound, length: int) -> MemoryModel:
     """Return the bytes of one agent while a segment of its training runs.
 
     Args:
@@ -222,7 +314,7 @@ def traced_memory(bound: Bound, length: int) -> BlockMemory:
     )
     state_bytes = sum(map(num_bytes, jax.tree.leaves(state)))
     # The old states are given to the call, which may write the new ones over them.
-    return BlockMemory(state_bytes, max(0, peak_bytes(closed.jaxpr) - state_bytes), 0)
+    return MemoryModel(state_bytes, max(0, peak_bytes(closed.jaxpr) - state_bytes), 0)
 
 
 def peak_bytes(jaxpr: core.Jaxpr) -> int:
@@ -281,46 +373,6 @@ def inner_programs(equation: core.JaxprEqn) -> Iterator[core.Jaxpr]:
 
 # Compilers have needed up to twice as much as shapes say beside the states.
 UNSEEN = 2.0
-
-
-class MemoryModel(NamedTuple):
-    """Bytes on a device as a function of the width of a block.
-
-    Attributes:
-        state: Bytes of one member's state.
-        working: Bytes of one member beside its state, while its block is advanced.
-        fixed: Bytes that do not grow with the number of members.
-    """
-
-    state: float
-    working: float
-    fixed: float
-
-    def block(self, lanes: int) -> float:
-        """Return the bytes while one block is trained alone."""
-        return self.chunk(lanes, 1)
-
-    def chunk(self, lanes: int, blocks: int) -> float:
-        """Return the bytes while some blocks are held and one of them is advanced."""
-        return self.fixed + lanes * (blocks * self.state + self.working)
-
-
-def model_of(memory: BlockMemory, lanes: int) -> MemoryModel:
-    """Return the model of one compiled width; all but the code is taken to grow."""
-    return MemoryModel(memory.state / lanes, memory.working / lanes, memory.code)
-
-
-def extrapolate(memories: Sequence[BlockMemory], widths: Sequence[int]) -> MemoryModel:
-    """Return the model through two widths.
-
-    Args:
-        memories: Memory of a block at each of the two widths.
-        widths: Lanes of the two blocks, ascending.
-    """
-    (a, b), (first, second) = memories, widths
-    working = max(0.0, (b.working - a.working) / (second - first))
-    fixed = max(0.0, a.working - working * first) + max(a.code, b.code)
-    return MemoryModel(a.state / first, working, fixed)
 
 
 def fit_lanes(model: MemoryModel, lanes: int, limit: float, is_fixed: bool) -> int:

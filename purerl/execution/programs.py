@@ -15,8 +15,8 @@ from jax.sharding import SingleDeviceSharding
 from purerl.config import ConfigError
 from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE
 from purerl.execution.members import Members
-from purerl.execution.memory import BlockMemory, num_bytes, require_agent
-from purerl.learning.diagnostics import parameters_finite
+from purerl.execution.memory import MemoryModel, num_bytes, require_agent
+from purerl.learning.normalise import parameters_finite
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, begin_to_compile, compile_for
 from purerl.scale.host import to_host
@@ -251,17 +251,18 @@ class Program:
             lambda x: jax.ShapeDtypeStruct(x.shape[1:], x.dtype), shapes
         )
 
-    def memory(self) -> BlockMemory:
-        """Return the bytes of one block, as the compiler counts them."""
+    def memory(self) -> MemoryModel:
+        """Return the bytes of blocks of this width, as the compiler counts them."""
         shapes = jax.eval_shape(self._init_function, *self._example)
         state = sum(num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
         program = next(iter(self._advance.values()))
         sizes = program.memory_analysis()
         if sizes is None:  # a backend that does not count
-            return BlockMemory(state, state, 0)
+            return MemoryModel(state / self.lanes, state / self.lanes, 0)
         records = sizes.output_size_in_bytes - sizes.alias_size_in_bytes
+        working = sizes.temp_size_in_bytes + max(records, 0)
         code = sizes.generated_code_size_in_bytes
-        return BlockMemory(state, sizes.temp_size_in_bytes + max(records, 0), code)
+        return MemoryModel(state / self.lanes, working / self.lanes, code)
 
 
 def _check_keys(bound: Bound, length: int) -> None:

@@ -37,8 +37,7 @@ def check_loss(name: str, loss: Any, num_inputs: int, example: str) -> None:
         raise ConfigError(
             f"{name} must be an instance of a flax.struct.dataclass with __call__, "
             f"such as {example}, got {shown(loss)}: a plain function cannot be "
-            "vmapped, written to a file or compared on resume. See docs/adding.md, A "
-            "loss."
+            "vmapped, written to a file or compared on resume. See docs/adding-loss.md."
         )
     sample = jax.ShapeDtypeStruct((3,), jnp.float32)
     try:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.memory import require_listing
+from purerl.execution.memory import require_listing, worker_limit
 from purerl.meta.genome import Names
 from purerl.meta.loop import EvolutionLoop
 from purerl.meta.result import EvolutionResult
@@ -31,7 +31,6 @@ from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers, required
 from purerl.storage.folders import is_begun
 from purerl.storage.lock import locked
-from purerl.sweeps.planner import worker_limit
 
 
 @in_32_bits

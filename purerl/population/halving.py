@@ -13,7 +13,7 @@ and no member's bits depend on who was dropped.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
@@ -23,28 +23,22 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.execution.members import Members
-from purerl.execution.memory import require_number
 from purerl.execution.programs import check_divides
-from purerl.population.members import (
-    Fitness,
-    SearchOptions,
-    fitness_option,
-    measure,
-    names_of,
-    ranking,
-    rows_of,
-    spec_of,
-)
-from purerl.population.result import Result, write_files
+from purerl.population.result import Result
 from purerl.population.schedules import Schedule
-from purerl.population.space import Hyper, Space, evaluation_keys, member_keys
-from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.manifest import notes
+from purerl.population.search import (
+    Fitness,
+    PopulationSearch,
+    SearchOptions,
+    check_size,
+    fitness_option,
+    ranking,
+)
+from purerl.population.space import Hyper, Space, member_keys
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import Finished, drive
-from purerl.search.fitness import EVALUATION
-from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.search.protocol import Outcome, Request
 from purerl.space.labels import variable_of
 from purerl.sweeps.effects import check_axes
 
@@ -214,13 +208,13 @@ class HalvingState(NamedTuple):
     diverged: np.ndarray
 
 
-class HalvingSearch:
-    """Successive halving as a search: its requests, and its use of their outcomes.
+class HalvingSearch(PopulationSearch):
+    """Successive halving as a search.
 
     Args:
         space: The axes that are searched, and the config.
         seeds: The seeds, one search each.
-        options: Options by name: `num_points`, `eta`, `min_updates`, `brackets` and
+        options: The options by name: `num_points`, `eta`, `min_updates`, `brackets` and
             `fitness`; see `purerl.halving`.
 
     Attributes:
@@ -230,48 +224,38 @@ class HalvingSearch:
         ConfigError: options of which no rungs and brackets can be made.
     """
 
+    kind = "halving"
+
     def __init__(
         self, space: Space, seeds: tuple[int, ...], options: Mapping[str, Any]
     ) -> None:
-        self.space, self.seeds, self.options = space, seeds, options
-        self.plan = make_plan(
+        self.plan = plan = make_plan(
             space.bound.plan.num_updates,
             options["min_updates"],
             options["eta"],
             options["num_points"],
             options["brackets"],
         )
-        self.size, self.milestones = self.plan.size, self.plan.milestones
-        # The seed of every member's search, `[S N]`.
-        self.search_of = np.repeat(np.asarray(seeds), self.size)
+        super().__init__(space, seeds, options, plan.size, plan.milestones)
 
-    def search(self) -> Search:
-        """Return the search that `purerl.search.drive` carries out."""
-        bound, searches = self.space.bound, len(self.seeds)
-        alive = [self.plan.alive(until) * searches for until in self.milestones]
-        spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
-        return Search(
-            kind="halving",
-            bound=bound,
-            spec=spec_of(self.space, self.seeds, self.options),
-            steps=tuple((spans * alive).tolist()),
-            lanes=choose_lanes(self.plan, searches, make_workers()),
-            segment_updates=self.options["min_updates"],
-            init=self.init,
-            ask=self.ask,
-            tell=self.tell,
-            rows=self.rows,
-            names=names_of(self.seeds, self.size),
-            remarks=tuple(notes(bound, self.space.corners())),
-        )
+    def trained(self) -> list[int]:
+        """Return how many members train up to each milestone, if none diverges."""
+        return [len(self.seeds) * self.plan.alive(until) for until in self.milestones]
+
+    def lanes(self) -> int:
+        """Return a width of which few lanes are empty at any time."""
+        return choose_lanes(self.plan, len(self.seeds), make_workers())
+
+    def numbers(self, state: HalvingState) -> np.ndarray:
+        """Return the numbers of the members that go on."""
+        return state.alive
 
     def init(self) -> HalvingState:
         """Return the state before the first milestone: everyone, at random points."""
-        count = len(self.search_of)
-        everyone, unknown = np.arange(count), np.full(count, np.nan)
+        unknown = np.full(len(self.everyone), np.nan)
         hyper = self.space.draws(self.size, self.seeds)
-        none = np.zeros(count, bool)
-        return HalvingState(0, hyper, everyone, everyone, unknown, none)
+        none = np.zeros(len(self.everyone), bool)
+        return HalvingState(0, hyper, self.everyone, self.everyone, unknown, none)
 
     def ask(self, state: HalvingState) -> Request | None:
         """Return the request up to the next milestone; None after the last."""
@@ -280,35 +264,21 @@ class HalvingSearch:
         until, alive = self.milestones[state.number], state.alive
         keys = member_keys(self.seeds, self.size)[alive]
         hyper = {name: values[alive] for name, values in state.hyper.items()}
-        fresh_keys = None
-        if self._is_fresh and until in self.plan.rungs:
-            searches = self.search_of[alive]
-            fresh_keys = evaluation_keys(searches, state.number)
+        # Between rungs nobody is judged.
+        is_rung = until in self.plan.rungs
         return Request(
             Members(keys, self.space.overrides(hyper)),
             until,
             parents=state.kept if state.number else None,
-            evaluation_keys=fresh_keys,
+            evaluation_keys=self.episodes(state, state.number) if is_rung else None,
         )
 
     def tell(
         self, state: HalvingState, request: Request, outcome: Outcome
     ) -> HalvingState:
-        """Return the state after a milestone, with those who go on.
-
-        Raises:
-            ConfigError: every member has diverged.
-        """
-        if self._is_fresh and outcome.fresh is None:
-            found = Fitness(np.full(len(state.alive), np.nan), outcome.diverged)
-        else:
-            found = measure(outcome, self.options["fitness"])
+        """Return the state after a milestone, with those who go on."""
+        found = self.measure(outcome, request.until)
         goes_on = self._survivors(found, state.alive, request.until)
-        if not goes_on.any():
-            raise ConfigError(
-                f"every member has diverged by update {request.until}: narrow the "
-                "axes, such as a smaller upper end of learning_rate."
-            )
         return HalvingState(
             state.number + 1,
             state.hyper,
@@ -317,15 +287,6 @@ class HalvingSearch:
             found.score,
             found.diverged,
         )
-
-    def rows(self, step: Step) -> list[Row]:
-        """Return a row for trackers per member that reached the milestone."""
-        return rows_of(self.space, step.before.alive, step)
-
-    @property
-    def _is_fresh(self) -> bool:
-        """True if members are judged by fresh episodes, at the rungs alone."""
-        return self.options["fitness"] == EVALUATION
 
     def _survivors(self, found: Fitness, alive: np.ndarray, until: int) -> np.ndarray:
         """Return which members go on after a milestone, `[A]` bool.
@@ -357,43 +318,19 @@ class HalvingSearch:
 class HalvingResult(Result):
     """A search's course: labelled arrays, who reached which rung, the best member.
 
-    Args:
-        space: The axes that were searched.
-        seeds: Seeds of the searches.
-        options: Options that fixed the result, as plain values.
-        plan: Rungs and brackets.
-        finished: The steps of the search, the final states and numbers about the run.
-        out: The folder, if any.
-
     Attributes:
         plan: Rungs and brackets.
     """
 
     def __init__(
-        self,
-        space: Space,
-        seeds: Sequence[int],
-        options: dict[str, Any],
-        plan: HalvingPlan,
-        finished: Finished,
-        out: Path | None,
+        self, search: HalvingSearch, finished: Finished, out: Path | None
     ) -> None:
-        self.plan = plan
-        super().__init__(space, seeds, options, finished, out)
+        super().__init__(search, finished, out)
+        self.plan = search.plan
         if self.states is not None:
             # Members that diverged at the very end did not reach the end.
             kept = self.steps[-1].after.kept
             self.states = jax.tree.map(lambda x: x[kept], self.states)
-
-    @property
-    def size(self) -> int:
-        """Members of a search, N."""
-        return self.plan.size
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """Updates at which members are judged: the rungs, and some between."""
-        return self.plan.milestones
 
     @cached_property
     def points(self) -> Hyper:
@@ -541,11 +478,8 @@ def halving(asked: HalvingOptions) -> HalvingResult:
             folder of another search (with what differs), only diverged members.
     """
     search = make_search(asked)
-    finished = drive(search.search(), **asked.of(Saved))
-    fields = search.space, search.seeds, dict(search.options), search.plan, finished
-    result = HalvingResult(*fields, asked.folder)
-    write_files(result)
-    return result
+    finished = drive(search.search, **asked.of(Saved))
+    return HalvingResult(search, finished, asked.folder).written()
 
 
 def make_search(asked: HalvingOptions) -> HalvingSearch:
@@ -556,18 +490,11 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
     """
     space = Space(asked.config, asked.axes)
     check_axes([space.group], space.axes)
-    agents = (asked.num_points or 1) * num_seeds(asked.searches)
-    require_number(space.bound, agents, make_workers())
-    seeds = check_seeds(asked.searches, "searches")
+    seeds = check_size(space, asked, asked.num_points or 1)
     updates = space.bound.plan.num_updates
-    rung = first_rung(updates, asked.eta, asked.min_updates)
+    rung = asked.min_updates or max(1, updates // asked.eta**DEFAULT_RUNGS)
     reason = "every rung is the end of a segment"
     check_divides(asked.segment_updates, rung, "min_updates", reason)
     plan = make_plan(updates, rung, asked.eta, asked.num_points, asked.brackets)
     resolved = {"num_points": plan.brackets[0].size, "min_updates": rung}
     return HalvingSearch(space, seeds, {**asked.kept(), **resolved})
-
-
-def first_rung(updates: int, eta: int, min_updates: int | None) -> int:
-    """Return the updates up to the first rung: those asked for, or a default."""
-    return min_updates or max(1, updates // max(2, eta) ** DEFAULT_RUNGS)

@@ -7,46 +7,35 @@ search finds a schedule of hyperparameters, not one setting.
 
 import dataclasses
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from functools import cached_property
 from numbers import Real
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
-from purerl.config import ConfigError
+from purerl import auto
+from purerl.config import ConfigError, TrainConfig
 from purerl.execution.members import Members
-from purerl.execution.memory import require_number
 from purerl.execution.programs import check_divides
-from purerl.population.members import (
-    Fitness,
-    SearchOptions,
-    fitness_option,
-    measure,
-    names_of,
-    ranking,
-    rows_of,
-    spec_of,
-    stored_search,
-    with_stored_values,
-)
-from purerl.population.result import Result, write_files
+from purerl.population.result import Result
 from purerl.population.schedules import Schedule
-from purerl.population.space import (
-    Hyper,
-    Space,
-    child_keys,
-    evaluation_keys,
-    member_keys,
+from purerl.population.search import (
+    Fitness,
+    PopulationSearch,
+    SearchOptions,
+    check_size,
+    fitness_option,
+    ranking,
 )
-from purerl.runner.arguments import check_seeds, num_seeds
-from purerl.runner.manifest import notes
+from purerl.population.space import Hyper, Space, child_keys, member_keys
+from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers, required
 from purerl.search.drive import drive
-from purerl.search.fitness import EVALUATION
-from purerl.search.protocol import Outcome, Request, Row, Search, Step
+from purerl.search.protocol import Outcome, Request
 from purerl.space.labels import variable_of
+from purerl.storage import folders
 from purerl.sweeps.effects import check_axes, first_values
 from purerl.train import check_may_move
 
@@ -144,45 +133,38 @@ class PBTState(NamedTuple):
     diverged: np.ndarray
 
 
-class PBTSearch:
-    """Population-based training as a search: its requests, its use of their outcomes.
+class PBTSearch(PopulationSearch):
+    """Population-based training as a search.
 
     Args:
         space: The axes that are searched, and the config.
         seeds: The seeds, one search each.
-        options: Options by name: `population`, `ready_updates`, `quantile`, `factors`,
-            `resample_probability` and `fitness`; see `purerl.pbt`.
+        options: The options by name: `population`, `ready_updates`, `quantile`,
+            `factors`, `resample_probability` and `fitness`; see `purerl.pbt`.
     """
+
+    kind = "pbt"
 
     def __init__(
         self, space: Space, seeds: tuple[int, ...], options: Mapping[str, Any]
     ) -> None:
-        self.space, self.seeds, self.options = space, seeds, options
-        self.size: int = options["population"]
-        self.ends = round_ends(space.bound.plan.num_updates, options["ready_updates"])
-        # The seed of every member's search, and its number in that search, `[S P]`.
-        self.search_of = np.repeat(np.asarray(seeds), self.size)
-        self.member_of = np.tile(np.arange(self.size), len(seeds))
-        self.everyone = np.arange(len(self.search_of))
+        ready, updates = options["ready_updates"], space.bound.plan.num_updates
+        # The last round may be shorter.
+        ends = (*range(ready, updates, ready), updates)
+        super().__init__(space, seeds, options, options["population"], ends)
+        self.member_of = self.everyone % self.size
 
-    def search(self) -> Search:
-        """Return the search that `purerl.search.drive` carries out."""
-        count, bound = len(self.everyone), self.space.bound
-        spans = np.diff(self.ends, prepend=0) * count * bound.plan.steps_per_update
-        return Search(
-            kind="pbt",
-            bound=bound,
-            spec=spec_of(self.space, self.seeds, self.options),
-            steps=tuple(spans.tolist()),
-            lanes=default_lanes(count, make_workers()),
-            segment_updates=self.options["ready_updates"],
-            init=self.init,
-            ask=self.ask,
-            tell=self.tell,
-            rows=self.rows,
-            names=names_of(self.seeds, self.size),
-            remarks=tuple(notes(bound, self.space.corners())),
-        )
+    def trained(self) -> list[int]:
+        """Return the number of members, all of which train to the end."""
+        return [len(self.everyone)] * len(self.milestones)
+
+    def lanes(self) -> int:
+        """Return the width of a block for all members."""
+        return default_lanes(len(self.everyone), make_workers())
+
+    def numbers(self, state: PBTState) -> np.ndarray:
+        """Return the numbers of all members."""
+        return self.everyone
 
     def init(self) -> PBTState:
         """Return the state before the first round: random hyperparameters."""
@@ -193,46 +175,29 @@ class PBTSearch:
 
     def ask(self, state: PBTState) -> Request | None:
         """Return the request of the next round; None after the last."""
-        if state.round == len(self.ends):
+        if state.round == len(self.milestones):
             return None
         keys, parents, is_copy = member_keys(self.seeds, self.size), None, None
         if state.round:
             parents, is_copy = state.parent, state.parent != self.everyone
             keys = child_keys(self.search_of, state.round - 1, self.member_of)
-        fresh_keys = None
-        if self.options["fitness"] == EVALUATION:
-            fresh_keys = evaluation_keys(self.search_of, state.round)
         return Request(
             Members(keys, self.space.overrides(state.hyper)),
-            self.ends[state.round],
+            self.milestones[state.round],
             parents,
             is_copy,
-            fresh_keys,
+            self.episodes(state, state.round),
         )
 
     def tell(self, state: PBTState, request: Request, outcome: Outcome) -> PBTState:
-        """Return the state after a round: the worst copy the best and move away.
-
-        Raises:
-            ConfigError: every member has diverged.
-        """
-        found = measure(outcome, self.options["fitness"])
-        if found.diverged.all():
-            raise ConfigError(
-                f"every member has diverged by update {request.until}, so there is "
-                "nothing to copy: narrow the axes, such as a smaller upper end of "
-                "learning_rate."
-            )
+        """Return the state after a round: the worst copy the best and move away."""
+        found = self.measure(outcome, request.until)
         parents, hyper = self.everyone, state.hyper
         # The members' last numbers are not changed any more.
-        if state.round + 1 < len(self.ends):
+        if state.round + 1 < len(self.milestones):
             parents = self._exploit(found, state.round)
             hyper = self._explore(state.hyper, parents, state.round)
         return PBTState(state.round + 1, hyper, parents, found.score, found.diverged)
-
-    def rows(self, step: Step) -> list[Row]:
-        """Return a row per member for trackers."""
-        return rows_of(self.space, self.everyone, step)
 
     def _exploit(self, found: Fitness, number: int) -> np.ndarray:
         """Whose state each member goes on with after a round, rows `[S P]`."""
@@ -272,17 +237,6 @@ class PBTResult(Result):
     Attributes:
         states: Final states of all members, leaves `[S * P, ...]`, on the host.
     """
-
-    @property
-    def milestones(self) -> tuple[int, ...]:
-        """Updates at which the rounds end."""
-        updates = self.space.bound.plan.num_updates
-        return round_ends(updates, self.options["ready_updates"])
-
-    @property
-    def size(self) -> int:
-        """Members of a search, P."""
-        return self.options["population"]
 
     @cached_property
     def dataset(self) -> "xr.Dataset":
@@ -326,24 +280,16 @@ class PBTResult(Result):
         return ancestors(self._parents()[self.places(seed)[0]], member)
 
     def schedule(self, seed: int, member: int) -> Schedule:
-        """Return the hyperparameters that led to a member's final state.
-
-        `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains
-        with it again.
-        """
+        """Return the hyperparameters that led to a member's final state."""
         line = self.lineage(seed, member)
         offset = self.places(seed)[0] * self.size
-        values = [
-            self.space.values(self._hyper(number, offset + int(who)))
-            for number, who in enumerate(line)
-        ]
+        values = []
+        for step, who in zip(self.steps, line, strict=True):
+            hyper = step.before.hyper.items()
+            numbers = {name: float(x[offset + int(who)]) for name, x in hyper}
+            values.append(self.space.values(numbers))
         starts = (0, *self.milestones[: len(self.steps) - 1])
         return Schedule(starts, tuple(values))
-
-    def _hyper(self, number: int, index: int) -> dict[str, float]:
-        """The hyperparameters with which a member was trained in a round."""
-        hyper = self.steps[number].before.hyper
-        return {name: float(values[index]) for name, values in hyper.items()}
 
     def _parents(self) -> np.ndarray:
         """Whose state each member has after each round, `[S, R, P]` within a search."""
@@ -356,11 +302,6 @@ class PBTResult(Result):
             raise ConfigError("the search has not ended a round yet.")
         split = np.stack(rows).reshape(len(rows), len(self.seeds), self.size)
         return split.transpose(1, 0, 2)
-
-
-def round_ends(num_updates: int, ready_updates: int) -> tuple[int, ...]:
-    """Return the updates at which rounds end; the last round may be shorter."""
-    return (*range(ready_updates, num_updates, ready_updates), num_updates)
 
 
 DEFAULT_ROUNDS = 20
@@ -466,28 +407,28 @@ def pbt(asked: PBTOptions) -> PBTResult:
             whole.
     """
     search = make_search(asked)
-    finished = drive(search.search(), extend=asked.extend, **asked.of(Saved))
-    options = dict(search.options)
-    result = PBTResult(search.space, search.seeds, options, finished, asked.folder)
-    write_files(result)
-    return result
+    finished = drive(search.search, extend=asked.extend, **asked.of(Saved))
+    return PBTResult(search, finished, asked.folder).written()
 
 
 def make_search(asked: PBTOptions) -> PBTSearch:
     """Return the search that `pbt` carries out, with everything of it checked.
 
     Raises:
-        ConfigError: an axis that is static or cannot be, or options out of range.
+        ConfigError: an axis that is static or cannot be, that nothing reads or that is
+            read before a population moves it; or options out of range.
     """
-    config, folder = asked.config, asked.folder
-    if asked.extend:
-        config = with_stored_values(folder, "pbt", config, asked.axes)
+    config, stored = asked.config, {}
+    if asked.extend and folders.is_begun(asked.folder):
+        manifest = folders.load(asked.folder)
+        if manifest.get("kind") == PBTSearch.kind:
+            config = _with_stored_values(manifest, config, asked.axes)
+            stored = manifest["options"]
     space = Space(config, asked.axes)
-    check_moving(space)
-    agents = asked.population * num_seeds(asked.searches)
-    require_number(space.bound, agents, make_workers())
-    seeds = check_seeds(asked.searches, "searches")
-    stored = stored_search(folder, "pbt").get("options", {}) if asked.extend else {}
+    check_axes([space.group], space.axes)
+    values = first_values(space.group, space.axes)
+    check_may_move(space.bound, values, "and a population changes its numbers")
+    seeds = check_size(space, asked, asked.population)
     ready = _ready(asked, space, stored)
     reason = "a round is whole segments"
     check_divides(asked.segment_updates, ready, "ready_updates", reason)
@@ -508,12 +449,18 @@ def _ready(asked: PBTOptions, space: Space, stored: Mapping[str, Any]) -> int:
     return min(ready or math.ceil(updates / (num_rounds or DEFAULT_ROUNDS)), updates)
 
 
-def check_moving(space: Space) -> None:
-    """Refuse axes that have no effect, or that are read before a population moves them.
+def _with_stored_values(
+    stored: Mapping[str, Any], config: TrainConfig, axes: Container[str]
+) -> TrainConfig:
+    """The config with what `auto` stood for in a search that is to be extended.
 
-    Raises:
-        ConfigError: naming the axis, and why.
+    A search that goes on keeps what it began with, such as the number of steps over
+    which exploration decays, also where that follows the length of a run.
     """
-    check_axes([space.group], space.axes)
-    values = first_values(space.group, space.axes)
-    check_may_move(space.bound, values, "and a population changes its numbers")
+    values = {**stored["config"], **stored["auto"]}
+    fixed = {
+        name: value
+        for name, value in values.items()
+        if not any(field in axes for field in auto.followed_by(name))
+    }
+    return with_values_of({"config": fixed}, config)

@@ -2,9 +2,9 @@
 
 import abc
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
 from purerl.population.schedules import Schedule
-from purerl.population.space import Space
+from purerl.population.search import PopulationSearch
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
 from purerl.storage import folders
@@ -52,34 +52,11 @@ class BestMember(NamedTuple):
         return make_policy(self.config, to_device(self.state))
 
 
-def write_files(result: "Result") -> None:
-    """Write `summary.json`, and the best config, beside the records of a search."""
-    if result.out is None or not result.finished:
-        return
-    facts: dict[str, Any] = {
-        "training_steps": result.training_steps,
-        "evaluation_steps": result.evaluation_steps,
-    }
-    with contextlib.suppress(ConfigError):  # All members diverged.
-        best = result.best()
-        facts |= {
-            "best_score": best.score,
-            "best_seed": best.seed,
-            "best_member": best.member,
-            "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
-        }
-        serialise.to_yaml(best.config, result.out / "best.yaml")
-    has_trained = result.summary["trained_requests"] > 0
-    folders.write_summary(result.out, facts, result.summary, has_trained)
-
-
 class Result(abc.ABC):
     """The base of the results of all searches over hyperparameters.
 
     Args:
-        space: The axes that were searched.
-        seeds: Seeds of the searches.
-        options: Options that fixed the result, as plain values.
+        search: The search.
         finished: The steps of the search, the final states and numbers about the run.
         out: The folder, if any.
 
@@ -87,6 +64,7 @@ class Result(abc.ABC):
         config: The base config of every member.
         seeds: Seeds of the searches.
         options: Options that fixed the result, as plain values.
+        size: Members of a search.
         milestones: Updates at which members are judged; the last is the end.
         steps: Requests, outcomes and decisions, one step for every milestone that was
             reached; see `purerl.search.protocol.Step`.
@@ -96,15 +74,15 @@ class Result(abc.ABC):
     """
 
     def __init__(
-        self,
-        space: Space,
-        seeds: Sequence[int],
-        options: dict[str, Any],
-        finished: Finished,
-        out: Path | None,
+        self, search: PopulationSearch, finished: Finished, out: Path | None
     ) -> None:
-        self.space, self.seeds, self.options = space, tuple(seeds), options
-        self.config, self.out = space.config, out
+        self.space, self.seeds, self.options = (
+            search.space,
+            search.seeds,
+            search.options,
+        )
+        self.size, self.milestones = search.size, search.milestones
+        self.config, self.out = search.space.config, out
         self.steps, self.states = finished.steps, finished.states
         self.summary: dict[str, Any] = finished.numbers | {
             "training_steps": self.training_steps,
@@ -113,18 +91,8 @@ class Result(abc.ABC):
 
     @property
     @abc.abstractmethod
-    def milestones(self) -> tuple[int, ...]:
-        """Updates at which members are judged; the last is the end of the run."""
-
-    @property
-    @abc.abstractmethod
     def dataset(self) -> "xr.Dataset":
         """Everything, as labelled arrays."""
-
-    @property
-    @abc.abstractmethod
-    def size(self) -> int:
-        """Members of a search."""
 
     @abc.abstractmethod
     def schedule(self, seed: int, member: int) -> Schedule:
@@ -145,6 +113,25 @@ class Result(abc.ABC):
         They are in the order of `states`; a place is `size` times the number of the
         search, plus the number of the member.
         """
+
+    def written(self) -> Self:
+        """Write `summary.json` and the best config beside the records; return this."""
+        if self.out is None or not self.finished:
+            return self
+        steps = ("training_steps", "evaluation_steps")
+        facts: dict[str, Any] = {name: self.summary[name] for name in steps}
+        with contextlib.suppress(ConfigError):  # All members diverged.
+            best = self.best()
+            facts |= {
+                "best_score": best.score,
+                "best_seed": best.seed,
+                "best_member": best.member,
+                "best": {n: serialise.plain(v, n) for n, v in best.point.items()},
+            }
+            serialise.to_yaml(best.config, self.out / "best.yaml")
+        has_trained = self.summary["trained_requests"] > 0
+        folders.write_summary(self.out, facts, self.summary, has_trained)
+        return self
 
     def best(self, seed: int | None = None) -> BestMember:
         """Return the member with the best score at the end.

@@ -1,8 +1,8 @@
 """Schedules of hyperparameters: values that change at some updates of a run."""
 
 import dataclasses
-import itertools
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -20,7 +20,7 @@ from purerl.search.drive import drive
 from purerl.search.protocol import Outcome, Request, Row, Search, Step
 from purerl.sweeps.effects import check_pieces
 from purerl.sweeps.groups import Group, group_points
-from purerl.types import HostMetrics, Overrides, PyTree
+from purerl.types import HostMetrics, PyTree
 
 
 class Schedule(NamedTuple):
@@ -51,6 +51,27 @@ class Schedule(NamedTuple):
             tuple(self.values[number] for number in kept),
         )
 
+    def check(self) -> None:
+        """Refuse pieces that do not follow one another, or set different fields.
+
+        Raises:
+            ConfigError: saying what a schedule is.
+        """
+        first, names = self.first_updates, set(self.values[0] if self.values else ())
+        is_whole = all(hasattr(start, "__index__") for start in first)
+        ascends = is_whole and list(first) == sorted(set(first))
+        if not ascends or first[:1] != (0,) or len(first) != len(self.values):
+            raise ConfigError(
+                "a schedule begins at update 0, ascends by whole numbers, and has "
+                f"values for each piece, got pieces at {list(first)} and "
+                f"{len(self.values)} values."
+            )
+        if any(set(values) != names for values in self.values) or not names:
+            raise ConfigError(
+                "every piece of a schedule must set the same fields, got "
+                f"{[sorted(values) for values in self.values]}."
+            )
+
     def plain(self) -> dict[str, Any]:
         """Return the schedule as plain values, for a file."""
         values = [
@@ -58,95 +79,6 @@ class Schedule(NamedTuple):
             for piece in self.values
         ]
         return {"first_updates": list(self.first_updates), "values": values}
-
-
-class Pieces(NamedTuple):
-    """Schedules cut at every update at which any of them changes, in one program.
-
-    Attributes:
-        schedules: The schedules, N of them.
-        starts: Updates at which the pieces begin, ascending from 0.
-        group: The program, and the values of all pieces, the schedules fastest.
-    """
-
-    schedules: tuple[Schedule, ...]
-    starts: tuple[int, ...]
-    group: Group
-
-    @property
-    def ends(self) -> tuple[int, ...]:
-        """Updates at which the pieces end; the last is the end of the run."""
-        return (*self.starts[1:], self.group.bound.plan.num_updates)
-
-    def overrides(self, piece: int, repeats: int) -> Overrides:
-        """Return a piece's overrides, every schedule's as often, `[N * repeats]`."""
-        num = len(self.schedules)
-
-        def spread(leaf: np.ndarray) -> np.ndarray:
-            return np.repeat(leaf[piece * num : (piece + 1) * num], repeats, axis=0)
-
-        return jax.tree.map(spread, self.group.overrides)
-
-
-def cut(config: TrainConfig, schedules: Sequence[Schedule]) -> Pieces:
-    """Return schedules piece by piece, with the program that trains all of them.
-
-    Raises:
-        ConfigError: there are none, one has no pieces from update 0 on, they set
-            different fields, or fields that are static.
-    """
-    if not schedules:
-        raise ConfigError("train_schedules needs at least one schedule, got none.")
-    for schedule in schedules:
-        _check_pieces(schedule)
-    for schedule in schedules:
-        _check_names(schedule, set(schedules[0].values[0]))
-    starts = tuple(sorted({s for one_of in schedules for s in one_of.first_updates}))
-    points = tuple(one_of.at(start) for start in starts for one_of in schedules)
-    groups = group_points(config, points)
-    if len(groups) > 1 or groups[0].static:
-        raise ConfigError(
-            "a schedule can change numbers only, and keeps every loss's structure: "
-            "static fields fix shapes or the program. Set them in the config."
-        )
-    for schedule in schedules:
-        check_pieces(groups[0].bound, schedule.values)
-    return Pieces(tuple(schedules), starts, groups[0])
-
-
-def _check_pieces(schedule: Schedule) -> None:
-    if not isinstance(schedule, Schedule):
-        raise ConfigError(
-            "train_schedules takes schedules, such as that of purerl.pbt's result or "
-            "purerl.Schedule(first_updates=(0, 50), values=({...}, {...})), got "
-            f"{schedule!r}."
-        )
-    first = schedule.first_updates
-    odd = [start for start in first if not hasattr(start, "__index__")]
-    if odd:
-        raise ConfigError(
-            "a schedule's pieces begin at numbers of updates, which are whole, got "
-            f"{odd[0]!r}."
-        )
-    ascending = all(a < b for a, b in itertools.pairwise(first))
-    if (
-        not first
-        or first[0] != 0
-        or not ascending
-        or len(first) != len(schedule.values)
-    ):
-        raise ConfigError(
-            "a schedule begins at update 0, ascends, and has values for each piece, "
-            f"got pieces at {list(first)} and {len(schedule.values)} values."
-        )
-
-
-def _check_names(schedule: Schedule, names: set[str]) -> None:
-    if any(set(values) != names for values in schedule.values) or not names:
-        raise ConfigError(
-            "every piece of every schedule must set the same fields, got "
-            f"{[sorted(values) for values in schedule.values]}."
-        )
 
 
 class SchedulesState(NamedTuple):
@@ -166,28 +98,85 @@ class SchedulesState(NamedTuple):
 class SchedulesSearch:
     """Training with schedules as a search: all agents, from piece to piece.
 
+    All schedules are cut at every update at which any of them changes.
+
     Args:
-        pieces: The schedules and their program.
+        config: The config that the schedules change.
+        schedules: The schedules, N of them.
         seeds: Seeds of each schedule's agents.
-        length: Updates of one compiled call.
+        segment_updates: Updates of one compiled call; as many as possible where None.
+
+    Attributes:
+        group: The program, and the values of all pieces, the schedules fastest.
+        ends: Updates at which the pieces end; the last is the end of the run.
+        agents: The seed of every agent, `[N S]`.
+
+    Raises:
+        ConfigError: there are no schedules, they set different fields or static ones,
+            or a piece does not begin with a segment.
     """
 
-    def __init__(self, pieces: Pieces, seeds: tuple[int, ...], length: int) -> None:
-        self.pieces, self.seeds, self.length = pieces, seeds, length
-        self.num_schedules = len(pieces.schedules)
-        # The seed of every agent, `[N S]`.
-        self.agents = np.tile(np.asarray(seeds, np.uint32), self.num_schedules)
+    def __init__(
+        self,
+        config: TrainConfig,
+        schedules: Sequence[Schedule],
+        seeds: tuple[int, ...],
+        segment_updates: int | None = None,
+    ) -> None:
+        self.schedules, self.seeds = schedules, seeds
+        self.agents = np.tile(np.asarray(seeds, np.uint32), len(schedules))
+        self.group, starts = self._cut(config)
+        updates = self.group.bound.plan.num_updates
+        if starts[-1] >= updates:
+            raise ConfigError(
+                f"the schedule's last piece begins at update {starts[-1]}, but the run "
+                f"has {updates}; raise total_timesteps."
+            )
+        self.ends = (*starts[1:], updates)
+        # Every piece begins a segment.
+        self.length = length_of_pieces(starts, segment_updates) or updates
+
+    def _cut(self, config: TrainConfig) -> tuple[Group, tuple[int, ...]]:
+        """The group of all pieces, and the updates at which these begin."""
+        schedules = self.schedules
+        if not schedules:
+            raise ConfigError("train_schedules needs at least one schedule, got none.")
+        for schedule in schedules:
+            if not isinstance(schedule, Schedule):
+                raise ConfigError(
+                    "train_schedules takes schedules, such as that of purerl.pbt's "
+                    "result or purerl.Schedule(first_updates=(0, 50), values=({...}, "
+                    f"{{...}})), got {schedule!r}."
+                )
+            schedule.check()
+        fields = {tuple(sorted(schedule.values[0])) for schedule in schedules}
+        if len(fields) > 1:
+            raise ConfigError(
+                f"all schedules must set the same fields, got {sorted(fields)}."
+            )
+        firsts = {start for schedule in schedules for start in schedule.first_updates}
+        starts = tuple(sorted(firsts))
+        points = [schedule.at(start) for start in starts for schedule in schedules]
+        groups = group_points(config, points)
+        if len(groups) > 1 or groups[0].static:
+            raise ConfigError(
+                "a schedule can change numbers only, and keeps every loss's structure: "
+                "static fields fix shapes or the program. Set them in the config."
+            )
+        for schedule in schedules:
+            check_pieces(groups[0].bound, schedule.values)
+        return groups[0], starts
 
     def search(self) -> Search:
         """Return the search that `purerl.search.drive` carries out."""
-        bound, count = self.pieces.group.bound, len(self.agents)
-        spans = np.diff(self.pieces.ends, prepend=0) * count
+        bound, count = self.group.bound, len(self.agents)
+        spans = np.diff(self.ends, prepend=0) * count
         return Search(
             kind="schedules",
             bound=bound,
             spec={
                 "config": serialise.to_dict(bound.asked),
-                "options": {"schedules": [x.plain() for x in self.pieces.schedules]},
+                "options": {"schedules": [x.plain() for x in self.schedules]},
                 "seeds": list(self.seeds),
             },
             steps=tuple((spans * bound.plan.steps_per_update).tolist()),
@@ -198,9 +187,8 @@ class SchedulesSearch:
             tell=self.tell,
             rows=self.rows,
             names={
-                number * len(self.seeds) + row: f"schedule={number}-seed={seed}"
-                for number in range(self.num_schedules)
-                for row, seed in enumerate(self.seeds)
+                row: f"schedule={row // len(self.seeds)}-seed={seed}"
+                for row, seed in enumerate(self.agents)
             },
         )
 
@@ -211,14 +199,14 @@ class SchedulesSearch:
 
     def ask(self, state: SchedulesState) -> Request | None:
         """Return the request of the next piece; None after the last."""
-        piece, ends = state.piece, self.pieces.ends
+        piece, ends = state.piece, self.ends
         if piece == len(ends):
             return None
         is_last = piece == len(ends) - 1
         return Request(
             Members(
                 jax.vmap(jax.random.key)(self.agents),
-                self.pieces.overrides(piece, len(self.seeds)),
+                jax.tree.map(partial(self._values, piece), self.group.overrides),
             ),
             ends[piece],
             parents=np.arange(len(self.agents)) if piece else None,
@@ -244,6 +232,11 @@ class SchedulesSearch:
             last.pop("env_steps", None)
             rows.append((number, last))
         return rows
+
+    def _values(self, piece: int, leaf: np.ndarray) -> np.ndarray:
+        """A piece's values of every schedule, each as often as there are seeds."""
+        num = len(self.schedules)
+        return np.repeat(leaf[piece * num : (piece + 1) * num], len(self.seeds), axis=0)
 
 
 class Scheduled(NamedTuple):
@@ -292,11 +285,12 @@ def train_schedules(asked: ScheduleOptions) -> Scheduled:
             unknown, or not the same in all pieces, a folder of something else, or a
             training that was stopped before its end.
     """
-    several = _several(asked.schedules)
     agents = check_seeds(asked.seeds)
-    length = asked.segment_updates
     search = schedules_search(
-        asked.config, several, seeds=agents, segment_updates=length
+        asked.config,
+        asked.schedules,
+        seeds=agents,
+        segment_updates=asked.segment_updates,
     )
     finished = drive(search, **asked.of(Saved))
     if finished.states is None:
@@ -304,14 +298,15 @@ def train_schedules(asked: ScheduleOptions) -> Scheduled:
             "the training with schedules was stopped before its end; the same call "
             "with out= goes on."
         )
-    split = (len(several), len(agents))
+    score = finished.steps[-1].after.score
+    split = (len(score) // len(agents), len(agents))
     parts = [_known(step) for step in finished.steps]
     rows = {
         name: np.concatenate([part[name] for part in parts], 1) for name in parts[0]
     }
     return Scheduled(
         agents,
-        finished.steps[-1].after.score.reshape(split),
+        score.reshape(split),
         {name: row.reshape(*split, -1) for name, row in rows.items()},
         jax.tree.map(lambda x: x.reshape(*split, *x.shape[1:]), finished.states),
     )
@@ -329,21 +324,9 @@ def schedules_search(
     Raises:
         ConfigError: see `train_schedules`.
     """
-    several = _several(schedules)
-    agents = check_seeds(seeds)
-    segment_updates = as_count("segment_updates", segment_updates)
-    pieces = cut(config, several)
-    return SchedulesSearch(pieces, agents, _length(pieces, segment_updates)).search()
-
-
-def _several(schedules: Any) -> list[Schedule]:
-    """Return one schedule as a list of it; what is none is refused by `cut`."""
-    if isinstance(schedules, Schedule):
-        return [schedules]
-    try:
-        return list(schedules)
-    except TypeError:
-        return [schedules]
+    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    length = as_count("segment_updates", segment_updates)
+    return SchedulesSearch(config, several, check_seeds(seeds), length).search()
 
 
 def _known(step: Step) -> HostMetrics:
@@ -355,14 +338,3 @@ def _known(step: Step) -> HostMetrics:
         else np.where(gone, np.nan, rows)
         for name, rows in step.outcome.train.items()
     }
-
-
-def _length(pieces: Pieces, segment_updates: int | None) -> int:
-    """Updates per segment: the largest with which every piece begins a segment."""
-    starts, num_updates = pieces.starts, pieces.ends[-1]
-    if starts[-1] >= num_updates:
-        raise ConfigError(
-            f"the schedule's last piece begins at update {starts[-1]}, but the run has "
-            f"{num_updates}; raise total_timesteps."
-        )
-    return length_of_pieces(starts, segment_updates) or num_updates

@@ -26,7 +26,7 @@ from purerl.report.drawing.registry import (
     moment_of,
 )
 from purerl.report.folder import read_result
-from purerl.report.html import Section, note_html, write_page
+from purerl.report.html import note_html, write_page
 from purerl.runner.arguments import as_seed, seeds_named, split_seed
 from purerl.runner.result import RunResult, SavedRun, load_run
 from purerl.scale.host import to_host, with_keys
@@ -391,7 +391,7 @@ def _write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
         The number of moments of the longest episodes.
     """
     several = len(panels[0].takes) > 1
-    sections, count = [], 0
+    sections, count = dict[str, str](), 0
     for number, takes in enumerate(zip(*(p.takes for p in panels), strict=True)):
         views = [
             _view(env, panel, take) for panel, take in zip(panels, takes, strict=True)
@@ -399,9 +399,9 @@ def _write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
         count += 1 + max(take.length for take in takes)
         title = f"Episode {number + 1}" if several else "Episode"
         row = "display: flex; flex-wrap: wrap; gap: 12px"
-        sections.append(Section(title, f'<div style="{row}">{"".join(views)}</div>'))
+        sections[title] = f'<div style="{row}">{"".join(views)}</div>'
     note = "Drag to turn, scroll to zoom. The scripts of the view come from the web."
-    write_page(path, f"Video: {env.name}", *sections, note=note)
+    write_page(path, f"Video: {env.name}", sections, note)
     return count
 
 

@@ -58,9 +58,11 @@ def data_parallel(
     num_updates = bound.plan.num_updates
     warm_start.check_first_update(first_update, num_updates)
     check_split(bound.config, len(devices))
-    spread_train = spread(
-        make_train(config), make_train(config, axis_name=AXIS), devices
+    whole_train, part_train = (
+        make_train(config, axis_name=axis, first_update=first_update)
+        for axis in (None, AXIS)
     )
+    spread_train = spread(whole_train, part_train, devices)
 
     def init(axis_name: str | None, key: Array, overrides: Overrides | None) -> PyTree:
         return make_segment(bound, overrides, axis_name).init(key)
@@ -71,7 +73,6 @@ def data_parallel(
     ) -> TrainResult:
         check_key(key)
         if start is None:
-            warm_start.check_needless(first_update)
             return spread_train(key, overrides)
         state, first = warm_start.begin(
             lambda key: init(None, key, overrides),

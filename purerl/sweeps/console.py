@@ -16,8 +16,8 @@ from purerl.execution.format import (
 )
 from purerl.runner.manifest import evaluations, notes
 from purerl.sweeps.groups import Group
+from purerl.sweeps.lanes import LaneRate
 from purerl.sweeps.plan import GroupPlan, SweepPlan
-from purerl.sweeps.planner import LaneRate
 
 ROWS = 40  # The number of groups that are listed.
 HEADERS = ("members", "steps\neach", "steps", "lanes", "chunk", "memory", "time")

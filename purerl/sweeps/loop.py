@@ -5,12 +5,10 @@ becomes depends on its key, overrides, lanes and segment length only, so that ch
 be cut in any way.
 """
 
-import itertools
 import math
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,159 +18,26 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution import cache
-from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.cohort import Cohort
 from purerl.execution.curves import Curves
 from purerl.execution.format import quoted, with_noun
-from purerl.execution.memory import MemoryModel, model_of
-from purerl.execution.programs import Program
+from purerl.execution.memory import PeakMemory, memory_in_use, worker_limit
 from purerl.execution.stream import Job, rows_of, stream
-from purerl.precision import as_here
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import tool
 from purerl.runner.trackers import Tracker, choose
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, make_workers, num_cores
+from purerl.scale.devices import Worker, make_workers
 from purerl.storage import checkpoint, folders
 from purerl.storage.lock import locked
 from purerl.streams import say
-from purerl.sweeps import planner, store
+from purerl.sweeps import store
 from purerl.sweeps.groups import written
 from purerl.sweeps.options import SweepOptions
-from purerl.sweeps.plan import (
-    GroupPlan,
-    SweepPlan,
-    check_groups,
-    make_outline,
-    measured_rate,
-    timely_blocks,
-    without,
-)
-from purerl.sweeps.planner import worker_limit
+from purerl.sweeps.plan import Compiler, GroupPlan, SweepPlan, make_outline, without
 from purerl.sweeps.result import SweepResult, write_summary
-from purerl.sweeps.store import FolderStore, MemoryStore
+from purerl.sweeps.store import MemberStore
 from purerl.sweeps.tracking import TrackedMembers, Tracking
-
-
-class Compiler:
-    """Compiles the groups of one sweep, and counts what that costs.
-
-    Args:
-        workers: Workers of this process.
-        memory_limit: Bytes that a worker may use.
-        chunk_blocks: The number of blocks of a chunk, if it is asked for.
-
-    Attributes:
-        seconds: Seconds that `compile` has taken so far, the timing of segments
-            included.
-        last_seconds: Seconds of its last call.
-        num_workers: The number of workers of all processes.
-    """
-
-    def __init__(
-        self,
-        workers: Sequence[Worker],
-        memory_limit: float,
-        chunk_blocks: int | None = None,
-    ) -> None:
-        self.seconds = self.last_seconds = 0.0
-        self.num_workers = int(hosts.all_sum(np.array(len(workers))))
-        self._workers, self._limit = workers, memory_limit
-        self._chunk_blocks = chunk_blocks
-        self._cache = current_cache()
-        self._known = self._cache.compilations
-        self._given: list[Program] = []
-
-    @property
-    def compilations(self) -> int:
-        """Programs that were compiled so far."""
-        return self._cache.compilations - self._known
-
-    def compile(
-        self,
-        groups: Sequence[GroupPlan],
-        is_stopped: Callable[[], bool] = lambda: False,
-    ) -> list[GroupPlan]:
-        """Return the first groups with their programs, lanes, chunks and rates.
-
-        These are all groups, or as many as this process has room for: at least one. To
-        make room for them, the programs that an earlier call returned are forgotten.
-
-        Raises:
-            ConfigError: a group does not fit the memory of some process.
-        """
-        began = time.perf_counter()
-        if groups:  # After the last ones, whoever shares programs may want them again.
-            self._cache.forget(self._given)
-        self._given = []
-        built = hosts.run_on_all(lambda: self._first_fitted(groups, is_stopped))
-        count = int(hosts.all_min(np.array(len(built))))
-        compiled = self._alike(groups[:count], built[:count])
-        self._given = [group.program for group in compiled if group.program]
-        self.last_seconds = time.perf_counter() - began
-        self.seconds += self.last_seconds
-        return compiled
-
-    def _first_fitted(
-        self, groups: Sequence[GroupPlan], is_stopped: Callable[[], bool]
-    ) -> list[tuple[Program, MemoryModel, int]]:
-        """Return what `_fitted` does, for as many groups as there is room for."""
-        is_full = threading.Event()
-
-        def fitted(index: int) -> tuple[Program, MemoryModel, int] | None:
-            # Groups are begun in their order, so that those before have been, too.
-            if index and (is_full.is_set() or cache.is_nearly_full()):
-                is_full.set()
-            if is_full.is_set() or is_stopped():
-                return None
-            return self._fitted(groups[index], groups[index].is_fixed)
-
-        with ThreadPoolExecutor(num_cores()) as pool:
-            built = list(pool.map(as_here(fitted), range(len(groups))))
-        return [entry for entry in itertools.takewhile(bool, built) if entry]
-
-    def _fitted(
-        self, group: GroupPlan, is_fixed: bool
-    ) -> tuple[Program, MemoryModel, int]:
-        """A program at a width that fits, its memory, and the blocks of a chunk."""
-        program = BlockCompiler(self._workers, self._limit, self._cache).compile(
-            group.group.bound, group.members, group.lanes, group.length, is_fixed
-        )
-        lanes = program.lanes
-        memory = model_of(program.memory(), lanes)
-        blocks = self._chunk_blocks or planner.fit_blocks(
-            memory, lanes, group.num_members, self.num_workers, self._limit
-        )
-        return program, memory, blocks
-
-    def _alike(
-        self,
-        groups: Sequence[GroupPlan],
-        fitted: Sequence[tuple[Program, MemoryModel, int]],
-    ) -> list[GroupPlan]:
-        """The groups with lanes and chunks that fit the memory of every process."""
-        if not groups:
-            return []
-        least = hosts.all_min([(entry[0].lanes, entry[2]) for entry in fitted]).tolist()
-        compiled: list[GroupPlan] = []
-        for group, fit, (lanes, blocks) in zip(groups, fitted, least, strict=True):
-            if fit[0].lanes != lanes:
-                fit = self._fitted(replace(group, lanes=lanes), is_fixed=True)
-            program, memory, _ = fit
-            rate = measured_rate(program, group.members, self._workers)
-            if self._chunk_blocks is None:
-                own = len(self._workers)
-                blocks = timely_blocks(blocks, group, lanes, rate, own)
-            plan = replace(group, lanes=lanes, chunk_blocks=blocks, memory=memory)
-            rate *= hosts.count()
-            compiled.append(replace(plan, steps_per_second=rate, program=program))
-        # Each process measures a rate of its own, and all cut the same chunks.
-        cuts = hosts.all_min([group.chunk_blocks for group in compiled]).tolist()
-        return [
-            replace(group, chunk_blocks=blocks)
-            for group, blocks in zip(compiled, cuts, strict=True)
-        ]
 
 
 def broadcast_outline(outline: SweepPlan) -> SweepPlan:
@@ -212,7 +77,7 @@ class SweepLoop:
         self.outline = replace(outline, memory_limit=limit)
         self.workers, self.options, self.folder = workers, options, options.folder
         self.progress = options.progress and hosts.index() == 0
-        self.source = MemoryStore()  # It is used where there is no folder.
+        self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
@@ -262,12 +127,12 @@ class SweepLoop:
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
-        before = planner.memory_in_use(self.workers)
+        before = memory_in_use(self.workers)
         planned: list[GroupPlan] = []
         seconds = 0.0
         with (
             Interrupt(lambda: self.tracking.group.stop) as interrupt,
-            planner.PeakMemory(self.workers) as peak,
+            PeakMemory(self.workers) as peak,
         ):
             with reporter:
                 while groups:
@@ -322,7 +187,7 @@ class SweepLoop:
         # After the first: a shared folder is there by now, and is compared like any.
         hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
         self.outline = broadcast_outline(self.outline)
-        stored = FolderStore(folder, verify=True)
+        stored = MemberStore.of(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
             say(f"{path} is damaged: trained again")
@@ -431,7 +296,7 @@ class SweepLoop:
         with self.lock:
             self.trained += len(ids)
             if self.folder is None:
-                self.source.add(chunk)
+                self.source.add(ids, chunk)
             self.tracking.add(ids, path or chunk)
 
     def _result(
@@ -439,7 +304,7 @@ class SweepLoop:
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         plan = replace(self.outline, groups=tuple(planned), options=self.options)
-        source = FolderStore(self.folder) if self.folder is not None else self.source
+        source = MemberStore.of(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - self.steps_before
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
         seconds = float(hosts.all_max(seconds))
@@ -512,7 +377,6 @@ def sweep(asked: SweepOptions) -> SweepResult:
     workers = make_workers()
     limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
-    check_groups(outline.groups)
     trackers = hosts.run_on_all(choose_trackers)
     # The least that any process has: all must cut the same chunks.
     least = float(hosts.all_min(limit))

@@ -4,35 +4,42 @@ What a plan decides (lanes, updates per segment) fixes the results' bits, so a f
 keeps it; what it estimates (memory, time) is printed and compared with what was used.
 """
 
+import itertools
 import math
-from collections.abc import Iterable, Sequence
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from purerl.config import TrainConfig, check_mapping
-from purerl.execution.cache import current_cache
+from purerl.execution import cache
+from purerl.execution.cache import BlockCompiler, current_cache
 from purerl.execution.dry_run import rate
 from purerl.execution.members import Members, every
 from purerl.execution.memory import (
     MemoryModel,
-    fit_lanes,
     fitting_lanes,
     require_listing,
+    worker_limit,
 )
 from purerl.execution.programs import Program, segment_length
+from purerl.precision import as_here
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import tool
+from purerl.scale import hosts
 from purerl.scale.devices import (
     Worker,
     default_lanes,
     make_workers,
+    num_cores,
     widest_of_use,
 )
 from purerl.space.design import Design, expand, size_of
 from purerl.space.points import for_fields
-from purerl.sweeps import planner
-from purerl.sweeps import planner as lane_finder
+from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps.effects import check_axes, differing
 from purerl.sweeps.groups import Group, MemberIds, group_points
 from purerl.sweeps.options import SweepOptions
@@ -40,6 +47,10 @@ from purerl.sweeps.options import SweepOptions
 # Bytes of a number in the results on the host.
 RESULT_BYTES = 4
 NOT_KNOWN = MemoryModel(0.0, 0.0, 0.0)
+# Chunks per worker: few files, yet little to do again after a kill.
+CHUNKS_PER_WORKER = 8
+# An eighth of a long sweep is too much to lose, or to wait for after Ctrl-C.
+CHUNK_SECONDS = 300.0
 
 
 @dataclass(frozen=True)
@@ -76,6 +87,11 @@ class GroupPlan:
         return len(self.ids)
 
     @property
+    def num_blocks(self) -> int:
+        """Blocks that hold them, the last one filled up."""
+        return -(-self.num_members // self.lanes)
+
+    @property
     def steps(self) -> int:
         """Environment steps of all of them."""
         return self.num_members * self.group.steps_each
@@ -92,8 +108,8 @@ class GroupPlan:
     def seconds(self) -> float:
         """Return the estimated seconds of training, without those of compilation."""
         # The lanes that only fill a block take their time, too.
-        lanes = -(-self.num_members // self.lanes) * self.lanes
-        return lanes * self.group.steps_each / self.steps_per_second
+        steps = self.num_blocks * self.lanes * self.group.steps_each
+        return steps / self.steps_per_second
 
 
 @dataclass(frozen=True)
@@ -157,131 +173,86 @@ class SweepPlan:
         return sum((group.seconds() for group in self.groups), 0.0)
 
 
+def _row_bytes(group: GroupPlan) -> int:
+    """Bytes of a member's results: rows of about a dozen metrics, and evaluations."""
+    plan, config = group.group.bound.plan, group.group.bound.config
+    rows = -(-plan.num_updates // group.length)
+    evaluations = len(plan.evaluate_after) * (2 * config.eval_episodes + 1)
+    return RESULT_BYTES * (rows * 12 + evaluations)
+
+
 @tool(SweepOptions)
 def plan(asked: SweepOptions) -> SweepPlan:
     """Return what `purerl.sweep` would do with the same options, without training.
 
-    For every group two narrow programs are compiled; their memory, as the compiler
-    counts it, gives the bytes per member, and so how many blocks of lanes a worker can
-    hold. A segment of the width that was chosen is timed. With `out` results are not
-    held in memory; what such a folder has already is not looked at.
+    Every group is compiled as the sweep compiles it: the memory that the compiler
+    counts says how many lanes and blocks a worker can hold. One segment is timed. With
+    `out` results are not held in memory; what such a folder has already is not looked
+    at.
 
     Raises:
         ConfigError: see `purerl.sweep`.
     """
     workers = make_workers()
-    limit = planner.worker_limit(asked.memory_limit, workers)
+    limit = worker_limit(asked.memory_limit, workers)
     outline = make_outline(asked, workers, limit)
-    check_groups(outline.groups)
-    groups = tuple(
-        _plan_group(group, workers, limit, asked) for group in outline.groups
-    )
-    return replace(outline, groups=groups)
-
-
-def _plan_group(
-    group: GroupPlan,
-    workers: Sequence[Worker],
-    limit: float,
-    asked: SweepOptions,
-) -> GroupPlan:
-    """The group with lanes and chunks that fit the memory, which narrow programs tell.
-
-    Raises:
-        ConfigError: they do not fit.
-    """
-    bound, members, length = group.group.bound, group.members, group.length
-    memory = planner.probe(bound, members, length, workers[0])
-    width = fit_lanes(memory, group.lanes, limit, group.is_fixed)
-    blocks = asked.chunk_blocks or planner.fit_blocks(
-        memory, width, group.num_members, len(workers), limit
-    )
-    block = members.block(0, width)
-    program = current_cache().get(bound, block, length, workers[:1])
-    rate = measured_rate(program, members, workers)
-    if asked.chunk_blocks is None:
-        blocks = timely_blocks(blocks, group, width, rate, len(workers))
-    return replace(
-        group,
-        lanes=width,
-        chunk_blocks=blocks,
-        memory=memory,
-        steps_per_second=rate,
-    )
-
-
-def timely_blocks(
-    blocks: int, group: GroupPlan, lanes: int, rate: float, num_workers: int
-) -> int:
-    """Return the blocks of a chunk that does not take too long to lose.
-
-    Chunks change no bits, and a folder is read by members: a sweep may go on where
-    another rate is measured.
-    """
-    busy = min(num_workers, -(-group.num_members // lanes))
-    seconds = lanes * group.group.steps_each * busy / rate
-    return planner.blocks_in_time(blocks, seconds)
-
-
-def measured_rate(
-    program: Program, members: Members, workers: Sequence[Worker]
-) -> float:
-    """Return the steps per second of this process, from one segment of one block."""
-    block = members.block(0, program.lanes)
-    busy = min(len(workers), -(-members.size // program.lanes))
-    return rate(program, block, workers[:1], 0.0) * busy
-
-
-def list_points(asked: SweepOptions) -> Design:
-    """Return the points of a sweep, of which the host can hold a list.
-
-    Raises:
-        ConfigError: no mapping of axes, or see `expand`.
-    """
-    config, axes, kind = asked.config, asked.axes or {}, asked.design
-    check_mapping("axes", asked.axes, '{"learning_rate": [1e-4, 1e-3]}')
-    agents = size_of(axes, kind, asked.num_points) * num_seeds(asked.seeds)
-    require_listing(agents, config.total_timesteps)
-    axes = for_fields(config, axes)
-    return expand(axes, kind, asked.num_points, asked.design_seed)
-
-
-def check_groups(groups: Sequence[GroupPlan]) -> None:
-    """Refuse axes of a sweep that change nothing.
-
-    Raises:
-        ConfigError: see `check_axes`.
-    """
-    found = [group.group for group in groups]
-    check_axes(found, differing(found))
+    compiler = Compiler(workers, limit, asked.chunk_blocks)
+    planned: list[GroupPlan] = []
+    while left := outline.groups[len(planned) :]:
+        compiled = compiler.compile(left)
+        planned += [replace(group, program=None) for group in compiled]
+        del compiled  # Whoever holds these programs leaves no room for the next ones.
+    return replace(outline, groups=tuple(planned))
 
 
 def make_outline(
     asked: SweepOptions, workers: Sequence[Worker], limit: float
 ) -> SweepPlan:
-    """Return groups, members, lanes and segments; `"auto"` lanes are measured."""
-    config, lanes, points = asked.config, asked.lanes, list_points(asked)
-    numbers, groups = check_seeds(asked.seeds), []
-    for group in group_points(config, points.points):
-        ids = MemberIds([points.points[number] for number in group.points], numbers)
-        members = every(group.overrides, len(group.points), numbers)
+    """Return groups, members, lanes and segments; `"auto"` lanes are measured.
+
+    Raises:
+        ConfigError: an axis or value that cannot be, or one that changes nothing; more
+            members than the host can list.
+    """
+    config, axes = asked.config, asked.axes or {}
+    check_mapping("axes", asked.axes, '{"learning_rate": [1e-4, 1e-3]}')
+    agents = size_of(axes, asked.design, asked.num_points) * num_seeds(asked.seeds)
+    require_listing(agents, config.total_timesteps)
+    axes = for_fields(config, axes)
+    design = expand(axes, asked.design, asked.num_points, asked.design_seed)
+    seeds, found = check_seeds(asked.seeds), group_points(config, design.points)
+    check_axes(found, differing(found))
+    groups = []
+    for group in found:
+        ids = MemberIds([design.points[number] for number in group.points], seeds)
+        members = every(group.overrides, len(group.points), seeds)
         # The points of a grid and of a zip are different ones: see `expand`.
-        if points.kind == "random":
+        if design.kind == "random":
             ids, members = _once_each(ids, members)
-        bound = group.bound
-        length = segment_length(bound, asked.segment_updates)
-        if lanes == "auto":
-            width = lane_finder.find(bound, members, length, workers, limit)
-            # It was measured with every worker busy; few members would fill no block.
-            width = min(width, widest_of_use(members.size, workers))
-        elif lanes is None:  # what is compiled then may be narrower
-            width = default_lanes(members.size, workers)
-            width = fitting_lanes(bound, width, width, length, workers, limit)
-        else:
-            width = int(lanes)
-        is_fixed = isinstance(lanes, int)
+        length = segment_length(group.bound, asked.segment_updates)
+        width = _lanes(asked, group, members, length, workers, limit)
+        is_fixed = isinstance(asked.lanes, int)
         groups.append(GroupPlan(group, ids, members, width, length, is_fixed))
-    return SweepPlan(asked, points, numbers, tuple(groups), len(workers), limit)
+    return SweepPlan(asked, design, seeds, tuple(groups), len(workers), limit)
+
+
+def _lanes(
+    asked: SweepOptions,
+    group: Group,
+    members: Members,
+    length: int,
+    workers: Sequence[Worker],
+    limit: float,
+) -> int:
+    """The width of a group's blocks; what is compiled may be narrower if not given."""
+    if asked.lanes is None:
+        width = default_lanes(members.size, workers)
+        return fitting_lanes(group.bound, width, width, length, workers, limit)
+    if asked.lanes == "auto":
+        best = lane_finder.find(group.bound, members, length, workers, limit)
+        # It was measured with every worker busy; few members would fill no block.
+        return min(best, widest_of_use(members.size, workers))
+    return int(asked.lanes)
 
 
 def _once_each(ids: Sequence[str], members: Members) -> tuple[Sequence[str], Members]:
@@ -307,9 +278,143 @@ def without(group: GroupPlan, finished: set[str]) -> GroupPlan:
     )
 
 
-def _row_bytes(group: GroupPlan) -> int:
-    """Bytes of a member's results: rows of about a dozen metrics, and evaluations."""
-    plan, config = group.group.bound.plan, group.group.bound.config
-    rows = -(-plan.num_updates // group.length)
-    evaluations = len(plan.evaluate_after) * (2 * config.eval_episodes + 1)
-    return RESULT_BYTES * (rows * 12 + evaluations)
+class Compiler:
+    """Compiles the groups of one sweep, and counts what that costs.
+
+    Args:
+        workers: Workers of this process.
+        limit: Bytes that a worker may use.
+        chunk_blocks: The number of blocks of a chunk, if it is asked for.
+
+    Attributes:
+        seconds: Seconds that `compile` has taken so far, the timing of segments
+            included.
+        last_seconds: Seconds of its last call.
+    """
+
+    def __init__(
+        self, workers: Sequence[Worker], limit: float, chunk_blocks: int | None = None
+    ) -> None:
+        self.seconds = self.last_seconds = 0.0
+        self._workers, self._chunk_blocks = workers, chunk_blocks
+        self._limit, self._cache = limit, current_cache()
+        self._blocks = BlockCompiler(workers, limit, self._cache)
+        self._known = self._cache.compilations
+        self._all_workers = int(hosts.all_sum(np.array(len(workers))))
+        self._given: list[Program] = []
+
+    @property
+    def compilations(self) -> int:
+        """Programs that were compiled so far."""
+        return self._cache.compilations - self._known
+
+    def compile(
+        self,
+        groups: Sequence[GroupPlan],
+        is_stopped: Callable[[], bool] = lambda: False,
+    ) -> list[GroupPlan]:
+        """Return the first groups with their programs, lanes, chunks and rates.
+
+        These are all groups, or as many as this process has room for: at least one. To
+        make room for them, the programs that an earlier call returned are forgotten.
+
+        Raises:
+            ConfigError: a group does not fit the memory of some process.
+        """
+        began = time.perf_counter()
+        if groups:  # After the last ones, whoever shares programs may want them again.
+            self._cache.forget(self._given)
+        self._given = []
+        built = hosts.run_on_all(lambda: self._first_fitted(groups, is_stopped))
+        count = int(hosts.all_min(np.array(len(built))))
+        compiled = self._alike(groups[:count], built[:count])
+        self._given = [group.program for group in compiled if group.program]
+        self.last_seconds = time.perf_counter() - began
+        self.seconds += self.last_seconds
+        return compiled
+
+    def _first_fitted(
+        self, groups: Sequence[GroupPlan], is_stopped: Callable[[], bool]
+    ) -> list[Program]:
+        """Programs of as many groups as there is room for."""
+        is_full = threading.Event()
+
+        def fitted(index: int) -> Program | None:
+            # Groups are begun in their order, so that those before have been, too.
+            if index and (is_full.is_set() or cache.is_nearly_full()):
+                is_full.set()
+            if is_full.is_set() or is_stopped():
+                return None
+            return self._fitted(groups[index], groups[index].is_fixed)
+
+        with ThreadPoolExecutor(num_cores()) as pool:
+            built = list(pool.map(as_here(fitted), range(len(groups))))
+        return [entry for entry in itertools.takewhile(bool, built) if entry]
+
+    def _fitted(self, group: GroupPlan, is_fixed: bool) -> Program:
+        """A program at a width that fits."""
+        return self._blocks.compile(
+            group.group.bound, group.members, group.lanes, group.length, is_fixed
+        )
+
+    def _alike(
+        self, groups: Sequence[GroupPlan], programs: Sequence[Program]
+    ) -> list[GroupPlan]:
+        """The groups with lanes and chunks that fit the memory of every process."""
+        if not groups:
+            return []
+        least = hosts.all_min([program.lanes for program in programs]).tolist()
+        compiled: list[GroupPlan] = []
+        for group, program, lanes in zip(groups, programs, least, strict=True):
+            group = replace(group, lanes=lanes)
+            if program.lanes != lanes:
+                program = self._fitted(group, is_fixed=True)
+            block = group.members.block(0, lanes)
+            busy = min(len(self._workers), group.num_blocks)
+            speed = rate(program, block, self._workers[:1], 0.0) * busy
+            compiled.append(
+                replace(
+                    group,
+                    chunk_blocks=self._chunk_blocks or self._fit(group, program, speed),
+                    memory=program.memory(),
+                    steps_per_second=speed * hosts.count(),
+                    program=program,
+                )
+            )
+        # Each process measures a rate of its own, and all cut the same chunks.
+        cuts = hosts.all_min([group.chunk_blocks for group in compiled]).tolist()
+        return [
+            replace(group, chunk_blocks=blocks)
+            for group, blocks in zip(compiled, cuts, strict=True)
+        ]
+
+    def _fit(self, group: GroupPlan, program: Program, speed: float) -> int:
+        """The blocks of a chunk, of which every worker of this process trains one."""
+        busy = min(len(self._workers), group.num_blocks)
+        return blocks_of_chunk(
+            program.memory(),
+            program.lanes,
+            -(-group.num_blocks // self._all_workers),
+            self._limit,
+            program.lanes * program.steps_each * busy / speed,
+        )
+
+
+def blocks_of_chunk(
+    memory: MemoryModel, lanes: int, share: int, limit: float, seconds: float
+) -> int:
+    """Return the blocks of a chunk: what fits, spreads the work, and is soon trained.
+
+    Chunks change no bits, and a folder is read by members: a sweep may go on where
+    another rate is measured.
+
+    Args:
+        memory: A model of a worker's bytes.
+        lanes: The width of a block, W.
+        share: Blocks of the group that a worker trains in all.
+        limit: Bytes that a worker may use.
+        seconds: Seconds that a worker takes to train a block.
+    """
+    room = (limit - memory.block(lanes)) // max(lanes * memory.state, 1.0)
+    spread = -(-share // CHUNKS_PER_WORKER)
+    return max(1, min(int(room) + 1, spread, int(CHUNK_SECONDS / seconds)))

@@ -461,7 +461,7 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
-    members = store.FolderStore(folder)
+    members = store.MemberStore.of(folder)
     for path in members.damaged:
         say(
             f"{path} is damaged, and its members are missing; run the sweep again: "

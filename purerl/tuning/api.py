@@ -21,7 +21,7 @@ from purerl.report.statistics.missing import lowest_of
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.manifest import evaluations, notes
-from purerl.runner.options import TOLD, tool
+from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
 from purerl.scale.devices import make_workers
@@ -140,18 +140,11 @@ class StudyLoop:
                 self._check_database(self.folder)
                 url = sqlite_url(self.folder / folder.DATABASE)
         study = open_study(
-            self.space,
-            spec,
-            storage=url,
-            name=name,
-            budget=options.trials,
-            sampler=options.sampler,
-            pruner=options.pruner,
+            self.space, spec, dataclasses.replace(options, storage=url), name
         )
         if self.folder is not None:
             folder.check_study(self.folder, self.space, study.rows)
-            run = {**options.kept(TOLD), "study": name, "lanes": options.lanes}
-            folder.describe(self.folder, options.config, spec, run)
+            folder.describe(self.folder, spec, name, options)
         self._say_what_to_expect()
         return study
 

@@ -5,7 +5,6 @@ once for the whole study. All cohorts are brought to the same share of the budge
 anything is reported. When trials are stopped, only the members of the others go on.
 """
 
-import gc
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -13,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution import cache
 from purerl.execution.cache import current_cache
 from purerl.execution.cohort import Cohort, advance
 from purerl.execution.curves import Segment, first_bad_update, reduce_segment
 from purerl.execution.format import format_bytes
 from purerl.execution.members import every
+from purerl.execution.memory import worker_limit
 from purerl.execution.programs import Program, segment_length
 from purerl.runner.arguments import check_seeds
 from purerl.scale.devices import (
@@ -29,7 +28,6 @@ from purerl.scale.devices import (
 )
 from purerl.search.fitness import FINAL_RETURN
 from purerl.sweeps.groups import Group, group_points
-from purerl.sweeps.planner import worker_limit
 from purerl.tuning.options import TuneOptions
 
 ACCELERATOR_LANES = 64
@@ -49,12 +47,9 @@ def choose_lanes(members: int, seeds: int, workers: Sequence[Worker]) -> int:
 
 
 class Pool:
-    """Compiled programs of a study by group; the devices' workers.
+    """The workers and programs of a study, and what was done with them.
 
     Attributes:
-        programs: The programs of the last batch, and those of earlier ones as far as
-            this process has room for them.
-        compilations: Number of programs compiled so far.
         compile_seconds: Seconds spent compiling so far.
         calls: Calls of `advance` so far, each of a block and a segment: the work that
             was done.
@@ -65,25 +60,23 @@ class Pool:
     def __init__(self, options: TuneOptions) -> None:
         self.options, self.seeds = options, check_seeds(options.seeds)
         self.lanes = options.lanes or 1
-        self.workers = make_workers()
-        self.programs: dict[str, Program] = {}
+        self.workers, self.cache = make_workers(), current_cache()
+        self._known = self.cache.compilations
         self.compile_seconds = 0.0
-        self.calls = self.env_steps = self.compilations = 0
+        self.calls = self.env_steps = 0
 
-    def compile(self, groups: Sequence[Group]) -> dict[str, str]:
+    @property
+    def compilations(self) -> int:
+        """Programs that were compiled so far."""
+        return self.cache.compilations - self._known
+
+    def compile(self, groups: Sequence[Group]) -> list[Program | ConfigError]:
         """Compile what is new, several programs at a time.
 
         Returns:
-            Why a group cannot be trained, by its name: an agent does not fit the
-            memory.
+            The program of each group, or why an agent does not fit the memory.
         """
         started = time.perf_counter()
-        if cache.is_nearly_full():
-            names = {group.name for group in groups}
-            self.programs = {n: p for n, p in self.programs.items() if n in names}
-            gc.collect()
-        missing = [group for group in groups if group.name not in self.programs]
-        shared = current_cache()
 
         def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
             del worker
@@ -91,36 +84,30 @@ class Pool:
             example = members.block(0, self.lanes)
             length = segment_length(group.bound, segments=self.options.reports)
             try:
-                return shared.get(group.bound, example, length, self.workers)
+                return self.cache.get(group.bound, example, length, self.workers)
             except ConfigError as error:
                 return error
 
-        refused: dict[str, str] = {}
-        built = run_blocks(self.workers, missing, compile_one)
-        for group, program in zip(missing, built, strict=True):
-            if isinstance(program, ConfigError):
-                refused[group.name] = str(program)
-            else:
-                self.programs[group.name] = program
-        self.compilations += len(missing) - len(refused)
+        built = run_blocks(self.workers, groups, compile_one)
         self.compile_seconds += time.perf_counter() - started
-        return refused
+        return built
 
-    def check_memory(self, blocks: Mapping[str, int], num_seeds: int) -> None:
+    def check_memory(self, cohorts: Sequence[Cohort], num_seeds: int) -> None:
         """Refuse a batch whose states do not fit.
 
         Raises:
             ConfigError: with the sizes.
         """
-        memories = {name: self.programs[name].memory() for name in blocks}
-        num = len(self.workers)
-        states = sum(memories[name].state * count for name, count in blocks.items())
-        working = max(memory.working + memory.code for memory in memories.values())
-        free = worker_limit(None, self.workers) * num
-        if states + working * num > free:
+        found = [(cohort.program.memory(), cohort.num_blocks) for cohort in cohorts]
+        states = self.lanes * sum(memory.state * blocks for memory, blocks in found)
+        # What one worker needs beside the states.
+        working = max(memory.chunk(self.lanes, 0) for memory, _ in found)
+        needed = states + working * len(self.workers)
+        free = worker_limit(None, self.workers) * len(self.workers)
+        if needed > free:
             raise ConfigError(
                 f"a batch of these trials with {num_seeds} seeds needs "
-                f"{format_bytes(states + working * num)} for training, "
+                f"{format_bytes(needed)} for training, "
                 f"{format_bytes(free)} are free; ask for smaller batches (batch) or "
                 "fewer seeds."
             )
@@ -210,28 +197,21 @@ class Batch:
             return []
         chosen = [points[number] for number in numbers]
         groups = group_points(self.options.config, chosen)
-        too_large = self.pool.compile(groups)
-        for group in groups:
-            if group.name in too_large:
-                trials = [numbers[place] for place in group.points]
-                self.refused |= dict.fromkeys(trials, too_large[group.name])
-        groups = [group for group in groups if group.name not in too_large]
-        runs = [self._run(group, np.asarray(numbers)) for group in groups]
+        seeds, runs = np.arange(len(self.seeds)), []
+        for group, program in zip(groups, self.pool.compile(groups), strict=True):
+            trials = np.asarray(numbers)[list(group.points)]
+            if isinstance(program, ConfigError):
+                self.refused |= dict.fromkeys(trials.tolist(), str(program))
+                continue
+            members = every(group.overrides, len(trials), self.seeds)
+            cohort = Cohort(program, members, self.pool.workers)
+            places = np.repeat(trials, len(seeds)), np.tile(seeds, len(trials))
+            runs.append(_Run(group, cohort, *places))
         if runs:
-            self.pool.check_memory(
-                {run.group.name: run.cohort.num_blocks for run in runs}, len(self.seeds)
-            )
+            self.pool.check_memory([run.cohort for run in runs], len(self.seeds))
         for run in runs:
             run.cohort.init()
         return runs
-
-    def _run(self, group: Group, numbers: np.ndarray) -> _Run:
-        points, seeds = len(group.points), np.arange(len(self.seeds))
-        members = every(group.overrides, points, self.seeds)
-        program = self.pool.programs[group.name]
-        trials = np.repeat(numbers[list(group.points)], len(seeds))
-        cohort = Cohort(program, members, self.pool.workers)
-        return _Run(group, cohort, trials, np.tile(seeds, points))
 
     def advance(self, report: int) -> None:
         """Bring every living trial to `report / reports` of its budget."""

@@ -32,7 +32,7 @@ from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TABLE, Row, TuneResult
 from purerl.tuning.space import Space
 
-FORMAT, KIND = 1, "tune"
+FORMAT, KIND = 2, "tune"
 DATABASE = "study.db"
 
 
@@ -47,8 +47,11 @@ def start(folder: Path, spec: dict[str, Any], name: str) -> None:
     if folders.is_begun(folder):
         stored = folders.load(folder)
         check_keys(f"out: {folder}", stored)
+        # The other options are told anew by every call.
+        kept = {key: stored["options"][key] for key in spec["options"]}
         new = {**json.loads(json.dumps(spec)), "study": name}
-        differ = compare({key: stored[key] for key in new}, new)
+        before = {**{key: stored[key] for key in new}, "options": kept}
+        differ = compare(before, new)
         remedy = "Use its settings, or another folder."
         refuse(differ, f"out: {folder}", "study", remedy)
     folders.make(folder)
@@ -81,7 +84,7 @@ def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
         stored: The specification of the study that is there.
         new: The specification of the study that was asked for.
     """
-    parts = {"config": FIELD, "axes": "the axis {}"}
+    parts = {"config": FIELD, "axes": "the axis {}", "options": FIELD}
     return differences(stored, new, parts, text=_text)
 
 
@@ -100,26 +103,29 @@ def spec(space: Space, options: TuneOptions) -> dict[str, Any]:
         "config": serialise.to_dict(options.config),
         "axes": space.to_dict(),
         "seeds": list(check_seeds(options.seeds)),
-        **options.kept(FIXED),
+        "options": options.kept(FIXED),
     }
 
 
 def describe(
-    folder: Path, config: TrainConfig, spec: dict[str, Any], run: dict[str, Any]
+    folder: Path, spec: dict[str, Any], name: str, options: TuneOptions
 ) -> None:
     """Write config.yaml and manifest.json.
 
     Args:
         folder: The folder of the study.
-        config: The base config of the study.
         spec: The specification of what makes the study's scores comparable, see `spec`.
-        run: Settings of how this call searches the study.
+        name: The name of the study in its storage.
+        options: The options of this call, of which some may be others than before.
     """
+    config = options.config
     about = {
         "kind": KIND,
         **spec,
+        "options": options.kept(),
         "auto": auto.values(config, auto.resolve(config, resolve_env(config))),
-        **run,
+        "study": name,
+        "lanes": options.lanes,
         **folders.made_with(),
     }
     folders.write(folder, about)
@@ -171,7 +177,8 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
             f"{folder / folders.SUMMARY} has {numbers['trials']}: one of them is of "
             "another time. Run the study again, which writes both anew."
         )
-    if done >= stored["trials"] and not numbers:
+    trials = stored["options"]["trials"]
+    if done >= trials and not numbers:
         say(
             f"{folder / folders.SUMMARY} is missing, which has the comparison on "
             "fresh seeds; run the study again, which writes it anew"
@@ -182,7 +189,7 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
         best_row=best,
         holdout=results.read_holdout(holdout) if holdout else None,
         importance=numbers.pop("importance", {}),
-        finished=done >= stored["trials"],
+        finished=done >= trials,
         summary={k: v for k, v in numbers.items() if k != "best_trial"},
         out=folder,
     )

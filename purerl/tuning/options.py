@@ -23,21 +23,12 @@ SAMPLERS = ("tpe", "random", "cmaes")
 PRUNERS = ("hyperband", "median")
 
 
-def _check_sampler(name: str, value: str) -> str:
-    return check_fitness(value, SAMPLERS, name)
-
-
 def _check_pruner(name: str, value: str | None) -> str | None:
     if value is not None and value not in PRUNERS:
         raise ConfigError(
             f"{name} must be one of {', '.join(PRUNERS)} or None, got {value!r}."
         )
     return value
-
-
-def _none_or_required(name: str, value: int) -> int:
-    is_none = value == 0 and not isinstance(value, bool)
-    return 0 if is_none else required(name, value)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -72,7 +63,7 @@ class TuneOptions(Options):
         "Method that proposes trials.",
         doc="The method that proposes trials: `tpe`, `random` or `cmaes`.",
         kind=Literal["tpe", "random", "cmaes"],
-        check=_check_sampler,
+        check=lambda name, value: check_fitness(value, SAMPLERS, name),
         keep=TOLD,
     )
     pruner: str | None = option(
@@ -97,7 +88,6 @@ class TuneOptions(Options):
         "Name of the study in the storage.",
         doc="The study's name in the storage; by environment and algorithm where not "
         "given.",
-        keep=TOLD,
     )
     batch: int = option(
         8,
@@ -128,6 +118,6 @@ class TuneOptions(Options):
         10,
         "Number of fresh seeds on which the best config and the default one are "
         "compared; 0 leaves the comparison out.",
-        check=_none_or_required,
+        check=lambda name, value: required(name, value) if value != 0 else 0,
         keep=TOLD,
     )

@@ -33,6 +33,7 @@ from purerl.config import ConfigError
 from purerl.storage.folders import refuse
 from purerl.tuning import samplers
 from purerl.tuning.folder import compare
+from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import Row
 from purerl.tuning.space import Space
 
@@ -452,25 +453,25 @@ def quiet() -> Iterator[None]:
 
 
 def open_study(
-    space: Space,
-    spec: dict[str, Any],
-    *,
-    storage: str | None,
-    name: str,
-    budget: int,
-    sampler: str,
-    pruner: str | None,
+    space: Space, spec: dict[str, Any], options: TuneOptions, name: str
 ) -> Study:
     """Start a study, or go on with it.
+
+    Args:
+        space: The axes of the trials.
+        spec: What makes the study's scores comparable.
+        options: The options of the call, with the URL of the storage.
+        name: The study's name in the storage.
 
     Raises:
         ConfigError: another study of that name, with what differs; a storage that
             cannot be used.
     """
-    opened = _storage(storage)
+    opened = _storage(options.storage)
     axes = samplers.distributions(space)
-    streams = samplers.Streams(sampler, spec["seed"], axes, stream_of)
-    rule = samplers.make_pruner(pruner, spec["config"]["total_timesteps"], stream_of)
+    streams = samplers.Streams(options.sampler, options.seed, axes, stream_of)
+    steps = options.config.total_timesteps
+    rule = samplers.make_pruner(options.pruner, steps, stream_of)
     try:
         found = optuna.create_study(
             storage=opened,
@@ -485,7 +486,7 @@ def open_study(
             study_name=name, storage=opened, sampler=streams, pruner=rule
         )
         is_new = False
-    study = Study(found, space, budget, streams)
+    study = Study(found, space, options.trials, streams)
     streams.learn_from(found)
     if is_new or not _await_spec(found):
         default = space.default_params()

@@ -100,7 +100,7 @@ def track_study(folder: Path, trackers: Sequence[Tracker], notify: Notify) -> bo
     rows = [row for row in saved.result.rows if row.state in STATES]
     if not rows:
         raise ConfigError(f"no trial of the study in {folder} has finished yet.")
-    trials, config = int(saved.stored["trials"]), saved.space.config
+    trials, config = int(saved.stored["options"]["trials"]), saved.space.config
     tracking = Tracking(config, trials, folder, trackers, in_threads=False)
     with tracking.group:
         tracking.begin(notify)

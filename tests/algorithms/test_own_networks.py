@@ -65,7 +65,7 @@ def test_a_shared_torso_gets_the_sum_of_both_networks_gradients(key):
             for flag in (True, False)
         )
     )
-    params = ppo.algorithm(shared).init(key).params
+    params = on_policy.algorithm(shared, ppo.learn).init(key).params
     assert set(params["critic"]["params"]) == {"Dense_0"}
     rng = np.random.default_rng(0)
     numbers = [jnp.asarray(rng.normal(size=6), jnp.float32) for _ in range(4)]

@@ -13,7 +13,6 @@ from purerl.comparison import training
 from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.execution import cache
-from purerl.execution.cache import BlockCompiler
 from purerl.execution.format import running
 from purerl.randomisation import Uniform
 from purerl.report import page_comparison
@@ -55,12 +54,6 @@ def means(config, overrides=None):
             curve.append(known)
         found.append(np.mean(curve))
     return found
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_number_scores_as_plain_training_does(result):
-    expected = means(CONFIG, FAST)
-    np.testing.assert_allclose(result.scores["training_curve"][0, 1], expected, 1e-4)
 
 
 @pytest.mark.slow(optimised=False)
@@ -142,12 +135,14 @@ def test_a_schedule_is_a_setting():
 def test_a_folder_trains_what_is_missing(result, folder, monkeypatch):
     trained = []
 
-    def train(program, keys, group, *rest):
-        trained.append(len(group.members))
-        return original(program, keys, group, *rest)
+    def train(part, *rest):
+        trained.append(len(part.names))
+        return original(part, *rest)
 
-    original = training.train_group
-    monkeypatch.setattr(training, "train_group", train)
+    original = training._train_part
+    monkeypatch.setattr(training, "_train_part", train)
+    purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
+    assert trained == []
     more = {**SETTINGS, "third": {"learning_rate": 0.01}}
     found = purerl.compare(CONFIG, more, out=folder, **SMALL)
     assert trained == [1]
@@ -178,26 +173,20 @@ def test_scores_of_other_versions_are_taken_with_a_note(
 
 
 def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
-    calls = []
+    original, calls = training._train_part, []
 
-    def train(program, keys, group, measures, workers, on_block, on_member, stop):
-        calls.append(group.members)
+    def train(part, *rest):
+        calls.append(part.names)
         if len(calls) == 2:
             raise KeyboardInterrupt
-        size = {"training_curve": np.zeros(2), "final_return": np.zeros(2)}
-        scores = training.Scores(size, np.zeros((2, 3)), np.arange(3))
-        for member in range(len(group.members)):
-            on_member(member, scores)
-        return [scores] * len(group.members)
+        return original(part, *rest)
 
-    monkeypatch.setattr(BlockCompiler, "compile", lambda *_, **__: None)
-    monkeypatch.setattr(training, "train_group", train)
-    named = {"own": {}, "slow": SLOW}
+    monkeypatch.setattr(training, "_train_part", train)
     options = {"seeds": 2, "lanes": 2, "progress": False, "out": tmp_path / "out"}
     with pytest.raises(KeyboardInterrupt):
-        purerl.compare(CONFIG, named, **options)
-    purerl.compare(CONFIG, named, **options)
-    assert calls == [(0,), (1,), (1,)]
+        purerl.compare(CONFIG, {"own": {}, "slow": SLOW}, **options)
+    purerl.compare(CONFIG, {"own": {}, "slow": SLOW}, **options)
+    assert calls == [("own",), ("slow",), ("slow",)]
 
 
 def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):

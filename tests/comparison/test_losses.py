@@ -13,8 +13,6 @@ from purerl import losses
 from purerl.comparison import api, rows, training
 from purerl.comparison.result import Comparison
 from purerl.comparison.rows import chance_of, clear_of_zero
-from purerl.comparison.settings import read_environments, read_settings, settings_of
-from purerl.comparison.training import Compared, make_parts
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import page_comparison, plots, statistics, tables
@@ -101,27 +99,6 @@ def test_losses_and_environments_make_a_difference(result):
     assert curves.shape == (2, 2, SEEDS)
     assert not np.array_equal(curves[0, 0], curves[0, 1])
     assert not np.array_equal(curves[0], curves[1])
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
-    trained = []
-
-    def train(program, keys, group, *rest):
-        is_long = program.bound.config.env_params is not None
-        trained.append(("long" if is_long else "CartPole-v1", len(group.members)))
-        return original(program, keys, group, *rest)
-
-    original = training.train_group
-    monkeypatch.setattr(training, "train_group", train)
-    again = compare(folder)
-    assert trained == []
-    more = compare(folder, {**HUBER, "third": losses.HuberError(2.0)})
-    assert trained == [("CartPole-v1", 1), ("long", 1)]
-    for one in (again, more):
-        for name, values in result.scores.items():
-            np.testing.assert_array_equal(one.scores[name][:, :2], values)
-    assert more.settings == ("soft", "hard", "third")
 
 
 def test_files_come_back(result, tmp_path):
@@ -299,15 +276,6 @@ def test_many_settings_share_their_resamples(monkeypatch):
     assert asked[0] >= 10 and len(asked) <= 3
 
 
-def test_means_over_several_tasks_are_resampled_once_for_all_confidences():
-    scores = np.random.default_rng(0).normal(size=(12, 3)) * 5 + 1
-    ends = statistics.ends_of_mean(scores, 6_000)
-    for confidence, resamples in ((0.99, 6_000), (0.95, 2_000)):
-        options = {"confidence": confidence, "resamples": resamples}
-        expected = statistics.estimate(scores, "mean", **options)
-        assert tuple(ends(confidence, resamples)) == expected[1:3]
-
-
 def test_a_page_names_learned_optimisers_and_rules():
     digest = {"sha256": "0123456789abcdef"}
     about = {
@@ -391,25 +359,6 @@ def test_mistakes_are_one_sentence_before_anything_is_trained(
 def test_a_field_that_is_no_loss_is_refused():
     with pytest.raises(ConfigError, match="no field"):
         purerl.compare_losses(tiny_config(), "valueloss", HUBER)
-
-
-def test_what_the_first_format_trained_counts(tmp_path):
-    """Files are named by the whole config and options, as they were from the start."""
-    config = start(num_evaluations=0)
-    options = Compared(measures=("final_return",), seeds=(0, 1), seed=3, lanes=4)
-    rest = {"measures": ("final_return",), "seeds": (0, 1), "seed": 3}
-    rest |= {"lanes": 4, "segment_updates": None}
-    _, parts = make_parts(
-        read_settings(settings_of(config, "value_loss", HUBER)),
-        read_environments(config, ()),
-        options,
-        tmp_path,
-    )
-    names = [
-        training.identity(purerl.resolve(config.replace(value_loss=loss)), rest)
-        for loss in HUBER.values()
-    ]
-    assert [path.stem for part in parts for path in part.files] == names
 
 
 def test_scores_of_several_environments_are_brought_to_one_scale():

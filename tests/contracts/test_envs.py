@@ -7,6 +7,7 @@ import pytest
 
 from purerl import envs
 from purerl.envs.registry import GYMNAX_IDS
+from tests.envs.episodes import played
 from tests.helpers import slow_but
 
 OWN_IDS = [
@@ -105,22 +106,6 @@ def test_every_wrapper_is_checked():
     assert named == {cls.__name__ for cls in envs.wrappers.WRAPPERS.values()}
 
 
-def _play(env, params, key, num_steps=24):
-    _, state = env.reset(key, params)
-
-    def body(state, key):
-        key_act, key_step = jax.random.split(key)
-        action = env.action_space(params).sample(key_act)
-        obs, state, reward, terminated, truncated, info = env.step(
-            key_step, state, action, params
-        )
-        final = info["final_observation"]
-        inside = env.observation_space(params).contains(final)
-        return state, (obs, final, reward, terminated, truncated, inside)
-
-    return jax.lax.scan(body, state, jax.random.split(key, num_steps))[1]
-
-
 @pytest.mark.parametrize("id", slow_but(GYMNAX_IDS, *EVERY_TIME))
 def test_gymnax_environments_keep_the_contract(id):
     """One compiled, vmapped rollout with a time limit of 5."""
@@ -136,14 +121,14 @@ def test_gymnax_environments_keep_the_contract(id):
 
     def play(key):
         traces.append(id)
-        return _play(env, params, key)
+        steps = played(env, params, key, 24)[1]
+        return steps, jax.vmap(space.contains)(steps.final)
 
     with jax.numpy_rank_promotion("allow"):  # gymnax's code broadcasts across ranks.
         fn = jax.jit(jax.vmap(play))
         fn(keys)
-        obs, final, reward, terminated, truncated, inside = fn(
-            jax.random.split(jax.random.key(0), 3)
-        )
+        steps, inside = fn(jax.random.split(jax.random.key(0), 3))
+    _, obs, final, _, reward, terminated, truncated, _ = steps
     assert len(traces) == 1
     assert obs.shape[2:] == final.shape[2:] == space.shape
     assert obs.dtype == final.dtype == space.dtype

@@ -4,7 +4,7 @@ import pytest
 
 import purerl
 from purerl.meta import fitness as evolution
-from purerl.population import members as population
+from purerl.population import search as population
 from purerl.report.comparison import WORDS
 from purerl.search.fitness import MEASURES, check_fitness
 from purerl.tuning import options

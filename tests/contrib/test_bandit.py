@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.acting.environment import resolve_env
+from purerl.acting.environment import resolve_env, with_params
 from purerl.acting.exploration import Coin
 from purerl.config import ConfigError
 from purerl.contrib import bandit
@@ -24,7 +24,9 @@ def parts_of(**fields):
     config = BanditConfig(**K3, **fields)
     env = resolve_env(config)
     bandit.validate(config, env)
-    return bandit.Parts(config, bandit.rollout.make_stepper(config, env, None), 3)
+    return bandit.Parts(
+        config, bandit.rollout.make_stepper(with_params(config, env), env, None), 3
+    )
 
 
 def learner(values, counts=(1, 1, 1), mean=0.0):
@@ -171,21 +173,6 @@ def test_a_baseline_and_optimism_help_as_in_the_book():
     for worse, better in pairs:
         (low, one), (high, other) = (last(m, "optimal_action") for m in (worse, better))
         assert high - low > 2 * np.hypot(one, other)
-
-
-@pytest.mark.slow
-def test_a_vmapped_run_is_the_one_alone():
-    config = BanditConfig(method="ucb", total_timesteps=30, num_steps=10)
-    train, keys = purerl.make_train(config), jax.random.split(jax.random.key(1), 3)
-    numbers = {"exploration": jnp.array([0.5, 1.0, 2.0])}
-    many = jax.jit(jax.vmap(train))(keys, numbers)
-    one = jax.jit(train)
-    for i, key in enumerate(keys):
-        alone = one(key, {"exploration": numbers["exploration"][i]})
-        for name in ("reward", "regret"):
-            np.testing.assert_allclose(
-                many.metrics[name][i], alone.metrics[name], rtol=1e-4, atol=1e-5
-            )
 
 
 @pytest.mark.parametrize(

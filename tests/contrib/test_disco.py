@@ -1,7 +1,6 @@
 """DiscoRL's agent: its gradient against the authors' agent, its buffer, its step."""
 
 from itertools import pairwise
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -23,7 +22,6 @@ from purerl.types import Transition
 from tests import boxes
 from tests.contrib import disco_case as known
 
-REFERENCE = Path(__file__).with_name("disco_reference.npz")
 TINY = {
     "env": "Catch-bsuite",
     "env_kwargs": {"rows": 4, "columns": 3},
@@ -61,14 +59,12 @@ def single(tree):
 
 
 @pytest.fixture(scope="module")
-def from_authors(tmp_path_factory):
-    """Parts, learner and batch of the reference, and what the authors' agent made."""
-    file = tmp_path_factory.mktemp("disco") / "weights.npz"
-    np.savez(file, **known.published())
+def from_authors(disco_file):
+    """Parts, learner and batch of the reference."""
     parts = bound(
         tiny(
             env_kwargs={"rows": 2, "columns": 2},
-            rule=DiscoRule.load(file),
+            rule=DiscoRule.load(disco_file),
             hidden_sizes=known.LAYERS,
             model_size=known.MODEL,
             head_sizes=(known.HEAD,),
@@ -97,13 +93,11 @@ def from_authors(tmp_path_factory):
         rule_memory=parts.config.rule.init(),
         advantage_moments=disco_learner.init_moments(),
     )
-    with np.load(REFERENCE) as arrays:
-        reference = {name: arrays[name] for name in arrays.files}
-    return parts, learner, batch, reference
+    return parts, learner, batch
 
 
-def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors):
-    parts, learner, batch, reference = from_authors
+def test_loss_and_gradient_are_those_of_the_authors_agent(from_authors, reference):
+    parts, learner, batch = from_authors
 
     @jax.jit
     def differentiate(params):
@@ -208,7 +202,7 @@ def test_the_rule_remembers_and_the_target_follows_the_network_before(updates):
 
 @pytest.mark.slow
 def test_a_step_is_clipped_number_by_number(from_authors):
-    parts, learner, batch, _ = from_authors
+    parts, learner, batch = from_authors
 
     def moved(**changes):
         config = parts.config.replace(optimiser=optimisers.SGD(), **changes)
@@ -230,19 +224,6 @@ def test_a_step_is_clipped_number_by_number(from_authors):
 def test_an_agent_of_a_learned_rule_keeps_the_contract():
     # The contract's row has the default rule; vmapped agents are what they are alone.
     purerl.check(tiny(rule=RULE))
-
-
-@pytest.mark.slow
-def test_a_run_that_is_resumed_is_the_whole_run(tmp_path):
-    config = tiny(rule=RULE)
-    whole = purerl.run(config, seeds=1, segment_updates=2, progress=False)
-    folder = tmp_path / "run"
-    part = config.replace(total_timesteps=4 * 2 * 5)
-    options = {"out": folder, "segment_updates": 2, "progress": False}
-    purerl.run(part, seeds=1, **options)
-    again = purerl.run(config, seeds=1, resume=True, extend=True, **options)
-    for name in ("episode_return", "policy_loss", "y_loss"):
-        np.testing.assert_array_equal(whole.metrics[name], again.metrics[name])
 
 
 @pytest.mark.parametrize(

@@ -17,26 +17,19 @@ from tests.contrib import disco_case as known
 from tests.helpers import assert_same_bits
 
 
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("disco") / "weights.npz"
-    np.savez(path, **known.published())
-    return path
-
-
-def test_a_rule_of_a_file_is_a_path_in_the_config_and_comes_back(file):
-    rule = DiscoRule.load(file)
+def test_a_rule_of_a_file_is_a_path_in_the_config_and_comes_back(disco_file):
+    rule = DiscoRule.load(disco_file)
     assert jax.tree.leaves(rule) == []  # nothing of it is in a state or in a YAML file
     config = purerl.DiscoConfig(rule=rule)
     text = serialise.to_dict(config)["rule"]
     assert text == {
         "type": "DiscoRule",
         "params": None,
-        "path": str(file),
-        "sha256": weights.digest_of(str(file)),
+        "path": str(disco_file),
+        "sha256": weights.digest_of(str(disco_file)),
     }
     assert serialise.from_dict(serialise.to_dict(config)) == config
-    assert serialise.parse_part(f"DiscoRule(path='{file}')", "rule") == rule
+    assert serialise.parse_part(f"DiscoRule(path='{disco_file}')", "rule") == rule
     resolved: Any = purerl.resolve(config)
     assert resolved.prediction_size == known.SIZES.prediction
 
@@ -57,7 +50,7 @@ def test_the_published_network_has_as_many_numbers_as_the_paper_says():
     assert sum(rows * units + units for rows, units in shapes.values()) == 754_778
 
 
-def test_files_that_cannot_be_used_are_refused_in_a_sentence(file, tmp_path):
+def test_files_that_cannot_be_used_are_refused_in_a_sentence(tmp_path):
     missing = tmp_path / "none.npz"
     with pytest.raises(
         ConfigError, match=r"can be read, got .*none\.npz.*No such file"
@@ -106,8 +99,8 @@ def test_what_is_no_rule_is_refused_in_a_sentence(rule, words):
         purerl.make_train(purerl.DiscoConfig(rule=rule))
 
 
-def test_sizes_and_targets_that_do_not_fit_are_refused(file):
-    rule = DiscoRule.load(file)
+def test_sizes_and_targets_that_do_not_fit_are_refused(disco_file):
+    rule = DiscoRule.load(disco_file)
     with pytest.raises(
         ConfigError, match="prediction_size must be that of the rule, 5"
     ):

@@ -1,7 +1,6 @@
 """DiscoRL's network and losses against the authors' code, and what a rule must keep."""
 
 import os
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +13,6 @@ from purerl.rules import CMPORule, DiscoRule
 from purerl.types import Transition
 from tests.contrib import disco_case as known
 
-REFERENCE = Path(__file__).with_name("disco_reference.npz")
 # The authors' weights (2.8 MB, CC-BY 4.0) are not in the repository.
 WEIGHTS = os.environ.get("PURERL_DISCO_WEIGHTS", "")
 LOSSES = {
@@ -34,21 +32,8 @@ class Numbers:
 
 
 @pytest.fixture(scope="module")
-def reference():
-    with np.load(REFERENCE) as file:
-        return {name: file[name] for name in file.files}
-
-
-@pytest.fixture(scope="module")
-def file(tmp_path_factory):
-    path = tmp_path_factory.mktemp("disco") / "weights.npz"
-    np.savez(path, **known.published())
-    return path
-
-
-@pytest.fixture(scope="module")
-def made(file):
-    return calls(DiscoRule.load(file), known.SIZES)
+def made(disco_file):
+    return calls(DiscoRule.load(disco_file), known.SIZES)
 
 
 def calls(rule, sizes):
@@ -179,8 +164,10 @@ def changed_after(inputs, step):
     [({}, True), ({"terminated": [2]}, False), ({"truncated": [2]}, False)],
     ids=["within an episode", "terminated", "truncated"],
 )
-def test_a_step_hears_of_what_follows_within_its_episode_only(file, made, ends, hears):
-    rule, inputs = DiscoRule.load(file), inputs_of(made, **ends)
+def test_a_step_hears_of_what_follows_within_its_episode_only(
+    disco_file, made, ends, hears
+):
+    rule, inputs = DiscoRule.load(disco_file), inputs_of(made, **ends)
     memory = rule.init()
     before = rule(inputs, memory)[0]
     after = rule(changed_after(inputs, 2), memory)[0]
@@ -189,9 +176,9 @@ def test_a_step_hears_of_what_follows_within_its_episode_only(file, made, ends, 
         assert (np.asarray(one[:3]) != np.asarray(two[:3])).any() == hears
 
 
-def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(file, made):
+def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(disco_file, made):
     # Both empty the memory at the last step, where it is empty anyhow.
-    rule, last = DiscoRule.load(file), known.STEPS - 1
+    rule, last = DiscoRule.load(disco_file), known.STEPS - 1
     targets = [
         rule(inputs_of(made, **ends), rule.init())[0].logits
         for ends in ({}, {"truncated": [last]}, {"terminated": [last]})
@@ -200,9 +187,9 @@ def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(file, made
     assert np.abs(targets[0] - targets[2]).max() > 1e-4
 
 
-def test_actions_are_all_alike(file, made):
+def test_actions_are_all_alike(disco_file, made):
     # With the actions in another order, so are the targets of the policy.
-    rule, inputs = DiscoRule.load(file), made[0][0]
+    rule, inputs = DiscoRule.load(disco_file), made[0][0]
     order = np.array([2, 0, 1])
     place = jnp.asarray(np.argsort(order))
 

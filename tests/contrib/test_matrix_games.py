@@ -236,20 +236,6 @@ def test_descriptions(id):
     assert envs.make(id).name == id
 
 
-def test_bad_lifetimes_are_refused():
-    with pytest.raises(ValueError, match="num_games must be at least 1, got 0"):
-        matrix_games.naive_lifetime(IPD, jax.random.key(0), num_games=0)
-    with pytest.raises(ValueError, match=r"logits have shape \(4,\), expected \(5,\)"):
-        matrix_games.constant_lifetime(IPD, np.zeros(4), jax.random.key(0))
-    traced = jax.vmap(
-        lambda n: matrix_games.naive_lifetime(
-            IPD, jax.random.key(0), IPD.default_params.replace(max_steps_in_episode=n)
-        )
-    )
-    with pytest.raises(ValueError, match=r"traced.*give num_games"):
-        traced(jnp.arange(1, 3))
-
-
 @pytest.mark.parametrize("is_terminal", [False, True])
 def test_the_end_of_a_lifetime_is_a_time_limit_unless_it_is_asked_to_be_the_end(
     is_terminal,

@@ -60,7 +60,7 @@ def test_the_default_temperature_prefers_one_level_to_all_others():
     found = probabilities(buffer_of(np.arange(512)[::-1]), 1, 0.3, 0.3)
     weights = np.arange(1, 513) ** (-1 / 0.3)
     assert found[0] == pytest.approx(0.7 / weights.sum() + 0.3 / 512, rel=1e-5)
-    assert found[0] == pytest.approx(0.61, abs=0.005)  # as docs/algorithms/plr.md says
+    assert found[0] == pytest.approx(0.61, abs=0.005)  # as docs/results/methods.md says
 
 
 def test_equal_scores_are_ranked_by_their_place():

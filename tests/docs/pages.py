@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).parents[2]
+NOTEBOOKS = sorted((ROOT / "examples" / "notebooks").glob("*.ipynb"))
 # That come with purerl: a test of a page may have registered another one.
 ALGORITHMS = (
     *("ppo", "recurrent_ppo", "vpg", "dqn", "pqn", "recurrent_pqn"),

@@ -1,4 +1,4 @@
-"""docs/adding.md, followed literally: its blocks run, and what they claim holds."""
+"""The pages on own parts, followed literally: they run, and what they claim holds."""
 
 import ast
 import subprocess
@@ -15,9 +15,11 @@ from purerl.algorithms import ALGORITHMS, Entry, register
 from purerl.config import ConfigError
 from tests.docs import pages
 
-PAGE = pages.ROOT / "docs" / "adding.md"
+DOCS = pages.ROOT / "docs"
+ENVIRONMENT, LOSS, PARTS, ALGORITHM = PAGES = tuple(
+    DOCS / f"adding-{name}.md" for name in ("environment", "loss", "parts", "algorithm")
+)
 pytestmark = pytest.mark.slow
-SECTIONS = ("An environment", "A loss", "A part of an agent", "An algorithm")
 
 
 def lane(tree, index):
@@ -34,7 +36,7 @@ def assert_close(one, other):
 
 @pytest.fixture(scope="module")
 def environment():
-    return pages.run(PAGE, SECTIONS[0])
+    return pages.run(ENVIRONMENT)
 
 
 def test_the_environment_keeps_the_contract_under_its_name(environment):
@@ -77,7 +79,7 @@ def test_every_wind_is_a_lane_and_a_gale_is_worse_than_a_calm(environment):
 
 @pytest.fixture(scope="module")
 def a_loss():
-    return pages.run(PAGE, SECTIONS[1])
+    return pages.run(LOSS)
 
 
 def test_a_member_of_the_population_is_the_agent_of_those_losses(a_loss):
@@ -123,7 +125,7 @@ def test_the_loss_is_written_and_read_by_its_name(a_loss, tmp_path):
 
 @pytest.fixture(scope="module")
 def parts():
-    return pages.run(PAGE, SECTIONS[2])
+    return pages.run(PARTS)
 
 
 def test_every_part_is_in_the_agents_and_its_numbers_are_lanes(parts):
@@ -185,7 +187,7 @@ def test_the_parts_are_written_and_read(parts, tmp_path):
 
 @pytest.fixture(scope="module")
 def algorithm():
-    return pages.run(PAGE, SECTIONS[3])
+    return pages.run(ALGORITHM)
 
 
 def test_the_policy_takes_the_action_that_the_observation_asks_for(algorithm):
@@ -260,7 +262,7 @@ def test_its_config_is_written_and_read_by_its_name(algorithm):
 
 
 def test_the_algorithm_has_at_most_80_lines():
-    block = next(iter(pages.blocks(PAGE, "An algorithm")))
+    block = next(iter(pages.blocks(ALGORITHM)))
     assert 'register("a2c"' in block.code
     assert len([line for line in block.code.splitlines() if line.strip()]) <= 80
 
@@ -304,7 +306,7 @@ def test_the_same_cell_may_run_twice():
 
 
 def test_the_wrong_and_right_pairs_are_python():
-    pairs = list(pages.blocks(PAGE, "Common pitfalls"))
+    pairs = list(pages.blocks(DOCS / "adding.md", "Common pitfalls"))
     assert len(pairs) >= 10
     for block in pairs:
         assert block.language == "py"  # shown, not run
@@ -316,10 +318,10 @@ def test_the_wrong_and_right_pairs_are_python():
         assert all(len(line) <= 88 for line in block.code.splitlines())
 
 
-@pytest.mark.parametrize("section", SECTIONS)
-def test_the_code_of_the_page_is_clean(section, tmp_path):
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_the_code_of_the_page_is_clean(page, tmp_path):
     pytest.importorskip("ruff", reason="ruff is a tool of developers")
-    python = [b.code for b in pages.blocks(PAGE, section) if b.language == "python"]
+    python = [b.code for b in pages.blocks(page) if b.language == "python"]
     for index, code in enumerate(python):
         (tmp_path / f"block_{index}.py").write_text(code)
     (tmp_path / "section.py").write_text("\n\n".join(python))

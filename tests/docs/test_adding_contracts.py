@@ -1,4 +1,4 @@
-"""The contract tests that the algorithm of docs/adding.md gets for its row."""
+"""The contract tests that the algorithm of docs/adding-algorithm.md gets."""
 
 import pytest
 
@@ -13,8 +13,7 @@ NOT_ABOUT_ONE = {"test_every_registered_algorithm_is_tested_here"}
 
 @pytest.fixture(scope="module", autouse=True)
 def row(registries):
-    sections = ("The config", "The algorithm", "The contract tests")
-    namespace = pages.run(pages.ROOT / "docs" / "adding.md", *sections)
+    namespace = pages.run(pages.ROOT / "docs" / "adding-algorithm.md")
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(contracts.SMALL, "a2c", namespace["small"])
         yield

@@ -26,6 +26,7 @@ def test_every_field_is_told_with_its_default_and_origin(name):
     assert all(row.meaning and row.origin for row in rows)
     page = ROOT / "docs" / "algorithms" / f"{name.replace('_', '-')}.md"
     assert f"<!-- fields: {name} -->" in page.read_text()
+    assert f"<!-- metrics: {name} -->" in page.read_text()
 
 
 def test_an_auto_field_says_what_it_stands_for():
@@ -39,6 +40,19 @@ def test_what_auto_stands_for_in_mazes_is_told():
     assert shown["entropy_coef"] == "`auto`: `0.01`"
     assert shown["normalize_rewards"] == "`auto`: `False`"
     assert shown["buffer_size"] == "`4,000`"
+
+
+def test_every_metric_has_a_meaning():
+    table = config_tables.render_metrics("vpg")
+    assert "| `value_loss` | Loss of the critic before its fit |" in table
+    assert "episode_return" not in table
+    assert "`episode_return`" in config_tables.render_metrics("shared")
+
+
+def test_a_metric_without_a_meaning_is_refused(monkeypatch):
+    monkeypatch.setattr(config_tables, "metrics_of", lambda name: {"new_one", "reward"})
+    with pytest.raises(ValueError, match=r"bandit.*new_one"):
+        config_tables.render_metrics("bandit")
 
 
 def test_every_algorithm_has_a_page():

@@ -7,11 +7,13 @@ from tests.docs import pages
 PAGES = (
     "README.md",
     "docs/index.md",
+    "docs/coming-from/purejaxrl.md",
+    "docs/coming-from/rejax.md",
+    "docs/coming-from/stable-baselines3.md",
     "docs/comparing.md",
     "docs/devices.md",
     "docs/evaluating.md",
     "docs/exporting.md",
-    "docs/faq.md",
     "docs/getting-started.md",
     "docs/sweeps.md",
     "docs/training.md",
@@ -22,10 +24,7 @@ PAGES = (
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "page",
-    PAGES,
-)
+@pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     path = pages.ROOT / page
     assert any(block.language == "python" for block in pages.blocks(path))

@@ -7,7 +7,7 @@ from tests.docs.pages import ROOT, run
 
 @pytest.mark.slow
 def test_the_trackers_of_the_page_stop_their_runs(capsys):
-    names = run(ROOT / "docs" / "tracking.md", "Stop a run early")
+    names = run(ROOT / "docs" / "tracking.md", "Stop early")
     told = capsys.readouterr().out.split()
     assert told[0] == "False"
     scores = [float(x.strip("[]")) for x in told[1:] if x.strip("[]")]

@@ -1,6 +1,8 @@
 """The brax adapter: brax's own physics, honest flags, physics as leaves."""
 
+import ctypes.util
 import inspect
+import os
 import subprocess
 import sys
 
@@ -15,15 +17,15 @@ from purerl import envs
 from purerl.acting.environment import is_built_in
 from purerl.cli import main
 from purerl.envs.adapters import brax as adapter
+from purerl.envs.adapters import packages
 from purerl.envs.adapters.brax import BraxEnvironment, BraxParams
 from purerl.runner import manifest
 from purerl.train import bind
+from tests.envs.episodes import played
 from tests.helpers import tiny_config
 
 # Compiling brax takes seconds: what can share a program does, on one worker.
-pytestmark = [
-    pytest.mark.usefixtures("lax_rank_promotion"),
-]
+pytestmark = [pytest.mark.usefixtures("lax_rank_promotion")]
 LIMIT = 6
 KEY = jax.random.key(0)
 
@@ -41,8 +43,6 @@ def test_making_an_environment_prints_nothing():
 
 
 def test_a_warning_about_a_model_still_arrives(capsys):
-    from purerl.envs.adapters import packages
-
     heard = []
     before = mujoco.get_mju_user_warning()
     mujoco.set_mju_user_warning(heard.append)
@@ -80,23 +80,14 @@ def _lanes(params):
 
 def _play(env, params, num_steps):
     """Observations before and after resets, rewards, flags, of random actions."""
-    space = env.action_space(params)
-    _, state = env.reset(KEY, params)
-
-    def body(state, key):
-        action = space.sample(jax.random.fold_in(key, 1))
-        out = env.step(key, state, action, params)
-        obs, state, reward, terminated, truncated, info = out
-        return state, (obs, info["final_observation"], reward, terminated, truncated)
-
-    return jax.lax.scan(body, state, jax.random.split(KEY, num_steps))[1]
+    steps = played(env, params, KEY, num_steps)[1]
+    return steps.obs, steps.final, steps.reward, steps.terminated, steps.truncated
 
 
 @pytest.fixture(
-    scope="module",
-    params=[("halfcheetah", None), ("inverted_pendulum", "generalized")],
+    scope="module", params=[("halfcheetah", None), ("inverted_pendulum", "generalized")]
 )
-def played(request, lax_rank_promotion):
+def run(request, lax_rank_promotion):
     """Environment, names of the changed fields, and what every lane played."""
     name, backend = request.param
     env = BraxEnvironment(name, backend, max_steps_in_episode=LIMIT)
@@ -106,8 +97,8 @@ def played(request, lax_rank_promotion):
 
 
 @pytest.mark.slow
-def test_every_leaf_changes_the_physics_and_equal_ones_do_not(played):
-    _, fields, (_, final, reward, *_) = played
+def test_every_leaf_changes_the_physics_and_equal_ones_do_not(run):
+    _, fields, (_, final, reward, *_) = run
     np.testing.assert_array_equal(final[0], final[1])
     np.testing.assert_array_equal(reward[0], reward[1])
     unchanged = [
@@ -119,8 +110,8 @@ def test_every_leaf_changes_the_physics_and_equal_ones_do_not(played):
 
 
 @pytest.mark.slow
-def test_leaves_are_those_the_backend_reads(played):
-    env, fields, _ = played
+def test_leaves_are_those_the_backend_reads(run):
+    env, fields, _ = run
     shared = {"gravity", "mass", "inertia", "gear"}
     expected = {
         "spring": shared | {"friction"},
@@ -131,9 +122,9 @@ def test_leaves_are_those_the_backend_reads(played):
 
 
 @pytest.mark.slow
-def test_the_time_limit_truncates_and_resets_are_fresh(played):
+def test_the_time_limit_truncates_and_resets_are_fresh(run):
     env, _, (obs, final, _, terminated, truncated) = (
-        played[0], played[1], [x[0] for x in played[2]]
+        run[0], run[1], [x[0] for x in run[2]]
     )  # fmt: skip
     assert not (terminated & truncated).any()
     if env.brax_name != "halfcheetah":
@@ -148,9 +139,9 @@ def test_the_time_limit_truncates_and_resets_are_fresh(played):
 
 
 @pytest.mark.slow(optimised=False)
-def test_equals_bare_brax(played):
+def test_equals_bare_brax(run):
     """An action is the actuator's control; the pendulum's brax takes a third of it."""
-    env, _, (_, final, reward, terminated, _) = played
+    env, _, (_, final, reward, terminated, _) = run
     scale = 3.0 if env.brax_name == "inverted_pendulum" else 1.0
     assert float(env.action_space().high[0]) == scale
     bare, sample = env.wrapped, env.action_space().sample
@@ -240,10 +231,7 @@ def test_fast_has_no_physics():
     [
         (lambda: BraxEnvironment("cheetah"), "'cheetah' is not one of brax's"),
         (lambda: BraxEnvironment("ant", "warp"), "backend must be one of .*'warp'"),
-        (
-            lambda: envs.make("brax/ant", legs=5),
-            r"were \['legs'\], which it does not",
-        ),
+        (lambda: envs.make("brax/ant", legs=5), r"were \['legs'\], which it does not"),
         (
             lambda: BraxEnvironment("hopper").reset(KEY, BraxParams()),
             "params.gravity is read by brax/hopper.*give a value",
@@ -348,7 +336,7 @@ def test_names_in_brax_are_asked_when_they_are_looked_up(own):
     with pytest.raises(ValueError, match="did you mean brax/slower"):
         envs.make("brax/slowr")
     del own._envs["slower"]
-    with pytest.raises(ValueError, match=r"register_environment. adds one .*--import"):
+    with pytest.raises(ValueError, match=r"register_environment. adds one.*--import"):
         envs.make("brax/slower")
 
 
@@ -367,3 +355,63 @@ def test_a_run_in_an_own_environment_is_read_where_it_is_registered(own, tmp_pat
     del own._envs["slower"]
     with pytest.raises(purerl.ConfigError, match=r"brax/slower.* --import MODULE"):
         purerl.load_run(tmp_path / "run")
+
+
+# Where the pole is in two pictures: the mean column of what is bright above the rail.
+SCRIPT = """
+import numpy as np
+from purerl import envs
+from purerl.envs.adapters import brax_pictures
+env = envs.make("brax/inverted_pendulum")
+draw = brax_pictures.drawer(env, 160, 120)
+for x in (-0.5, 0.5):
+    picture = draw({"q": np.array([x, 0.0])}, None)
+    rows, columns = np.nonzero(picture[:55].max(-1) > 60)
+    print("place", columns.mean(), picture.shape)
+"""
+
+
+def drawn(script, opengl):
+    return subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "MUJOCO_GL": opengl},
+    )
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not ctypes.util.find_library("OSMesa"), reason="needs libosmesa6")
+def test_a_cart_that_is_moved_moves_in_the_picture():
+    done = drawn(SCRIPT, "osmesa")
+    places = [line.split() for line in done.stdout.splitlines() if "place" in line]
+    assert len(places) == 2, done.stderr
+    left, right = (float(words[1]) for words in places)
+    assert right > left + 40
+    assert abs(left + right - 159) < 2  # The camera stands in the middle.
+    assert done.stdout.count("(120, 160, 3)") == 2
+    assert "Exception ignored" not in done.stderr  # as Python ends
+
+
+@pytest.mark.slow
+def test_an_opengl_that_is_not_there_is_named():
+    code = """
+from purerl import envs
+try:
+    envs.make("brax/inverted_pendulum")
+except ValueError as error:
+    print(error)
+"""
+    done = drawn(code, "nothing-of-this-name")
+    assert "with MUJOCO_GL='nothing-of-this-name'" in done.stdout, done.stderr
+    assert "unset the variable" in done.stdout
+
+
+def test_other_failures_are_left_as_they_are(monkeypatch):
+    monkeypatch.delenv("MUJOCO_GL", raising=False)
+    with pytest.raises(ImportError, match="nothing"), packages.with_opengl_as_asked():
+        raise ImportError("nothing")
+    monkeypatch.setenv("MUJOCO_GL", "osmesa")
+    words = r"with MUJOCO_GL='osmesa' \(AttributeError: no glGetError\).*libosmesa6"
+    with pytest.raises(ValueError, match=words), packages.with_opengl_as_asked():
+        raise AttributeError("no glGetError")

@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 
 from purerl import envs
-from purerl.envs.base import Environment
 from purerl.envs.cartpole import CartPole, CartPoleParams, CartPoleState
 
 NUM_SEEDS = 16
@@ -187,15 +186,6 @@ def test_termination_wins_over_the_time_limit():
     assert [(bool(a), bool(b)) for a, b in flags] == [(True, False), (False, True)]
 
 
-def test_a_running_episode_is_not_reset():
-    env = CartPole()
-    obs, state, *_, info = env.step(
-        jax.random.key(0), _state([0.1, 0, 0, 0], 3), jnp.int32(0)
-    )
-    np.testing.assert_array_equal(obs, info["final_observation"])
-    assert state.time == 4 and state.x == jnp.float32(0.1)
-
-
 def test_resets_fill_the_range():
     env = CartPole()
     keys = jax.random.split(jax.random.key(0), 2_000)
@@ -242,8 +232,3 @@ def test_render_shows_where_cart_and_pole_are():
     lying = _state([0.0, 0.0, math.pi / 2, 0.0])
     assert columns(lying, pole) == pytest.approx((160, 150 + 62.5 / 2), abs=2)
     assert env.render(right).dtype == np.uint8
-
-
-def test_render_without_a_picture_says_so():
-    with pytest.raises(NotImplementedError, match="has no picture"):
-        Environment().render(None)

@@ -50,17 +50,72 @@ class Walk(Environment[WalkState, WalkParams]):
         return Box(-4.0 - 1e-4, 4.0 + 1e-4, (1,))
 
 
-class DecidesInPython(Walk):
-    def step_env(self, key, state, action, params):
-        if state.place > 0:
-            state = state.replace(place=-state.place)
-        return super().step_env(key, state, action, params)
+def other(base=Walk, **changes):
+    """An environment some of whose functions return something else.
+
+    Each change is `(what the sound one returns, its arguments) -> what is returned`.
+    """
+
+    def method(name, change):
+        return lambda self, *args: change(
+            getattr(super(Broken, self), name)(*args), args
+        )
+
+    class Broken(base):
+        pass
+
+    for name, change in changes.items():
+        setattr(Broken, name, method(name, change))
+    return Broken
 
 
-class ResetDecidesInPython(Walk):
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        return (obs, state) if state.place > 0 else (-obs, state)
+def put(index, make):
+    """A function whose value at an index is another, made of all values."""
+    return lambda out, _: (*out[:index], make(out), *out[index + 1 :])
+
+
+def third(index, value):
+    """A step whose value at an index is another in the third step."""
+
+    def step(out, args):
+        new = jnp.where(args[1].time == 3, value, out[index])
+        return *out[:index], new, *out[index + 1 :]
+
+    return step
+
+
+def final(make):
+    """A step with another final observation."""
+    return put(5, lambda out: {**out[5], "final_observation": make(out)})
+
+
+def first(make):
+    """A reset with another observation."""
+    return put(0, lambda out: make(out[0]))
+
+
+def space(*arguments, **options):
+    """Another observation space."""
+    return lambda *_: Box(*arguments, **options)
+
+
+def decided(out, args):
+    return out if args[1].place > 0 else (-out[0], *out[1:])
+
+
+def closed(space, _):
+    """An action space that contains nothing."""
+    space.contains = lambda x: jnp.asarray(False)
+    return space
+
+
+def in_parts(space, _):
+    return envs.spaces.Dict({"x": space, "y": envs.spaces.Tuple((space,))})
+
+
+def limit(reached):
+    """Another end of time than after the step of the limit."""
+    return lambda _, args: reached(args[0].time, args[1].max_steps_in_episode)
 
 
 class WeaklyTyped(Walk):
@@ -80,149 +135,26 @@ class StateChangesShape(Walk):
         return out[0], out[1].replace(place=out[1].place[None]), *out[2:]
 
 
-class ObservationOfAnotherShape(Walk):
-    def observation_space(self, params=None):
-        return Box(-9.0, 9.0, (2,))
-
-
-class ObservationOfAnotherDtype(Walk):
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        return obs.astype(jnp.float16), state
-
-
-class InfiniteReward(Walk):
-    def step_env(self, key, state, action, params):
-        out = super().step_env(key, state, action, params)
-        return *out[:2], jnp.where(state.time == 3, jnp.inf, out[2]), *out[3:]
-
-
-class InfiniteObservation(Walk):
-    def step_env(self, key, state, action, params):
-        out = super().step_env(key, state, action, params)
-        return jnp.where(state.time == 3, jnp.nan, out[0]), *out[1:]
-
-
-class FloatFlag(Walk):
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:3], out[3].astype(jnp.float32), *out[4:]
-
-
-class VectorReward(Walk):
-    def step_env(self, key, state, action, params):
-        out = super().step_env(key, state, action, params)
-        return *out[:2], out[2][None], *out[3:]
-
-
-class BothFlags(Walk):
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:4], out[3] | out[4], out[5]
-
-
-class LosesTheFinalObservation(Walk):
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:5], {**out[5], "final_observation": out[0]}
-
-
-class LosesItWithChance(LosesTheFinalObservation):
-    stochastic_transitions: ClassVar[bool] = True
-
-
-class ChangesItMidEpisode(Walk):
-    stochastic_transitions: ClassVar[bool] = True
-
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:5], {
-            **out[5],
-            "final_observation": out[5]["final_observation"] / 2,
-        }
-
-
-class HasNoFinalObservation(Walk):
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:5], {}
-
-
-class FiveValues(Walk):
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:3], out[3] | out[4], out[5]
-
-
-class LeavesItsSpace(Walk):
-    def observation_space(self, params=None):
-        return Box(-2.0, 2.0, (1,))
-
-
-class RefusesItsOwnAction(Walk):
-    def action_space(self, params=None):
-        space = Discrete(2)
-        space.contains = lambda x: jnp.asarray(False)
-        return space
-
-
-class PartIsMissing(Walk):
-    def observation_space(self, params=None):
-        inner = super().observation_space(params)
-        return envs.spaces.Dict({"x": inner, "y": envs.spaces.Tuple((inner,))})
-
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        return self.parts(obs), state
-
-    def parts(self, obs):
-        return {"x": obs}
-
-
-class PartOfAnotherShape(PartIsMissing):
-    def parts(self, obs):
-        return {"x": obs, "y": (jnp.concatenate([obs, obs]),)}
-
-
-class NotASpace(Walk):
-    def action_space(self, params=None):
-        return (0, 1)
-
-
-class OneStepTooLong(Walk):
-    def is_truncated(self, state, params):
-        return state.time > params.max_steps_in_episode
-
-
-class OneStepTooShort(Walk):
-    def is_truncated(self, state, params):
-        return state.time >= params.max_steps_in_episode - 1
-
-
-class IgnoresTheLimit(Walk):
-    def is_truncated(self, state, params):
-        return state.time < 0
-
-
-class HiddenChance(Walk):
-    def step_env(self, key, state, action, params):
-        out = super().step_env(key, state, action, params)
-        return out[0], out[1], out[2] + np.random.default_rng().uniform(), *out[3:]
-
-
 class ParamsMustBeConcrete(Walk):
     def step_env(self, key, state, action, params):
-        return super().step_env(
-            key, state, action, params.replace(stride=float(params.stride))
-        )
+        numbers = params.replace(stride=float(params.stride))
+        return super().step_env(key, state, action, numbers)
 
 
-class WeightsLanesByTheirNumber(Walk):
-    """Right alone; in a batch of parameters, lanes differ."""
+class SaysNothingOfWind(Walk):
+    """Draws in a step, and says that it does not."""
 
-    def step(self, key, state, action, params=None):
-        out = super().step(key, state, action, params)
-        return *out[:2], _add_lane_number(out[2], params.stride), *out[3:]
+    def step_env(self, key, state, action, params):
+        wind = 0.2 * jax.random.uniform(key)
+        state = state.replace(place=state.place - wind)
+        return super().step_env(key, state, action, params)
+
+
+class Decides(CartPole):
+    """Python looks at a number that is traced."""
+
+    def step_env(self, key, state, action, params):
+        return super().step_env(key, state, 1 if action > 0 else 0, params)
 
 
 @jax.custom_batching.custom_vmap
@@ -239,14 +171,24 @@ def _(axis_size, in_batched, x, stride):
     return x + lanes, True
 
 
+def by_lane(out, args):
+    """Right alone; in a batch of parameters, lanes differ."""
+    return *out[:2], _add_lane_number(out[2], args[3].stride), *out[3:]
+
+
+def whole(out):
+    """CartPole's state with a whole number."""
+    return out[1].replace(x=jnp.int32(1))
+
+
+def holed(obs):
+    """First observations some of which are infinite."""
+    return jnp.where(obs > 0.5, jnp.inf, obs)
+
+
 @dataclasses.dataclass
 class NoPytree:
     place: Any
-
-
-class StateIsNoPytree(Walk):
-    def reset(self, key, params=None):
-        return super().reset(key, params)[0], NoPytree(0)
 
 
 @struct.dataclass
@@ -254,8 +196,79 @@ class NamedParams(WalkParams):
     label: str = "walk"
 
 
-class ParamsHoldAString(Walk):
+class ParamsHoldText(Walk):
     default_params = NamedParams()
+
+
+class NoMethod(Walk):
+    action_space = Discrete(2)
+
+
+class Unsure(Walk):
+    """Says that chance is in its steps, so that nothing can be compared."""
+
+    stochastic_transitions: ClassVar[bool] = True
+
+
+RANDOM = np.random.default_rng(0)
+HALF = put(0, lambda out: out[0].astype(jnp.float16))
+INFINITE = other(step_env=third(2, jnp.inf))
+OTHERS = {
+    "x": first(lambda obs: {"x": obs}),
+    "y": first(lambda obs: {"x": obs, "y": (jnp.concatenate([obs, obs]),)}),
+}
+BROKEN = [
+    (other(step_env=decided), "step cannot be traced"),
+    (
+        other(reset_env=lambda out, _: out if out[0] > 0 else -out),
+        "reset cannot be tra",
+    ),
+    (Decides, "without Python decisions"),
+    (ParamsMustBeConcrete, "step cannot be traced"),
+    (WeaklyTyped, "step was traced 2 times"),
+    (StateChangesShape, "a state .* which a loop cannot carry"),
+    (other(CartPole, step_env=put(1, whole)), r"x is float32\[\], .* int32\[\]"),
+    (other(CartPole, reset_env=put(1, lambda out: vars(out[1]))), "has no attribute"),
+    (other(CartPole, reset_env=lambda out, _: out[0]), "expected two: obs, state"),
+    (other(reset=put(1, lambda out: NoPytree(0))), "reset cannot be traced"),
+    (other(observation_space=space(-9.0, 9.0, (2,))), r"shape \(1,\).*\(2,\)"),
+    (other(observation_space=space(-9, 9, (1,), np.float64)), "JAX keeps .* float32"),
+    (other(step_env=first(lambda obs: jnp.append(obs, 0))), r"step_env.*shape \(2,\)"),
+    (other(reset_env=HALF), "dtype float16, expected .* float32"),
+    (other(observation_space=in_parts, reset_env=OTHERS["x"]), "parts {'x'}, .*'y'"),
+    (other(observation_space=in_parts, reset_env=OTHERS["y"]), r"'y' at 0 .* \(2,\)"),
+    (INFINITE, "a reward was infinite or NaN"),
+    (other(step=put(3, lambda out: out[3] * 1.0)), r"terminated as float32\[\], exp"),
+    (
+        other(step_env=put(2, lambda out: out[2][None])),
+        r"reward of float32\[1\], expec",
+    ),
+    (other(step_env=put(2, lambda _: None)), "reward of a Python NoneType, expected"),
+    (other(step=put(4, lambda out: out[3] | out[4])), "were both true"),
+    (other(step=final(lambda out: out[0])), "differs from the one that step_env"),
+    (other(step=put(5, lambda _: {})), "expected 'final_observation' too"),
+    (other(step=lambda out, _: out[:5]), "step returned 5 values, expected 6"),
+    (other(observation_space=space(-2.0, 2.0, (1,))), "outside the observation space"),
+    (other(action_space=closed), "does not contain its own sample"),
+    (other(action_space=lambda *_: (0, 1)), "without `sample`, expected one of envs"),
+    (NoMethod, r"action_space\(params\) raised TypeError: .* a method"),
+    (other(is_truncated=limit(lambda t, most: t >= most - 1)), "lasted 4 .* exactly 5"),
+    (other(step_env=put(2, lambda out: out[2] + RANDOM.uniform())), "different episod"),
+    (SaysNothingOfWind, "another outcome with another key, .* set it to True"),
+    (ParamsHoldText, r"params.label is a str, expected an array"),
+]
+SLOW = [
+    (other(step_env=third(0, jnp.nan)), "an observation was infinite or NaN"),
+    (
+        other(observation_space=space(-np.inf, np.inf, (1,)), reset_env=first(holed)),
+        "an observation was infinite or NaN",
+    ),
+    (other(Unsure, step=final(lambda out: out[0])), "always equals the first one of"),
+    (other(Unsure, step=final(lambda out: out[0] / 2)), "in the middle of an episode"),
+    (other(is_truncated=limit(lambda t, most: t > most)), "at least 6 .* exactly 5"),
+    (other(is_truncated=limit(lambda t, most: t < 0)), "lasted at least 6 steps"),
+    (other(step=by_lane), "equal parameters in two lanes"),
+]
 
 
 def test_a_sound_environment_passes():
@@ -300,62 +313,10 @@ def test_so_does_one_with_chance_in_its_steps():
 
 @pytest.mark.parametrize(
     ("broken", "sentence"),
-    [
-        (DecidesInPython, "step cannot be traced"),
-        (ResetDecidesInPython, "reset cannot be traced"),
-        (WeaklyTyped, "step was traced 2 times"),
-        (StateChangesShape, "a state .* which a loop cannot carry"),
-        (ObservationOfAnotherShape, r"observation of shape \(1,\).*\(2,\)"),
-        (ObservationOfAnotherDtype, "dtype float16, expected .* float32"),
-        (PartIsMissing, r"observation with the parts {'x'}, expected a dict .*'y'"),
-        (PartOfAnotherShape, r"observation at 'y' at 0 of shape \(2,\)"),
-        (InfiniteReward, "a reward was infinite or NaN"),
-        pytest.param(
-            InfiniteObservation,
-            "a observation was infinite or NaN",
-            marks=pytest.mark.slow,
-        ),
-        (FloatFlag, r"terminated as float32\[\], expected one truth value"),
-        (VectorReward, r"reward of float32\[1\], expected one float"),
-        (BothFlags, "terminated and truncated were both true"),
-        (LosesTheFinalObservation, "differs from the one that step_env returns"),
-        pytest.param(
-            LosesItWithChance,
-            "always equals the first one of the next episode",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            ChangesItMidEpisode,
-            "in the middle of an episode it differs from obs",
-            marks=pytest.mark.slow,
-        ),
-        (HasNoFinalObservation, "expected 'final_observation' too"),
-        (FiveValues, "step returned 5 values, expected 6"),
-        (LeavesItsSpace, "outside the observation space"),
-        (RefusesItsOwnAction, "does not contain its own sample"),
-        (NotASpace, "without `sample`, expected one of envs.spaces"),
-        pytest.param(
-            OneStepTooLong,
-            "lasted at least 6 steps, expected .* exactly 5",
-            marks=pytest.mark.slow,
-        ),
-        (OneStepTooShort, "lasted 4 steps, expected truncation after exactly 5"),
-        pytest.param(
-            IgnoresTheLimit, "lasted at least 6 steps", marks=pytest.mark.slow
-        ),
-        (HiddenChance, "the same key gave two different episodes"),
-        (ParamsMustBeConcrete, "step cannot be traced"),
-        pytest.param(
-            WeightsLanesByTheirNumber,
-            "equal parameters in two lanes",
-            marks=pytest.mark.slow,
-        ),
-        (StateIsNoPytree, "reset cannot be traced"),
-        (ParamsHoldAString, r"params.label is a str, expected an array"),
-    ],
+    [*BROKEN, *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW)],
 )
 def test_a_broken_environment_is_found(broken, sentence):
-    with pytest.raises(envs.EnvCheckError, match=f"{broken.__name__}: .*{sentence}"):
+    with pytest.raises(envs.EnvCheckError, match=f"{broken().name}: .*{sentence}"):
         envs.check(broken())
 
 
@@ -384,7 +345,7 @@ def test_an_object_with_the_contract_is_checked_without_being_an_environment():
 
     envs.check(Plain(Walk()))
     with pytest.raises(envs.EnvCheckError, match="infinite or NaN"):
-        envs.check(Plain(InfiniteReward()))
+        envs.check(Plain(INFINITE()))
 
 
 class SeesASide(Walk):
@@ -412,88 +373,6 @@ def test_observations_may_be_truth_values():
     envs.check(SeesASide())
     with pytest.raises(envs.EnvCheckError, match="final_observation"):
         envs.check(ForgetsTheLastSide())
-
-
-class _IntegerPosition(CartPole):
-    """The position becomes a whole number in a step."""
-
-    def step_env(self, key, state, action, params):
-        obs, state, *rest = super().step_env(key, state, action, params)
-        return obs, state.replace(x=jnp.int32(1)), *rest
-
-
-class _LongObservation(CartPole):
-    """A step's observation has a number more than the space says."""
-
-    def step_env(self, key, state, action, params):
-        obs, *rest = super().step_env(key, state, action, params)
-        return jnp.append(obs, 0.0), *rest
-
-
-class _DictState(CartPole):
-    """The state is a dict, which the physics does not expect."""
-
-    def reset_env(self, key, params):
-        obs, state = super().reset_env(key, params)
-        return obs, dict(vars(state))
-
-
-class _Stateless(CartPole):
-    """A reset returns no state."""
-
-    def reset_env(self, key, params):
-        return super().reset_env(key, params)[0]
-
-
-class _SaysNothingOfWind(Walk):
-    """Draws in a step, and says that it does not."""
-
-    def step_env(self, key, state, action, params):
-        wind = 0.2 * jax.random.uniform(key)
-        return super().step_env(
-            key, state.replace(place=state.place - wind), action, params
-        )
-
-
-class _SpaceIsNoMethod(Walk):
-    action_space = Discrete(2)
-
-
-class _PaysNothing(Walk):
-    def step_env(self, key, state, action, params):
-        obs, state, _, *rest = super().step_env(key, state, action, params)
-        return obs, state, None, *rest
-
-
-class _LongNumbers(Walk):
-    def observation_space(self, params=None):
-        return Box(-5.0, 5.0, (1,), np.float64)
-
-
-class _Decides(CartPole):
-    """Python looks at a number that is traced."""
-
-    def step_env(self, key, state, action, params):
-        return super().step_env(key, state, 1 if action > 0 else 0, params)
-
-
-@pytest.mark.parametrize(
-    ("env", "words"),
-    [
-        (_IntegerPosition(), r"whose x is float32\[\], and step_env one .* int32\[\]"),
-        (_LongObservation(), r"step_env returned an observation of shape \(5,\)"),
-        (_DictState(), "AttributeError: 'dict' object has no attribute"),
-        (_Stateless(), "reset returns one array, expected two: obs, state"),
-        (_Decides(), "without Python decisions"),
-        (_SaysNothingOfWind(), "another outcome with another key, .* set it to True"),
-        (_SpaceIsNoMethod(), r"action_space\(params\) raised TypeError: .* a method"),
-        (_PaysNothing(), "reward of a Python NoneType, expected one float"),
-        (_LongNumbers(), "float64. JAX keeps such numbers as float32: give the space"),
-    ],
-)
-def test_what_breaks_a_step_is_named(env, words):
-    with pytest.raises(envs.EnvCheckError, match=words):
-        envs.check(env)
 
 
 def test_arguments_of_the_check_that_cannot_be():

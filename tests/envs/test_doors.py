@@ -228,20 +228,3 @@ def test_limit_and_reward_scale_can_be_vmapped():
     _, _, reward, _, truncated, _ = step(params)
     np.testing.assert_allclose(reward, [1.0, 2.0], rtol=1e-5)
     np.testing.assert_array_equal(truncated, [True, False])
-
-
-@pytest.mark.parametrize(
-    ("options", "sentence"),
-    [
-        ({"size": (2, 5)}, "at least 3 x 2"),
-        ({"num_doors": 0}, "between 1 and the height"),
-        ({"size": (15, 5)}, "puts a door at column 10, off a grid 5 wide"),
-        (
-            {"observation": "pixels"},
-            "observation must be one of cells, planes, coord",
-        ),
-    ],
-)
-def test_bad_options(options, sentence):
-    with pytest.raises(ValueError, match=sentence):
-        Doors(**options)

@@ -119,7 +119,7 @@ def test_a_limit_that_is_given_is_a_parameter():
     assert [step[0] for step in steps if step[2]] == [8, 13]
     with pytest.raises(ValueError, match="leave out limit"):
         envs.FiveValueEnvironment(OldWalk(), limit=5)
-    with pytest.raises(ValueError, match="positive whole number, got 0"):
+    with pytest.raises(ValueError, match="limit must be a whole number"):
         envs.FiveValueEnvironment(Endless(), limit=0)
 
 

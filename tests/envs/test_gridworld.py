@@ -70,41 +70,6 @@ def test_the_optimal_returns_of_the_cliff_are_those_of_the_shortest_path():
     assert values[36, RIGHT] == pytest.approx(-113)  # a fall, and the path after it
 
 
-@pytest.mark.parametrize(
-    ("id", "options", "words"),
-    [
-        (
-            "GridWorld-v0",
-            {"goal": (8, 0)},
-            "goal must be a cell of the grid, got row",
-        ),
-        ("GridWorld-v0", {"goal": (7, 11)}, "must be two cells"),
-        ("CliffWalking-v0", {"size": (1, 9)}, "need at least 2 x 3"),
-        (
-            "CliffWalking-v0",
-            {"start": (0, 0)},
-            "start must be the lower corner",
-        ),
-        ("GridWorld-v0", {"size": 5}, r"size must be two whole numbers, got 5; for"),
-        ("GridWorld-v0", {"size": (4,)}, r"two whole numbers, got \(4,\); for example"),
-        ("GridWorld-v0", {"size": "4x4"}, r"got '4x4'; for example size=\[8, 12\]"),
-        ("GridWorld-v0", {"size": (1, 1)}, "must be two cells"),
-        ("GridWorld-v0", {"size": (0, 4)}, "must be a cell of the grid"),
-        ("GridWorld-v0", {"goal": 3}, "goal must be two whole numbers, got 3"),
-        ("CliffWalking-v0", {"size": 5}, r"size must be two whole numbers, got 5"),
-        ("CliffWalking-v0", {"size": (4.5, 4)}, r"got \(4.5, 4\); .*size=\[4, 11\]"),
-        ("CliffWalking-v0", {"start": "x"}, "start must be two whole numbers"),
-        ("KArmedBandit-v0", {"num_arms": 1}, "whole number of at least 2, got 1"),
-        ("KArmedBandit-v0", {"num_arms": "3"}, "num_arms must be a whole .*got '3'"),
-        ("KArmedBandit-v0", {"num_arms": 2.5}, "num_arms must be a whole .*got 2.5"),
-        ("KArmedBandit-v0", {"num_arms": True}, "num_arms must be a whole number"),
-    ],
-)
-def test_wrong_options_are_refused(id, options, words):
-    with pytest.raises(ValueError, match=words):
-        envs.make(id, **options)
-
-
 def test_options_as_files_have_them_and_a_start_that_follows_the_size():
     arms = envs.make("KArmedBandit-v0", num_arms=3.0)
     assert arms == envs.make("KArmedBandit-v0", num_arms=np.int64(3))

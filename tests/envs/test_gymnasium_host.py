@@ -278,8 +278,6 @@ def test_names():
     assert about.params.max_steps_in_episode == 500
     with pytest.raises(ValueError, match="did you mean gymnasium/CartPole-v1"):
         envs.make("gym/CartPole-v1")
-    with pytest.raises(NotImplementedError, match="pure functions"):
-        envs.make("CartPole-v1").start(2)
 
 
 PARTS = spaces.Dict(

@@ -15,6 +15,7 @@ from purerl.envs.adapters.adapted import as_space
 from purerl.envs.adapters.gymnax import GymnaxEnvironment
 from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Discrete
+from tests.envs.episodes import played
 
 # The package's own code broadcasts across ranks here and there; ours does not.
 pytestmark = pytest.mark.usefixtures("lax_rank_promotion")
@@ -25,19 +26,6 @@ KEY = jax.random.key(0)
 def lax_rank_promotion():
     with jax.numpy_rank_promotion("allow"):
         yield
-
-
-def _rollout(step, state, params, actions):
-    def body(state, inputs):
-        key, action = inputs
-        obs, state, reward, terminated, truncated, info = step(
-            key, state, action, params
-        )
-        final = info["final_observation"]
-        return state, (obs, reward, terminated, truncated, final)
-
-    keys = jax.random.split(jax.random.key(3), len(actions))
-    return jax.lax.scan(body, state, (keys, actions))[1]
 
 
 @pytest.mark.parametrize(
@@ -54,19 +42,19 @@ def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
     params = params.replace(max_steps_in_episode=limit)
     sample = ours.action_space(params).sample
     actions = jax.vmap(sample)(jax.random.split(jax.random.key(1), 30))
-    out = []
-    for env in (ours, theirs):
-        obs, state = env.reset(KEY, params)
-        steps = _rollout(env.step, state, params, actions)
-        out.append(jax.tree.map(np.asarray, (obs, steps)))
-    (obs, mine), (their_obs, their) = out
+    (obs, mine), (their_obs, their) = (
+        jax.tree.map(np.asarray, (first[0], steps._replace(state=())))
+        for first, steps in (
+            played(env, params, KEY, 30, actions) for env in (ours, theirs)
+        )
+    )
     np.testing.assert_allclose(obs, their_obs, rtol=1e-6)
-    for a, b in zip(mine[:3], their[:3], strict=True):
-        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    for name in ("obs", "reward", "terminated", "final"):
+        one, other = getattr(mine, name), getattr(their, name)
+        np.testing.assert_allclose(one, other, rtol=1e-5, atol=1e-6)
     # The one difference: both flags of gymnax are up where an end meets the limit.
-    np.testing.assert_array_equal(mine[3], their[3] & ~their[2])
-    np.testing.assert_allclose(mine[4], their[4], rtol=1e-5, atol=1e-6)
-    assert (mine[2] | mine[3]).sum() >= 3  # Episodes did end.
+    np.testing.assert_array_equal(mine.truncated, their.truncated & ~their.terminated)
+    assert (mine.terminated | mine.truncated).sum() >= 3  # Episodes did end.
 
 
 @pytest.mark.slow
@@ -77,9 +65,8 @@ def test_flags_exclude_each_other_where_gymnax_raises_both():
     flags = []
     for env in (theirs, ours):
         limited = params.replace(max_steps_in_episode=9)
-        _, state = env.reset(KEY, limited)
-        steps = _rollout(env.step, state, limited, jnp.zeros(9, jnp.int32))
-        flags.append((bool(steps[2][8]), bool(steps[3][8])))
+        steps = played(env, limited, KEY, 9, jnp.zeros(9, jnp.int32))[1]
+        flags.append((bool(steps.terminated[8]), bool(steps.truncated[8])))
     assert flags == [(True, True), (True, False)]
 
 
@@ -90,9 +77,8 @@ def test_the_lifetime_of_a_bandit_is_a_time_limit_unless_it_is_asked_to_be_the_e
     env = envs.make("BernoulliBandit-misc")
     env = envs.wrap(env, ("TerminalLimit",) if is_terminal else ())
     params = env.default_params.replace(max_steps_in_episode=3.0)
-    _, state = env.reset(KEY, params)
-    steps = _rollout(env.step, state, params, jnp.zeros(3, jnp.int32))
-    ends = list(zip(steps[2].tolist(), steps[3].tolist(), strict=True))
+    steps = played(env, params, KEY, 3, jnp.zeros(3, jnp.int32))[1]
+    ends = list(zip(steps.terminated.tolist(), steps.truncated.tolist(), strict=True))
     last = (True, False) if is_terminal else (False, True)
     assert ends == [(False, False), (False, False), last]
 
@@ -230,11 +216,10 @@ def test_a_users_own_gymnax_environment_can_be_passed():
 
     env = envs.adapt(Count())
     params = env.default_params.replace(max_steps_in_episode=2)
-    _, state = env.reset(KEY, params)
+    (_, state), steps = played(env, params, KEY, 4, jnp.zeros(4, jnp.int32))
     assert state.time.dtype == jnp.int32
-    steps = _rollout(env.step, state, params, jnp.zeros(4, jnp.int32))
-    np.testing.assert_array_equal(steps[3], [False, True, False, True])
-    np.testing.assert_array_equal(steps[4][:, 0], [1, 2, 1, 2])
+    np.testing.assert_array_equal(steps.truncated, [False, True, False, True])
+    np.testing.assert_array_equal(steps.final[:, 0], [1, 2, 1, 2])
     envs.check(env)
 
 

@@ -17,25 +17,10 @@ from purerl.envs.wrappers import (
     TimeObservation,
 )
 from purerl.randomisation import Choice
+from tests.envs.episodes import played
 
 LIMIT, STEPS, ENVS = 6, 30, 8
 MAZE = envs.Maze(size=(4, 4), view=3, max_walls=6)
-
-
-def play(env, params, key):
-    """States, flags of random steps, `[STEPS]`, and the state before them."""
-    key_reset, key = jax.random.split(key)
-    _, first = env.reset(key_reset, params)
-
-    def step(state, key):
-        key_act, key_step = jax.random.split(key)
-        action = jax.random.randint(key_act, (), 0, 3)
-        _, state, _, terminated, truncated, _ = env.step(
-            key_step, state, action, params
-        )
-        return state, (state, terminated | truncated)
-
-    return first, jax.lax.scan(step, first, jax.random.split(key, STEPS))[1]
 
 
 @pytest.mark.parametrize("cls", [RandomLevels, RepeatedLevels])
@@ -43,7 +28,9 @@ def test_a_level_stays_in_an_episode_and_moves_as_it_should_after_it(cls):
     env = cls(MAZE)
     params = env.default_params.replace(max_steps_in_episode=LIMIT)
     keys = jax.random.split(jax.random.key(0), ENVS)
-    first, (states, done) = jax.jit(jax.vmap(lambda key: play(env, params, key)))(keys)
+    play = jax.jit(jax.vmap(lambda key: played(env, params, key, STEPS)))
+    (_, first), steps = play(keys)
+    states, done = steps.state, steps.terminated | steps.truncated
     levels = jax.tree.map(
         lambda a, b: np.concatenate([a[:, None], b], 1), first.level, states.level
     )

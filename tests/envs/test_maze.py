@@ -254,20 +254,6 @@ def test_drawn_levels_have_their_distribution():
     assert np.bincount(drawn.start_direction, minlength=4).min() > 400
 
 
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"size": (2, 9)}, "at least 3 x 3"),
-        ({"view": 4}, "view must be odd, got 4"),
-        ({"size": (3, 3), "max_walls": 8}, "at most 7 in a maze of 3 x 3"),
-        ({"max_walls": -2}, "max_walls must be a whole number of at least -1"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options, words):
-    with pytest.raises(ValueError, match=words):
-        envs.make("Maze-v0", **options)
-
-
 def test_a_picture_has_the_agent_its_nose_the_goal_and_the_walls():
     env, params = level(["..#", "...", "..."], goal=(2, 0))
     state = MazeState(jnp.int32(0), jnp.array([1, 1]), jnp.int32(1))  # looks down

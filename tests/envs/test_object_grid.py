@@ -61,11 +61,7 @@ def test_objects_respawn_in_the_step_after_they_were_collected():
         )
         seen.append((float(reward), state.present.tolist()))
     # Both are in one cell, and the second one never comes back.
-    assert seen == [
-        (1.5, [False, False]),
-        (0.0, [True, False]),
-        (2.0, [False, False]),
-    ]
+    assert seen == [(1.5, [False, False]), (0.0, [True, False]), (2.0, [False, False])]
 
 
 def test_the_expected_return_in_closed_form():
@@ -145,17 +141,3 @@ def test_a_vector_says_where_the_agent_is_and_what_is_there():
         jax.random.key(0), state, jnp.int32(DOWN), params.replace(cells=jnp.array([2]))
     )
     np.testing.assert_array_equal(obs, [0, 0, 1, 0, 0])
-
-
-@pytest.mark.parametrize(
-    ("options", "words"),
-    [
-        ({"size": (0, 3)}, "at least 1 x 1"),
-        ({"size": (2, 2), "num_objects": 4}, "at most 3 on a grid of 2 x 2, got 4"),
-        ({"num_objects": 9}, "there are at most 8"),
-        ({"observation": "pixels"}, "one of number, vector, got 'pixels'"),
-    ],
-)
-def test_options_that_cannot_be_are_refused(options, words):
-    with pytest.raises(ValueError, match=words):
-        envs.make("ObjectGrid-v0", **options)

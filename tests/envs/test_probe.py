@@ -26,19 +26,6 @@ def _one_step(env, action):
     return np.asarray(obs), np.asarray(reward)
 
 
-@pytest.mark.parametrize("action", [0, 1])
-def test_constant_reward(action):
-    obs, reward = _one_step(probe.ConstantRewardProbe(), jnp.int32(action))
-    assert (obs == 0).all() and (reward == 1).all()
-
-
-@pytest.mark.parametrize("action", [0, 1])
-def test_reward_equals_the_observation(action):
-    obs, reward = _one_step(probe.ObservationRewardProbe(), jnp.int32(action))
-    np.testing.assert_array_equal(reward, obs)
-    assert set(obs) == {-1.0, 1.0}
-
-
 def test_delayed_reward():
     env = probe.DelayedRewardProbe()
     obs, state = env.reset(KEY)
@@ -49,31 +36,29 @@ def test_delayed_reward():
     assert (obs[0], reward, terminated, truncated) == (0, 1, True, False)
 
 
-@pytest.mark.parametrize(("action", "expected"), [(0, -1.0), (1, 1.0)])
-def test_reward_follows_the_action(action, expected):
-    _, reward = _one_step(probe.ActionRewardProbe(), jnp.int32(action))
-    assert (reward == expected).all()
+ONE_STEP = [
+    # Probe, action, reward where the observation is positive, and where it is not.
+    (probe.ConstantRewardProbe, 0, 1.0, 1.0),
+    (probe.ConstantRewardProbe, 1, 1.0, 1.0),
+    (probe.ObservationRewardProbe, 0, 1.0, -1.0),
+    (probe.ObservationRewardProbe, 1, 1.0, -1.0),
+    (probe.ActionRewardProbe, 0, -1.0, -1.0),
+    (probe.ActionRewardProbe, 1, 1.0, 1.0),
+    (probe.ActionObservationProbe, 0, -1.0, 1.0),
+    (probe.ActionObservationProbe, 1, 1.0, -1.0),
+    (probe.ContinuousProbe, [2.5], 0.0, -4.0),
+    (probe.ContinuousProbe, [0.5], -4.0, 0.0),
+    (probe.ContinuousProbe, [1.5], -1.0, -1.0),
+    (probe.ContinuousProbe, [9.0], -0.25, -6.25),  # Clipped to 3.
+    (probe.ContinuousProbe, [-9.0], -12.25, -2.25),  # Clipped to -1.
+]
 
 
-@pytest.mark.parametrize(("action", "sign"), [(0, -1.0), (1, 1.0)])
-def test_reward_follows_action_and_observation(action, sign):
-    obs, reward = _one_step(probe.ActionObservationProbe(), jnp.int32(action))
-    np.testing.assert_array_equal(reward, obs * sign)
-
-
-@pytest.mark.parametrize(
-    ("action", "if_plus", "if_minus"),
-    [
-        (2.5, 0.0, -4.0),
-        (0.5, -4.0, 0.0),
-        (1.5, -1.0, -1.0),
-        (9.0, -0.25, -6.25),  # Clipped to 3.
-        (-9.0, -12.25, -2.25),  # Clipped to -1.
-    ],
-)
-def test_continuous_reward_by_hand(action, if_plus, if_minus):
-    obs, reward = _one_step(probe.ContinuousProbe(), jnp.array([action]))
+@pytest.mark.parametrize(("cls", "action", "if_plus", "if_minus"), ONE_STEP)
+def test_rewards_of_one_step_by_hand(cls, action, if_plus, if_minus):
+    obs, reward = _one_step(cls(), jnp.asarray(action))
     np.testing.assert_allclose(reward, np.where(obs > 0, if_plus, if_minus))
+    assert set(obs) == ({-1.0, 1.0} if cls.shows_sign else {0.0})
 
 
 def test_continuous_range_is_not_symmetric():
@@ -194,8 +179,3 @@ def test_a_chain_of_continuous_actions_is_the_same_chain(action):
         ):
             np.testing.assert_array_equal(one, other)
         state = step[1]
-
-
-def test_chain_of_one_position_is_refused():
-    with pytest.raises(ValueError, match="length must be at least 2, got 1"):
-        ChainMDP(1)

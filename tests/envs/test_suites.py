@@ -1,5 +1,7 @@
 """Craftax and MuJoCo Playground: their dynamics, flags that say why, fresh resets."""
 
+import sys
+from functools import partial
 from typing import Any
 
 import jax
@@ -9,13 +11,10 @@ import pytest
 
 import purerl
 from purerl import envs
+from tests.envs.episodes import played
 from tests.helpers import assert_same_bits
 
-SUITES = {
-    "craftax": "craftax",
-    "jumanji": "jumanji",
-    "mujoco_playground": "playground",
-}
+SUITES = {"craftax": "craftax", "jumanji": "jumanji", "mujoco_playground": "playground"}
 # The short games: compiling one takes a minute and more.
 CRAFTAX = "craftax/Craftax-Classic-Symbolic-v1"
 PLAYGROUND = "playground/CartpoleSwingup"
@@ -32,12 +31,18 @@ def suite(request):
     return request.param
 
 
-@pytest.mark.parametrize("name", SUITES.values())
-def test_a_missing_package_says_what_to_install(name, monkeypatch):
-    package = {extra: module for module, extra in SUITES.items()}[name]
-    monkeypatch.setitem(__import__("sys").modules, package, None)
-    with pytest.raises(ValueError, match=rf"needs the package {package}.*\[{name}\]"):
-        envs.make(f"{name}/Something")
+@pytest.mark.parametrize(
+    ("package", "extra", "make"),
+    [
+        *((key, name, partial(envs.make, f"{name}/X")) for key, name in SUITES.items()),
+        ("envpool", "envpool", lambda: envs.make("envpool/CartPole-v1")),
+        ("gymnasium", "gymnasium", lambda: envs.to_gymnasium("CartPole-v1")),
+    ],
+)
+def test_a_missing_package_says_what_to_install(package, extra, make, monkeypatch):
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ValueError, match=rf"needs the package {package}.*\[{extra}\]"):
+        make()
 
 
 def test_ids_are_the_packages_and_built_in():
@@ -74,24 +79,14 @@ def test_what_is_not_there_is_said(suite, options, sentence):
         envs.make(suite, **options)
 
 
-def _play(env, params, num_steps):
-    _, state = env.reset(KEY, params)
-
-    def body(state, key):
-        action = env.action_space(params).sample(jax.random.fold_in(key, 1))
-        obs, after, reward, *flags, info = env.step(key, state, action, params)
-        return after, (obs, info["final_observation"], reward, *flags)
-
-    return jax.lax.scan(body, state, jax.random.split(KEY, num_steps))[1]
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND], indirect=True)
 def test_the_time_limit_truncates_and_resets_are_fresh(suite):
     env = envs.make(suite)
     params = env.default_params.replace(max_steps_in_episode=LIMIT)
-    run = jax.jit(lambda params: _play(env, params, 2 * LIMIT + 1))
-    obs, final, reward, terminated, truncated = jax.tree.map(np.asarray, run(params))
+    run = jax.jit(lambda params: played(env, params, KEY, 2 * LIMIT + 1)[1])
+    steps = jax.tree.map(np.asarray, run(params)._replace(state=(), info=()))
+    _, obs, final, _, reward, terminated, truncated, _ = steps
     assert not terminated.any() and np.isfinite(reward).all()
     np.testing.assert_array_equal(np.flatnonzero(truncated) + 1, [LIMIT, 2 * LIMIT])
     np.testing.assert_array_equal(obs[~truncated], final[~truncated])
@@ -150,21 +145,44 @@ def test_equals_bare_playground():
         np.testing.assert_allclose(one, other, rtol=1e-6, atol=1e-7)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("suite", [CRAFTAX, PLAYGROUND], indirect=True)
-def test_ppo_trains(suite):
-    config = purerl.PPOConfig(
-        env=suite,
-        total_timesteps=64,
-        num_envs=4,
-        num_steps=8,
-        num_evaluations=1,
-        eval_episodes=2,
-        env_params={"max_steps_in_episode": LIMIT},
-    )
+BOTH = ("Snake-v1", "Game2048-v1", "Maze-v0")
+PPO = ("Tetris-v0", "Connector-v3", "RubiksCube-partly-scrambled-v0")
+TRAINED = [
+    *(("ppo", suite) for suite in (CRAFTAX, PLAYGROUND)),
+    *(("ppo", f"jumanji/{name}") for name in (*BOTH, *PPO)),
+    *(("dqn", f"jumanji/{name}") for name in BOTH),
+]
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize(("algorithm", "suite"), TRAINED, indirect=["suite"])
+def test_agents_train(algorithm, suite):
+    said: dict[str, Any] = {
+        "env": suite,
+        "num_envs": 4,
+        "hidden_sizes": (8,),
+        "num_evaluations": 1,
+        "eval_episodes": 2,
+        "env_params": {"max_steps_in_episode": 20},
+    }
+    if algorithm == "ppo":
+        config = purerl.PPOConfig(total_timesteps=96, num_steps=8, **said)
+    else:
+        config = purerl.DQNConfig(
+            total_timesteps=800, learning_starts=16, buffer_size=64, **said
+        )
     result = jax.jit(purerl.make_train(config))(KEY)
     assert np.isfinite(result.evaluation["episode_return"]).all()
-    assert (np.asarray(result.evaluation["episode_length"]) <= LIMIT).all()
+    assert (np.asarray(result.evaluation["episode_length"]) <= 20).all()
+
+
+KEPT = [f"jumanji/{name}" for name in ("Snake-v1", "Tetris-v0", "Connector-v3")]
+
+
+@pytest.mark.slow(optimised=False)
+@pytest.mark.parametrize("suite", KEPT, indirect=True)
+def test_the_contract_is_kept(suite):
+    envs.check(envs.make(suite))
 
 
 @pytest.mark.slow
@@ -189,11 +207,3 @@ def test_a_run_is_saved_and_goes_on_to_the_same_end(suite, tmp_path):
     purerl.run(config.replace(total_timesteps=32), **said, out=out)
     found = purerl.run(config, **said, out=out, resume=True, extend=True)
     assert_same_bits(found.state, whole.state)
-
-
-def test_the_names_of_the_registry_are_those_of_craftax():
-    pytest.importorskip("craftax")
-    from craftax.craftax_env import make_craftax_env_from_name
-
-    for name in envs.registry.CRAFTAX_NAMES:
-        make_craftax_env_from_name(name, auto_reset=False)

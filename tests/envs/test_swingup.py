@@ -32,12 +32,7 @@ from tests.helpers import slow_but
 
 DATA = dict(np.load(Path(__file__).parent / "data" / "swingup.npz"))
 NAMES = sorted(key.removesuffix(".actions") for key in DATA if key.endswith(".actions"))
-KINDS = (
-    CartpoleSwingup,
-    CartpoleSwingupSparse,
-    CartpoleBalance,
-    CartpoleBalanceSparse,
-)
+KINDS = (CartpoleSwingup, CartpoleSwingupSparse, CartpoleBalance, CartpoleBalanceSparse)
 PARAMS = SwingupParams()
 FIELDS = [field.name for field in dataclasses.fields(SwingupParams)]
 # What the model of the recording `altered` has in place of the defaults.

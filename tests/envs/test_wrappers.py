@@ -15,6 +15,7 @@ from purerl.envs import wrappers
 from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Discrete, MultiDiscrete
 from tests import boxes
+from tests.envs.episodes import played
 
 STEPS = 48
 
@@ -75,42 +76,22 @@ class Ladder(envs.Environment[LadderState, LadderParams]):
         return np.full((1, 1, 3), int(state.time), np.uint8)
 
 
-def actions_of(env, key):
-    space = env.action_space(env.default_params)
-    return jax.vmap(space.sample)(jax.random.split(key, STEPS))
-
-
-def played(env, params=None, seed=0):
-    """First observation, and `[T]` lists of what `step` returned, the last of it info.
+def play(env, params=None, seed=0):
+    """First observation, and `[T]` lists of what `step` returned and of the action.
 
     Actions and keys depend on the seed only, so that a wrapper that draws nothing
     plays the bare environment's episodes.
     """
     params = env.default_params if params is None else params
-    key_actions, key_reset, key_steps = jax.random.split(jax.random.key(seed), 3)
-    actions = actions_of(env, key_actions)
-
-    @jax.jit
-    def play(params):
-        obs, state = env.reset(key_reset, params)
-
-        def body(state, inputs):
-            key, action = inputs
-            obs, state, *rest = env.step(key, state, action, params)
-            return state, (obs, *rest)
-
-        keys = jax.random.split(key_steps, STEPS)
-        return obs, jax.lax.scan(body, state, (keys, actions))[1]
-
-    first, (obs, reward, terminated, truncated, info) = play(params)
-    final = info["final_observation"]
-    flags = np.asarray(terminated), np.asarray(truncated)
-    steps = map(np.asarray, (obs, final, reward, *flags, info["executed"], actions))
-    return np.asarray(first), list(zip(*steps, strict=True))
+    run = jax.jit(lambda params: played(env, params, jax.random.key(seed), STEPS))
+    (first, _), steps = jax.tree.map(np.asarray, run(params))
+    kept = (steps.obs, steps.final, steps.reward, steps.terminated, steps.truncated)
+    rows = zip(*kept, steps.info["executed"], steps.action, strict=True)
+    return first, list(rows)
 
 
 def assert_equal(wrapped, expected):
-    """What `played` returned equals `(first, [(obs, final, reward, ...)])`."""
+    """What `play` returned equals `(first, [(obs, final, reward, ...)])`."""
     first, steps = wrapped
     np.testing.assert_array_equal(first, expected[0])
     for step, wanted in zip(steps, expected[1], strict=True):
@@ -120,7 +101,7 @@ def assert_equal(wrapped, expected):
 
 def test_there_are_episodes_of_both_ends():
     for seed, env in ((0, Ladder()), (0, Ladder(continuous=True))):
-        flags = np.array([step[3:5] for step in played(env, seed=seed)[1]])
+        flags = np.array([step[3:5] for step in play(env, seed=seed)[1]])
         assert (flags.sum(0) >= 2).all() and (flags.sum(1) <= 1).all()
 
 
@@ -128,7 +109,7 @@ def test_there_are_episodes_of_both_ends():
 @pytest.mark.parametrize("padding", ["reset", "zero"])
 def test_frame_stack(kind, padding):
     bare = Ladder(kind)
-    first, steps = played(bare)
+    first, steps = play(bare)
     frames: deque = deque(maxlen=3)
 
     def fill(obs):
@@ -143,7 +124,7 @@ def test_frame_stack(kind, padding):
         now = fill(obs) if terminated or truncated else seen
         wanted.append((now, seen, reward, terminated, truncated))
     env = wrappers.FrameStack(bare, 3, padding)
-    assert_equal(played(env), (start, wanted))
+    assert_equal(play(env), (start, wanted))
     space = env.observation_space()
     assert space.dtype == bare.observation_space().dtype
     lowest = bare.observation_space().low.min()
@@ -155,12 +136,11 @@ def test_action_repeat_adds_up_and_stops_at_both_ends():
     bare, n = Ladder(), 3
     params = bare.default_params
     env = wrappers.ActionRepeat(bare, n)
-    key_actions, key_reset, key_steps = jax.random.split(jax.random.key(0), 3)
+    key_reset, _, key_steps = jax.random.split(jax.random.key(0), 3)
     obs, state = bare.reset_env(key_reset, params)
     wanted, lengths = [], []
-    for action, key in zip(
-        actions_of(bare, key_actions), jax.random.split(key_steps, STEPS), strict=True
-    ):
+    actions = [action for *_, action in play(bare)[1]]
+    for action, key in zip(actions, jax.random.split(key_steps, STEPS), strict=True):
         total, count = 0.0, 0
         for _ in range(n):
             final, state, reward, terminated, _ = bare.step_env(
@@ -176,14 +156,14 @@ def test_action_repeat_adds_up_and_stops_at_both_ends():
         wanted.append((now, final, total, bool(terminated), truncated))
         lengths.append(count)
     assert {1, 2} & set(lengths)  # Some were cut short within the repeat.
-    assert_equal(played(env), (np.asarray(obs), wanted))
+    assert_equal(play(env), (np.asarray(obs), wanted))
     assert env.time_per_step == 3
     assert wrappers.ActionRepeat(env, 2).time_per_step == 6
 
 
 def test_time_observation():
     bare = Ladder()
-    first, steps = played(bare)
+    first, steps = play(bare)
     share, wanted = 0, []
     for obs, final, reward, terminated, truncated, *_ in steps:
         share += 1
@@ -193,27 +173,27 @@ def test_time_observation():
         wanted.append((now, seen, reward, terminated, truncated))
         assert truncated == (seen[-1] == 1) or terminated
     env = wrappers.TimeObservation(bare)
-    assert_equal(played(env), (np.append(first, 0), wanted))
+    assert_equal(play(env), (np.append(first, 0), wanted))
     assert env.observation_space().high[-1] == 1.0
 
 
 def test_a_terminal_limit_terminates_where_the_environment_is_truncated():
-    first, steps = played(Ladder())
+    first, steps = play(Ladder())
     wanted = [
         (obs, final, reward, terminated | truncated, np.False_)
         for obs, final, reward, terminated, truncated, *_ in steps
     ]
-    assert_equal(played(wrappers.TerminalLimit(Ladder())), (first, wanted))
+    assert_equal(play(wrappers.TerminalLimit(Ladder())), (first, wanted))
     # Also of a wrapper whose state is not that of the environment inside.
     inside = wrappers.FrameStack(Ladder(), 2)
-    flags = [step[3:5] for step in played(wrappers.TerminalLimit(inside))[1]]
+    flags = [step[3:5] for step in play(wrappers.TerminalLimit(inside))[1]]
     assert flags == [step[3:5] for step in wanted]
 
 
 @pytest.mark.parametrize("continuous", [False, True])
 def test_previous_action_and_reward(continuous):
     bare = Ladder(continuous=continuous)
-    first, steps = played(bare)
+    first, steps = play(bare)
     size, wanted = (2 if continuous else 3), []
     for obs, final, reward, terminated, truncated, _, action in steps:
         told = action if continuous else np.eye(3, dtype=np.float32)[action]
@@ -222,7 +202,7 @@ def test_previous_action_and_reward(continuous):
         now = begun if terminated or truncated else seen
         wanted.append((now, seen, reward, terminated, truncated))
     env = wrappers.PreviousActionReward(bare)
-    assert_equal(played(env), (np.append(first, np.zeros(size + 1)), wanted))
+    assert_equal(play(env), (np.append(first, np.zeros(size + 1)), wanted))
     space = env.observation_space()
     ends = [-2.0, -2.0, -np.inf] if continuous else [0.0, 0.0, 0.0, -np.inf]
     np.testing.assert_array_equal(space.low[2:], np.asarray(ends, np.float32))
@@ -242,25 +222,25 @@ PAID = {
 @pytest.mark.parametrize("make", PAID)
 def test_rewards_are_paid_by_numbers_among_the_parameters(make):
     numbers, pay = PAID[make]
-    first, steps = played(Ladder())
+    first, steps = play(Ladder())
     wanted = [(obs, final, pay(reward), *rest) for obs, final, reward, *rest in steps]
     env = make(Ladder())
-    assert_equal(played(env, env.default_params.replace(**numbers)), (first, wanted))
+    assert_equal(play(env, env.default_params.replace(**numbers)), (first, wanted))
     made = make(Ladder(), *numbers.values())
     assert {n: getattr(made.default_params, n) for n in numbers} == numbers
-    assert_equal(played(made), (first, wanted))
+    assert_equal(play(made), (first, wanted))
 
 
 def test_observations_in_another_form():
-    first, steps = played(Ladder("discrete"))
+    first, steps = play(Ladder("discrete"))
     eye = np.eye(16, dtype=np.float32)
     wanted = [(eye[obs], eye[final], *rest) for obs, final, *rest in steps]
     env = wrappers.OneHotObservation(Ladder("discrete"))
-    assert_equal(played(env), (eye[first], wanted))
-    first, steps = played(Ladder("image"))
+    assert_equal(play(env), (eye[first], wanted))
+    first, steps = play(Ladder("image"))
     wanted = [(obs.ravel(), final.ravel(), *rest) for obs, final, *rest in steps]
     env = wrappers.FlattenObservation(Ladder("image"))
-    assert_equal(played(env), (first.ravel(), wanted))
+    assert_equal(play(env), (first.ravel(), wanted))
     assert env.observation_space().dtype == np.float32
 
 
@@ -270,7 +250,7 @@ def test_sticky_actions_repeat_what_was_executed(continuous):
     count, episodes = 0, 0
     for seed in range(2):
         before = None
-        for _, _, reward, terminated, truncated, executed, action in played(
+        for _, _, reward, terminated, truncated, executed, action in play(
             env, seed=seed
         )[1]:
             new = float(np.sum(action, dtype=np.float32))
@@ -355,11 +335,11 @@ def test_the_previous_action_has_one_part():
 def test_wrappers_compose_and_their_order_counts():
     texts = ("ScaleReward(0.5)", "ClipReward(0, 8)", "FrameStack(2)", "TimeObservation")
     one = envs.wrap(Ladder(), texts)
-    obs = played(one)[1][0][0]
+    obs = play(one)[1][0][0]
     assert obs.shape == (5,) and obs[-1] == np.float32(1 / 7)
     other = envs.wrap(Ladder(), ("ClipReward(0, 8)", "ScaleReward(0.5)"))
-    bare = played(Ladder())[1]
-    for mine, theirs, plain in zip(played(one)[1], played(other)[1], bare, strict=True):
+    bare = play(Ladder())[1]
+    for mine, theirs, plain in zip(play(one)[1], play(other)[1], bare, strict=True):
         assert mine[2] == min(0.5 * plain[2], 8) and theirs[2] == 0.5 * min(plain[2], 8)
 
 
@@ -442,13 +422,6 @@ def test_rewards_may_be_clipped_on_one_side():
         envs.wrap(Ladder(), ("ClipReward(inf, 1)",))
 
 
-def test_a_name_or_a_class_in_place_of_an_environment_is_refused():
-    with pytest.raises(TypeError, match=r"the name 'CartPole-v1'; make .*envs.make\("):
-        envs.wrappers.FrameStack("CartPole-v1", 2)  # type: ignore[arg-type]
-    with pytest.raises(TypeError, match=r"the class CartPole; call it .*CartPole\(\)"):
-        envs.wrappers.FrameStack(envs.CartPole, 2)  # type: ignore[arg-type]
-
-
 def test_an_environment_that_only_resets_by_itself_is_refused():
     class Foreign:
         default_params = LadderParams()
@@ -477,8 +450,6 @@ def test_a_wrapper_of_ones_own_is_found_by_its_name(monkeypatch):
     assert wrappers.are_built_in(("FrameStack(2)",))
     with pytest.raises(ValueError, match="already registered"):
         envs.register_wrapper("FrameStack", Doubled)
-    with pytest.raises(ValueError, match="must read like that of a class"):
-        envs.register_wrapper("my wrapper", Doubled)
     with pytest.raises(TypeError, match=r"subclass of envs\.Wrapper"):
         envs.register_wrapper("Other", Ladder)
 
@@ -495,30 +466,25 @@ class WholeReward(CartPole):
 
 
 @pytest.mark.parametrize(
-    ("make", "paid"),
+    ("reward", "make", "paid"),
     [
-        (lambda env: wrappers.ScaleReward(env, 0.1), 0.1),
-        (lambda env: wrappers.ClipReward(env, -0.5, 0.5), 0.5),
+        (jnp.int32(1), lambda env: wrappers.ScaleReward(env, 0.1), 0.1),
+        (jnp.int32(1), lambda env: wrappers.ClipReward(env, -0.5, 0.5), 0.5),
+        (jnp.bool_(True), lambda env: wrappers.ActionRepeat(env, 3), 3.0),
+        (jnp.uint8(100), lambda env: wrappers.ActionRepeat(env, 3), 300.0),
+        (1, lambda env: wrappers.ActionRepeat(env, 3), 3.0),
     ],
 )
-def test_whole_rewards_are_changed_as_floats(make, paid):
-    env = make(WholeReward())
-    _, state = env.reset(jax.random.key(0))
-    reward = env.step(jax.random.key(1), state, jnp.array([0, 2]))[2]
-    assert reward.dtype == jnp.float32 and reward == np.float32(paid)
-
-
-@pytest.mark.parametrize("reward", [jnp.bool_(True), jnp.uint8(100), 1])
-def test_repeated_rewards_add_up_as_floats(reward):
+def test_rewards_of_any_kind_are_changed_as_floats(reward, make, paid):
     class Paying(WholeReward):
         def step_env(self, key, state, action, params):
             obs, state, _, *rest = super().step_env(key, state, action, params)
             return obs, state, reward, *rest
 
-    env = wrappers.ActionRepeat(Paying(), 3)
+    env = make(Paying())
     _, state = env.reset(jax.random.key(0))
-    total = env.step(jax.random.key(1), state, jnp.array([0, 2]))[2]
-    assert total.dtype == jnp.float32 and total == 3.0 * float(reward)
+    found = env.step(jax.random.key(1), state, jnp.array([0, 2]))[2]
+    assert found.dtype == jnp.float32 and found == np.float32(paid)
 
 
 def test_the_previous_of_several_choices_is_a_single_one_for_each():

@@ -12,6 +12,7 @@ from purerl.envs.cartpole import CartPole
 from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
 from purerl.envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
 from purerl.envs.wrappers.steps import is_valid
+from tests import boxes
 from tests.helpers import tiny_config
 
 HALVES = {"cart": slice(0, 2), "pole": slice(2, 4)}
@@ -119,9 +120,9 @@ class Odd(CartPole):
 @pytest.mark.parametrize(
     ("kind", "key", "space", "words"),
     [
-        (FrameStack, "door", Discrete(3), r"Discrete\(3\) under 'door'; show it as"),
-        (FrameStack, "door", Box(0.0, 1.0, ()), r"single number under 'door'; show it"),
-        (TimeObservation, "time", Box(0.0, 1.0, (1,)), "'time'.* have already: rename"),
+        (FrameStack, "door", Discrete(3), r"Discrete\(3\) under 'door'"),
+        (FrameStack, "door", Box(0.0, 1.0, ()), r"\(\), float32\) under 'door'"),
+        (TimeObservation, "time", Box(0.0, 1.0, (1,)), "'time'.* have already"),
         (PreviousActionReward, "previous", Box(0.0, 1.0, (1,)), "'previous'.* already"),
     ],
 )
@@ -216,3 +217,43 @@ def test_sticky_actions_repeat_parts_of_an_action_that_are_all_valid():
     for action, valid in (([0, 1], True), ([0, 2], True), ([0, 0], False)):
         assert bool(is_valid(jnp.array(action), mask, space)) == valid
     assert not is_valid(jnp.array([1, 1]), mask, space)
+
+
+def right_of_the_middle(state, params):
+    """Pushing to the left is valid right of the middle, and to the right always."""
+    del params
+    return jnp.stack([state.x > 0.0, True])
+
+
+def test_the_mask_is_that_of_the_state_which_the_observation_shows():
+    inner = envs.make("CartPole-v1")
+    masked = envs.ActionMask(inner, right_of_the_middle)
+    params, key = masked.default_params, jax.random.key(0)
+    obs, state = masked.reset(key, params)
+    plain, _ = inner.reset(key, params)
+    np.testing.assert_array_equal(obs["observation"], plain)
+    assert masked.observation_space(params).contains(obs)
+    seen = set()
+    for i in range(20):
+        key = jax.random.key(i)
+        obs, state, *_, info = masked.step(key, state, jnp.int32(i % 2), params)
+        for one in (obs, info["final_observation"]):
+            expected = [int(one["observation"][0] > 0.0), 1]
+            np.testing.assert_array_equal(one["action_mask"], expected)
+            seen.add(expected[0])
+        state = state.replace(x=-state.x)
+    assert seen == {0, 1}
+
+
+def test_an_observation_in_parts_keeps_its_keys():
+    masked = envs.ActionMask(boxes.PackedCartPole(), right_of_the_middle)
+    obs, _ = masked.reset(jax.random.key(0))
+    assert set(obs) == {"cart", "pole", "action_mask"}
+    assert masked.observation_space().contains(obs)
+
+
+def test_what_can_have_no_mask_is_refused():
+    with pytest.raises(ValueError, match=r"needs a function .*, got 3\."):
+        envs.ActionMask(boxes.PackedCartPole(), 3)
+    with pytest.raises(ValueError, match="must be Discrete or MultiDiscrete"):
+        envs.ActionMask(boxes.Privileged(is_discrete=False), right_of_the_middle)

@@ -99,7 +99,7 @@ def test_the_evolved_optimiser_can_be_read_and_trained_with():
     config = serialise.from_yaml(ARTIFACTS / "ppo-learned-optimiser.yaml")
     assert isinstance(config.optimiser, LearnedOptimiser)
     sizes = [leaf.size for leaf in jax.tree.leaves(config.optimiser.params)]
-    assert sum(sizes) == 50  # as docs/evolution.md says
+    assert sum(sizes) == 50  # as docs/results/learning-to-learn.md says
     purerl.make_train(config)
 
 
@@ -111,7 +111,8 @@ def test_the_closed_form_of_the_learned_drift_is_the_one_on_the_page():
     network = serialise.from_yaml(ARTIFACTS / "ppo-drift.yaml")
     assert config.replace(policy_loss=network.policy_loss) == network
     assert config.policy_loss.formula() == drift.formula()
-    assert drift.formula() in (FOLDER.parent / "docs" / "evolution.md").read_text()
+    page = FOLDER.parent / "docs" / "results" / "learning-to-learn.md"
+    assert drift.formula() in page.read_text()
 
 
 def test_the_preset_has_the_numbers_that_were_evolved():

@@ -1,4 +1,4 @@
-"""The figures of docs/performance.md show the numbers that the benchmarks wrote."""
+"""The figures of docs/results/speed.md show the numbers that the benchmarks wrote."""
 
 import json
 import sys

@@ -5,8 +5,8 @@ import numpy as np
 
 from purerl.execution.members import Members
 from purerl.population.halving import HalvingSearch
-from purerl.population.members import Fitness
 from purerl.population.pbt import PBTSearch
+from purerl.population.search import Fitness
 from purerl.population.space import Space, child_keys
 from purerl.search.drive import Executor
 from purerl.search.protocol import Outcome, Request

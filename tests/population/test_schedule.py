@@ -82,7 +82,7 @@ def test_at_says_what_an_update_is_made_with():
         (Schedule((1,), (LOW,)), {}, "begins at update 0"),
         (Schedule((0, 0), (LOW, LOW)), {}, "ascends"),
         (Schedule((0, 4), (LOW,)), {}, "1 values"),
-        (Schedule((0, 2.5), (LOW, HIGH)), {}, "which are whole, got 2.5"),
+        (Schedule((0, 2.5), (LOW, HIGH)), {}, "whole numbers"),
         (Schedule((0, 4), (LOW, {"gamma": 0.9})), {}, "the same fields"),
         (Schedule((0, 20), (LOW, HIGH)), {}, "last piece begins at update 20"),
         (Schedule((0, 4), (LOW, HIGH)), {"segment_updates": 3}, "must divide 4"),

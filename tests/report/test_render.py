@@ -18,9 +18,9 @@ from PIL import Image, ImageColor
 
 import purerl
 from purerl import envs
-from purerl.acting.environment import resolve_env
+from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, evaluate, record
-from purerl.acting.stepping import bind_params, step_without_reset
+from purerl.acting.rollout import step_without_reset
 from purerl.cli import main, plot
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError

@@ -68,7 +68,7 @@ def test_the_estimate_is_the_state_and_its_gradients():
     state = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes))
     gradients = sum(memory.num_bytes(leaf) for leaf in jax.tree.leaves(shapes.params))
     assert memory.least_bytes(shapes) == state + gradients
-    assert built.memory().state == 2 * state
+    assert built.memory().state == state
     assert gradients < state
 
 

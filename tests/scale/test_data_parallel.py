@@ -9,7 +9,7 @@ import purerl
 from purerl import ConfigError
 from purerl.acting import rollout
 from purerl.contrib.disco import learner as disco
-from purerl.learning import diagnostics, normalise
+from purerl.learning import normalise
 from purerl.scale.parallel import AXIS, split_specs
 from tests.helpers import tiny_config
 
@@ -57,7 +57,7 @@ def test_equals_the_single_device_run(pair, name):
     [
         rollout.make_stepper,
         normalise.scale_rewards,
-        diagnostics.explained_variance,
+        normalise.explained_variance,
         disco.seen_moments,
     ],
 )

@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -8,7 +9,6 @@ import purerl
 from purerl.execution import programs
 from purerl.execution.curves import Curves, Segment
 from purerl.execution.members import Members
-from purerl.execution.memory import model_of
 from purerl.execution.programs import Program
 from purerl.randomisation import Uniform
 from purerl.scale import hosts
@@ -241,7 +241,13 @@ def test_more_updates_per_segment_than_a_run_has_are_a_whole_run(tiny):
 
 
 def test_what_a_folder_has_is_not_held_in_memory_too(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(store.MemoryStore, "add", lambda *args: pytest.fail("kept"))
+    add = store.MemberStore.add
+
+    def add_file(self, ids, chunk):
+        assert isinstance(chunk, Path)
+        add(self, ids, chunk)
+
+    monkeypatch.setattr(store.MemberStore, "add", add_file)
     result = run_sweep(tiny, {"learning_rate": RATES}, seeds=2, out=tmp_path)
     assert result.finished
 
@@ -351,7 +357,7 @@ def test_bad_options_get_a_sentence(tiny, options, words):
 def test_lanes_are_halved_until_they_fit(tiny):
     members = Members(jax.random.split(jax.random.key(0), 4), {})
     built = Program(bind(tiny), members, SEGMENT, make_workers())
-    block = model_of(built.memory(), 4).block(4)
+    block = built.memory().block(4)
     limit = 2 * 0.6 * block  # of two workers; two lanes fit, four do not
     result = run_sweep(tiny, seeds=8, lanes=None, memory_limit=limit)
     assert result.summary["lanes"] == [2]

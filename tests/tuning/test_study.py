@@ -43,19 +43,18 @@ def opened(
 ):
     config = purerl.PPOConfig(**fields)
     space = Space(config, AXES)
-    spec = folder.spec(
-        space,
-        TuneOptions(config, {}, seeds=(0, 1), fitness=fitness, seed=seed),
-    )
-    return open_study(
-        space,
-        spec,
-        storage=url,
-        name="test",
-        budget=budget,
+    options = TuneOptions(
+        config,
+        AXES,
+        trials=budget,
+        seeds=(0, 1),
         sampler=sampler,
         pruner=pruner,
+        storage=url,
+        fitness=fitness,
+        seed=seed,
     )
+    return open_study(space, folder.spec(space, options), options, "test")
 
 
 @pytest.fixture
@@ -200,16 +199,6 @@ def test_a_trial_that_kills_every_worker_is_given_up(url):
     study.rescue()
     params = complete(study)
     assert study.counts().finished == 4 and lost not in params
-
-
-@pytest.mark.slow
-def test_trials_given_back_come_again(url):
-    study = opened(url)
-    asked = study.ask(4)
-    finish(study, asked[:1])
-    study.give_back(asked[1:])
-    assert study.counts() == (1, 0, 3)
-    assert [t.params for t in study.ask(4)] == [t.params for t in asked[1:]]
 
 
 @pytest.mark.slow

@@ -51,10 +51,7 @@ def init_moments() -> MovingMoments:
 
 
 def seen_moments(
-    moments: MovingMoments,
-    values: Array,
-    decay: Array | float,
-    axis_name: str | None,
+    moments: MovingMoments, values: Array, decay: Array | float, axis_name: str | None
 ) -> MovingMoments:
     """Return the moments after a batch of values.
 
@@ -71,9 +68,7 @@ def seen_moments(
     delta = (batch_mean - moments.mean) + left
     before = moments.var + share * jnp.square(delta)
     return MovingMoments(
-        moments.mean + share * delta,
-        (1.0 - share) * before + share * batch_var,
-        weight,
+        moments.mean + share * delta, (1.0 - share) * before + share * batch_var, weight
     )
 
 
@@ -187,11 +182,7 @@ def rule_inputs(batch: Transition, made: Made, values: Values) -> DiscoInputs:
 
 
 def losses(
-    config: Any,
-    batch: Transition,
-    made: Made,
-    targets: DiscoTargets,
-    values: Values,
+    config: Any, batch: Transition, made: Made, targets: DiscoTargets, values: Values
 ) -> dict[str, Array]:
     """Return the losses of every step, `[T, N]` each, by name.
 

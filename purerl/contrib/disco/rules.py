@@ -102,9 +102,7 @@ class DiscoRule:
         Raises:
             ConfigError: there is no such file, or it does not hold such a network.
         """
-        path = str(path)
-        weights.read(path)
-        return cls(path=path, sha256=weights.digest_of(path))
+        return cls.make(str(path))
 
     @classmethod
     def make(
@@ -221,14 +219,14 @@ def check_disco_rule(rule: Any, prediction_size: int) -> None:
             f"rule must return DiscoTargets of the shapes {expected} for T = 3, B = 2, "
             f"A = 4 and M = {prediction_size}; {name} returned {found}."
         )
-    before, after = (
+    before, later = (
         jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), each)
         for each in (memory, after)
     )
-    if before != after:
+    if before != later:
         raise ConfigError(
             "rule must return a memory of the shapes and types with which it begins, "
-            f"{before}; {name} returned {after}."
+            f"{before}; {name} returned {later}."
         )
 
 

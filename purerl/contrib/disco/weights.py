@@ -156,19 +156,15 @@ def _layers(path: str, content: bytes) -> Params:
         raise _unfit(path, f"is no .npz file of arrays ({error})") from None
     found = {}
     for name, theirs in _PUBLISHED.items():
-        pair = []
-        for array in (f"{theirs}/w", f"{theirs}/b"):
-            if array not in arrays:
-                raise _unfit(path, f"has no array {array!r}")
-            pair.append(np.asarray(arrays[array], np.float32))
-            if not np.isfinite(pair[-1]).all():
-                raise _unfit(path, f"has no finite weights in the layer {theirs!r}")
-        kernel, bias = pair
+        missing = [f"{theirs}/{x}" for x in "wb" if f"{theirs}/{x}" not in arrays]
+        if missing:
+            raise _unfit(path, f"has no array {missing[0]!r}")
+        kernel, bias = (np.asarray(arrays[f"{theirs}/{x}"], np.float32) for x in "wb")
+        if not (np.isfinite(kernel).all() and np.isfinite(bias).all()):
+            raise _unfit(path, f"has no finite weights in the layer {theirs!r}")
         # A convolution over single actions is a dense layer that all actions share.
         found[name] = (kernel[0] if kernel.ndim == 3 else kernel, bias)
-    last = {
-        name: np.shape(np.atleast_1d(bias))[-1] for name, (_, bias) in found.items()
-    }
+    last = {name: np.atleast_1d(bias).shape[-1] for name, (_, bias) in found.items()}
     sizes = Sizes(
         hidden=last["lifetime_gain"],
         lifetime=last["lifetime_lstm"] // 4,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
@@ -65,40 +65,18 @@ def load_device(name: str | Path) -> Device:
         )
     try:
         fields = serialise.read_yaml(serialise.read_file(path))
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
-        raise ConfigError(f"device: {path} is no YAML file ({error}).") from None
-    if not isinstance(fields, dict):
+        numbers = [float(fields[each]) for each in NUMBERS]
+        sources = {each: str(fields["sources"][each]) for each in NUMBERS}
+    except (yaml.YAMLError, KeyError, TypeError, ValueError) as error:
         raise ConfigError(
-            f"device: {path} must hold fields, a line each: name, {', '.join(NUMBERS)} "
-            "and sources."
-        )
-    return _device(path, fields)
-
-
-def _is_positive(value: Any) -> bool:
-    if isinstance(value, bool) or not isinstance(value, (int, float)):
-        return False
-    return math.isfinite(value) and value > 0
-
-
-def _device(path: Path, fields: dict[str, Any]) -> Device:
-    if unknown := fields.keys() - {"name", "sources", "target", *NUMBERS}:
-        raise ConfigError(
-            f"device: {path} has unknown fields: {', '.join(sorted(map(str, unknown)))}"
-            "."
-        )
-    sources = fields.get("sources")
-    for name in NUMBERS:
-        number = fields.get(name)
-        if not _is_positive(number):
+            f"device: {path} must hold a number for each of {', '.join(NUMBERS)}, and "
+            "under sources where each is from, such as 'measured by gpu_day.py' "
+            f"({type(error).__name__}: {error})."
+        ) from None
+    for each, number in zip(NUMBERS, numbers, strict=True):
+        if not 0 < number < math.inf:
             raise ConfigError(
-                f"device: {name} in {path} must be a positive number, got {number!r}; "
-                "write powers of ten as 4.8e+12."
-            )
-        if not isinstance(sources, dict) or not sources.get(name):
-            raise ConfigError(
-                f"device: {path} must say under sources where {name} is from, such as "
-                "'measured by gpu_day.py'."
+                f"device: {each} in {path} must be a positive number, got {number!r}."
             )
     target = path.parent / str(fields.get("target", ""))
     is_own = "target" in fields
@@ -106,8 +84,8 @@ def _device(path: Path, fields: dict[str, Any]) -> Device:
         raise ConfigError(f"device: target in {path} must be a file, got {target}.")
     return Device(
         str(fields.get("name", path.stem)),
-        *(float(fields[name]) for name in NUMBERS),
-        sources={str(key): str(value) for key, value in (sources or {}).items()},
+        *numbers,
+        sources=sources,
         target=(target if is_own else FOLDER / ANY_TARGET).read_text(),
         is_own_target=is_own,
     )

@@ -29,11 +29,9 @@ from purerl.execution.format import (
 from purerl.execution.memory import (
     SHARE,
     UNSEEN,
-    BlockMemory,
     MemoryModel,
     fit_lanes,
     lanes_by_shapes,
-    model_of,
     num_bytes,
     traced_memory,
 )
@@ -56,7 +54,7 @@ class Compiled(NamedTuple):
     """
 
     kernels: int
-    memory: BlockMemory
+    memory: MemoryModel
 
 
 def is_installed() -> bool:
@@ -104,9 +102,9 @@ def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Co
     text, found = compiled.as_text(), compiled.memory_analysis()
     assert text is not None and found is not None
     records = max(0, found.output_size_in_bytes - found.alias_size_in_bytes)
-    memory = BlockMemory(
-        sum(num_bytes(leaf) for leaf in jax.tree.leaves(state)),
-        found.temp_size_in_bytes + records,
+    memory = MemoryModel(
+        sum(num_bytes(leaf) for leaf in jax.tree.leaves(state)) / lanes,
+        (found.temp_size_in_bytes + records) / lanes,
         found.generated_code_size_in_bytes,
     )
     return Compiled(read(text).total(), memory)
@@ -115,7 +113,7 @@ def compile_segment(bound: Bound, lanes: int, length: int, device: Device) -> Co
 # The share of a device's peaks at which the arithmetic and the bytes of a program's
 # shapes give its time. Fused kernels move fewer bytes than shapes say, so it is high:
 # the times of PPO with 64 to 2,048 agents on an H200 ask for 0.8 to 1.1, those of five
-# other algorithms for 1.0 to 1.5 (experiments/results/gpu-day, docs/performance.md).
+# other algorithms for 1.0 to 1.5 (experiments/results/gpu-day, docs/results/speed.md).
 PEAK_SHARE = 0.9
 # What JAX reserves of a GPU's memory when it starts.
 RESERVED = 0.75
@@ -246,20 +244,11 @@ def estimate(
             is_compiled, remark = False, f"{type(error).__name__}: {str(error)[:200]}"
         else:
             kernels = found.kernels * updates / length
-            memory = model_of(found.memory, width)
+            memory = found.memory
     width = fit_lanes(memory, width, limit, is_fixed=lanes is not None)
     steps = agents * updates * plain.plan.steps_per_update
     return Estimate(
-        device,
-        agents,
-        steps,
-        width,
-        kernels,
-        work,
-        memory,
-        limit,
-        is_compiled,
-        remark,
+        device, agents, steps, width, kernels, work, memory, limit, is_compiled, remark
     )
 
 

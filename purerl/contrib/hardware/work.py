@@ -29,7 +29,7 @@ class Work(NamedTuple):
 
     Attributes:
         kernels: Kernels that a GPU would run one after the other. For eight presets of
-            docs/performance.md this was 0.95 to 1.62 times the compiler's own count,
+            docs/results/speed.md this was 0.95 to 1.62 times the compiler's own count,
             and 4.4 and 4.6 times for `ppo-minatar` and `ppo-halfcheetah`.
         flops: Floating-point operations.
         bytes: Bytes read and written: by products, reductions and what moves parts of

@@ -180,8 +180,9 @@ def check_evolution(result: purerl.EvolutionResult) -> None:
 
 def compare(subject: Subject) -> None:
     """`purerl.compare`: no run failed, and equal settings score the same."""
-    own = {"gamma": subject.config.gamma}
-    settings = {"own": own, "same": own, "less": {"gamma": 0.5}}
+    name, rate = subject.rate
+    own = {name: rate}
+    settings = {"own": own, "same": own, "less": {name: rate / 2}}
     result = purerl.compare(
         subject.config, settings, segment_updates=subject.length, **COMPARED
     )

@@ -37,13 +37,18 @@ class Subject:
 
     @property
     def axes(self) -> dict[str, Any]:
-        """Step sizes about the config's own."""
+        """Numbers about the config's own."""
         name, rate = self.rate
         return {name: purerl.loguniform(rate / 2, rate * 2)}
 
     @property
     def rate(self) -> tuple[str, float]:
-        """The name and the value of the step size, or of the first of its schedule."""
+        """A number that searches vary: the step size, or the first of its schedule.
+
+        Averages of all rewards have no step size: then it is how often they explore.
+        """
+        if getattr(self.config, "step_size", "") == "sample_average":
+            return "epsilon", float(self.config.epsilon)
         rate = self.config.learning_rate
         if isinstance(rate, Schedule):
             return "learning_rate.start", float(rate.start)

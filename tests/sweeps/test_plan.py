@@ -11,11 +11,10 @@ import purerl
 from purerl.cli import main
 from purerl.execution import memory
 from purerl.execution.members import Members
-from purerl.execution.memory import BlockMemory, available_memory
 from purerl.execution.programs import Program
 from purerl.scale.devices import make_workers
-from purerl.sweeps import plan, planner
-from purerl.sweeps import planner as lane_finder
+from purerl.sweeps import lanes as lane_finder
+from purerl.sweeps import plan
 from purerl.sweeps.console import plan_table
 from purerl.train import bind
 from tests.helpers import tiny_config
@@ -25,13 +24,11 @@ from .conftest import assert_equal, outline_of
 GIB = 2.0**30
 
 
-def test_two_widths_give_any_width():
-    # 100 bytes of state a member; beside it 70 a member and 30 in all.
-    memories = [BlockMemory(100 * w, 70 * w + 30, 0) for w in (1, 2)]
-    model = memory.extrapolate(memories, (1, 2))
-    assert model == (100.0, 70.0, 30.0)
+def test_the_bytes_of_blocks_that_are_held_and_of_those_that_are_advanced():
+    model = memory.MemoryModel(state=100.0, working=70.0, fixed=30.0)
     assert model.block(8) == 8 * 170 + 30
     assert model.chunk(8, 3) == 3 * 8 * 100 + 8 * 70 + 30
+    assert model.chunk(8, 3, busy=2) == 3 * 8 * 100 + 2 * 8 * 70 + 30
 
 
 @pytest.mark.slow
@@ -42,14 +39,10 @@ def test_the_compiler_counts_state_and_replay():
     bound = bind(config)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
     built = Program(bound, members.block(0, 4), 2, make_workers()[:1])
-    memory = built.memory()
+    counted = built.memory()
     # An item: two observations of four floats, action, reward, two flags.
     replay = 2_000 * (2 * 4 * 4 + 4 + 4 + 1 + 1)
-    assert replay < memory.state / 4 < 1.1 * replay
-    model = planner.probe(bound, members, 2, make_workers()[0])
-    assert model.state == memory.state / 4
-    exact = memory.state + memory.working
-    assert model.block(4) == pytest.approx(exact, rel=0.25)
+    assert replay < counted.state < 1.1 * replay
 
 
 @pytest.mark.slow
@@ -83,24 +76,21 @@ def test_lanes_are_halved_until_a_block_fits():
 
 
 @pytest.mark.parametrize(
-    ("members", "limit", "blocks"),
+    ("share", "limit", "seconds", "blocks"),
     [
-        (64, 1e12, 1),  # 8 blocks for two workers: each a chunk
-        (1024, 1e12, 8),  # 128 blocks: 8 chunks per worker
-        (1024, 8 * (50 + 3 * 100), 3),  # three blocks' states fit, and one's working
-        (1024, 8 * (50 + 100), 1),
+        (4, 1e12, 0.1, 1),  # fewer blocks than chunks: each a chunk
+        (64, 1e12, 0.1, 8),  # 8 chunks of a worker
+        (64, 8 * (50 + 3 * 100), 0.1, 3),  # three blocks' states, and one's working
+        (64, 8 * (50 + 100), 0.1, 1),
+        (320, 1e12, 0.1, 40),
+        (320, 1e12, 10.0, 30),  # five minutes
+        (320, 1e12, 200.0, 1),
+        (320, 1e12, 5_000.0, 1),
     ],
 )
-def test_blocks_of_a_chunk(members, limit, blocks):
+def test_blocks_of_a_chunk(share, limit, seconds, blocks):
     model = memory.MemoryModel(state=100.0, working=50.0, fixed=0.0)
-    assert planner.fit_blocks(model, 8, members, 2, limit) == blocks
-
-
-@pytest.mark.parametrize(
-    ("seconds", "blocks"), [(0.1, 40), (10.0, 30), (200.0, 1), (5_000.0, 1)]
-)
-def test_a_chunk_of_a_long_sweep_takes_five_minutes_or_a_block(seconds, blocks):
-    assert planner.blocks_in_time(40, seconds) == blocks
+    assert plan.blocks_of_chunk(model, 8, share, limit, seconds) == blocks
 
 
 def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
@@ -133,24 +123,24 @@ def test_slow_blocks_are_chunks_of_their_own(tiny, tmp_path, monkeypatch):
     ],
 )
 def test_bytes_as_people_write_them(text, number):
-    assert planner.parse_bytes(text) == number
+    assert memory.parse_bytes(text) == number
 
 
 @pytest.mark.parametrize("text", ["", "GB", "-1GB", "0", "2 gigs", "nan"])
 def test_bad_bytes_get_a_sentence(text):
     with pytest.raises(purerl.ConfigError, match="memory_limit must be a positive"):
-        planner.parse_bytes(text)
+        memory.parse_bytes(text)
 
 
 def test_peak_memory_sees_what_came_and_went():
     workers = make_workers()
-    with planner.PeakMemory(workers) as peak:
-        before = planner.memory_in_use(workers)
+    with memory.PeakMemory(workers) as peak:
+        before = memory.memory_in_use(workers)
         block = jnp.ones((64, 2**20), jnp.float32)  # 256 MiB
         block.block_until_ready()
         del block
     assert peak.bytes - before > 0.2 * GIB
-    assert 2**30 < available_memory() < 2**50
+    assert 2**30 < memory.available_memory() < 2**50
 
 
 @pytest.fixture
@@ -168,7 +158,7 @@ def test_lanes_are_measured_once_and_remembered(cache, monkeypatch):
     best = lane_finder.best_of(found)
     assert list(__import__("json").loads(cache.read_text()).values()) == [best]
     monkeypatch.setattr(
-        planner, "measure_lanes", lambda *args: pytest.fail("measured again")
+        lane_finder, "measure_lanes", lambda *args: pytest.fail("measured again")
     )
     # Numbers and budgets do not change a program's best width.
     changed = config.replace(learning_rate=1e-2, total_timesteps=320)
@@ -192,8 +182,10 @@ def test_a_user_without_a_home_has_lanes_that_are_not_remembered(
     homeless, monkeypatch, tmp_path, capsys
 ):
     asked = []
-    rates = [planner.LaneRate(2, 10.0, 0.0, 0.0)]
-    monkeypatch.setattr(planner, "measure_lanes", lambda *a: asked.append(a) or rates)
+    rates = [lane_finder.LaneRate(2, 10.0, 0.0, 0.0)]
+    monkeypatch.setattr(
+        lane_finder, "measure_lanes", lambda *a: asked.append(a) or rates
+    )
     bound, workers = bind(tiny_config()), make_workers()
     members = Members(jax.random.split(jax.random.key(0), 1), {})
     for _ in range(2):
@@ -211,7 +203,7 @@ def test_a_user_without_a_home_has_lanes_that_are_not_remembered(
 
 def test_the_search_ends_where_throughput_falls(monkeypatch):
     rates = {1: 10.0, 2: 20.0, 4: 12.0, 8: 11.0, 16: 99.0}
-    monkeypatch.setattr(planner, "rate", lambda p, block, *a: rates[block.size])
+    monkeypatch.setattr(lane_finder, "rate", lambda p, block, *a: rates[block.size])
 
     class Built:
         compile_seconds = 0.0
@@ -224,16 +216,16 @@ def test_the_search_ends_where_throughput_falls(monkeypatch):
             return cls(*args)
 
         def memory(self):
-            return BlockMemory(self.size, 0, 0)
+            return memory.MemoryModel(1, 0, 0)
 
-    monkeypatch.setattr(planner, "current_cache", lambda: Built)
+    monkeypatch.setattr(lane_finder, "current_cache", lambda: Built)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    found = planner.measure_lanes(None, members, 1, [], list(rates), limit=100.0)
+    found = lane_finder.measure_lanes(None, members, 1, [], list(rates), limit=100.0)
     assert [entry.lanes for entry in found] == [1, 2, 4, 8]
-    found = planner.measure_lanes(None, members, 1, [], list(rates), limit=3.0)
+    found = lane_finder.measure_lanes(None, members, 1, [], list(rates), limit=3.0)
     assert [entry.lanes for entry in found] == [1, 2]  # then the memory ends
     with pytest.raises(purerl.ConfigError, match="not even 1 lanes fit"):
-        planner.measure_lanes(None, members, 1, [], list(rates), limit=0.5)
+        lane_finder.measure_lanes(None, members, 1, [], list(rates), limit=0.5)
 
 
 @pytest.mark.slow

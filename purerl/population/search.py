@@ -1,0 +1,257 @@
+"""What searches over hyperparameters share: options, scores, ranks, requests."""
+
+import abc
+import dataclasses
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any, ClassVar, NamedTuple
+
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.execution.curves import weighted_mean
+from purerl.execution.memory import require_number
+from purerl.population.space import Space, evaluation_keys
+from purerl.runner.arguments import check_seeds, num_seeds
+from purerl.runner.manifest import notes
+from purerl.runner.options import FIXED, Repeated, Saved, option, seeds_option
+from purerl.scale.devices import make_workers
+from purerl.search.fitness import EVALUATION, FINAL_RETURN, check_fitness
+from purerl.search.protocol import Outcome, Request, Row, Search, State, Step
+from purerl.space.design import read_search_axes
+from purerl.types import Array
+
+KINDS = (FINAL_RETURN, EVALUATION)
+
+
+@dataclasses.dataclass(frozen=True)
+class SearchOptions(Saved):
+    """Options of every search over hyperparameters."""
+
+    config: TrainConfig
+    axes: Mapping[str, Any] = option(
+        dataclasses.MISSING,
+        "Dynamic field that the search varies, NAME=VALUES; may be repeated: "
+        "learning_rate=loguniform(1e-5,1e-2); gamma=uniform(0.9,0.999); "
+        "entropy_coef=0,0.01,0.1.",
+        doc="Distributions by (dotted) name of the dynamic field: `purerl.loguniform`, "
+        "`purerl.uniform`, `purerl.choice`, or a list of values (see "
+        "`purerl.population.space.perturb` for how each moves).",
+        flag="axis",
+        kind=Repeated,
+        read=read_search_axes,
+    )
+    _: dataclasses.KW_ONLY
+    searches: int | Sequence[int] = seeds_option(
+        1, "Number of searches, independent of one another.", name="searches"
+    )
+
+
+def fitness_option(default: str) -> Any:
+    """Return the option of the kind of fitness by which members are compared."""
+    return option(
+        default,
+        "Score that members are compared by: final_return (of planned evaluations if "
+        "there are any, else of training), or evaluation (of fresh episodes).",
+        doc="The kind of fitness. `final_return`: the last evaluation that the config "
+        "planned since the milestone before, else the return of the training episodes "
+        "since then. `evaluation`: `config.eval_episodes` fresh episodes at every "
+        "milestone that judges, the same ones for all members of a search; then "
+        "`num_evaluations=0` saves the planned ones.",
+        check=lambda name, value: check_fitness(value, KINDS, name),
+        keep=FIXED,
+    )
+
+
+class Fitness(NamedTuple):
+    """Scores of members, `[...]` each.
+
+    Attributes:
+        score: The score of each member, greater is better; NaN where nothing is known,
+            or where the member diverged.
+        diverged: Whether a number of the member was not finite after the milestone
+            before.
+    """
+
+    score: np.ndarray
+    diverged: np.ndarray
+
+
+def measure(outcome: Outcome, kind: str) -> Fitness:
+    """Return the fitness of members at a milestone.
+
+    Args:
+        outcome: The outcome since the milestone before, of `[N]` members.
+        kind: The kind of fitness. `evaluation`: fresh episodes of the deterministic
+            policy, the same ones for all members of a search. `final_return`: the last
+            evaluation that the config planned in the outcome; else the mean return of
+            the episodes that ended in training, or the last known one where none did.
+    """
+    if kind == EVALUATION:
+        assert outcome.fresh is not None
+        score = outcome.fresh.episode_return.astype(np.float64)
+    elif "episode_return" in outcome.evaluation:
+        score = outcome.evaluation["episode_return"][:, -1].mean(-1, dtype=np.float64)
+    else:
+        # Nothing is counted of a member that has diverged.
+        episodes = np.nan_to_num(outcome.train["episodes"].astype(np.float64))
+        returns = outcome.train["episode_return"]
+        has_new = episodes.any(1)
+        score = np.where(has_new, weighted_mean(returns, episodes), returns[:, -1])
+    diverged = outcome.diverged
+    if kind == EVALUATION or "episode_return" in outcome.evaluation:
+        # An evaluation always has a return: one that is no number is a bad sign.
+        diverged = diverged | ~np.isfinite(score)
+    return Fitness(np.where(diverged, np.nan, score), diverged)
+
+
+def ranking(fitness: Fitness) -> np.ndarray:
+    """Return places in an array `[P]`, the best first.
+
+    Those of whom nothing is known come after the others, the diverged ones last. Equals
+    are ranked by their number: the same input has one ranking.
+    """
+    status = np.where(fitness.diverged, 2, np.where(np.isnan(fitness.score), 1, 0))
+    score = np.where(status == 0, fitness.score, 0.0)
+    return np.lexsort((np.arange(len(score)), -score, status))
+
+
+class PopulationSearch(abc.ABC):
+    """A search over hyperparameters: its requests, and its use of their outcomes.
+
+    Its states have `hyper`, the hyperparameters `[S N]` of the next request by name,
+    and the `score` of those that the last one trained.
+
+    Args:
+        space: The axes that are searched, and the config.
+        seeds: The seeds, one search each.
+        options: The options that fix the result, by name.
+        size: The number of members of a search, N.
+        milestones: The updates at which members are judged; the last is the end.
+
+    Attributes:
+        search_of: The seed of every member's search, `[S N]`.
+        everyone: The numbers of all members, `[S N]`.
+    """
+
+    kind: ClassVar[str]
+
+    def __init__(
+        self,
+        space: Space,
+        seeds: tuple[int, ...],
+        options: Mapping[str, Any],
+        size: int,
+        milestones: tuple[int, ...],
+    ) -> None:
+        self.space, self.seeds, self.options = space, seeds, dict(options)
+        self.size, self.milestones = size, milestones
+        self.search_of = np.repeat(np.asarray(seeds), size)
+        self.everyone = np.arange(len(self.search_of))
+
+    @cached_property
+    def search(self) -> Search:
+        """The search that `purerl.search.drive` carries out."""
+        bound = self.space.bound
+        spans = np.diff(self.milestones, prepend=0) * bound.plan.steps_per_update
+        numbers = self.everyone.tolist()
+        return Search(
+            kind=self.kind,
+            bound=bound,
+            spec={
+                "config": serialise.to_dict(self.space.config),
+                "auto": bound.automatic,
+                "axes": self.space.to_dict(),
+                "options": self.options,
+                "seeds": list(self.seeds),
+            },
+            steps=tuple((spans * self.trained()).tolist()),
+            lanes=self.lanes(),
+            segment_updates=self.milestones[0],
+            init=self.init,
+            ask=self.ask,
+            tell=self.tell,
+            rows=self.rows,
+            names={
+                n: f"seed={self.search_of[n]}-member={n % self.size}" for n in numbers
+            },
+            remarks=tuple(notes(bound, self.space.corners())),
+        )
+
+    @abc.abstractmethod
+    def trained(self) -> list[int]:
+        """Return how many members train up to each milestone, if none diverges."""
+
+    @abc.abstractmethod
+    def lanes(self) -> int:
+        """Return the width of a block where nobody asks for another one."""
+
+    @abc.abstractmethod
+    def init(self) -> State:
+        """Return the state before the first request."""
+
+    @abc.abstractmethod
+    def ask(self, state: Any) -> Request | None:
+        """Return the request up to the next milestone; None after the last."""
+
+    @abc.abstractmethod
+    def tell(self, state: Any, request: Request, outcome: Outcome) -> State:
+        """Return the state after a request.
+
+        Raises:
+            ConfigError: every member has diverged.
+        """
+
+    @abc.abstractmethod
+    def numbers(self, state: Any) -> np.ndarray:
+        """Return the numbers of the members that a state's request trains."""
+
+    def episodes(self, state: Any, milestone: int) -> Array | None:
+        """Return keys of fresh episodes at a milestone, if they are the fitness."""
+        if self.options["fitness"] != EVALUATION:
+            return None
+        return evaluation_keys(self.search_of[self.numbers(state)], milestone)
+
+    def measure(self, outcome: Outcome, until: int) -> Fitness:
+        """Return the fitness of the members that reached a milestone.
+
+        Raises:
+            ConfigError: all of them have diverged.
+        """
+        if self.options["fitness"] == EVALUATION and outcome.fresh is None:
+            found = Fitness(np.full(len(outcome.diverged), np.nan), outcome.diverged)
+        else:
+            found = measure(outcome, self.options["fitness"])
+        if found.diverged.all():
+            raise ConfigError(
+                f"every member has diverged by update {until}: narrow the axes, such "
+                "as a smaller upper end of learning_rate."
+            )
+        return found
+
+    def rows(self, step: Step) -> list[Row]:
+        """Return a row for trackers per member: metrics, score, hyperparameters."""
+        rows = []
+        for row, number in enumerate(self.numbers(step.before).tolist()):
+            last = {name: x[row, -1].item() for name, x in step.outcome.train.items()}
+            last.pop("env_steps", None)
+            hyper = {name: float(x[number]) for name, x in step.before.hyper.items()}
+            for name, value in self.space.values(hyper).items():
+                if isinstance(value, int | float):
+                    last[f"hyper_{name}"] = value
+            if np.isfinite(step.after.score[row]):
+                last["score"] = float(step.after.score[row])
+            rows.append((number, last))
+        return rows
+
+
+def check_size(space: Space, asked: SearchOptions, size: int) -> tuple[int, ...]:
+    """Return the seeds of the searches, whose members' states can all be held.
+
+    Raises:
+        ConfigError: they cannot, or the searches are no seeds.
+    """
+    agents = size * num_seeds(asked.searches)
+    require_number(space.bound, agents, make_workers())
+    return check_seeds(asked.searches, "searches")

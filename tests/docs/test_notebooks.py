@@ -1,0 +1,94 @@
+"""The notebooks run from nothing, and what they hold and the site shows is in order."""
+
+import importlib.util
+import json
+import os
+import re
+
+import pytest
+
+from tests.docs.pages import NOTEBOOKS, ROOT
+
+# In place of the numbers of a notebook's first code cell.
+SMALL = {
+    "1-seeds-and-sweeps": "STEPS, SEEDS, SWEEP_SEEDS = 2_048, 12, 2",
+    "2-own-environment-and-loss": "STEPS, SEEDS = 3_200, 2",
+    "3-evolve-a-loss": "STEPS, POPULATION, GENERATIONS, SEEDS = 2_048, 4, 2, 2",
+}
+PLACE = ROOT / "examples" / "notebooks"
+NAMES = [path.stem for path in NOTEBOOKS]
+
+
+def read(name):
+    return json.loads((PLACE / f"{name}.ipynb").read_text())
+
+
+def execute(name, tmp_path, numbers=None):
+    """Run a notebook in a process of its own; returns what it printed."""
+    nbformat = pytest.importorskip("nbformat")
+    nbclient = pytest.importorskip("nbclient")
+    notebook = nbformat.read(PLACE / f"{name}.ipynb", as_version=4)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert code[0].metadata.tags == ["parameters"]
+    if numbers is not None:
+        code[0].source = numbers
+    for cell in code:
+        cell.outputs = []
+    resources = {"metadata": {"path": str(tmp_path)}}
+    client = nbclient.NotebookClient(
+        notebook, timeout=1_200, kernel_name="python3", resources=resources
+    )
+    env = os.environ | {"PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "default"}
+    client.execute(env=env)
+    outputs = [output for cell in code for output in cell.outputs]
+    return "".join(output.get("text", "") for output in outputs)
+
+
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_with_small_numbers(name, tmp_path):
+    execute(name, tmp_path, SMALL[name])
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("default")
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_runs_whole(name, tmp_path):
+    said = execute(name, tmp_path)
+    if name == "1-seeds-and-sweeps":
+        assert "range of 8)" in said and "256 seeds: mean" in said
+    if name == "2-own-environment-and-loss":
+        # No ferry is better than shortest ways, and all are far better than a drift.
+        found = [float(x) for x in re.findall(r"current 0.00: (-\d+\.\d+)", said)]
+        best = float(re.findall(r"without a current: (-\d+\.\d+)", said)[0])
+        assert -25 * 0.5 + 5 < found[0] < best + 0.3
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_notebook_holds_its_outputs_and_stays_small(name):
+    assert (PLACE / f"{name}.ipynb").stat().st_size < 250_000
+    code = [cell for cell in read(name)["cells"] if cell["cell_type"] == "code"]
+    assert all(cell["execution_count"] for cell in code)
+    outputs = [output for cell in code for output in cell["outputs"]]
+    assert not [x for x in outputs if x["output_type"] == "error"]
+    assert any("image/png" in x.get("data", {}) for x in outputs)
+    text = "\n".join("".join(cell["source"]) for cell in read(name)["cells"])
+    assert "GPU" in text and "purerl[cuda13]" in text
+
+
+def test_the_site_shows_a_notebook_with_its_pictures():
+    place = ROOT / "docs" / "hooks" / "notebooks.py"
+    spec = importlib.util.spec_from_file_location("notebooks_hook", place)
+    assert spec is not None and spec.loader is not None
+    hook = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(hook)
+    for path in NOTEBOOKS:
+        text, pictures = hook.page_of(path)
+        assert text.startswith("# ") and ".ipynb)" not in text
+        shown = re.findall(r"!\[\]\((.+)\)", text)
+        assert [f"notebooks/{name}" for name in shown] == list(pictures)
+        assert all(data.startswith(b"\x89PNG") for data in pictures.values())
+        assert "\x1b" not in text
+    tutorial = (ROOT / "docs" / "tutorial.md").read_text()
+    places = [place for path in NOTEBOOKS for place in hook.page_of(path)[1]]
+    assert set(re.findall(r"\((notebooks/.+\.png)\)", tutorial)) <= set(places)
