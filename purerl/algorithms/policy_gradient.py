@@ -267,7 +267,7 @@ def _heads_on(
     if memory.critic_core is None:
         return actor, make_critic(config, seen, composite.viewed(layers, seen))
     critic = make_critic(config, (memory.kind.size,), layers)
-    return actor, composite.Part(critic, CRITIC_FEATURES)
+    return actor, composite.View(critic, CRITIC_FEATURES)
 
 
 def of_features(network: nn.Module, shape: Any) -> nn.Module:

@@ -174,7 +174,7 @@ def read_loss(field: str, value: Any) -> Any:
         return serialise.load_loss(value)
     if isinstance(value, str):
         value = _full_name(field, value.strip())
-    return serialise.parse_loss(value)
+    return serialise.parse_part(value, "loss")
 
 
 def _full_name(field: str, text: str) -> str:

@@ -16,7 +16,6 @@ from purerl.serialise.fields import parse_value as parse_value
 from purerl.serialise.parts import IN_FILES as IN_FILES
 from purerl.serialise.parts import load_loss as load_loss
 from purerl.serialise.parts import load_part as load_part
-from purerl.serialise.parts import parse_loss as parse_loss
 from purerl.serialise.parts import parse_part as parse_part
 from purerl.serialise.parts import save_loss as save_loss
 from purerl.serialise.parts import save_part as save_part
