@@ -178,7 +178,7 @@ def learned() -> str:
 
 def printed_by(numbers: dict[str, Any]) -> str:
     """Return the command of some numbers, its seconds and its machine."""
-    seconds = numbers.get("seconds") or round(sum(numbers["course"]["seconds"]))
+    seconds: Any = numbers.get("seconds") or round(sum(numbers["course"]["seconds"]))
     times = f"{seconds:,} s" if not isinstance(seconds, dict) else ""
     times = times or ", ".join(f"{name} {value:,} s" for name, value in seconds.items())
     return f"`{numbers['command']}`: {times}; {frame.printed_on(numbers)}"
@@ -187,7 +187,7 @@ def printed_by(numbers: dict[str, Any]) -> str:
 def losses(name: str) -> list[str]:
     """Return a table of losses by environment and measure."""
     kept = frame.read(frame.RESULTS / f"{name}.json")
-    found = {
+    found: dict[tuple[str, ...], Any] = {
         (row["environment"], row["measure"], _name(row)): row
         for row in kept.get("judged") or kept["rows"]
     }

@@ -210,7 +210,7 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
         tuple(dict(zip(names, point, strict=True)) for point in points),
         final,
         diverged,
-        steps.notnull().any(steps.dims[2]).values,
+        steps.notnull().any(str(steps.dims[2])).values,
         grid,
         np.asarray(lowest),
     )
@@ -251,9 +251,9 @@ def _course(flat: "xr.Dataset", name: str) -> "tuple[xr.DataArray, xr.DataArray]
     all variables. A return that is NaN is none of these, and its evaluation counts.
     """
     values = flat[name]
+    played = values.copy(data=np.isfinite(values.values))
     if "episode" not in values.dims:
-        return values, np.isfinite(values)
-    played = np.isfinite(values)
+        return values, played
     if "evaluation_length" in flat:
         played = flat["evaluation_length"].notnull()
     count = played.sum("episode")

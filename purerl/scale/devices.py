@@ -12,14 +12,12 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 
 from purerl.config import ConfigError
 from purerl.precision import as_here
-
-Count = TypeVar("Count", int, int | None)
 
 DEFAULT_CPU_LANES = 8
 # Up to here an accelerator's block is a power of two, so that few widths are compiled;
@@ -163,7 +161,7 @@ def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
     return widest_power(-(-num_members // len(workers)))
 
 
-def as_count(name: str, value: Count) -> Count:
+def as_count(name: str, value: int | None) -> int | None:
     """Return a positive whole number as `required` does; None stays."""
     return value if value is None else required(name, value)
 
