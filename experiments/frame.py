@@ -6,6 +6,7 @@ process of its own.
 """
 
 import argparse
+import dataclasses
 import json
 import os
 import platform
@@ -228,19 +229,26 @@ def as_kept(settings: Mapping[str, Any]) -> Any:
     return json.loads(json.dumps(settings))
 
 
-def is_same(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
-    """Return whether settings are those with which something was kept.
+def kept_config(fields: Mapping[str, Any]) -> Any:
+    """Return a config that was kept, without the fields that configs have lost since.
 
-    Fields that a config has got since then must have their defaults, and those that it
-    has lost do not count.
+    Those that they have got since then have their defaults.
     """
+    from purerl import algorithms, serialise
+
+    config = algorithms.config_class(fields.get("algorithm", "ppo"))
+    known = {field.name for field in dataclasses.fields(config)} | {"algorithm"}
+    return serialise.from_dict({k: v for k, v in fields.items() if k in known})
+
+
+def is_same(kept: Mapping[str, Any], asked: Mapping[str, Any]) -> bool:
+    """Return whether settings are those with which something was kept."""
     asked = as_kept(asked)
     if kept.get("config") and asked.get("config"):
         from purerl import ConfigError, serialise
 
-        fields = {k: v for k, v in kept["config"].items() if k in asked["config"]}
         try:
-            before, now = map(serialise.from_dict, (fields, asked["config"]))
+            before, now = kept_config(kept["config"]), kept_config(asked["config"])
         except ConfigError:
             return False
         if serialise.to_dict(before) != serialise.to_dict(now):

@@ -1,4 +1,4 @@
-"""The coverage of 95% intervals of a mean of few runs: five methods compared.
+"""The coverage of 95% intervals of a mean of few runs: four methods compared.
 
     python experiments/interval_coverage.py [--repeats 2000]
 
@@ -81,17 +81,6 @@ def student(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
     return x.mean(1) - half, x.mean(1) + half
 
 
-def johnson(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
-    """Student's t, shifted by the sample's skewness (Johnson 1978)."""
-    runs, shift = x.shape[1], np.zeros(len(x))
-    if runs > 2:
-        cubes = ((x - x.mean(1, keepdims=True)) ** 3).sum(1)
-        third = cubes * runs / ((runs - 1) * (runs - 2))
-        shift = third / (6 * x.var(1, ddof=1) * runs)
-    low, high = student(x, means, t)
-    return low + shift, high + shift
-
-
 def bca(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
     """Bias-corrected and accelerated percentiles (Efron 1987)."""
     count = means.shape[1]
@@ -122,7 +111,6 @@ def studentised(x: np.ndarray, means: np.ndarray, t: np.ndarray) -> Ends:
 METHODS = {
     "percentile": percentile,
     "t": student,
-    "Johnson": johnson,
     "BCa": bca,
     "studentised": studentised,
 }

@@ -9,6 +9,8 @@ from frame import mean_interval
 from purerl.report.plots import save as save
 from purerl.report.plots import style as style
 
+legend_below = style.legend_below
+
 # What is the same has the same colour in all pictures: by whom an agent is trained,
 STACKS: dict[str, str] = dict(
     zip(("purerl", "PyTorch", "Flax", "brax"), style.COLOURS, strict=False)
@@ -43,13 +45,6 @@ def between(
     """Draw a line with a band from `ends[0]` to `ends[1]`."""
     axes.fill_between(x, *ends, color=colour, alpha=style.FAINT, linewidth=0)
     axes.plot(x, middle, color=colour, label=label, **look)
-
-
-def legend_below(figure: Any, axes: Any, ncols: int = 2, **look: Any) -> None:
-    """Put the legend of some axes below all panels of a figure."""
-    handles, labels = axes.get_legend_handles_labels()
-    place = {"loc": "outside lower center", "ncols": ncols, "frameon": False}
-    figure.legend(handles, labels, labelcolor=style.INK, **place | look)
 
 
 def bars(

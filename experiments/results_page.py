@@ -11,7 +11,7 @@ from results import ROWS, Row
 from purerl.report.statistics import heading_of, text_of
 
 PAGES = frame.ROOT / "docs" / "results"
-HEADERS = ["result", "row", "steps x seeds", "evaluation", "published", "time"]
+HEADERS = ["result", "row", "steps x seeds", "evaluation", "published"]
 # Headings of the learning results, and what the titles of their rows contain.
 GROUPS = {
     "CartPole": "CartPole-v1",
@@ -78,14 +78,12 @@ def cells(name: str, row: Row, numbers: dict[str, Any]) -> list[str]:
         evaluation = (
             f"{mean:,.{digits}f} ({frame.ends_text(numbers['per_seed'], digits)})"
         )
-    seconds = numbers["train_seconds"]
     return [
         re.sub(rf", ({'|'.join(filter(None, GROUPS.values()))})(-v\d)?", "", row.title),
         f'<a id="{name}"></a>`{name}`',
         f"{numbers['steps']:,} x {seeds}{of}",
         evaluation,
         _published(row, numbers) if row.anchor else "-",
-        "in sittings" if seconds is None else f"{seconds:,.0f} s",
     ]
 
 
@@ -180,7 +178,7 @@ def learned() -> str:
 
 def printed_by(numbers: dict[str, Any]) -> str:
     """Return the command of some numbers, its seconds and its machine."""
-    seconds = numbers.get("seconds") or round(sum(numbers["course"]["seconds"]))
+    seconds: Any = numbers.get("seconds") or round(sum(numbers["course"]["seconds"]))
     times = f"{seconds:,} s" if not isinstance(seconds, dict) else ""
     times = times or ", ".join(f"{name} {value:,} s" for name, value in seconds.items())
     return f"`{numbers['command']}`: {times}; {frame.printed_on(numbers)}"
@@ -189,7 +187,7 @@ def printed_by(numbers: dict[str, Any]) -> str:
 def losses(name: str) -> list[str]:
     """Return a table of losses by environment and measure."""
     kept = frame.read(frame.RESULTS / f"{name}.json")
-    found = {
+    found: dict[tuple[str, ...], Any] = {
         (row["environment"], row["measure"], _name(row)): row
         for row in kept.get("judged") or kept["rows"]
     }

@@ -159,18 +159,8 @@ def _course(axes: Any, course: dict[str, Any], name: str, best: float | None) ->
     if best is not None:
         axes.axhline(best, color=style.COLOURS[2], lw=1.0, ls="--")
     if name in ("learning_rate", "entropy_coef"):
-        _log_axis(axes)
+        style.log_axis(axes, "y")
     style.finish(axes, name, "update")
-
-
-def _log_axis(axes: Any) -> None:
-    """A logarithmic axis whose labels are plain numbers, also within a decade."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    axes.set_yscale("log")
-    axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 1.3, 1.6, 2.0, 3.0, 5.0, 7.0)))
-    axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    axes.yaxis.set_minor_formatter(NullFormatter())
 
 
 def main() -> None:

@@ -65,11 +65,10 @@ from purerl.report.folder import load as load
 from purerl.report.folder import track as track
 from purerl.report.rendering import Rendering as Rendering
 from purerl.report.rendering import render as render
-from purerl.runner.api import run as run
 from purerl.runner.result import Best as Best
 from purerl.runner.result import RunResult as RunResult
-from purerl.runner.result import SavedRun as SavedRun
 from purerl.runner.result import load_run as load_run
+from purerl.runner.run import run as run
 from purerl.runner.start import Start as Start
 from purerl.runner.trackers import make_tracker as make_tracker
 from purerl.runner.trackers.base import Tracker as Tracker

@@ -47,7 +47,7 @@ class Transition(NamedTuple):
         next_obs: Observation after the step and *before* any reset.
         terminated: The episode ended in a state of value zero.
         truncated: The episode was cut (time limit); true with `terminated` only where
-            the transition is bad, see `acting.bad`.
+            the transition is bad, see `acting.rollout`.
     """
 
     obs: Array

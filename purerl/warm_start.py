@@ -165,71 +165,26 @@ def check_networks(
             "purerl.networks_of(state)."
         )
     for name, value in networks.items():
-        if name in places and _fits(value, places[name]):
-            continue
-        if name.startswith(STATISTICS):
-            raise ConfigError(f"start: {_why_not(networks, name, places)}")
-        if name not in places:
-            raise ConfigError(
-                f"start: {name} has no place in this agent, whose networks are "
-                f"{', '.join(list(places)[:8])}, ... {_what_fits(networks, places, by)}"
+        place = places.get(name)
+        if place is None:
+            few = ", ".join(list(places)[:8])
+            misfit = f"has no place in this agent, whose networks are {few}, ..."
+        elif np.shape(value) != place.shape or _dtype(value) != place.dtype:
+            misfit = (
+                f"is {_dtype(value)} {np.shape(value)}, and this agent needs "
+                f"{place.dtype} {place.shape}; train with the sizes and spaces that it "
+                "was trained with, or take one agent of several with jax.vmap over "
+                "start."
             )
-        raise ConfigError(
-            f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
-            f"needs {places[name].dtype} {places[name].shape}; train with the "
-            "sizes and spaces that it was trained with, or take one agent of "
-            "several with jax.vmap over start. " + _what_fits(networks, places, by)
-        )
-
-
-def _why_not(networks: Mapping[str, Any], name: str, places: Mapping[str, Any]) -> str:
-    """Sentences on statistics that do not fit, and with which no part is taken."""
-    value, field = networks[name], name.partition(".")[0]
-    what = "observations" if field == "obs_moments" else "rewards"
-    counts = [networks[n] for n in networks if _is_count(n) and n.startswith(field)]
-    have = "have" if all(map(_is_known, counts)) else "may have"
-    misfit = f"{name} has no place in this agent"
-    if name in places:
-        place = places[name]
-        misfit = (
-            f"{name} is {_dtype(value)} {np.shape(value)}, and this agent needs "
-            f"{place.dtype} {place.shape}"
-        )
-    return (
-        f"{misfit}: the networks {have} learned from {what} that were scaled by these "
-        f"statistics, which therefore come with every part. Train with {what} of that "
-        "shape and scale, or give purerl.make_train the arrays of the part without "
-        f"those of {field}, where the part is worth something without them."
-    )
-
-
-def _fits(value: Any, place: Any) -> bool:
-    return np.shape(value) == place.shape and _dtype(value) == place.dtype
-
-
-def _what_fits(networks: Mapping[str, Any], places: Mapping[str, Any], by: str) -> str:
-    """A sentence on the largest part of networks that an agent can take."""
-    fits = {n: n in places and _fits(x, places[n]) for n, x in networks.items()}
-    learned = [name for name in fits if not name.startswith(STATISTICS)]
-    # From `actor.torso.Dense_0.kernel`: actor, torso, actor.torso and so on.
-    paths = [name.split(".")[:-1] for name in learned]
-    parts = dict.fromkeys(
-        ".".join(path[first:last])
-        for path in paths
-        for first in range(len(path))
-        for last in range(first + 1, len(path) + 1)
-    )
-    inside = {part: [n for n in learned if is_in(n, part)] for part in parts}
-    whole = [part for part, names in inside.items() if all(fits[n] for n in names)]
-    if not whole:
-        return "No layer of these networks fits this agent."
-    part = max(whole, key=lambda part: len(inside[part]))
-    odd = [name for name in fits if name.startswith(STATISTICS) and not fits[name]]
-    # Where it is not known whether anything was scaled, nothing speaks against a part.
-    known = all(_is_known(x) for n, x in networks.items() if _is_count(n))
-    if odd and known:
-        return f"The part {part} would fit, but {_why_not(networks, odd[0], places)}"
-    return f"Or start from a part that fits: {by.format(part=part)}."
+        else:
+            continue
+        remedy = f"Or start from a part that fits, such as {by.format(part='torso')}."
+        if name.startswith(STATISTICS):
+            remedy = (
+                "By these statistics the inputs or the rewards were scaled of which "
+                "the networks have learned, so that they come with every part."
+            )
+        raise ConfigError(f"start: {name} {misfit} {remedy}")
 
 
 def _dtype(value: Any) -> Any:
@@ -325,16 +280,27 @@ def check_state(start: PyTree, state: PyTree) -> None:
             f"start holds {np.shape(start.update)} agents; pick one with "
             "jax.tree.map(lambda x: x[i], state), or vmap over them."
         )
-    mine, theirs = unique(name_leaves(state)), unique(name_leaves(start))
-    odd = sorted(mine.keys() ^ theirs.keys())
-    if odd:
-        where = "this agent lacks" if odd[0] in theirs else "only this agent has"
-        raise ConfigError(f"start: {where} {odd[0]}. {remedy}")
+    _check_same(start, state, "start", "this agent", remedy, name_leaves)
+
+
+def _check_same(
+    given: PyTree,
+    fresh: PyTree,
+    what: str,
+    agent: str,
+    remedy: str,
+    leaves_of: Callable[[PyTree], list[tuple[str, Any]]],
+) -> None:
+    """Refuse a state whose arrays are not those of a fresh one in name and shape."""
+    mine, theirs = unique(leaves_of(fresh)), unique(leaves_of(given))
+    for name in sorted(mine.keys() ^ theirs.keys()):
+        where = f"{agent} lacks" if name in theirs else f"only {agent} has"
+        raise ConfigError(f"{what}: {where} {name}. {remedy}")
     for name, place in mine.items():
         value = theirs[name]
         if np.shape(value) != place.shape or _dtype(value) != place.dtype:
             raise ConfigError(
-                f"start: {name} is {_dtype(value)} {np.shape(value)}, and this agent "
+                f"{what}: {name} is {_dtype(value)} {np.shape(value)}, and {agent} "
                 f"needs {place.dtype} {place.shape}. {remedy}"
             )
 
@@ -375,34 +341,22 @@ def check_acts(state: PyTree, fresh: PyTree, agent: str) -> None:
         ConfigError: naming the first array that differs, and what to give.
     """
     remedy = (
-        "give the config that the agent was trained with (of a folder, "
+        "Give the config that the agent was trained with (of a folder, "
         "purerl.load_run(folder).config)."
     )
     if not hasattr(fresh, "params"):
         return  # It is not known where an algorithm of the user's own has its networks.
     if not hasattr(state, "params"):
         raise ConfigError(
-            f"state is a {type(state).__name__} without params, and not of {agent}; "
+            f"state is a {type(state).__name__} without params, and not of {agent}. "
             f"{remedy}"
         )
-    mine, theirs = (
-        {name: np.shape(x) for leaves in _named(one).values() for name, x in leaves}
-        for one in (fresh, state)
-    )
-    for name in (*mine, *theirs):
-        if name != _RUNNING and (name in mine) != (name in theirs):
-            here, there = "the state", agent
-            if name in mine:
-                here, there = agent, "the state"
-            raise ConfigError(
-                f"state: {name} is in {here} and not in {there}; {remedy}"
-            )
-    for name, shape in mine.items():
-        if name != _RUNNING and theirs[name] != shape:
-            raise ConfigError(
-                f"state: {name} has the shape {theirs[name]}, and {shape} in {agent}; "
-                f"{remedy}"
-            )
+
+    def learned(one: PyTree) -> list[tuple[str, Any]]:
+        leaves = [leaf for named in _named(one).values() for leaf in named]
+        return [(name, leaf) for name, leaf in leaves if name != _RUNNING]
+
+    _check_same(state, fresh, "state", agent, remedy, learned)
 
 
 def begin(
@@ -466,32 +420,13 @@ def check_first_update(first_update: int | None, num_updates: int) -> None:
     Raises:
         ConfigError: with the number and those that can be.
     """
-    if first_update is None:
-        return
-    is_whole = isinstance(first_update, int | np.integer)
-    if not is_whole or isinstance(first_update, bool):
+    known = range(num_updates)
+    is_whole = type(first_update) is int or isinstance(first_update, np.integer)
+    if first_update is not None and not (is_whole and first_update in known):
         raise ConfigError(
-            f"first_update must be a whole number, got {shown(first_update)}; give the "
-            "number of updates that the state has done, int(state.update)."
-        )
-    if not 0 <= first_update < num_updates:
-        raise ConfigError(
-            f"first_update must be from 0 to {num_updates - 1:,}, got "
-            f"{first_update:,}: this run has {num_updates:,} updates, of which one at "
-            "least must be left. Give more total_timesteps, or int(state.update)."
-        )
-
-
-def check_needless(first_update: int | None) -> None:
-    """Refuse the number of updates that a state has done where there is no state.
-
-    Raises:
-        ConfigError: with what to give.
-    """
-    if first_update:
-        raise ConfigError(
-            f"first_update is {first_update:,}, and no start is given: give "
-            "train(key, start=state) the state that has done these updates."
+            f"first_update must be a whole number from 0 to {num_updates - 1:,}, got "
+            f"{shown(first_update)}: give int(state.update), of which one update at "
+            "least must be left, or more total_timesteps."
         )
 
 
@@ -499,7 +434,7 @@ def _updates_done(update: Any, told: int | None) -> int:
     """Updates that a state has done, as a number: it fixes the length of a loop."""
     if not isinstance(update, Tracer):
         done = int(update)
-        if told is not None and told != done:
+        if told not in (None, done):
             raise ConfigError(
                 f"first_update is {told:,}, and start has done {done:,} updates; leave "
                 "first_update out, or give that number."

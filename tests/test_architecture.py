@@ -28,6 +28,7 @@ LAYERS = (
         "purerl.metrics",
         "purerl.registry",
         "purerl.streams",
+        "purerl.execution.format",
     ),
     # Arrays and loops in forms with few kernels.
     ("purerl.accelerator",),
@@ -41,7 +42,11 @@ LAYERS = (
         "purerl.randomisation",
     ),
     # Networks and gradient steps in forms with few kernels.
-    ("purerl.accelerator.paired", "purerl.accelerator.minimise"),
+    (
+        "purerl.accelerator.paired",
+        "purerl.accelerator.minimise",
+        "purerl.accelerator.twins",
+    ),
     # What is minimised, and what rules make of a rollout.
     ("purerl.losses", "purerl.rules"),
     # Policies in environments: exploring, rollouts, evaluation.

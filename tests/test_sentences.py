@@ -292,16 +292,16 @@ DQN = purerl.DQNConfig(hidden_sizes=(8,))
 FOREIGN = {
     "another size": (
         lambda: fresh(PPO.replace(hidden_sizes=(16,))),
-        r"actor\.Dense_0\.kernel has the shape \(16, 2\), and \(8, 2\) in an agent of "
-        r"PPOConfig in CartPole-v1; give the config",
+        r"actor\.Dense_0\.kernel is float32 \(16, 2\), and an agent of PPOConfig in "
+        r"CartPole-v1 needs float32 \(8, 2\)\. Give the config",
     ),
     "another environment": (
         lambda: fresh(PPO.replace(env="Acrobot-v1")),
-        r"has the shape \(3,\), and \(2,\) in an agent of PPOConfig in CartPole-v1",
+        r"is float32 \(3,\), and an agent of PPOConfig in CartPole-v1 needs",
     ),
     "another algorithm": (
         lambda: fresh(DQN),
-        r"is in an agent of PPOConfig in CartPole-v1 and not in the state; give the",
+        r"state: (only )?an agent of PPOConfig in CartPole-v1 (has|lacks)",
     ),
     "networks alone": (
         lambda: purerl.networks_of(fresh(PPO)),
@@ -325,7 +325,7 @@ def test_a_policy_reads_no_buffer_and_no_environments():
     purerl.make_policy(PPO, fresh(PPO.replace(num_envs=3, num_minibatches=3)))
 
 
-QUANTILES = {"num_quantiles": 9, "kappa": 0.5, "num_tau_samples": 3, "num_cosines": 3}
+QUANTILES = {"num_quantiles": 9, "kappa": 0.5, "num_tau_samples": 3}
 IDLE = [
     (purerl.SACConfig, {"dropped_quantiles": 1}, {"num_quantiles": 25}),
     (purerl.TD3Config, {"dropped_quantiles": 1}, {"num_quantiles": 25}),

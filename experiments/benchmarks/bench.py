@@ -68,20 +68,6 @@ class Spread(NamedTuple):
     high: float
 
 
-class Goal(NamedTuple):
-    """`is_floor`: the figure must be at least `bound`, else at most."""
-
-    is_floor: bool
-    bound: float
-
-    def is_met(self, figure: float) -> bool:
-        """Return whether a figure reaches the goal."""
-        return figure >= self.bound if self.is_floor else figure <= self.bound
-
-    def __str__(self) -> str:
-        return f"{'≥' if self.is_floor else '≤'} {self.bound:g}"
-
-
 @dataclass
 class Row:
     """One line of the table.
@@ -92,9 +78,7 @@ class Row:
         purerl: Ours.
         other: The peer's, if there is one.
         other_name: Who that is.
-        figure: The number that the goal speaks of; of several rounds the ratio of
-            the medians with the smallest and largest ratio of a round.
-        goal: None for a line that is there to inform.
+        figure: The ratio of the medians, with the smallest and largest of a round.
         note: Scores, compile seconds.
         rounds: The numbers of every round.
     """
@@ -105,23 +89,16 @@ class Row:
     other: Spread | None
     other_name: str
     figure: Spread
-    goal: Goal | None = None
     note: str = ""
     rounds: dict[str, list[float]] = field(default_factory=dict)
 
-    @property
-    def is_met(self) -> bool | None:
-        """True if the goal is met; None without one."""
-        return None if self.goal is None else self.goal.is_met(self.figure.median)
-
     def cells(self) -> list[str]:
         """Return the table's cells."""
-        met = {None: "", True: "yes", False: "NO"}[self.is_met]
         other = ""
         if self.other:
             other = f"{with_range(self.other, self.unit)} {self.other_name}"
         ours, figure = with_range(self.purerl, self.unit), with_range(self.figure)
-        return [self.name, ours, other, figure, str(self.goal or ""), met]
+        return [self.name, ours, other, figure]
 
 
 def beside(
@@ -251,7 +228,7 @@ def with_range(values: Spread, unit: str = "") -> str:
 
 def text(rows: Sequence[Row], facts: dict[str, Any]) -> str:
     """Table, notes, and what they were measured on, as Markdown."""
-    heads = ["what", "purerl", "peer", "figure (min-max)", "goal", "met?"]
+    heads = ["what", "purerl", "peer", "figure (min-max)"]
     lines = [
         *markdown(heads, [row.cells() for row in rows]),
         "",
@@ -295,7 +272,7 @@ def measure_sections(
     if asked.out:
         asked.out.parent.mkdir(parents=True, exist_ok=True)
         asked.out.with_suffix(".md").write_text(text(rows, facts) + "\n")
-        records = [asdict(row) | {"met": row.is_met} for row in rows]
+        records = [asdict(row) for row in rows]
         write(asked.out.with_suffix(".json"), {"facts": facts, "rows": records}, 2)
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from bench import Measure, Run, alternate, clocked, number, rates, spread, train
 
 import purerl
@@ -15,8 +14,6 @@ from purerl import envs
 from purerl.acting.evaluate import evaluate
 
 EVAL_EPISODES = 16
-STEPPED_ENVS = 2048
-STEPS = 2000
 
 # One PPO for both libraries: CleanRL's CartPole row, without what rejax cannot do
 # (annealing the step size). Both take whole updates of 4 x 128 steps.
@@ -85,43 +82,6 @@ def purejaxrl_program(path: Path, timesteps: int) -> dict[str, Any]:
         timesteps: Environment steps of an agent.
     """
     return {"path": str(path), "TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
-
-
-def step_randomly(env: Any, params: Any) -> Measure:
-    """`STEPS` random steps of `STEPPED_ENVS` environments in one compiled scan.
-
-    The same code for purerl and gymnax 1.x, which share the contract. The score is
-    the mean length of the episodes that ended.
-    """
-
-    def play(key: jax.Array) -> tuple[Any, ...]:
-        key_reset, key_play = jax.random.split(key)
-        keys = jax.random.split(key_reset, STEPPED_ENVS)
-        obs, state = jax.vmap(env.reset, (0, None))(keys, params)
-
-        def step(carry: tuple, key: jax.Array) -> tuple[tuple, None]:
-            _, state, total, ends = carry
-            key_act, key_step = jax.random.split(key)
-            action = jax.random.randint(key_act, (STEPPED_ENVS,), 0, 2)
-            keys = jax.random.split(key_step, STEPPED_ENVS)
-            obs, state, reward, terminated, truncated, _ = jax.vmap(
-                env.step, (0, 0, 0, None)
-            )(keys, state, action, params)
-            ends += (terminated | truncated).astype(jnp.int32)
-            return (obs, state, total + reward, ends), None
-
-        zeros = jnp.zeros(STEPPED_ENVS)
-        carry = (obs, state, zeros, zeros.astype(jnp.int32))
-        return jax.lax.scan(step, carry, jax.random.split(key_play, STEPS))[0]
-
-    program = jax.jit(play).lower(jax.random.key(0)).compile()
-
-    def measure(seed: int) -> Run:
-        key = jax.block_until_ready(jax.random.key(seed))
-        (_, _, _, ends), run = clocked(lambda: program(key))
-        return run._replace(score=STEPPED_ENVS * STEPS / float(ends.sum()))
-
-    return measure
 
 
 def import_seconds(module: str) -> Measure:

@@ -45,11 +45,6 @@ OPTIONS = {
     "loops": "graphs with loops and branches in them",
     "double-buffer": "loops of two turns at a time",
 }
-# What it switches off there.
-SWITCHES = {
-    "barrier": "a barrier after every step of the environments",
-    "sums": "sums in the place of the products of few acting rows",
-}
 DETERMINISTIC = "--xla_gpu_deterministic_ops=true"
 PROFILED = (
     ("ppo-cartpole", 1),
@@ -89,18 +84,12 @@ def make_parts() -> dict[str, Part]:
     own = "gpu_parts.measure"
     words = "time per dependent kernel, bytes/s"
     parts = {"device": Part(words, f"{own}_device")}
-    for name in ("ppo-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
-        words = f"kernels of {name}, and the time of each"
-        parts[f"kernels-{name}"] = Part(words, f"{own}_kernels", (name,))
     for n in (1, 8, 64, 512, 2_048, 8_192):
         words = f"{n:,} PPO agents, 500,000 CartPole steps, rejax and PureJaxRL"
         parts[f"ppo-{n}"] = Part(words, f"{own}_ppo", (n,))
     for name, about in OPTIONS.items():
         words, arguments = f"PPO with XLA's {about}", (name, about)
         parts[f"options-{name}"] = Part(words, f"{own}_options", arguments)
-    for name, about in SWITCHES.items():
-        words, arguments = f"PPO without {about}, and as it is", (name, about)
-        parts[f"without-{name}"] = Part(words, f"{own}_without", arguments)
     for name, n in PROFILED:
         words = f"the kernels of {n:,} agents of {name} in the profiler, and the gaps"
         function = "gpu_profile.measure_profile"
@@ -110,16 +99,9 @@ def make_parts() -> dict[str, Part]:
     words = f"the same with {DETERMINISTIC}"
     parts["bits"] = same
     parts["bits-deterministic"] = same._replace(what=words, flags=DETERMINISTIC)
-    words = "a generation of 512 agents, 500,000 steps each"
-    parts["evolution"] = Part(words, f"{own}_evolution")
-    parts["minatar"] = Part("PPO, MinAtar, 1e7 steps", f"{own}_minatar")
     for name in ("dqn", "td3", "sac"):
         words = f"{name.upper()}, 1 and 64 agents"
         parts[name] = Part(words, f"{own}_off_policy", (name,))
-    for task in ("ant", "halfcheetah"):
-        for who in ("purerl", "brax"):
-            words = f"{who}'s PPO on brax {task}, 5e7 steps"
-            parts[f"brax-{task}-{who}"] = Part(words, f"{own}_{who}", (task,))
     return parts
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
-from unittest.mock import patch
 
 import jax
 import jax.numpy as jnp
@@ -21,18 +20,8 @@ from bench import Measure, Run, calls, last_returns, peer_program, train
 from contenders import ppo_config, ppo_numbers, purejaxrl_program, train_ppo
 from off_policy_speed import DQN, actor_critic, dqn_numbers
 
-import purerl
-from purerl import presets
-from purerl.accelerator import packing
-from purerl.contrib.hardware.device import load_device
-from purerl.contrib.hardware.estimate import RESERVED, estimate
+from purerl.contrib.hardware.estimate import RESERVED
 from purerl.contrib.hardware.kernels import read
-from purerl.execution.programs import segment_length
-from purerl.networks import layers
-from purerl.train import bind
-
-# isort: split
-import brax_peer
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
 Prepare = Callable[[], tuple[Measure, float]]
@@ -142,16 +131,6 @@ def trained(config: Any, agents: int) -> tuple[Measure, float]:
     return train(config, agents, agents, last_returns)
 
 
-def measure_minatar(day: Day) -> None:
-    """Ten million steps of MinAtar's Space Invaders, PureJaxRL's settings."""
-    config = presets.load("ppo-minatar").replace(num_evaluations=0)
-    if day.is_toy:
-        config = config.replace(total_timesteps=2 * 4 * 16, num_envs=4, num_steps=16)
-    for agents in (1, 2) if day.is_toy else (1, 16):
-        row = about("PPO, Space Invaders (MinAtar)", "purerl", agents, config)
-        contend(day, row, lambda agents=agents: trained(config, agents))
-
-
 def measure_off_policy(day: Day, name: str) -> None:
     """DQN beside rejax's; TD3 and SAC with a gradient step per step."""
     if name == "dqn":
@@ -168,28 +147,6 @@ def measure_off_policy(day: Day, name: str) -> None:
         contend(day, row, lambda agents=agents: trained(config, agents))
         if name == "dqn":
             contend_peer(day, row | {"who": "rejax 0.1.3"}, dqn=dqn_numbers(config))
-
-
-def measure_evolution(day: Day) -> None:
-    """A generation of 512 agents whose value loss is evolved, and plain training."""
-    import evolve_speed
-
-    agents, steps = (4, 512) if day.is_toy else (512, 500_000)
-    evolution = evolve_speed.make_evolution(agents, steps)
-    began = time.perf_counter()
-    generation = calls(evolve_speed.Generations(evolution))
-    compiled = time.perf_counter() - began
-    plain = evolve_speed.plain_training(evolution)
-
-    def training(number: int) -> Run:
-        return calls(lambda: plain(number))(number)
-
-    setup = evolution.setup
-    row = {"agents": setup.runs, "env_steps": setup.steps, "who": "purerl"}
-    row["lanes"] = evolution.training.lanes
-    name = "a generation of an evolution"
-    contend(day, row | {"what": name}, lambda: (generation, compiled))
-    contend(day, row | {"what": f"{name}: training alone"}, lambda: (training, 0.0))
 
 
 # Sets of XLA's options, and what they are.
@@ -212,92 +169,6 @@ def measure_options(day: Day, name: str, words: str) -> None:
         row = about(f"PPO, CartPole-v1: {words}", "purerl", agents, config)
         row |= {"options": xla}
         contend(day, row, lambda agents=agents: train(config, agents, xla=xla))
-
-
-# What is replaced, and by what: a step may be fused with what writes it again, and the
-# product of few acting rows is a product again.
-SWITCHES: dict[str, tuple[Any, str, Any]] = {
-    "barrier": (packing, "computed_once", lambda tree, axes: tree),
-    "sums": (layers, "MOST_ACTING_AGENTS", 0),
-}
-
-
-def measure_without(day: Day, name: str, words: str) -> None:
-    """Train one agent and many with a way to spare kernels, and without it."""
-    config = ppo_config(1_024 if day.is_toy else 500_000)
-    for agents in (1,) if day.is_toy else (1, 64, 1_024):
-        what = "PPO, CartPole-v1"
-        row = about(f"{what}: as it is, beside {name}", "purerl", agents, config)
-        contend(day, row, lambda agents=agents: train(config, agents))
-        row |= {"what": f"{what}: without {words}"}
-        with patch.object(*SWITCHES[name]):
-            contend(day, row, lambda agents=agents: train(config, agents))
-
-
-class Counted(NamedTuple):
-    """A compiled training run.
-
-    Attributes:
-        program: What is called with keys.
-        keys: Its argument.
-        kernels: Kernels in its text; a loop of unknown length counts as run once, and
-            of a branch the larger side.
-        compile_seconds: Seconds of tracing and compiling.
-    """
-
-    program: Any
-    keys: jax.Array
-    kernels: int
-    compile_seconds: float
-
-
-def compile_and_count(config: Any, agents: int) -> Counted:
-    """Compile agents side by side for this device, and read the program's text."""
-    keys = jax.random.split(jax.random.key(0), agents)
-    began = time.perf_counter()
-    program = jax.jit(jax.vmap(purerl.make_train(config))).lower(keys).compile()
-    seconds, text = time.perf_counter() - began, program.as_text()
-    assert text is not None
-    return Counted(program, keys, read(text).total(), seconds)
-
-
-# Preset -> agents: few, so that kernels wait for one another and not for arithmetic.
-COUNTED = {
-    "ppo-cartpole": (1, 64, 1_024),
-    "dqn-cartpole": (1, 64),
-    "td3-pendulum": (64,),
-    "sac-pendulum": (64,),
-}
-
-
-def measure_kernels(day: Day, name: str) -> None:
-    """Kernels that the program's text has, and the time that each one took."""
-    name, numbers = ("vpg-cartpole", (1,)) if day.is_toy else (name, COUNTED[name])
-    config = presets.load(name).replace(num_evaluations=0)
-    if day.is_toy:
-        config = config.replace(total_timesteps=2_048)
-    for agents in numbers:
-        row = about(name, "purerl", agents, config)
-        if day.seconds_left() < 60 and not day.is_toy:
-            day.add(row | {"error": "no time was left"})
-            continue
-        found = compile_and_count(config, agents)
-        row |= {"kernels": found.kernels}
-        try:
-            row |= {"predicted_seconds": predicted(config, agents, found.kernels)}
-        except purerl.ConfigError as error:  # Too wide for the described device.
-            day.add({"what": name, "agents": agents, "error": str(error)})
-        measure = calls(lambda found=found: found.program(found.keys))
-        contend(day, row, lambda m=measure, found=found: (m, found.compile_seconds))
-
-
-def predicted(config: Any, agents: int, kernels: int) -> float:
-    """Return the seconds that `purerl plan --device h200` says of these kernels."""
-    bound = bind(config)
-    length = segment_length(bound, None)
-    device = load_device("h200")
-    found = estimate(bound, agents, length, device, lanes=agents, is_compiled=False)
-    return found._replace(kernels=kernels).seconds
 
 
 def measure_device(day: Day) -> None:
@@ -360,93 +231,3 @@ def _seconds(program: Any, argument: jax.Array) -> float:
     """The least of five timed calls, after one that warms up."""
     measure = calls(lambda: program(argument))
     return min([measure(number).seconds for number in range(6)][1:])
-
-
-BACKEND = "positional"
-# PPO on brax's own tasks, by purerl and by brax, with brax's numbers for them, of its
-# training notebook (google/brax, notebooks/training.ipynb, PPO).
-NUMBERS: dict[str, dict[str, Any]] = {
-    "ant": {
-        "num_envs": 4_096,
-        "batch_size": 2_048,
-        "unroll_length": 5,
-        "num_minibatches": 32,
-        "num_updates_per_batch": 4,
-        "discounting": 0.97,
-        "learning_rate": 3e-4,
-        "entropy_cost": 1e-2,
-        "reward_scaling": 10.0,
-    },
-    "halfcheetah": brax_peer.HALFCHEETAH,
-}
-STEPS = 50_000_000
-# A task without contacts, so that a CPU compiles it in seconds.
-TOY_TASK = "inverted_pendulum"
-TOY = {"num_envs": 8, "batch_size": 4, "unroll_length": 4, "num_minibatches": 2}
-
-
-def numbers_of(day: Day, task: str) -> tuple[str, dict[str, Any], int]:
-    """Return the environment, brax's numbers, and environment steps."""
-    if day.is_toy:
-        return TOY_TASK, NUMBERS[task] | TOY, 2 * 4 * 4 * 2
-    return task, NUMBERS[task], STEPS
-
-
-def config_of(name: str, numbers: dict[str, Any], steps: int) -> purerl.PPOConfig:
-    """The same work as brax's: as many samples an update, minibatches and epochs."""
-    fields = brax_peer.ppo_fields(numbers)
-    return purerl.PPOConfig(
-        env=f"brax/{name}",
-        env_kwargs={"backend": BACKEND},
-        total_timesteps=max(steps, fields["num_envs"] * fields["num_steps"]),
-        hidden_sizes=(256, 256),
-        normalize_observations=True,
-        normalize_rewards=True,
-        reset_scheme="pool",
-        reset_pool_size=min(128, numbers["num_envs"]),
-        num_evaluations=0,
-        **fields,
-    )
-
-
-def measure_purerl(day: Day, task: str) -> None:
-    """The PPO of purerl on one of brax's tasks."""
-    name, numbers, steps = numbers_of(day, task)
-    config = config_of(name, numbers, steps)
-    row = about(f"PPO, brax {name}", "purerl", 1, config)
-    contend(day, row, lambda: trained(config, 1))
-
-
-def measure_brax(day: Day, task: str) -> None:
-    """The PPO of brax; what it reports of the half of its run that compiles nothing."""
-    name, numbers, steps = numbers_of(day, task)
-    row = {"what": f"PPO, brax {name}", "who": "brax", "agents": 1, "env_steps": steps}
-    # Every run compiles anew, which is most of a toy's time.
-    rounds = 1 if day.is_toy else 2
-    contend(day, row, lambda: prepare_brax(name, numbers, steps), rounds)
-
-
-def prepare_brax(
-    name: str, numbers: dict[str, Any], steps: int
-) -> tuple[Measure, float]:
-    """Return what to time; brax compiles anew in every call."""
-
-    def measure(seed: int) -> Run:
-        began = time.perf_counter()
-        *_, (_, last) = brax_peer.train(
-            (name, BACKEND),
-            num_timesteps=steps,
-            episode_length=1_000,
-            normalize_observations=True,
-            num_evals=3,  # Before the first step, half-way and at the end.
-            num_eval_envs=min(128, numbers["num_envs"]),
-            seed=seed,
-            **numbers,
-        )
-        whole = time.perf_counter() - began
-        print(f"  brax: {whole:.1f} s with compilation and evaluations", flush=True)
-        # As if the whole run had gone at the rate of its second half.
-        rate = float(last["training/sps"])
-        return Run(steps / rate, float(last["eval/episode_reward"]))
-
-    return measure, float("nan")

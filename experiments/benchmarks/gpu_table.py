@@ -9,7 +9,6 @@ from bench import markdown, number
 Record = Mapping[str, Any]
 Cells = Iterable[Sequence[Any]]
 SPEED = "what | agents | who | steps/s | purerl is faster by | seconds | compile, s"
-KERNELS = "program | agents | kernels | seconds | µs per kernel | predicted for an H200"
 PROFILE = "program | agents | updates | kernels | graph launches | seconds"
 BITS = "run | part | same bits as the first | remark"
 DEVICE = {
@@ -26,12 +25,10 @@ def text(records: Sequence[Record]) -> str:
     Args:
         records: What the parts left, in the order of the parts.
     """
-    bound = f"{KERNELS}, s | measured / predicted"
     profile = f"{PROFILE} | µs per kernel | kernels' share of the seconds"
     sections = [
         *_about(records),
         *_table(f"{SPEED} | score", _speeds(records)),
-        *_table(bound, _kernels(records)),
         *_table(profile, _profiles(records)),
         "\n".join(_device(records)),
         *_table(BITS, _bits(records)),
@@ -72,9 +69,7 @@ def _table(heads: str, rows: Cells) -> list[str]:
 
 
 def _speeds(records: Sequence[Record]) -> Cells:
-    # Rows with kernels have a table of their own.
-    rows = _rows(records, "seconds", "env_steps")
-    found = [row for _, row in rows if "kernels" not in row]
+    found = [row for _, row in _rows(records, "seconds", "env_steps")]
     rates = [row["env_steps"] / timed(row)[0] for row in found]
     ours = {
         (row["what"], row["agents"]): rate
@@ -98,16 +93,6 @@ def _speeds(records: Sequence[Record]) -> Cells:
 
 def _or_nothing(value: float | None) -> str:
     return "" if value is None else f"{value:.1f}"
-
-
-def _kernels(records: Sequence[Record]) -> Cells:
-    for _, row in _rows(records, "seconds", "kernels"):
-        seconds, kernels = timed(row)[0], row["kernels"]
-        # Rows that are older than predictions have none.
-        said = row.get("predicted_seconds")
-        beside = [f"{said:.2f}", f"{seconds / said:.2f}"] if said else ["", ""]
-        times = [f"{seconds:.2f}", f"{seconds / kernels * 1e6:.2f}"]
-        yield [row["what"], f"{row['agents']:,}", f"{kernels:,}", *times, *beside]
 
 
 def _profiles(records: Sequence[Record]) -> Cells:

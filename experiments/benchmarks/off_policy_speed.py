@@ -8,8 +8,7 @@ networks of 256-256, batch 256. DQN: 20,000 steps of one CartPole-v1 environment
 gradient step each, at the settings that rejax's DQN can have too (two layers of 64; its
 target moves every 10 environment steps). Contenders take turns, each with the machine
 for itself; compilation and warm-up are apart; a figure is a ratio of medians. A peer's
-environment is its own (Gymnasium's in Python; gymnax's). Nothing here fails when a goal
-is missed: it says so.
+environment is its own (Gymnasium's in Python; gymnax's).
 """
 
 from contextlib import ExitStack
@@ -82,11 +81,9 @@ def measure_actor_critic(name: str, asked: bench.Asked) -> list[bench.Row]:
     title = f"{name.upper()}, 1000 steps with a gradient step each"
     note = f"compile {compiled:.1f} s; {bench.cpu_seconds(runs)}"
     more: dict[str, Any] = {"note": note, "rounds": seconds}
-    sbx = bench.beside(
-        title, "s", one, seconds["sbx"], "sbx", goal=bench.Goal(True, 1.5), **more
-    )
-    words, goal = "Stable-Baselines3", bench.Goal(True, 2.0)
-    sb3 = bench.beside(title, "s", one, seconds["sb3"], words, goal=goal, **more)
+    sbx = bench.beside(title, "s", one, seconds["sbx"], "sbx", **more)
+    words = "Stable-Baselines3"
+    sb3 = bench.beside(title, "s", one, seconds["sb3"], words, **more)
     title = f"  the same, each of {asked.agents} agents, W={asked.lanes}"
     return [sbx, sb3, bench.beside(title, "s", each, one, "one agent")]
 
@@ -119,11 +116,7 @@ def measure_dqn(asked: bench.Asked) -> list[bench.Row]:
         f"quarter of training {scores['purerl']}, rejax evaluated {scores['rejax']}; "
         f"{bench.cpu_seconds(runs)}"
     )
-    more: dict[str, Any] = {
-        "goal": bench.Goal(True, 2.0),
-        "note": note,
-        "rounds": rounds,
-    }
+    more: dict[str, Any] = {"note": note, "rounds": rounds}
     name = "DQN, 20,000 CartPole steps"
     name_of_rate = f"  the same, steps per second (article: {ARTICLE:,})"
     share = bench.spread([value / ARTICLE for value in rate])

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from measure import compiled, timed
-from study import Budget, Findings, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
 from frame import mean_interval
@@ -17,7 +17,7 @@ from pictures import legend_below, style
 
 import purerl
 
-STUDY, WORDS = study_of("bandits", "jym", (2, 5))
+STUDY, WORDS = study_of("bandits", "jym")
 RUNS, PULLS = 2_000, 1_000
 AVERAGE = {"step_size": "sample_average"}
 GRADIENT = {"method": "gradient", "env_params": {"value_mean": 4.0}}
@@ -176,7 +176,7 @@ def measure(budget: Budget) -> Findings:
     rows.append(jym_row(jym, jym_runs, jym_pulls))
     seconds = sum(curve["seconds"] for curve in flat.values())
     text = WORDS.fill("text", curves=len(flat), seconds=seconds, **size)
-    return Findings(rows, figures, [best_table(swept)], [text])
+    return Findings(rows, figures, [text])
 
 
 def last_words(curve: dict[str, Any]) -> str:
@@ -200,19 +200,6 @@ def jym_row(jym: dict[str, Any], runs: int, pulls: int) -> Row:
     end = "; ".join(f"{name}: {last_words(curve)}" for name, curve in jym.items())
     numbers = {"runs": runs, "pulls": pulls, "seconds": seconds, "rate": rate}
     return WORDS.row("jym", end=end, later=later, **numbers)
-
-
-def best_table(swept: dict[str, Any]) -> Table:
-    """Return the best parameter of each method."""
-    rows = []
-    for name, line in swept.items():
-        best = line["values"][int(np.argmax(line["reward"]))]
-        numbers = f"{max(line['reward']):.3f}", f"{line['seconds']:.1f}"
-        rows.append([name, f"{best:g}", *numbers])
-    heads = ["method: parameter", "best at", "average reward", "seconds of the call"]
-    return Table(
-        "The best parameter of each method in the parameter study", heads, rows
-    )
 
 
 def curve_figure(found: dict[str, Any]) -> Any:

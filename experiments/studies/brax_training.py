@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 from scipy.stats import ttest_ind
-from study import Budget, Findings, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
 import brax_peer
@@ -25,7 +25,7 @@ from pictures import band, style
 import purerl
 from purerl import serialise
 
-STUDY, WORDS = study_of("brax_training", "brax", (0, 1))
+STUDY, WORDS = study_of("brax_training", "brax")
 STACKS = ("purerl", "brax")
 SEEDS = 10
 # Environment steps of the runs that are timed, a fifth of a training; and their number.
@@ -198,8 +198,7 @@ def measure(budget: Budget) -> Findings:
         counts = ", ".join(f"{n} of {name}" for name, n in trained.items())
         missing = WORDS.fill("missing", seeds=SEEDS, counts=counts)
     text = [] if budget.quick else [missing, budget.sittings()]
-    tables = [table_of(name, found[name]) for name in found]
-    return Findings(rows, [figure], tables, text)
+    return Findings(rows, [figure], text)
 
 
 def pairs_of(algorithm: str, budget: Budget) -> dict[str, list[Seen]]:
@@ -315,26 +314,6 @@ def difference_of(ours: list[float], others: list[float]) -> str:
         return f"{mean}."
     found = ttest_ind(ours, others, equal_var=False).confidence_interval(0.95)
     return f"{mean} (95% interval by Welch's t: {found.low:,.0f} to {found.high:,.0f})."
-
-
-def table_of(algorithm: str, found: dict[str, list[Seen]]) -> Table:
-    """Return the mean returns along training, and every agent's at the end.
-
-    Args:
-        algorithm: PPO or SAC.
-        found: The agents of each library.
-    """
-    rows = []
-    for stack in STACKS:
-        means = np.mean([x["returns"] for x in found[stack]], axis=0)
-        each = ", ".join(f"{x['returns'][-1]:,.0f}" for x in found[stack])
-        rows.append([stack, *(f"{value:,.0f}" for value in means), each])
-    steps = [f"{step:,}" for step in found["purerl"][0]["steps"]]
-    return Table(
-        f"{algorithm}, mean return after so many steps",
-        ["library", *steps, "agents at the end"],
-        rows,
-    )
 
 
 def figure_of(found: dict[str, dict[str, list[Seen]]]) -> Any:

@@ -10,9 +10,9 @@ import jax
 import numpy as np
 from doors_agents import loop
 from doors_agents.config import make_config
-from doors_speed import CLAIMED, KINDS, SIZES, TIMED
+from doors_speed import KINDS, SIZE, TIMED
 from measure import compiled, timed, torch_threads
-from study import Budget, Findings, Picture, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Picture, Row, interval_text, main, study_of
 
 # isort: split
 from frame import RESULTS, read
@@ -21,7 +21,7 @@ from pictures import between, legend_below, smooth, stacked, style
 
 import purerl
 
-STUDY, WORDS = study_of("doors", "rlbyexample", (1, 2))
+STUDY, WORDS = study_of("doors", "rlbyexample")
 STACKS = {
     "torch": "PyTorch + Gymnasium",
     "flax": "Flax + Gymnasium",
@@ -31,13 +31,6 @@ SEEDS = 10
 WINDOW = 3  # Rows that a curve averages: episodes of one row are few at first.
 # PyTorch, Flax, all JAX.
 STACK_COLOURS = (COLOURS["PyTorch"], COLOURS["Flax"], COLOURS["purerl"])
-# JAX is blue as in other pictures, and Gymnasium has a colour of no stack.
-KIND_COLOURS = {
-    "sync": style.COLOURS[7],
-    "async": style.COLOURS[3],
-    "jax-step": style.COLOURS[5],
-    "jax-scan": COLOURS["purerl"],
-}
 BUSY = 10.0  # A load average at which the two cores have not been idle.
 
 
@@ -65,13 +58,7 @@ def jax_agents(config: purerl.DQNConfig, seeds: int) -> list[dict[str, Any]]:
     keys = jax.random.split(jax.random.key(0), seeds)
     alone, compile_seconds = compiled(train, keys[0])
     seconds = timed(alone, keys[0])
-    seconds_together = seconds
-    if seeds == 1:
-        result = jax.tree.map(lambda x: x[None], alone(keys[0]))
-    else:
-        together, _ = compiled(jax.vmap(train), keys)
-        seconds_together = timed(together, keys)
-        result = together(keys)
+    result = jax.jit(jax.vmap(train))(keys)
     found = []
     for i in range(seeds):
         state = jax.tree.map(lambda x, i=i: x[i], result.state)
@@ -89,7 +76,6 @@ def jax_agents(config: purerl.DQNConfig, seeds: int) -> list[dict[str, Any]]:
                 "score": score.numbers(),
                 "train": seconds,
                 "compile": compile_seconds,
-                "train_together": seconds_together,
             }
         )
     return found
@@ -97,16 +83,14 @@ def jax_agents(config: purerl.DQNConfig, seeds: int) -> list[dict[str, Any]]:
 
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
-    sizes, repeats, steps = ((8,), 2, 64) if budget.quick else (SIZES, 3, 512)
-    found: dict[str, dict[int, dict[str, float]]] = {}
+    size, repeats, steps = (8, 2, 64) if budget.quick else (SIZE, 3, 512)
+    seconds: dict[str, float] = {}
     loads: dict[str, float] = {}
-    settings: dict[str, Any] = {"sizes": sizes, "repeats": repeats, "steps": steps}
+    settings: dict[str, Any] = {"size": size, "repeats": repeats, "steps": steps}
     for kind in TIMED:
-        given = (doors_speed.in_own_process, kind, sizes, repeats, steps)
-        measured = budget.part(f"speed-{kind}", *given, **settings)
-        found[kind] = {int(size): numbers for size, numbers in measured.items()}
+        given = (doors_speed.in_own_process, kind, size, repeats, steps)
+        seconds[kind] = budget.part(f"speed-{kind}", *given, **settings)
         loads[kind] = budget.used[-1].get("load_before", 0.0)
-    cpu = str(budget.used[-1]["hardware"])
     config, seeds = make_config(budget.quick), 1 if budget.quick else SEEDS
     same = purerl.serialise.to_dict(config)
     agents: dict[str, list[dict[str, Any]]] = {
@@ -120,14 +104,8 @@ def measure(budget: Budget) -> Findings:
         "jax", jax_agents, config, seeds, config=same, seeds=seeds
     )
     named = {STACKS[stack]: runs for stack, runs in agents.items()}
-    about = {"cpu": cpu, "seeds": seeds}
-    figures = [
-        budget.save(picture, name, WORDS.fill(f"picture {name}", **about))
-        for name, picture in (
-            ("speed", speed_figure(found, cpu)),
-            ("dqn", curves_figure(named)),
-        )
-    ]
+    caption = WORDS.fill("picture dqn", seeds=seeds)
+    figures = [budget.save(curves_figure(named), "dqn", caption)]
     tuned = read(RESULTS / "tune-doors-dqn.json")
     # Those of a quick run lie elsewhere, and have no page above them; docs/tuning.md
     # shows them too.
@@ -135,20 +113,17 @@ def measure(budget: Budget) -> Findings:
         for name in ("history", "importance", "contour"):
             caption = WORDS[f"picture {name}"]
             figures.append(Picture(f"../tuning-dqn-{name}.png", caption))
-    tables = [speed_table(found), agents_table(agents)]
-    rows = [*speed_rows(found), *agent_rows(agents)]
+    rows = [*speed_rows(seconds, size), *agent_rows(agents)]
     rows += [tuning_row(tuned)] if tuned else []
     *texts, last = (WORDS[f"text {number}"] for number in range(1, 6))
     step, scan = loads["jax-step"], loads["jax-scan"]
     if max(step, scan) >= BUSY:
         texts.append(WORDS["busy"].format(step=step, scan=scan))
-    return Findings(rows, figures, tables, [*texts, last])
+    return Findings(rows, figures, [*texts, last])
 
 
-def speed_rows(found: dict[str, dict[int, dict[str, float]]]) -> list[Row]:
+def speed_rows(seconds: dict[str, float], most: int) -> list[Row]:
     """Put the source's environment benchmark beside what was measured."""
-    most = max(found["sync"])
-    seconds = {kind: times[most]["seconds"] for kind, times in found.items()}
     ratio = min(seconds["sync"], seconds["async"]) / seconds["jax-scan"]
     here = ", ".join(f"{seconds[kind]:.3g}" for kind in KINDS)
     steps = WORDS.row("steps", most=most, here=here)
@@ -189,75 +164,6 @@ def tuning_row(found: dict[str, Any]) -> Row:
     numbers |= {"minutes": found["wall_seconds"] / 60, "seeds": len(holdout["seeds"])}
     facts = {name: found[name] for name in ("trials", "hardware", "date")}
     return WORDS.row("tuned", **names, **numbers, **facts)
-
-
-def speed_table(found: dict[str, dict[int, dict[str, float]]]) -> Table:
-    """Return all seconds of the environment's benchmark."""
-    rows = [
-        [f"{size:,}", *(f"{found[kind][size]['seconds']:.3g}" for kind in KINDS)]
-        for size in found["sync"]
-    ]
-    starts = [found[kind][max(found[kind])]["start"] for kind in KINDS]
-    rows.append(["before the first step", *(f"{start:.3g}" for start in starts)])
-    rows.append(["source, 481", *(f"{CLAIMED[kind]:.3g}" for kind in KINDS)])
-    return Table(WORDS["table speed"], ["environments", *KINDS.values()], rows)
-
-
-def agents_table(agents: dict[str, list[dict[str, Any]]]) -> Table:
-    """Return time and scores of the three stacks."""
-    rows = []
-    for stack, runs in agents.items():
-        scores = [run["score"] for run in runs]
-        seconds = f"{np.mean([run['train'] for run in runs]):.1f}"
-        numbers = [
-            interval_text([scale * score[name] for score in scores], digits)
-            for name, scale, digits in (
-                ("episode_return", 1, 2),
-                ("stepwise", 1, 3),
-                ("solved", 100, 0),
-            )
-        ]
-        rows.append([STACKS[stack], seconds, *numbers])
-    first, count = agents["jax"][0], len(agents["jax"])
-    rows.append(["shortest path", "-", "15.21", "0.776", "100"])
-    numbers = {"count": count, "together": first["train_together"]}
-    return Table(
-        WORDS.fill("table agents", steps=int(first["env_steps"][-1]), **numbers),
-        ["stack", "training, s", "return", "step-wise reward", "goals reached, %"],
-        rows,
-    )
-
-
-def speed_figure(found: dict[str, dict[int, dict[str, float]]], cpu: str) -> Any:
-    """Draw seconds against environments, on logarithmic axes.
-
-    Args:
-        found: What was measured, by kind and size.
-        cpu: Name of the CPU on which it was measured.
-    """
-    figure = style.new_figure(width=8.6, height=4.8)
-    axes = figure.subplots()
-    hollow: dict[str, Any] = {
-        "markerfacecolor": "none",
-        "markersize": 10,
-        "linestyle": "none",
-    }
-    for i, (kind, name) in enumerate(KINDS.items()):
-        look: dict[str, Any] = {"color": KIND_COLOURS[kind], "marker": style.MARKERS[i]}
-        sizes = sorted(found[kind])
-        seconds = [found[kind][size]["seconds"] for size in sizes]
-        axes.plot(sizes, seconds, label=name, **look)
-        axes.plot([481], [CLAIMED[kind]], markeredgewidth=1.6, **look, **hollow)
-    label = "the source, at 481, on\nan RTX 5060 Ti and a\nRyzen 5 7600X"
-    axes.plot([], [], color=style.INK, marker="o", label=label, **hollow)
-    axes.set_xscale("log", base=2)
-    style.log_axis(axes, "y")
-    ticks = (1, 2, 4, 8, 16, 32, 64, 128, 256, 481)
-    axes.set_xticks(ticks, [str(tick) for tick in ticks])
-    axes.minorticks_off()
-    axes.legend(frameon=False, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    style.finish(axes, f"Doors-v0 on {cpu}", "environments", "seconds for 512 steps")
-    return figure
 
 
 def curves_figure(agents: dict[str, list[dict[str, Any]]]) -> Any:

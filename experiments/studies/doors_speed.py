@@ -1,18 +1,17 @@
 """The time of 512 steps of N environments of Doors-v0, in four ways.
 
-    python experiments/studies/doors_speed.py KIND SIZE ... [--repeats 3] [--steps 512]
+    python experiments/studies/doors_speed.py KIND [--size 481] [--repeats 3]
 
-prints a JSON object of seconds by size. The study "doors" runs each kind in a process
+prints the seconds. The study "doors" runs each kind in a process
 of its own. Actions are drawn before, every environment resets in the step that ends its
-episode, and every result is waited for. What comes before the first round is measured
-apart: the compilation of the JAX programs, the start of Gymnasium's environments.
+episode, and every result is waited for. What comes before the first round is not
+in it: the compilation of the JAX programs, the start of Gymnasium's environments.
 """
 
 import json
 import statistics
 import sys
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +31,7 @@ KINDS = {
 # The order in which they are timed: the hundreds of processes of async come last, as
 # they leave the machine busy for a while.
 TIMED = ("sync", "jax-step", "jax-scan", "async")
-SIZES = (1, 2, 4, 8, 16, 32, 64, 128, 256, 481)
-STEPS = 512
-# The source's seconds at 481 environments, on an RTX 5060 Ti and a Ryzen 5 7600X.
-CLAIMED = {"sync": 2.758, "async": 5.453, "jax-step": 1.541, "jax-scan": 0.0706}
+SIZE, STEPS = 481, 512
 
 Walk = Callable[[], Any]
 
@@ -117,65 +113,36 @@ def jax_walk(kind: str, actions: np.ndarray) -> tuple[Walk, Walk]:
     return walk_all, lambda: None
 
 
-def measure(kind: str, size: int, repeats: int, steps: int) -> dict[str, float]:
-    """Measure one kind at one size.
+def measure(kind: str, size: int, repeats: int, steps: int) -> float:
+    """Return the median seconds of one kind, after what compiles or starts.
 
     Args:
         kind: One of `KINDS`.
         size: Number of environments.
         repeats: Number of measurements.
         steps: Steps of every environment.
-
-    Returns:
-        `seconds`, the median; `low` and `high`, the extremes; `start`, the seconds
-        before them: of compilation and one round, or of starting the environments.
     """
     rng = np.random.default_rng(0)
     actions = rng.integers(0, 5, (steps, size), dtype=np.int32)
     make = jax_walk if kind.startswith("jax") else gymnasium_walk
-    began = time.perf_counter()
     walk, close = make(kind, actions)
-    start = time.perf_counter() - began
     seconds = times(walk, repeats=repeats)
     close()
-    return {
-        "seconds": statistics.median(seconds),
-        "low": min(seconds),
-        "high": max(seconds),
-        "start": start,
-    }
+    return statistics.median(seconds)
 
 
-def in_own_process(
-    kind: str, sizes: Sequence[int], repeats: int, steps: int
-) -> dict[str, dict[str, float]]:
-    """Measure one kind in a fresh process; the measurements by size, as a string.
-
-    Args:
-        kind: One of `KINDS`.
-        sizes: Numbers of environments.
-        repeats: Number of measurements of each.
-        steps: Steps of every environment.
-    """
-    words = (__file__, kind, *sizes, "--repeats", repeats, "--steps", steps)
+def in_own_process(kind: str, size: int, repeats: int, steps: int) -> float:
+    """Measure one kind in a fresh process."""
+    words = (__file__, kind, "--size", size, "--repeats", repeats, "--steps", steps)
     # NumPy's threads would only wait for one another.
     return child(*words, env={"OMP_NUM_THREADS": "1"})
 
 
 def main() -> None:
     """Measure what the command line says, and print it as JSON."""
-    asked = options(
-        __doc__,
-        kind=Words(KINDS, "KIND", is_one=True),
-        sizes=Words((), "SIZE", is_checked=False),
-        repeats=3,
-        steps=STEPS,
-    )
-    found = {
-        size: measure(asked.kind, int(size), asked.repeats, asked.steps)
-        for size in asked.sizes
-    }
-    print(json.dumps(found))
+    kinds = Words(KINDS, "KIND", is_one=True)
+    asked = options(__doc__, kind=kinds, size=SIZE, repeats=3, steps=STEPS)
+    print(json.dumps(measure(asked.kind, asked.size, asked.repeats, asked.steps)))
 
 
 if __name__ == "__main__":

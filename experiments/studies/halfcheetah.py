@@ -18,7 +18,7 @@ from study import Budget, Findings, main, study_of
 # isort: split
 from pictures import ALGORITHMS, style
 
-STUDY, WORDS = study_of("halfcheetah", "JAX 4 Deep RL", (0, 2))
+STUDY, WORDS = study_of("halfcheetah", "JAX 4 Deep RL")
 # Row of the learning results -> its name here, the claim.
 SHOWN = {
     "vpg-halfcheetah": ("VPG, 750,000 steps", "-50 ± 50 (3 seeds)"),
@@ -61,7 +61,7 @@ def measure(budget: Budget) -> Findings:
         note = note_of(name, row)
         rows.append(learned.row_of(f"{title}: return at the end", claim, row, 0, note))
     printed = learned.printed(known.values())
-    return Findings(rows, [figure], [], [WORDS["differences"]], printed)
+    return Findings(rows, [figure], [WORDS["differences"]], printed)
 
 
 def note_of(name: str, row: dict[str, Any]) -> str:

@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 from measure import compiled, timed
-from study import Budget, Findings, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
 from pictures import STACKS, legend_below, style
@@ -190,7 +190,7 @@ def measure(budget: Budget) -> Findings:
         "VPG": "-50 ± 50; best with 128-64 and 5,000 steps per epoch",
         "TD3": "5,000 ± 300; best with 256-256-256 and batches of 100",
     }
-    found = Findings([], [], [], [])
+    found = Findings([], [], [])
     for name, words in claimed.items():
         cells = cells_of(budget, name)
         if not cells:
@@ -202,7 +202,6 @@ def measure(budget: Budget) -> Findings:
         cells = in_order(cells, axes)
         others = int(np.prod([len(values) for values in axes.values()])) - len(cells)
         found.rows.append(row_of(name, words, cells, others))
-        found.tables.append(table_of(name, cells))
         caption = WORDS.fill("picture", name=name)
         found.figures.append(budget.save(figure_of(cells, name), name.lower(), caption))
         if name == "VPG" and not budget.quick and not others:
@@ -234,17 +233,6 @@ def row_of(name: str, claim: str, cells: list[dict[str, Any]], others: int) -> R
         by_median=in_words(by_median["point"]),
         missing=missing,
     )
-
-
-def table_of(name: str, cells: list[dict[str, Any]]) -> Table:
-    """Return all cells with the scores of their seeds."""
-    rows = []
-    for cell in cells:
-        scores = ", ".join(f"{x:,.0f}" for x in cell["scores"])
-        mean = f"{np.mean(cell['scores']):,.0f}"
-        rows.append([*shown(cell["point"]).values(), mean, scores])
-    headers = [*map(NAMES.__getitem__, cells[0]["point"]), "mean", "seeds"]
-    return Table(f"{name}, {SEEDS} seeds each", headers, rows)
 
 
 def in_order(

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import learned
 import numpy as np
 from measure import torch_threads
-from study import Budget, Findings, Row, Table, main, study_of
+from study import Budget, Findings, Row, main, study_of
 
 # isort: split
 import pictures
@@ -42,7 +42,6 @@ TITLES = {
     "value": "value predicted by the first critic",
     "apart": "mean distance between the two critics",
 }
-SHORT = {"action": "action", "value": "value", "apart": "distance"}
 # Environment steps: of the mean in the first row, and of that of a point of the curves.
 LATE, WINDOW = 20_000, 10_000
 # PyTorch's initial weights lie uniformly within 1/sqrt(inputs), whose standard
@@ -180,7 +179,7 @@ def measure(budget: Budget) -> Findings:
     trained = budget.sittings().replace(".py --long`", ".py`")
     text = [] if budget.quick else [WORDS["conclusion"], trained]
     rows = rows_of(found, config.total_timesteps)
-    return Findings(rows, [figure], [table_of(found)], text)
+    return Findings(rows, [figure], text)
 
 
 def rows_of(found: Seen, steps: int) -> list[Row]:
@@ -220,19 +219,6 @@ def len_of(x: dict[str, list[float]], steps: int) -> int:
     """
     at = x["env_steps"]
     return max(1, int(steps / (at[1] - at[0]))) if len(at) > 1 else 1
-
-
-def table_of(found: Seen) -> Table:
-    """Return what was seen of the agents along training."""
-    columns = [(name, stack) for name in TITLES for stack in STACKS]
-    return Table(
-        "Along training",
-        ["steps", *(f"{SHORT[name]}, {STACKS[stack]}" for name, stack in columns)],
-        [
-            [f"{int(at):,}", *(f"{found[s][name][i]:.3g}" for name, s in columns)]
-            for i, at in enumerate(found["purerl"]["looks"])
-        ],
-    )
 
 
 def figure_of(found: Seen) -> Any:

@@ -3,13 +3,8 @@
 python experiments/studies/jax4rl.py [--quick]
 """
 
-import shutil
-import subprocess
-import tempfile
-import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -17,10 +12,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from measure import compiled, timed, torch_threads
-from study import Budget, Findings, Picture, Row, Table, main, study_of
+from study import Budget, Findings, Row, main, study_of
 
 # isort: split
-from frame import cores
 from pictures import legend_below, style
 
 import purerl
@@ -37,7 +31,6 @@ OBS, ACTIONS = 17, 6
 SAMPLES, BATCH, TD3_STEPS = 5_000, 100, 50
 TD3_SIZES = (256, 256, 256)
 VALUE_STEPS = 80
-PROFILED = 20  # Updates of which a profile is made, after a first one.
 # Piece -> how often an update takes it. A loss alone is a part of the one with its
 # gradient, and taken by no update.
 CALLS = {
@@ -54,8 +47,6 @@ CALLS = {
         "policy: Adam": TD3_STEPS // 2,
     },
 }
-WRITTEN = {"purerl": "purerl", "pytorch": "PyTorch"}
-BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 Calls = dict[str, tuple[Any, ...]]  # Piece -> a function and its arguments.
 
 
@@ -224,11 +215,9 @@ def our_td3() -> Calls:
     }
 
 
-def torch_times(
-    calls: dict[str, Callable[[], Any]], repeats: int, threads: int = 1
-) -> dict[str, float]:
-    """Return milliseconds of a call of each function, with so many threads."""
-    torch_threads(threads)
+def torch_times(calls: dict[str, Callable[[], Any]], repeats: int) -> dict[str, float]:
+    """Return milliseconds of a call of each function, with one thread."""
+    torch_threads(1)
     found = {}
     for name, call in calls.items():
         call()
@@ -295,104 +284,6 @@ def torch_td3() -> dict[str, Callable[[], Any]]:
 PIECES = {"VPG": (our_vpg, torch_vpg), "TD3": (our_td3, torch_td3)}
 
 
-def profile(folder: Path, updates: int) -> dict[str, dict[str, float]]:
-    """Write pages that show where Python spends the time of compiled updates.
-
-    Args:
-        folder: Where `profile-purerl-vpg.html` and three more pages go.
-        updates: Number of updates of a profile, after a first one that is not in it.
-
-    Returns:
-        Milliseconds of an update while it was profiled, by algorithm and stack.
-    """
-    from pyinstrument import Profiler
-
-    torch_threads(1)
-    folder.mkdir(parents=True, exist_ok=True)
-    found: dict[str, dict[str, float]] = {name: {} for name in PIECES}
-    for name, (ours, theirs) in PIECES.items():
-        function, *args = ours()["whole update"]
-        program, _ = compiled(function, *args)
-
-        our_update = partial(timed, program, *args)
-        updates_of = {"purerl": our_update, "pytorch": theirs()["whole update"]}
-        for stack, update in updates_of.items():
-            update()
-            profiler = Profiler()
-            words = f"{updates} updates of {WRITTEN[stack]}'s {name}"
-            profiler.start(target_description=words)
-            began = time.perf_counter()
-            for _ in range(updates):
-                update()
-            seconds = time.perf_counter() - began
-            profiler.stop()
-            found[name][WRITTEN[stack]] = 1e3 * seconds / updates
-            profiler.write_html(folder / f"profile-{stack}-{name.lower()}.html")
-    return found
-
-
-def threads_note(ours: float, theirs: float | None, threads: int) -> str:
-    """Return the sentence on PyTorch's update with a thread for each core.
-
-    Args:
-        ours: Milliseconds of purerl's update.
-        theirs: Milliseconds of PyTorch's update with all threads; None where it was
-            not timed.
-        threads: Their number.
-    """
-    if theirs is None:
-        return ""
-    return (
-        f" With {threads} threads PyTorch's update took {theirs:.1f} ms, and purerl's "
-        f"{100 * ours / theirs:.0f} % of that."
-    )
-
-
-def profile_note(profiled: dict[str, float], theirs: float) -> str:
-    """Return the sentence on an update that took less while it was profiled.
-
-    Args:
-        profiled: Milliseconds of an update while it was profiled, by stack.
-        theirs: Milliseconds of PyTorch's update that was timed.
-    """
-    ours, torch = profiled["purerl"], profiled["PyTorch"]
-    if torch >= theirs:
-        return ""
-    return (
-        f" While it was profiled, PyTorch's update took less, {torch:.0f} ms with the "
-        f"profiler's own cost; purerl's profiled update took {ours:.0f} ms, "
-        f"{100 * ours / torch:.0f} % of that."
-    )
-
-
-def screenshots(budget: Budget) -> list[Picture]:
-    """Return a picture of TD3's profile of each stack, where a browser is installed."""
-    browser = next(filter(None, map(shutil.which, BROWSERS)), None)
-    pictures = []
-    # A compiled update is three lines, PyTorch's a screen.
-    heights = {"purerl": 170, "pytorch": 560} if browser else {}
-    for stack, height in heights.items():
-        page = budget.folder / f"profile-{stack}-td3.html"
-        file = f"{STUDY.name}-profile-{stack}.png"
-        path = budget.images / file
-        with tempfile.TemporaryDirectory() as own:
-            flags = "headless no-sandbox disable-gpu force-device-scale-factor=2 "
-            flags += "hide-scrollbars virtual-time-budget=8000 "
-            flags += f"window-size=760,{height} user-data-dir={own}"
-            command = [str(browser), *(f"--{flag}" for flag in flags.split())]
-            command += [f"--screenshot={path.resolve()}", page.resolve().as_uri()]
-            subprocess.run(command, check=True, capture_output=True, timeout=120)
-        pictures.append(
-            Picture(
-                file,
-                f"The profile of updates of {WRITTEN[stack]}'s TD3, after a first one "
-                "that is not in it. The seconds are those of all updates together, and "
-                "include the profiler's own.",
-            )
-        )
-    return pictures
-
-
 def measure(budget: Budget) -> Findings:
     """Measure everything, part by part."""
     repeats = 3 if budget.quick else 50
@@ -400,11 +291,8 @@ def measure(budget: Budget) -> Findings:
     def ours(name: str) -> Any:
         return our_times(PIECES[name][0](), repeats)
 
-    def theirs(name: str, threads: int = 1, is_whole: bool = False) -> Any:
-        calls = PIECES[name][1]()
-        if is_whole:
-            calls = {"whole update": calls["whole update"]}
-        return torch_times(calls, repeats, threads)
+    def theirs(name: str) -> Any:
+        return torch_times(PIECES[name][1](), repeats)
 
     found = {
         name: {
@@ -413,34 +301,18 @@ def measure(budget: Budget) -> Findings:
         }
         for name in PIECES
     }
-    # More threads than idle cores wait for one another, so a quick run has one.
-    threads = 1 if budget.quick else cores()
-    with_threads = {}
-    for name in PIECES if threads > 1 else ():
-        given = (f"{name}-torch-threads", theirs, name, threads, True)
-        times = budget.part(*given, n=repeats, threads=threads)
-        with_threads[name] = times["whole update"]
-    updates = 2 if budget.quick else PROFILED
-    given = ("profile-times", profile, budget.folder, updates)
-    profiled = budget.part(*given, n=updates)
-    figures = [
-        budget.save(
-            figure_of(found),
-            "split",
-            "Milliseconds of an update. Each piece was compiled and timed on its own, "
-            "and multiplied by how often an update calls it; the whole update was "
-            "timed in one piece.",
-        ),
-        *screenshots(budget),
-    ]
+    caption = (
+        "Milliseconds of an update. Each piece was compiled and timed on its own, and "
+        "multiplied by how often an update calls it; the whole update was timed in one "
+        "piece."
+    )
+    figures = [budget.save(figure_of(found), "split", caption)]
     rows = []
     for name, both in found.items():
         ours_, theirs_ = (both[kind]["whole update"] for kind in ("purerl", "PyTorch"))
         steps = f"{TD3_STEPS} gradient steps"
         if name == "VPG":
             steps = f"a step of the policy and {VALUE_STEPS} of the critic"
-        notes = threads_note(ours_, with_threads.get(name), threads)
-        notes += profile_note(profiled[name], theirs_)
         rows.append(
             Row(
                 f"{name}: the update ({steps})",
@@ -448,47 +320,11 @@ def measure(budget: Budget) -> Findings:
                 f"{ours_:.1f} ms against {theirs_:.1f} ms: {100 * ours_ / theirs_:.0f} "
                 "%",
                 "purerl makes one call of a compiled program; PyTorch one Python call "
-                f"per operation.{notes}",
+                "per operation.",
             )
         )
-    kinds = ("purerl, ms per", "PyTorch, ms per")
-    heads = ["algorithm", "piece", "calls per update"]
-    heads += [f"{kind} {what}" for what in ("call", "update") for kind in kinds]
-    table = Table(
-        "Milliseconds of each piece, of a call and of all calls of an update",
-        [*heads, "percent"],
-        [row for name, both in found.items() for row in table_rows(name, both)],
-    )
-    texts = [WORDS[f"text {number}"] for number in (1, 2, 3)]
-    return Findings(rows, figures, [table], texts)
-
-
-def table_rows(name: str, both: dict[str, dict[str, float]]) -> list[list[str]]:
-    """Return the rows of an algorithm: its pieces, their sum, the whole update.
-
-    Args:
-        name: The algorithm.
-        both: Milliseconds of a call by piece, of purerl and of PyTorch.
-    """
-    rows = []
-    ours, theirs = both["purerl"], both["PyTorch"]
-    for piece, here in ours.items():
-        there, calls = theirs[piece], CALLS[name].get(piece)
-        all_calls = ["-", f"{here:.3g}", f"{there:.3g}", "-", "-"]
-        if piece == "whole update":
-            all_calls = ["1", "-", "-", f"{here:.1f}", f"{there:.1f}"]
-        elif calls:
-            all_calls[0] = str(calls)
-            all_calls[3:] = [f"{calls * here:.1f}", f"{calls * there:.1f}"]
-        rows.append([name, piece, *all_calls, f"{100 * here / there:.0f}"])
-    sums = [
-        sum(calls * times[piece] for piece, calls in CALLS[name].items())
-        for times in (ours, theirs)
-    ]
-    words = [f"{ms:.1f}" for ms in sums]
-    total = [name, "sum of the pieces", "-", "-", "-", *words]
-    rows.insert(-1, [*total, f"{100 * sums[0] / sums[1]:.0f}"])
-    return rows
+    texts = [WORDS[f"text {number}"] for number in (1, 2)]
+    return Findings(rows, figures, texts)
 
 
 def figure_of(found: dict[str, Any]) -> Any:

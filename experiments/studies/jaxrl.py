@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 from jaxrl_timers import config_of, in_turns
-from study import Budget, Findings, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
 from frame import cores, mean_interval
@@ -16,9 +16,8 @@ from pictures import legend_below, style
 import purerl
 from purerl import presets, serialise
 
-STUDY, WORDS = study_of("jaxrl", "jax-rl", (1, 2, 3))
+STUDY, WORDS = study_of("jaxrl", "jax-rl")
 TITLES = {"mpo": "MPO, temperature exact", "mpo-gradient": "MPO, by gradient"}
-CASES = {"mpo": "MPO with exact temperature", "mpo-gradient": "MPO by gradient"}
 # Seconds per 1,000 training steps in the source's table: JAX, PyTorch.
 CLAIMED = {
     "vpg": ("-", "-"),
@@ -102,34 +101,12 @@ def measure(budget: Budget) -> Findings:
     figure = budget.save(figure_of(found), "times", WORDS["caption"])
     rows = [time_row(name, x) for name, x in found.items()]
     rows.append(learning_row(learned))
-    updates = []
-    for name, x in found.items():
-        ours, theirs = (seconds_of(x, stack, "update") for stack in ("ours", "torch"))
-        ratio = f"{theirs / ours:.1f}"
-        updates.append([title_of(name), digits(ours), digits(theirs), ratio])
-    heads = ["algorithm", "purerl", "PyTorch", "ratio"]
-    table = Table("Gradient steps alone, seconds per 1,000", heads, updates)
-    tables = [table, threads_table(found, threads)]
-    return Findings(rows, [figure], tables, [text_of(found)])
+    return Findings(rows, [figure], [WORDS["text"]])
 
 
 def title_of(name: str) -> str:
     """Return an algorithm's name in tables."""
     return TITLES.get(name, name.upper())
-
-
-def threads_table(found: dict[str, dict[str, float]], threads: int) -> Table:
-    """Return PyTorch's seconds by its number of threads, one and another."""
-    words = {"update": "gradient steps alone", "loop": "whole loop"}
-    kinds = [(part, count) for part in words for count in sorted({1, threads})]
-    return Table(
-        "PyTorch by its number of threads, seconds per 1,000",
-        ["algorithm", *(f"{words[part]}, {count}" for part, count in kinds)],
-        [
-            [title_of(name), *(digits(x[f"torch-{p}-{count}"]) for p, count in kinds)]
-            for name, x in found.items()
-        ],
-    )
 
 
 def digits(number: float) -> str:
@@ -175,21 +152,6 @@ def note_of(name: str, ours: float, theirs: float) -> str:
         words = WORDS.fill("theirs", theirs=theirs / float(second), ratio=ratio)
         note += f" {words}"
     return f"{WORDS['td3']} {note}." if name == "td3" else f"{note}."
-
-
-def text_of(found: dict[str, dict[str, float]]) -> str:
-    """Return the paragraph under the table, with where the part takes longer."""
-    above = [
-        f"{CASES.get(name, name.upper())} of {stack}"
-        for name, x in found.items()
-        for kind, stack in (("ours", "purerl"), ("torch", "PyTorch"))
-        if seconds_of(x, kind, "update") > seconds_of(x, kind, "loop")
-    ]
-    if not above:
-        return WORDS["text"]
-    *first, last = above
-    cases = f"{', '.join(first)} and {last} are such cases." if first else ""
-    return f"{WORDS['text']} {cases or f'{last} is such a case.'}"
 
 
 def figure_of(found: dict[str, dict[str, float]]) -> Any:

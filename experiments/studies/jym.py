@@ -21,7 +21,7 @@ from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
 from frame import mean_interval
-from pictures import band, smooth, style
+from pictures import smooth, style
 
 import purerl
 from purerl import presets, serialise
@@ -170,14 +170,8 @@ def measure(budget: Budget) -> Findings:
         settings = {"config": serialise.to_dict(presets.load(name)), "steps": steps}
         given = (replay, name, steps, seeds)
         kinds[name] = budget.part(name, *given, **settings, seeds=seeds)
-    pictures = {
-        "course": (course_figure(run, steps), {"solved": SOLVED}),
-        "replay": (replay_figure(kinds), {"seeds": seeds}),
-    }
-    figures = [
-        budget.save(picture, name, WORDS.fill(f"picture {name}", **numbers))
-        for name, (picture, numbers) in pictures.items()
-    ]
+    caption = WORDS.fill("picture course", solved=SOLVED)
+    figures = [budget.save(course_figure(run, steps), "course", caption)]
     first = next((i for i, n in enumerate(run["lengths"]) if n > 100), None)
     reached = f"episode {first + 1}" if first is not None else "never"
     own = {"seconds": seconds_text(one), "compile": one["compile"]}
@@ -189,7 +183,7 @@ def measure(budget: Budget) -> Findings:
         WORDS.row("episodes", reached=reached, longest=longest),
     ]
     rows += [replay_row(name, found) for name, found in kinds.items()]
-    return Findings(rows, figures, [], [WORDS["priorities"], WORDS["machine"]])
+    return Findings(rows, figures, [WORDS["priorities"], WORDS["machine"]])
 
 
 def seconds_text(found: dict[str, float]) -> str:
@@ -263,23 +257,6 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
     for axes, line in ((below, lines[0]), (loss, lines[1])):
         axes.yaxis.label.set_color(line.get_color())
         axes.tick_params(axis="y", which="both", colors=line.get_color())
-    return figure
-
-
-def replay_figure(kinds: dict[str, Any]) -> Any:
-    """Draw returns in training with both kinds of replay."""
-    figure = style.new_figure(height=4.0)
-    panels = figure.subplots(1, len(kinds), sharey=True)
-    for axes, (name, found) in zip(panels, kinds.items(), strict=True):
-        for colour, (kind, x) in zip(style.COLOURS, found.items(), strict=False):
-            y = smooth(x["returns"], 15)
-            every = max(1, y.shape[1] // 80)
-            steps = np.array(x["env_steps"])[::every]
-            band(axes, steps, y[:, ::every], colour, kind)
-        style.finish(axes, PRESETS[name], "environment steps", "")
-        style.step_axis(axes)
-    panels[0].set_ylabel("episode return")
-    panels[0].legend(frameon=False)
     return figure
 
 

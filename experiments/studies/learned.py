@@ -95,8 +95,7 @@ def score_text(row: dict[str, Any], digits: int) -> str:
 def row_of(what: str, claim: str, row: dict[str, Any], digits: int, note: str) -> Row:
     """Return a claim beside a row, from `load` or `train`, which may be empty."""
     here = score_text(row, digits) if row else "not measured"
-    command = row.get("command", "") if row else ""
-    return Row(what, claim, here, note, command)
+    return Row(what, claim, here, note)
 
 
 def bars(rows: Iterable[dict[str, Any]]) -> str:

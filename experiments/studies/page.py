@@ -8,7 +8,6 @@ study. The HTML page has all rows, notes, tables and pictures, and goes to
 runs/studies.html, or to runs/studies-quick/studies.html.
 """
 
-import base64
 import html
 import re
 from pathlib import Path
@@ -28,8 +27,6 @@ LINK = re.compile(r"\[([^\]]+)\]\([^)]+\)")
 LONG = ("halfcheetah_grid",)
 CLAIM = ("what", "claimed", "here", "note")
 CLAIM_HEADERS = ["what", "claimed", "measured here", "note"]
-OVERVIEW = ["source", "headline", "claimed", "measured here"]
-OVERVIEW += ["time", "device", "command"]
 
 
 def names() -> list[str]:
@@ -76,32 +73,6 @@ def training(printed: dict[str, Any]) -> str:
     return f"{seconds:,.0f} seconds" if seconds else "time not known"
 
 
-def overview(studies: list[dict[str, Any]]) -> list[list[str]]:
-    """Return a row per headline: source, claim, time, device and command.
-
-    Args:
-        studies: What the studies' files hold.
-    """
-    rows = []
-    for kept in studies:
-        shown = kept["rows"]
-        # A quick run may have fewer rows than the study has headlines.
-        for row in (shown[n] for n in kept["headlines"] if n < len(shown)):
-            claim = [row[name] for name in ("what", "claimed", "here")]
-            rows.append([kept.get("system") or "-", *claim, *_printed(kept, row)])
-    return rows
-
-
-def _printed(kept: dict[str, Any], row: dict[str, Any]) -> list[str]:
-    """Return the time, the device and the command that printed a row of a study."""
-    by_command = {one["command"]: one for one in kept.get("printed", ())}
-    own = by_command.get(row.get("command"))
-    if own:
-        command = f"`{own['command']}`; drawn by `{kept['command']}`"
-        return [training(own), own["hardware"], command]
-    return [duration(kept), kept["hardware"], f"`{kept['command']}`"]
-
-
 def markdown(studies: list[dict[str, Any]]) -> str:
     """Return the page of the documentation."""
     rows = [[f"[{x['title']}](#{x['name']})", x.get("system") or "-"] for x in studies]
@@ -121,16 +92,17 @@ def summary(kept: dict[str, Any]) -> list[str]:
     """Return a study on that page: claim, picture, rows, doubts and where it ran.
 
     Four optional parts of the study's words say what stands there: `claim`, `doubts`,
-    `shown` (the numbers of the rows) and `picture` (the end of its name).
+    `shown` (the numbers of the rows) and `drawn` (the end of the picture's name).
     """
     name = kept["name"]
     words = words_of(name) if name in names() else {}
-    picked = [int(number) for number in words.get("shown", "").split()]
-    shown = [kept["rows"][n] for n in picked] or kept["rows"]
+    picked = words.get("shown", "").split()
+    rows = enumerate(kept["rows"])
+    shown = [row for n, row in rows if not picked or str(n) in picked]
     figures = [
         figure
         for figure in kept["figures"]
-        if figure["file"].endswith(f"{words.get('picture', '')}.png")
+        if figure["file"].endswith(f"{words.get('drawn', '')}.png")
     ]
     lines = [f'## <a id="{name}"></a>{kept["title"]}', ""]
     lines += [words.get("claim") or kept["question"], ""]
@@ -154,13 +126,8 @@ def inline(text: str) -> str:
     return re.sub(r"`(.+?)`", r"<code>\1</code>", words)
 
 
-def plain(text: str) -> str:
-    """Return a line of Markdown without its marks."""
-    return re.sub(LINK, r"\1", text).replace("`", "").replace("**", "")
-
-
-def section(kept: dict[str, Any], images: Path) -> pages.Section:
-    """Return a study as a section of the HTML page.
+def section(kept: dict[str, Any], images: Path) -> str:
+    """Return a study as HTML.
 
     Args:
         kept: What the study's file holds.
@@ -169,21 +136,16 @@ def section(kept: dict[str, Any], images: Path) -> pages.Section:
     body = f"<p>{inline(kept['question'])}</p>"
     body += pages.note_html(f"Source: {kept['source']}.")
     body += pages.note_html(facts(kept).replace("`", "") + ".")
-    rows = [[plain(row[name]) for name in CLAIM] for row in kept["rows"]]
+    cells = [[row[name].replace("`", "") for name in CLAIM] for row in kept["rows"]]
+    rows = [[re.sub(LINK, r"\1", cell) for cell in row] for row in cells]
     body += pages.table_html(CLAIM_HEADERS, rows)
     body += "".join(f"<p>{inline(text)}</p>" for text in kept["text"])
     for figure in kept["figures"]:
-        data = base64.b64encode((images / figure["file"]).read_bytes()).decode()
-        words = html.escape(figure["caption"])
-        body += (
-            f'<figure><img alt="{words}" '
-            f'src="data:image/png;base64,{data}"><figcaption>{words}</figcaption>'
-            "</figure>"
-        )
-    for table in kept["tables"]:
+        body += pages.file_html(images / figure["file"], figure["caption"])
+    for table in kept.get("tables", []):
         body += f"<h3>{html.escape(table['title'])}</h3>"
         body += pages.table_html(table["headers"], table["rows"])
-    return pages.Section(kept["title"], body)
+    return body
 
 
 def write(quick: bool, folder: Path | None = None) -> Path:
@@ -197,14 +159,12 @@ def write(quick: bool, folder: Path | None = None) -> Path:
     studies = load(source)
     path = source / "studies.html" if quick else ROOT / "runs" / "studies.html"
     path.parent.mkdir(parents=True, exist_ok=True)
-    sections = [
-        section(kept, source / kept["name"] if quick else IMAGES) for kept in studies
-    ]
     title = "purerl: studies" + " at a tiny budget" * quick
-    rows = [[plain(text) for text in row] for row in overview(studies)]
-    note = f"<p><b>{QUICK}</b></p>" if quick else ""
-    first = pages.Section("All studies", note + pages.table_html(OVERVIEW, rows))
-    pages.write_page(path, title, first, *sections)
+    sections: dict[str, str] = {}
+    for kept in studies:
+        images = source / kept["name"] if quick else IMAGES
+        sections[kept["title"]] = section(kept, images)
+    pages.write_page(path, title, sections, QUICK if quick else "")
     if not quick:
         write_atomic(ROOT / "docs" / "results" / "studies.md", markdown(studies))
     return path

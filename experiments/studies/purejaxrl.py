@@ -8,26 +8,23 @@ import time
 from typing import Any, NamedTuple
 
 import jax
-import learned
 import numpy as np
 from measure import compiled, timed, torch_threads
-from study import Budget, Findings, Row, Table, interval_text, main, study_of
+from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
-from frame import RESULTS, mean_interval, read
-from pictures import STACKS, band, smooth, stacked, style
+from frame import RESULTS, read
+from pictures import STACKS, smooth, style
 
 import purerl
-from purerl import presets
 from purerl.contrib.hardware import device, estimate
 from purerl.train import bind
 
-STUDY, WORDS = study_of("purejaxrl", "PureJaxRL", (0, 1, 2))
+STUDY, WORDS = study_of("purejaxrl", "PureJaxRL")
 SEEDS = 10
 STEPS = 500_000
 WHOLE = 16  # Up to so many agents train for all steps; more of them for a part.
 ENTROPIES = (0.0, 0.001, 0.003, 0.01, 0.03, 0.1, 0.3)
-GREY = "#c8ccd0"  # Of lines that are there only to compare with.
 
 
 class Found(NamedTuple):
@@ -39,15 +36,10 @@ class Found(NamedTuple):
     predicted: dict[int, float]
     on_gpu: dict[int, float]
     sweep: dict[str, Any]
-    large: dict[str, float]
 
     def torch_runs(self) -> list[float]:
         """Return the seconds of every PyTorch agent."""
         return [run["seconds"] for run in self.theirs]
-
-
-# Runs of the source on a GPU, by their presets.
-ON_A_GPU = ("ppo-minatar", "ppo-brax")
 
 
 def plain(steps: int) -> purerl.PPOConfig:
@@ -145,30 +137,14 @@ def measure(budget: Budget) -> Findings:
         times[agents] = {**found, "train": found["train"] * share}
         given = (predict, plain(steps), agents)
         predicted[agents] = budget.part(f"h200-{agents}", *given, steps=steps)
-    large = {
-        name: budget.part(f"h200-{name}", predict, presets.load(name), 1, preset=name)
-        for name in ([] if budget.quick else ON_A_GPU)
-    }
     sweep = budget.part("entropy", entropy_sweep, steps, steps=steps)
     on_gpu = seconds_on_gpu()
-    found = Found(ours, theirs, times, predicted, on_gpu, sweep, large)
+    found = Found(ours, theirs, times, predicted, on_gpu, sweep)
     cpu = str(budget.used[-1]["hardware"])
-    rows = cartpole_rows(found)
-    for name, seconds in large.items():
-        rows.append(WORDS.row(name, measured=as_measured(name), seconds=seconds))
-    pictures = {
-        "learning": learning_figure(found, steps),
-        "agents": width_figure(found, cpu),
-        "entropy": entropy_figure(found.sweep, steps),
-    }
-    about = {"cpu": cpu, "agents": len(theirs)}
-    figures = [
-        budget.save(picture, name, WORDS.fill(f"picture {name}", **about))
-        for name, picture in pictures.items()
-    ]
-    tables = [] if budget.quick else [times_table(found)]
+    caption = WORDS.fill("picture agents", cpu=cpu, agents=len(theirs))
+    figures = [budget.save(width_figure(found, cpu), "agents", caption)]
     texts = [WORDS[f"text {number}"] for number in (1, 2, 3)]
-    return Findings(rows, figures, tables, texts)
+    return Findings(cartpole_rows(found), figures, texts)
 
 
 def cartpole_rows(found: Found) -> list[Row]:
@@ -197,74 +173,9 @@ def cartpole_rows(found: Found) -> list[Row]:
     ]
 
 
-def times_table(found: Found) -> Table:
-    """Return the table of times against agents."""
-    heads = ["agents", "seconds", "steps per second", "compilation"]
-    return Table(
-        WORDS["table"],
-        [*heads, "H200, predicted", "H200, measured"],
-        [
-            [
-                f"{n:,}",
-                f"{t['train']:,.1f}",
-                f"{n * STEPS / t['train']:,.0f}",
-                f"{t['compile']:.1f} s",
-                f"{found.predicted[n]:.1f} s",
-                _on_gpu(found.on_gpu, n),
-            ]
-            for n, t in found.times.items()
-        ],
-    )
-
-
 def _on_gpu(seconds: dict[int, float], agents: int) -> str:
     """The seconds that were measured on a GPU, or that they were not."""
     return f"{seconds[agents]:.2f} s" if agents in seconds else "not measured"
-
-
-def as_measured(name: str) -> str:
-    """Return what the run gave, or a shorter one of MinAtar, if it is a row.
-
-    Args:
-        name: Name of the preset, and of its row of the learning results.
-    """
-    row, words = learned.load(name), ""
-    if not row and name == "ppo-minatar":
-        row = learned.load("ppo-minatar-spaceinvaders")
-        words = "not measured; on a CPU a shorter run gave "
-    if not row:
-        return "not measured"
-    seconds, compiling = row["train_seconds"] or 0.0, row["compile_seconds"] or 0.0
-    return (
-        f"{words}{interval_text(row['per_seed'])} after {row['steps']:,} steps, "
-        f"{row['seeds']} agents"
-        + (f" in {seconds:,.0f} s and {compiling:.0f} s of compilation" * bool(seconds))
-        + f" ({row['hardware']}, jax {row['jax']})"
-    )
-
-
-def learning_figure(found: Found, steps: int) -> Any:
-    """Draw returns over steps and over seconds."""
-    ours, theirs = found.ours, found.theirs
-    figure = style.new_figure(height=4.2)
-    left, right = figure.subplots(1, 2, sharey=True)
-    torch = stacked(theirs, "episode_return"), statistics.mean(found.torch_runs())
-    for name, x, returns, seconds in (
-        ("purerl", ours["env_steps"], ours["episode_return"], found.times[1]["train"]),
-        ("PyTorch", theirs[0]["env_steps"], *torch),
-    ):
-        y = smooth(returns, 10)
-        every = max(1, y.shape[1] // 100)
-        y, x = y[:, ::every], np.asarray(x, float)[::every]
-        for axes, scale in ((left, 1.0), (right, seconds / steps)):
-            band(axes, x * scale, y, STACKS[name], name)
-    left.legend(frameon=False)
-    style.log_axis(right, "x")
-    style.finish(left, "Over environment steps", "environment steps", "episode return")
-    style.step_axis(left)
-    title = "Over wall-clock time, one agent"
-    style.finish(right, title, "seconds, without compilation")
-    return figure
 
 
 def width_figure(found: Found, cpu: str) -> Any:
@@ -301,42 +212,6 @@ def width_figure(found: Found, cpu: str) -> Any:
     title = f"PPO, CartPole-v1, {STEPS:,} steps per agent"
     words = "seconds of training, without compilation"
     style.finish(axes, title, "agents in one call", words)
-    return figure
-
-
-def entropy_figure(sweep: dict, steps: int) -> Any:
-    """Draw a panel per entropy coefficient, and the mean of training in the last."""
-    figure = style.new_figure(height=5.2)
-    grid = figure.subplots(2, 4, sharey=True)
-    panels = list(grid.flat)
-    returns = np.array(sweep["episode_return"], float)
-    every = max(1, returns.shape[-1] // 120)
-    x = np.linspace(0, steps, returns.shape[-1])[::every]
-    curves = smooth(returns, 20)[..., ::every]
-    colour = STACKS["purerl"]
-    last = panels[len(ENTROPIES)]
-    for number, value in enumerate(ENTROPIES):
-        axes = panels[number]
-        for other in np.delete(curves.mean(1), number, axis=0):
-            axes.plot(x, other, color=GREY, linewidth=0.7)
-        band(axes, x, curves[number], colour, f"{value:g}")
-        title = f"coefficient {value:g}"
-        style.finish(axes, title, "environment steps" if number > 3 else "")
-        style.step_axis(axes)
-        whole = np.nanmean(returns[number], axis=-1)
-        found = mean_interval(whole)
-        mean = whole.mean()
-        below_above = [[mean - found.low], [found.high - mean]]
-        last.errorbar(number, mean, below_above, color=colour, marker="o", capsize=4)
-    last.set_xticks(
-        range(len(ENTROPIES)), [f"{x:g}" for x in ENTROPIES], rotation=style.TURNED
-    )
-    style.finish(last, "mean of all training", "entropy coefficient")
-    for axes in grid[:, 0]:
-        axes.set_ylabel("episode return", color=style.INK)
-    words = f"{len(ENTROPIES)} entropy coefficients by {returns.shape[1]} seeds"
-    place = {"fontsize": 12, "x": 0.01, "ha": "left"}
-    figure.suptitle(f"PPO on CartPole-v1, {words}", color=style.INK, **place)
     return figure
 
 

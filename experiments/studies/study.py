@@ -54,8 +54,6 @@ class Study(NamedTuple):
         title: Heading on the page.
         source: The system whose headline it is, and where that is claimed.
         question: What is measured and how, in a few sentences.
-        headlines: Numbers of the rows, from 0, that stand for the study in the table of
-            all studies.
         system: Short name of the system, by which the page sorts the studies.
     """
 
@@ -63,7 +61,6 @@ class Study(NamedTuple):
     title: str
     source: str
     question: str
-    headlines: tuple[int, ...] = (0,)
     system: str = ""
 
 
@@ -74,25 +71,22 @@ class Words(dict[str, str]):
         """Return a paragraph with its numbers."""
         return self[key].format(**numbers)
 
-    def row(self, key: str, command: str = "", **numbers: Any) -> "Row":
+    def row(self, key: str, **numbers: Any) -> "Row":
         """Return a claim: what, claimed, here and note stand between ` | `."""
         parts = self.fill(key, **numbers).split(" | ")
-        return Row(*parts, *[""] * (4 - len(parts)), command=command)
+        return Row(*parts, *[""] * (4 - len(parts)))
 
 
-def study_of(
-    name: str, system: str, headlines: tuple[int, ...] = (0,)
-) -> tuple[Study, Words]:
+def study_of(name: str, system: str) -> tuple[Study, Words]:
     """Return a study and its words, which stand in experiments/words/NAME.md.
 
     Args:
         name: See `Study`.
         system: See `Study`.
-        headlines: See `Study`.
     """
     words = Words(words_of(name))
     title, source, question = (words[key] for key in ("title", "source", "question"))
-    return Study(name, title, source, question, headlines, system), words
+    return Study(name, title, source, question, system), words
 
 
 class Row(NamedTuple):
@@ -103,23 +97,12 @@ class Row(NamedTuple):
         claimed: The source's number and its hardware; "-" where it gives none.
         here: What was measured here, with seeds and an interval where there are any.
         note: Why the two differ, or what the reader should know, in a sentence.
-        command: The command that printed it, one of the study's `printed`; empty where
-            that was the study's own.
     """
 
     what: str
     claimed: str
     here: str
     note: str = ""
-    command: str = ""
-
-
-class Table(NamedTuple):
-    """A table under the claims."""
-
-    title: str
-    headers: list[str]
-    rows: list[list[Any]]
 
 
 class Picture(NamedTuple):
@@ -154,14 +137,12 @@ class Findings(NamedTuple):
     Attributes:
         rows: Claims beside what was measured.
         figures: Pictures, from `Budget.save`.
-        tables: Further tables.
         text: Paragraphs in Markdown under the claims.
         printed: What printed the numbers, if it was not this run.
     """
 
     rows: list[Row]
     figures: list[Picture]
-    tables: list[Table] = []  # noqa: RUF012
     text: list[str] = []  # noqa: RUF012
     printed: list[Printed] = []  # noqa: RUF012
 
@@ -323,7 +304,6 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
         "quick": asked.quick,
         "seconds": round(budget.seconds()),
         "rows": [row._asdict() for row in findings.rows],
-        "tables": [table._asdict() for table in findings.tables],
         "figures": [figure._asdict() for figure in findings.figures],
         "text": list(findings.text),
         "printed": [one._asdict() for one in findings.printed],
@@ -354,11 +334,9 @@ def when(path: Path, load: float, budget: Budget) -> dict[str, Any]:
 
 
 def show(kept: dict[str, Any]) -> None:
-    """Print a study's claims and tables."""
+    """Print a study's claims."""
     headers = ["what", "claimed", "here", "note"]
     claims = [[row[name] for name in headers] for row in kept["rows"]]
     if kept["quick"]:
         print(QUICK)
     frame.show(kept["title"], headers, claims, 160, show_lines=True)
-    for table in kept["tables"]:
-        frame.show(table["title"], table["headers"], table["rows"], 160)

@@ -19,7 +19,7 @@ from pictures import ALGORITHMS, style
 
 from purerl import presets
 
-STUDY, WORDS = study_of("swingup", "jax-rl", (0, 1, 2))
+STUDY, WORDS = study_of("swingup", "jax-rl")
 # Read off the source's plot at 250,000 steps.
 CLAIMED = {"td3": 470, "sac": 770, "mpo": 740}
 CLAIMS = {name: f"about {value}" for name, value in CLAIMED.items()}
@@ -66,7 +66,7 @@ def measure(budget: Budget) -> Findings:
         note = learned.what_is_missing(f"{name}-jaxrl", row)
         rows.append(learned.row_of(what, CLAIMS[name], row, 1, note))
     text = WORDS["sizes"] if same_sizes else f"{WORDS['sizes']} {WORDS['not run']}"
-    return Findings(rows, [figure], [], [text], learned.printed(drawn))
+    return Findings(rows, [figure], [text], learned.printed(drawn))
 
 
 def figure_of(ours: dict[str, Any], same_sizes: dict[str, Any]) -> Any:

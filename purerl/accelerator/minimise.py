@@ -4,15 +4,17 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax.numpy as jnp
+
 from purerl.accelerator import paired
 from purerl.learning import normalise, optimiser
 from purerl.learning.minibatches import (
-    PLAIN_STEPS_OF_TURN,
     Passes,
     is_one_loop,
     minimise,
     step_means,
 )
+from purerl.networks.distributions import CategoricalHead
 from purerl.optimisers.first_order import is_known
 from purerl.types import Array, Metrics, PyTree
 
@@ -54,7 +56,6 @@ def with_few_kernels(
 ) -> tuple[Any, Any, Passes]:
     """Return agent, batch and passes of the same gradient steps in few kernels."""
     config = agent.config
-    passes = passes._replace(steps_of_turn=PLAIN_STEPS_OF_TURN)
     if config.normalize_advantages and not config.normalize_whole_batch:
         # The loss gets advantages that are standardised already.
         agent = agent._replace(config=config.replace(normalize_whole_batch=True))
@@ -66,7 +67,22 @@ def with_few_kernels(
         partial(paired.join, actor), lambda pair: paired.split(pair, params)
     )
     obs = paired.with_ones(batch.obs.reshape(batch.obs.shape[0], -1))
+    agent = agent._replace(forward=partial(forward, agent.head))
     return agent, batch._replace(obs=obs), passes._replace(form=form)
+
+
+def forward(head: Any, params: paired.Pair, seen: Array) -> tuple[Any, Array, None]:
+    """Return what a head takes, and values `[N]`; see `policy_gradient.outputs`.
+
+    Args:
+        head: Distribution of the actions.
+        params: Actor and critic as one.
+        seen: Observations as `paired.with_ones` makes them.
+    """
+    found, value = params(seen)
+    if isinstance(found, list) and not isinstance(head, CategoricalHead):
+        found = jnp.stack(found, -1)
+    return found, value, None
 
 
 def _standardise(axis_name: str | None, batch: Any) -> Any:
@@ -81,7 +97,6 @@ def _is_paired(agent: Any) -> bool:
         agent.on_features is None
         and not config.frozen
         and config.critic_learning_rate is None
-        and config.critic_optimiser is None
         and is_known(config.optimiser)
         and paired.can_be_paired(agent.actor, agent.critic)
     )

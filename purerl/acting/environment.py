@@ -1,22 +1,27 @@
 """The door to `envs`: from what the config names to an environment and its numbers."""
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import jax
 from jax.core import Tracer
 
 from purerl import envs
-from purerl.acting.stepping import bind_params
 from purerl.config import ConfigError, TrainConfig, check_mapping, shown, thaw
 from purerl.envs.base import EVALUATION_STEPS, Environment, StepError
 from purerl.envs.checker import EnvCheckError, check_types
-from purerl.envs.params import TIME_LIMIT
+from purerl.envs.params import TIME_LIMIT, check_wrappers, put_in
 from purerl.envs.wrappers import Randomised, RandomisedOnce
+from purerl.envs.wrappers.randomised import distributions
 from purerl.randomisation import (
+    check_distribution,
+    check_groups,
+    corners,
     is_distribution,
     is_random,
 )
+from purerl.types import PyTree
 
 
 def resolve_env(config: TrainConfig) -> Environment:
@@ -123,6 +128,54 @@ def is_built_in(config: TrainConfig) -> bool:
         and envs.source_of(config.env) != "registered"
         and envs.wrappers.are_built_in(wrappers_of(config))
     )
+
+
+def bind_params(env: Environment, values: Any) -> PyTree:
+    """Return the environment's parameters with `values` put in.
+
+    Args:
+        env: The environment.
+        values: None, a mapping of names to values (nested where the parameters are),
+            or a whole parameter structure.
+
+    Raises:
+        ConfigError: an unknown name, another shape, choices of one group that have not
+            equally many values, a number that a wrapper refuses, or a distribution in
+            the place of what was a number when the environment was made.
+    """
+    if not isinstance(env, Randomised) and is_random(values):
+        raise ConfigError(
+            f"env_params of {env.name} holds a distribution where the config has a "
+            "number, and the program is made for numbers. Put the distribution into "
+            "the config; its numbers are overridden by name, such as "
+            "'env_params.length.low'."
+        )
+    if values is None:
+        return env.default_params
+    owner = f"env_params of {env.name}"
+    if isinstance(values, Mapping):
+        check_mapping("env_params", values, '{"length": 0.5}')
+
+    # As they are given: inside a traced program all bound parameters are traced.
+    def given(name: str, default: Any) -> Any:
+        if isinstance(values, Mapping):
+            return values.get(name, default)
+        return getattr(values, name)
+
+    try:
+        params = put_in(env.default_params, values, owner, check_distribution)
+        check_groups(distributions(params), owner)
+        check_wrappers(env, given, owner, corners)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return params
+
+
+def with_params(config: TrainConfig, env: Environment) -> TrainConfig:
+    """Return the config with all numbers of the environment, as algorithms take it."""
+    if config.env_params is None:
+        return config
+    return config.replace(env_params=bind_params(env, config.env_params))
 
 
 def check_contract(config: TrainConfig, env: Environment) -> None:

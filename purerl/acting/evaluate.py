@@ -7,8 +7,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.acting.bad import is_finite
-from purerl.acting.stepping import step_without_reset
+from purerl.acting.rollout import is_finite, step_without_reset
 from purerl.config import ConfigError
 from purerl.envs.base import Environment, select_tree
 from purerl.learning.collectives import vary_like

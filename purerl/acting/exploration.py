@@ -11,7 +11,18 @@ import jax.numpy as jnp
 from jax.core import Tracer
 
 from purerl.accelerator import columns
-from purerl.config import Check, ConfigError
+from purerl.config import (
+    AUTO,
+    FRACTION,
+    POSITIVE,
+    Check,
+    ConfigError,
+    TrainConfig,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
 from purerl.networks import composite
 from purerl.types import Array
 
@@ -34,13 +45,45 @@ class Coin(NamedTuple):
     action: Array
 
 
-def automatic(config: Any) -> dict[str, Any]:
-    """Return the decay's length as a share of the run, for `TrainConfig.automatic`.
+def end_field(default: float) -> Any:
+    """Declare the field `epsilon_end`."""
+    return dynamic(
+        default, "Share of random actions at the end of the decay.", FRACTION
+    )
 
-    Args:
-        config: Config with `epsilon_fraction` and `total_timesteps`.
-    """
-    return {"epsilon_steps": config.epsilon_fraction * config.total_timesteps}
+
+def fraction_field(default: float) -> Any:
+    """Declare the field `epsilon_fraction`."""
+    return dynamic(
+        default,
+        "Share of the run over which exploration decays.",
+        SHARE,
+        moves=False,
+    )
+
+
+@config_dataclass
+class EpsilonConfig(TrainConfig):
+    """Fields of epsilon-greedy exploration."""
+
+    epsilon_schedule: str = static(
+        "linear", "Form of the decay of exploration.", one_of(*SCHEDULES)
+    )
+    epsilon_start: float = dynamic(1.0, "Share of random actions at first.", FRACTION)
+    epsilon_end: float = end_field(0.05)
+    epsilon_fraction: float = fraction_field(0.5)
+    epsilon_steps: float = dynamic(
+        AUTO,
+        "Environment steps of the linear decay, or that halve the inverse-time one; "
+        "auto takes epsilon_fraction of total_timesteps.",
+        POSITIVE,
+        moves=False,
+    )
+
+    def automatic(self, env: Any) -> dict[str, Any]:
+        """Return the decay's length in environment steps."""
+        del env
+        return {"epsilon_steps": self.epsilon_fraction * self.total_timesteps}
 
 
 def check_share(config: Any) -> None:
@@ -57,7 +100,7 @@ def check_share(config: Any) -> None:
     if isinstance(share, Tracer) or isinstance(steps, Tracer):
         return
     default = type(config)().epsilon_fraction
-    if share != default and steps != automatic(config)["epsilon_steps"]:
+    if share != default and steps != share * config.total_timesteps:
         raise ConfigError(
             f"epsilon_fraction={share:g} of total_timesteps={config.total_timesteps:,} "
             f"and epsilon_steps={steps:g} contradict one another: leave "

@@ -1,6 +1,18 @@
-"""Stepping many environments: auto-reset, episode statistics, reset pools.
+"""Stepping many environments: auto-reset, episode statistics, bad transitions.
 
-A transition that is not finite is cut here, see `acting.bad`.
+A transition is *bad* if its reward or observation is not a finite number.
+
+Physics breaks now and then. One such number in a loss is the end of an agent, so a bad
+transition is cut where it is made: its environment starts anew, it is counted, and it
+carries both flags, `terminated` and `truncated`, which no other transition does. Its
+numbers are replaced by finite ones.
+
+A rollout that is learned from whole has other transitions in the place of the bad ones
+(`replaced`); a replay buffer keeps them, with weight zero in every loss.
+
+Of an environment whose observations are always finite (`finite_observations`) only
+rewards are looked at. To look at its pictures, and to have others in their place, are
+kernels in every step and a copy of the rollout.
 
 Axes: `T` steps, `B` environments of one agent on this device.
 """
@@ -14,10 +26,8 @@ from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
 from purerl.accelerator import packing
-from purerl.acting import bad
-from purerl.acting.stepping import bind_params, step_without_reset
 from purerl.config import TrainConfig
-from purerl.envs.base import Environment
+from purerl.envs.base import Environment, outcome
 from purerl.keys import several
 from purerl.learning.collectives import env_draw, env_keys, psum
 from purerl.networks.recurrent import forget
@@ -91,10 +101,6 @@ class Episodes(NamedTuple):
     bad: Array
 
 
-Rollout = tuple[EnvCarry, Transition, Episodes]
-"""Environments after a rollout, its transitions `[T, B, ...]`, its episodes' ends."""
-
-
 class Played(NamedTuple):
     """Some steps of all environments, taken on the device or on the host.
 
@@ -119,7 +125,9 @@ class Policy(NamedTuple):
 
     Attributes:
         act: `(prepared obs [B, ...], memory, noise [B, ...]) -> ((raw action, outputs,
-            env action), memory)`; without a memory as `collect` has it.
+            env action), memory)`; one without a memory hands on what it gets. The
+            transitions of a rollout have the outputs, from which a log-probability can
+            be computed, in the place of the log-probability.
         prepare: Function from an observation to the policy's input (cast, normalised).
         draw: Function that draws the noise of the actions, `(key, (T, B)) -> noise`.
     """
@@ -145,11 +153,12 @@ def make_stepper(
     """Make the environment as a config wants it stepped.
 
     Args:
-        config: Config of the agent; its environment parameters may be traced.
+        config: Config of the agent, whose `env_params` are all numbers of the
+            environment, or None, see `environment.with_params`; they may be traced.
         env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which an agent's environments are spread, if any.
     """
-    params = bind_params(env, config.env_params)
+    params = env.default_params if config.env_params is None else config.env_params
     return Stepper(env, params, config.reset_scheme, config.reset_pool_size, axis_name)
 
 
@@ -194,8 +203,8 @@ def start_of(obs: PyTree, state: PyTree, is_known_finite: bool = False) -> Start
     """Return the start of one episode; an observation that is not finite marks it."""
     if is_known_finite:
         return Start(obs, state, jnp.float32(0))
-    total = jnp.where(bad.is_finite(obs), jnp.float32(0), jnp.float32(jnp.nan))
-    return Start(bad.as_finite(obs), state, total)
+    total = jnp.where(is_finite(obs), jnp.float32(0), jnp.float32(jnp.nan))
+    return Start(as_finite(obs), state, total)
 
 
 def _starter(
@@ -277,6 +286,32 @@ def _start_bytes(stepper: Stepper) -> int:
     return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
 
 
+def step_without_reset(
+    env: Environment, params: PyTree, key: jax.Array, state: PyTree, action: jax.Array
+) -> tuple[Any, PyTree, jax.Array, jax.Array, jax.Array]:
+    """Take one step of one environment, which leaves an ended episode as it ended.
+
+    An environment that can only step with a reset returns the next episode's state
+    with the last one's observation: enough for those who look at nothing after the end,
+    and for others see `keeps_last_state`.
+
+    Args:
+        env: Environment to step.
+        params: Numbers of the environment.
+        key: Random key, consumed.
+        state: State of the running episode.
+        action: Action of the environment.
+
+    Returns:
+        `obs, state, reward, terminated, truncated`, the flags never both true.
+    """
+    obs, state, reward, terminated, truncated, _ = outcome(
+        env, key, state, action, params
+    )
+    reward = jnp.asarray(reward, jnp.float32)
+    return obs, state, reward, terminated, truncated & ~terminated
+
+
 def step_envs(
     stepper: Stepper, carry: EnvCarry, action: Array, keys: Array, starts: Start
 ) -> tuple[EnvCarry, StepOutput]:
@@ -317,7 +352,7 @@ def _step_and_restart(
         reward = reward.astype(jnp.float32)
     total = carry.episode_return + reward
     is_known_finite = env.finite_observations
-    is_good = bad.is_finite(() if is_known_finite else next_obs, total)
+    is_good = is_finite(() if is_known_finite else next_obs, total)
     if env.resets_by_itself:
         start = _where(is_good, start_of(obs, state, is_known_finite), start)
     terminated, truncated = terminated | ~is_good, truncated | ~is_good
@@ -346,40 +381,6 @@ def _where(condition: Array, on_true: Any, on_false: Any) -> Any:
         return jnp.stack([jnp.where(condition, *pair) for pair in pairs])
 
     return jax.tree.map(one, on_true, on_false)
-
-
-def collect(
-    stepper: Stepper,
-    carry: EnvCarry,
-    act: Callable[[Array, Array], tuple[Array, Array, Array]],
-    prepare: Callable[[Array], Array],
-    key: Array,
-    num_steps: int,
-    draw: Draw = jax.random.split,
-) -> tuple[EnvCarry, Transition, Episodes]:
-    """Run the policy for `T = num_steps` steps in every environment.
-
-    Args:
-        stepper: Environment, numbers, reset scheme.
-        carry: Environments before the rollout.
-        act: Policy, `(prepared obs [B, ...], noise [B, ...]) -> (raw action, outputs,
-            env action)`. The transitions have the outputs, from which a log-probability
-            can be computed, in the place of the log-probability.
-        prepare: Function from an observation to the policy's input (cast, normalised).
-        key: Random key, or the three of the actions, the environments and the pool of
-            restarts, `[3]`; consumed.
-        num_steps: Number T of steps.
-        draw: `(key, (T, B)) -> noise` of the actions, called once before the rollout;
-            where not given the noise is a key for each.
-
-    Returns:
-        Environments after the rollout, transitions `[T, B, ...]` with observations as
-        the environment gave them, none of them bad, and where episodes ended (see
-        `episode_metrics`).
-    """
-    policy = Policy(without_memory(act), prepare, draw)
-    played = collect_recurrent(stepper, carry, (), policy, key, num_steps)
-    return played.envs, played.transitions, played.episodes
 
 
 class RolloutRandomness(NamedTuple):
@@ -424,54 +425,13 @@ def draw_randomness(
 def unroll(
     stepper: Stepper,
     carry: EnvCarry,
-    act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
-    prepare: Callable[[Array], Array],
-    inputs: tuple[PyTree, PyTree],
-    restart: Callable[[PyTree], tuple[Array, Start]],
-) -> tuple[EnvCarry, Transition, Episodes]:
-    """Run the policy as `collect` does, with randomness that is drawn already.
-
-    Args:
-        stepper: Environment, numbers, reset scheme.
-        carry: Environments before the rollout.
-        act: Policy, as in `collect`.
-        prepare: Function from an observation to the policy's input (cast, normalised).
-        inputs: Inputs of the steps, `RolloutRandomness.inputs` or some consecutive ones
-            of them.
-        restart: Function that restarts episodes, `RolloutRandomness.restart`.
-
-    Returns:
-        As `collect`.
-    """
-    played = unroll_recurrent(
-        stepper, carry, (), without_memory(act), prepare, inputs, restart
-    )
-    return played.envs, played.transitions, played.episodes
-
-
-def without_memory(
-    act: Callable[[Array, PyTree], tuple[Array, PyTree, Array]],
-) -> Callable[..., tuple[tuple[Array, PyTree, Array], PyTree]]:
-    """Let a policy that remembers nothing be asked as one that does."""
-
-    def act_and_remember(
-        obs: Array, memory: PyTree, noise: PyTree
-    ) -> tuple[tuple[Array, PyTree, Array], PyTree]:
-        return act(obs, noise), memory
-
-    return act_and_remember
-
-
-def unroll_recurrent(
-    stepper: Stepper,
-    carry: EnvCarry,
     memory: PyTree,
     act: Callable[[Array, PyTree, PyTree], tuple[tuple[Array, PyTree, Array], PyTree]],
     prepare: Callable[[Array], Array],
     inputs: tuple[PyTree, PyTree],
     restart: Callable[[PyTree], tuple[Array, Start]],
 ) -> Played:
-    """Unroll a policy that remembers the episode; what it leaves has no derivative.
+    """Run a policy with randomness that is drawn; what it leaves has no derivative.
 
     Args:
         stepper: Environment, numbers, reset scheme.
@@ -525,7 +485,7 @@ def unroll_recurrent(
     return Played(carry, memory, batch, memories, ends)
 
 
-def collect_recurrent(
+def collect(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
@@ -533,23 +493,25 @@ def collect_recurrent(
     key: Array,
     num_steps: int,
 ) -> Played:
-    """Run a policy that remembers the episode for `T = num_steps` steps; see `collect`.
+    """Run a policy for `T = num_steps` steps in every environment.
 
     Args:
         stepper: Environment, numbers, reset scheme.
         carry: Environments before the rollout.
-        memory: `[B, ...]` memory of the running episodes before `carry.obs`.
+        memory: `[B, ...]` memory of the running episodes before `carry.obs`; () for a
+            policy without one.
         policy: Functions that prepare observations, draw noise and choose actions.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
         num_steps: Number T of steps.
 
     Returns:
-        As `unroll_recurrent`, but none of the transitions is bad.
+        As `unroll`, but none of the transitions is bad; observations are as the
+        environment gave them.
     """
     num_envs = carry.episode_return.shape[0]
     randomness = draw_randomness(stepper, key, num_steps, num_envs, policy.draw)
-    played = unroll_recurrent(
+    played = unroll(
         stepper,
         carry,
         memory,
@@ -562,8 +524,8 @@ def collect_recurrent(
 
 
 def without_bad(played: Played, finite_observations: bool = False) -> Played:
-    """Return steps of which none is bad; see `bad.replaced`."""
-    transitions, memories = bad.replaced(
+    """Return steps of which none is bad; see `replaced`."""
+    transitions, memories = replaced(
         played.transitions, played.memories, finite_observations
     )
     return played._replace(transitions=transitions, memories=memories)
@@ -573,6 +535,86 @@ def _in_rows(batch: Transition, obs: PyTree) -> Transition:
     """Observations of a rollout `[T, B, ...]`, as `obs` `[B, ...]` of a step is."""
     seen, after = packing.columns_last((batch.obs, batch.next_obs), (obs, obs))
     return batch._replace(obs=seen, next_obs=after)
+
+
+def is_bad(record: Any) -> Array:
+    """Return which transitions are bad, bool, of the shape of the flags.
+
+    Args:
+        record: A `Transition`, an item of a replay buffer, or what else has both flags.
+    """
+    return record.terminated & record.truncated
+
+
+def is_finite(*trees: PyTree) -> Array:
+    """Return whether all floating-point numbers of some pytrees are finite, `[]`."""
+    leaves = [
+        x for x in jax.tree.leaves(trees) if jnp.issubdtype(x.dtype, jnp.floating)
+    ]
+    found = jnp.bool_(True)
+    for leaf in leaves:
+        for number in packing.numbers_of(leaf):
+            found = found & jnp.isfinite(number).all()
+    return found
+
+
+def as_finite(tree: PyTree) -> PyTree:
+    """Return a pytree with 0 in the place of numbers that are not finite."""
+    return jax.tree.map(
+        lambda x: (
+            jnp.where(jnp.isfinite(x), x, jnp.zeros_like(x))
+            if jnp.issubdtype(x.dtype, jnp.floating)
+            else x
+        ),
+        tree,
+    )
+
+
+def replaced(
+    transitions: Transition, memories: PyTree = (), finite_observations: bool = False
+) -> tuple[Transition, PyTree]:
+    """Put other transitions of a rollout in the place of the bad ones.
+
+    The step before a bad one is truncated: what follows its observation is unknown. The
+    place of the bad one takes the next step of its environment, which begins an
+    episode; where that is bad too, the same step of an environment beside it, or the
+    step before. It counts as an episode of one step. Where all of these are bad, an
+    episode of one step remains that earned nothing.
+
+    Args:
+        transitions: `[T, B, ...]` transitions, flags of bad ones both true.
+        memories: Memories `[T, B, ...]` on which the actions were chosen.
+        finite_observations: Whether only rewards can be bad; then a bad transition
+            stays, as a truncated step that earned nothing.
+
+    Returns:
+        Transitions of which none is bad, and the memories that belong to them.
+    """
+    bad = is_bad(transitions)
+    if finite_observations:
+        return transitions._replace(terminated=transitions.terminated & ~bad), memories
+    good = ~bad
+    # By rolling alone, as a gather is kernels of its own on an accelerator.
+    sources = [(jnp.roll(good.at[0].set(False), -1, 0), -1, 0)]
+    sources += [(jnp.roll(good, by, 1), by, 1) for by in (1,)]
+    sources += [(jnp.roll(good.at[-1].set(False), 1, 0), 1, 0)]
+
+    def fill(x: Array) -> Array:
+        found = x
+        for is_there, by, axis in reversed(sources):
+            found = jnp.where(_beside(is_there, x), jnp.roll(x, by, axis), found)
+        return jnp.where(_beside(bad, x), found, x)
+
+    cut = jnp.roll(bad.at[0].set(False), -1, 0)
+    filled, memories = jax.tree.map(fill, (transitions, memories))
+    terminated = filled.terminated & ~filled.truncated
+    truncated = (filled.truncated | cut | bad) & ~terminated
+    return filled._replace(terminated=terminated, truncated=truncated), memories
+
+
+def _beside(flag: Array, x: Array) -> Array:
+    """Flags `[T, B]` as they are compared with `[T, B, ...]`."""
+    return flag.reshape(*flag.shape, *(1,) * (x.ndim - 2))
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:

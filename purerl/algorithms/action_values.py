@@ -30,6 +30,8 @@ from purerl.networks import composite
 from purerl.types import Array
 
 KINDS = ("expected", "categorical", "quantile", "implicit")
+# Levels K by which IQN chooses actions, as in the paper.
+ACTING_LEVELS = 32
 
 
 class Levels(NamedTuple):
@@ -254,20 +256,17 @@ class Implicit(Quantile):
     equal parts; the paper draws these levels too.
     """
 
-    def __init__(
-        self, num_online: int, num_target: int, num_acting: int, kappa: Array | float
-    ) -> None:
+    def __init__(self, num_online: int, num_target: int, kappa: Array | float) -> None:
         """Keep how many levels there are, and the loss.
 
         Args:
             num_online: Levels N of the prediction; 64 in the paper.
             num_target: Levels N' of the target; 64 in the paper.
-            num_acting: Levels K by which actions are chosen; 32 in the paper.
             kappa: Error at which Huber's loss turns linear; 1 in the paper.
         """
         super().__init__(kappa)
         self.num_online, self.num_target = num_online, num_target
-        self.acting_levels = midpoints(num_acting)
+        self.acting_levels = midpoints(ACTING_LEVELS)
 
     def draw_levels(self, key: Array, num: int) -> Levels:
         """Draw the levels of a gradient step on `num` samples; the key is consumed."""
@@ -288,12 +287,8 @@ def make(config: Any) -> ActionValues:
     if config.values == "quantile":
         return Quantile(config.kappa)
     if config.values == "implicit":
-        return Implicit(
-            config.num_tau_samples,
-            config.num_tau_prime_samples,
-            config.num_quantile_samples,
-            config.kappa,
-        )
+        num_online, num_target = config.num_tau_samples, config.num_tau_prime_samples
+        return Implicit(num_online, num_target, config.kappa)
     return Expected(config.value_loss)
 
 
@@ -362,5 +357,4 @@ def _by_fields(config: Any, shape: Any, num_actions: int) -> nn.Module:
         make_stream if has_stream(config) else None,
         config.dueling,
         has_mask,
-        config.num_cosines,
     )

@@ -10,7 +10,7 @@ units fill a kernel each, and taking them out of a vector would copy them.
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import flax.linen as nn
 import jax
@@ -18,17 +18,19 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from purerl import auto, networks
-from purerl.acting import observe, rollout
+from purerl import networks
+from purerl.accelerator import twins
+from purerl.acting import observe
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import network_config, off_policy
-from purerl.algorithms.checks import instead_of_values
-from purerl.algorithms.off_policy import Learner, OffPolicyConfig, State
+from purerl.algorithms.network_config import ActorConfig
+from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
 from purerl.config import (
     FRACTION,
     POSITIVE,
     POSITIVE_OR_NONE,
     SIZES,
+    Check,
     ConfigError,
     config_dataclass,
     dynamic,
@@ -42,16 +44,16 @@ from purerl.learning.parts import frozen_in
 from purerl.networks import composite, layers
 from purerl.networks.distributions import (
     Gaussian,
-    Head,
     check_real,
     is_discrete,
     log_tanh_slope,
-    make_head,
 )
 from purerl.optimisers import Adam
 from purerl.replay import batches
 from purerl.types import Array, PyTree
 
+LARGEST_LOG_STD = 2.0
+LOG_STD = Check(lambda x: x < LARGEST_LOG_STD, "must be less than 2")
 # From the name of some parameters to the prefix of their fields in a config.
 _PREFIXES = {
     "actor": "actor",
@@ -62,7 +64,7 @@ _PREFIXES = {
 
 
 @config_dataclass
-class ActorCriticConfig(OffPolicyConfig):
+class ActorCriticConfig(OffPolicyConfig, ActorConfig):
     """Fields of actor-critics with a replay buffer."""
 
     env: Any = static("Pendulum-v1", "Environment id, or an environment object.")
@@ -80,12 +82,6 @@ class ActorCriticConfig(OffPolicyConfig):
         0.005, "Share of the online networks in an update of the targets.", FRACTION
     )
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
-    actor_optimiser: Any = dynamic(
-        None, "Optimiser of the policy; None takes optimiser."
-    )
-    critic_optimiser: Any = dynamic(
-        None, "Optimiser of the critics; None takes optimiser."
-    )
     hidden_sizes: tuple[int, ...] = static(
         (256, 256), "Units of each hidden layer.", SIZES
     )
@@ -94,10 +90,6 @@ class ActorCriticConfig(OffPolicyConfig):
         "Units of each hidden layer of the critics; () takes hidden_sizes.",
         SIZES,
     )
-    actor: Any = network_config.actor_field()
-    actor_gain: float = network_config.actor_gain_field()
-    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
-    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
 
 
 def validate(config: Any, env: Environment) -> None:
@@ -108,18 +100,13 @@ def validate(config: Any, env: Environment) -> None:
     """
     off_policy.validate(config)
     has_std = hasattr(config, "log_std_min")
-    if has_std and config.log_std_min >= config.log_std_max:
-        raise ConfigError(
-            f"log_std_min must be less than log_std_max ({config.log_std_max}), got "
-            f"{config.log_std_min}."
-        )
     space: Any = env.action_space(env.default_params)
     if is_discrete(space) and not (has_std and hasattr(space, "n")):
         needed, instead = "continuous actions", "DQNConfig or SACConfig"
         if has_std:
             needed += ", or one discrete action at a time"
         if not hasattr(space, "n"):
-            instead = instead_of_values(space)
+            instead = network_config.instead_of_values(space)
         raise ConfigError(
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
             f"{instead}."
@@ -184,28 +171,6 @@ def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> 
     network_config.check_whole(config, "critic", judged, values, said)
 
 
-class Agent(NamedTuple):
-    """The parts of an actor-critic, bound once in Python.
-
-    Attributes:
-        config: The numbers, `auto` resolved.
-        stepper: The environments.
-        obs_space: Observation space of the environment.
-        head: Distribution of discrete actions, or the range of continuous ones.
-        replay: Functions that sample batches.
-        actor: Network of the policy: logits, or actions or a Gaussian before tanh.
-        critics: Networks of the values of all actions, or of a given one in [-1, 1].
-    """
-
-    config: Any
-    stepper: rollout.Stepper
-    obs_space: Any
-    head: Head
-    replay: batches.Replay
-    actor: nn.Module
-    critics: nn.Module
-
-
 def build(
     config: ActorCriticConfig,
     env: Environment,
@@ -221,24 +186,14 @@ def build(
         make_actor: `(config, shape of features, dimensions) -> actor` of continuous
             actions.
     """
-    config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    obs_space = env.observation_space(stepper.params)
-    head = make_head(env.action_space(stepper.params), "auto")
-    shape, num = obs_shape(obs_space), head.num_outputs
+    agent = off_policy.bind(config, env, axis_name, "auto")
+    config, head = agent.config, agent.head
+    shape, num = obs_shape(agent.obs_space), head.num_outputs
     if head.is_discrete:
         actor, critics = logits_actor(config, shape, num), all_critics
     else:
         actor, critics = make_actor(config, shape, num), action_critics
-    return Agent(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        head=head,
-        replay=batches.of_steps(config, axis_name),
-        actor=actor,
-        critics=critics(config, shape, num),
-    )
+    return agent._replace(actor=actor, critics=critics(config, shape, num))
 
 
 def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
@@ -252,7 +207,7 @@ def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
 
 def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     """Make a policy of mean and log standard deviation, which is clipped."""
-    low, high = config.log_std_min, config.log_std_max
+    low, high = config.log_std_min, LARGEST_LOG_STD
 
     def finish(outputs: Any) -> Gaussian:
         mean, log_std = outputs
@@ -355,6 +310,28 @@ def init(
     return off_policy.init_state(agent, key, keys[2], learner)
 
 
+def enter(
+    make_hooks: Callable[[Agent], Hooks],
+    agent: Agent,
+    state: State,
+) -> tuple[Hooks, Learner, Callable[[Learner], Learner]]:
+    """Return what an update of a state works with; see `off_policy.Enter`.
+
+    On an accelerator two critics may be one network, see `accelerator.twins`.
+
+    Args:
+        make_hooks: Function that makes an algorithm's part of the learner.
+        agent: Networks, environments, replay and config.
+        state: State of one agent.
+    """
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    critics = twins.as_one(agent.config, agent.critics)
+    if critics is None:
+        return make_hooks(agent), learner, lambda learner: learner
+    hooks = make_hooks(agent._replace(critics=critics))
+    return hooks, twins.joined(learner), twins.separated
+
+
 def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
     """Return the action of a stochastic policy on observations `[..., *obs_shape]`.
 
@@ -451,17 +428,17 @@ def put_statistics(
 def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     """Return the optimiser of some parameters, with their step size.
 
-    It clips where the config has `max_grad_norm`. Fields that the config lacks, or that
-    are None there, are those of all networks.
+    It clips where the config has `max_grad_norm`. A step size that the config lacks, or
+    that is None there, is that of all networks.
 
     Args:
         config: Config of the agent; its leaves may be traced.
         name: Name of the parameters.
     """
-    prefix = _PREFIXES[name]
-    chosen = getattr(config, f"{prefix}_optimiser", None)
-    rate = getattr(config, f"{prefix}_learning_rate", None)
-    chosen = config.optimiser if chosen is None else chosen
+    rate = getattr(config, f"{_PREFIXES[name]}_learning_rate", None)
+    # Weight decay, or steps by the sign of the gradient, would pull the temperature and
+    # multipliers away from where they belong.
+    chosen = config.optimiser if name in ("actor", "critics") else Adam()
     still = config.frozen
     if getattr(config, "crossq", False):
         still = (*still, *layers.STATISTICS)

@@ -35,31 +35,21 @@ numbers here are for small networks.
 from functools import partial
 from typing import Any, NamedTuple
 
-import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import optax
 from jax.core import Tracer
 
-from purerl import auto, networks
-from purerl.acting import exploration, observe, rollout
+from purerl import networks
+from purerl.acting import exploration, observe
+from purerl.acting.exploration import EpsilonConfig
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import (
-    action_values,
-    exploration_config,
-    network_config,
-    off_policy,
-)
-from purerl.algorithms.checks import (
-    check_action_value_network,
-    check_idle,
-    instead_of_values,
-    needed_for_values,
-)
+from purerl.algorithms import action_values, network_config, off_policy
 from purerl.algorithms.off_policy import (
+    Agent,
     Hooks,
     Learner,
-    OffPolicyConfig,
+    PrioritisedConfig,
     ReplayConfig,
     State,
 )
@@ -71,6 +61,7 @@ from purerl.config import (
     SIZES,
     Check,
     ConfigError,
+    check_idle,
     config_dataclass,
     dynamic,
     one_of,
@@ -84,10 +75,8 @@ from purerl.learning.collectives import pmean
 from purerl.learning.parts import frozen_in
 from purerl.losses import SquaredError
 from purerl.networks import composite, heads
-from purerl.networks.distributions import Head, make_head
 from purerl.optimisers import Adam
 from purerl.optimisers.first_order import is_known
-from purerl.replay import batches
 from purerl.replay.batches import Batch
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Metrics, PyTree
@@ -96,24 +85,16 @@ SEVERAL = Check(lambda x: x >= 2, "must be at least 2")
 NON_POSITIVE = Check(lambda x: x <= 0, "must be 0 or less")
 # Fields that are read where an option is on.
 _MUNCHAUSEN = ("munchausen_alpha", "munchausen_tau", "munchausen_clip")
-_QUANTILES = (
-    *("num_quantiles", "kappa", "num_tau_samples", "num_tau_prime_samples"),
-    *("num_quantile_samples", "num_cosines"),
-)
+_QUANTILES = ("num_quantiles", "kappa", "num_tau_samples", "num_tau_prime_samples")
 
 
 @config_dataclass
-class QConfig(ReplayConfig):
+class QConfig(EpsilonConfig, ReplayConfig):
     """Fields of Q-learning from replay, with a memory or without."""
 
     num_envs: int = static(
         10, "Environments that one agent steps in parallel.", POSITIVE
     )
-    epsilon_schedule: str = exploration_config.schedule_field()
-    epsilon_start: float = exploration_config.start_field()
-    epsilon_end: float = exploration_config.end_field(0.05)
-    epsilon_fraction: float = exploration_config.fraction_field(0.5)
-    epsilon_steps: float = exploration_config.steps_field()
     target_update_interval: int = static(
         50, "Gradient steps between updates of the target network.", POSITIVE
     )
@@ -127,14 +108,9 @@ class QConfig(ReplayConfig):
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     double: bool = static(True, "Let the online network choose the target's action.")
 
-    def automatic(self, env: Environment) -> dict[str, Any]:
-        """Return the decay's length in environment steps."""
-        del env
-        return exploration.automatic(self)
-
 
 @config_dataclass
-class DQNConfig(QConfig, OffPolicyConfig):
+class DQNConfig(QConfig, PrioritisedConfig):
     """Deep Q-learning, its distributional kinds and its extensions."""
 
     buffer_size: int = static(
@@ -147,11 +123,6 @@ class DQNConfig(QConfig, OffPolicyConfig):
         False,
         "Split the network into value and advantages, each with one more hidden layer, "
         "as wide as the torso's last.",
-    )
-    prioritised: bool = static(False, "Sample in proportion to the TD error.")
-    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(
-        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
     )
     values: str = static(
         "expected",
@@ -175,17 +146,6 @@ class DQNConfig(QConfig, OffPolicyConfig):
     )
     num_tau_prime_samples: int = static(
         8, "Number of quantile levels of the target where values is implicit.", POSITIVE
-    )
-    num_quantile_samples: int = static(
-        32,
-        "Number of quantile levels by which actions are chosen where values is "
-        "implicit.",
-        POSITIVE,
-    )
-    num_cosines: int = static(
-        64,
-        "Number of cosines that embed a quantile level where values is implicit.",
-        POSITIVE,
     )
     kappa: float = dynamic(
         1.0, "TD error at which the Huber loss of quantiles turns linear.", POSITIVE
@@ -223,16 +183,9 @@ def validate(config: DQNConfig, env: Environment) -> None:
     """
     off_policy.validate(config)
     exploration.check_share(config)
-    space: Any = env.action_space(env.default_params)
-    if not hasattr(space, "n"):
-        raise ConfigError(
-            f"DQNConfig needs {needed_for_values(space)}, got {space} of "
-            f"{env.name}; use {instead_of_values(space)}."
-        )
     _check_values(config)
     _check_own(config)
-    outputs = action_values.num_outputs(config)
-    check_action_value_network(config, env, int(space.n), outputs)
+    network_config.check_values(config, env, action_values.num_outputs(config))
     # Presets have the numbers of priorities beside `prioritised`.
     if not config.munchausen:
         check_idle(config, _MUNCHAUSEN, "munchausen", "munchausen=True")
@@ -289,18 +242,6 @@ def _check_own(config: DQNConfig) -> None:
         )
 
 
-class Agent(NamedTuple):
-    """The parts of DQN, bound once in Python: structure, and the config's numbers."""
-
-    config: DQNConfig
-    stepper: rollout.Stepper
-    obs_space: Any
-    head: Head
-    replay: batches.Replay
-    network: nn.Module
-    kind: action_values.ActionValues
-
-
 class Draws(NamedTuple):
     """The random numbers of a gradient step.
 
@@ -330,28 +271,11 @@ def make(
 
 
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build network, environment and replay: what the functions below work with.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
-    """
-    config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    obs_space = env.observation_space(stepper.params)
-    head = make_head(env.action_space(stepper.params), "categorical")
-    return Agent(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        head=head,
-        replay=batches.of_steps(config, axis_name),
-        network=action_values.make_network(
-            config, obs_shape(obs_space), head.num_outputs
-        ),
-        kind=action_values.make(config),
-    )
+    """Build network, environment and replay; arguments as of `off_policy.bind`."""
+    agent = off_policy.bind(config, env, axis_name, "categorical")
+    config, shape = agent.config, obs_shape(agent.obs_space)
+    network = action_values.make_network(config, shape, agent.head.num_outputs)
+    return agent._replace(network=network, kind=action_values.make(config))
 
 
 def init(agent: Agent, key: Array) -> State:
@@ -381,7 +305,7 @@ def enter(agent: Agent, state: State) -> tuple[Hooks, Learner, Any]:
 
 
 def enter_flat(
-    make_hooks: Any, agent: Any, state: State, form: optimiser.Form | None = None
+    make_hooks: Any, agent: Agent, state: State, form: optimiser.Form | None = None
 ) -> tuple[Hooks, Learner, Any]:
     """Return what an update works with: networks are a flat vector `[P]` each.
 
@@ -519,7 +443,7 @@ def learn(
 
 
 def descend(
-    agent: Any, restore: Any, loss: Any, learner: Learner, count: StepCount
+    agent: Agent, restore: Any, loss: Any, learner: Learner, count: StepCount
 ) -> tuple[Learner, Array, Metrics]:
     """Take a step of the optimiser, and update the target network where that is due.
 

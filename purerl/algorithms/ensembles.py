@@ -13,8 +13,8 @@ By default there are two that give a mean value, and the smaller counts (Fujimot
   quantiles of the return, and the target is the distribution of all of them together
   without its largest, `dropped_quantiles` for each critic. See `losses.quantile`.
 
-The policy maximises the smallest value, the mean of all or the first critic's
-(`policy_value`), where the value of quantiles is their mean.
+The policy maximises the mean of all critics in both cases, where the value of quantiles
+is their mean. Otherwise it is the smallest value in SAC, and the first critic's in TD3.
 """
 
 from collections.abc import Callable
@@ -27,22 +27,23 @@ import jax.numpy as jnp
 from purerl import networks
 from purerl.acting.rollout import Draw
 from purerl.algorithms import actor_critic
-from purerl.algorithms.actor_critic import ActorCriticConfig, is_stacked, uses_subset
-from purerl.algorithms.checks import check_idle
-from purerl.algorithms.off_policy import Batch, Learner
+from purerl.algorithms.actor_critic import (
+    ActorCriticConfig,
+    Agent,
+    is_stacked,
+    uses_subset,
+)
+from purerl.algorithms.off_policy import Batch, Learner, PrioritisedConfig
 from purerl.config import (
-    AUTO,
     FEW,
-    FRACTION,
     NON_NEGATIVE,
     ConfigError,
+    check_idle,
     config_dataclass,
-    dynamic,
-    one_of,
     static,
 )
-from purerl.envs.base import Environment
 from purerl.learning import optimiser
+from purerl.learning.branches import StepCount, change_or_wait
 from purerl.learning.collectives import pmean
 from purerl.losses import HuberError, SquaredError, quantile, value_error
 from purerl.types import Array, Metrics, PyTree
@@ -68,15 +69,17 @@ class CriticOutputs(NamedTuple):
 
 
 @config_dataclass
-class EnsembleConfig(ActorCriticConfig):
+class EnsembleConfig(ActorCriticConfig, PrioritisedConfig):
     """Fields of actor-critics whose critics may be many.
 
     Attributes:
         usual_value: The value that the policy maximises without quantiles and without a
             subset.
+        policy_metrics: Names of the numbers that a step of the policy reports.
     """
 
     usual_value: ClassVar[str] = "min"
+    policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss",)
 
     num_critics: int = static(2, "Critics with parameters of their own.", FEW)
     critic_subset: int = static(
@@ -84,14 +87,6 @@ class EnsembleConfig(ActorCriticConfig):
         "Critics, drawn anew in every gradient step, whose smallest value makes the "
         "target (REDQ's has 2 of 10); 0 takes all.",
         NON_NEGATIVE,
-    )
-    policy_value: str = static(
-        AUTO,
-        "Value that the policy maximises: the min of the critics, the mean of "
-        "them, or that of the first; auto takes mean with num_quantiles or a "
-        "critic_subset of fewer than all critics, else min for SAC and first for "
-        "TD3.",
-        one_of("min", "mean", "first"),
     )
     num_quantiles: int = static(
         0,
@@ -105,19 +100,12 @@ class EnsembleConfig(ActorCriticConfig):
         "out, where num_quantiles is not 0.",
         NON_NEGATIVE,
     )
-    prioritised: bool = static(
-        False, "Sample in proportion to the critics' mean absolute TD error."
-    )
-    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
-    importance_exponent: float = dynamic(
-        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
-    )
 
-    def automatic(self, env: Environment) -> dict[str, Any]:
-        """Return which value the policy maximises."""
+    @property
+    def policy_value(self) -> str:
+        """Value that the policy maximises: `min`, `mean` or `first` of the critics."""
         is_mean = bool(self.num_quantiles) or uses_subset(self)
-        value = "mean" if is_mean else self.usual_value
-        return {**super().automatic(env), "policy_value": value}
+        return "mean" if is_mean else self.usual_value
 
 
 def validate(config: EnsembleConfig) -> None:
@@ -131,14 +119,14 @@ def validate(config: EnsembleConfig) -> None:
             f"critic_subset must be at most num_critics ({config.num_critics}), got "
             f"{config.critic_subset}; 0 takes all critics."
         )
-    chosen = config.critic_optimiser or config.optimiser
+    chosen = config.optimiser
     if getattr(chosen, "needs_layers", False) and is_stacked(config):
         kind = type(chosen).__name__
         raise ConfigError(
-            f"critic_optimiser must not be {kind}() with num_critics "
+            f"optimiser must not be {kind}() with num_critics "
             f"{config.num_critics} and critic_subset {config.critic_subset}: the "
             "layers of these critics lie side by side in one array each, and "
-            f"{kind} must see them one by one. Use critic_optimiser=Adam(), or two "
+            f"{kind} must see them one by one. Use optimiser=Adam(), or two "
             "critics without critic_subset."
         )
     if not config.prioritised:
@@ -304,6 +292,40 @@ def fit_critics(
     learner = actor_critic.put_statistics(config, learner, "critics", statistics)
     metrics["grad_norm"] = optimiser.grad_norm(learner.opt_state["critics"])
     return learner, td_error, metrics
+
+
+def learn(
+    agent: Agent,
+    evaluate_critics: Callable[[PyTree], CriticOutputs],
+    improve: Callable[[Learner], tuple[Learner, Metrics]],
+    learner: Learner,
+    batch: Batch,
+    count: StepCount,
+) -> tuple[Learner, Array, Metrics]:
+    """Take a step of the critics, and where it is due one of the policy.
+
+    Args:
+        agent: Networks, environments, replay and config.
+        evaluate_critics: Function from the critics' parameters to their outputs.
+        improve: Step of the policy, and of what moves with it.
+        learner: Learner before the step.
+        batch: Batch from the replay buffer.
+        count: Where the step stands among all.
+    """
+    config, axis = agent.config, agent.stepper.axis_name
+    learner, td_error, metrics = fit_critics(
+        config, axis, evaluate_critics, learner, batch
+    )
+
+    def wait(learner: Learner) -> tuple[Learner, Metrics]:
+        # Without a policy step, add zero to the sums of its numbers; as a product, so
+        # that it varies over devices as the loss does.
+        blank = 0.0 * metrics["value_loss"]
+        return learner, dict.fromkeys(config.policy_metrics, blank)
+
+    due = count.completes(config.policy_delay)
+    learner, more = change_or_wait(due, improve, wait, learner)
+    return learner, td_error, metrics | more
 
 
 def _quantile_loss(config: EnsembleConfig) -> Any:

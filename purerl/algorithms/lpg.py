@@ -26,23 +26,18 @@ environment design", github.com/EmptyJackson/groove); the optimiser's numbers ar
 from functools import partial
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 
-from purerl import auto, networks
+from purerl import networks
 from purerl.acting import observe
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
-from purerl.algorithms import network_config, on_policy
-from purerl.algorithms.checks import check_hidden_sizes
-from purerl.algorithms.network_config import NetworkConfig
+from purerl.algorithms import network_config, on_policy, policy_gradient
+from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
-from purerl.algorithms.policy_gradient import (
-    behaviour_of,
-    check_shared,
-    make_actor,
-    of_features,
-)
+from purerl.algorithms.policy_gradient import check_shared
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
@@ -54,10 +49,9 @@ from purerl.config import (
     static,
 )
 from purerl.envs.base import Environment
-from purerl.learning import diagnostics
+from purerl.learning import normalise
 from purerl.networks.distributions import is_discrete, make_head
 from purerl.optimisers import Adam
-from purerl.optimisers.check import check_optimisers
 from purerl.rules import ActorCriticRule, RuleInputs, Targets
 from purerl.rules.check import check_rule
 from purerl.types import Algorithm, Array, Metrics, PyTree, Transition
@@ -67,7 +61,7 @@ PREDICTION_SIZE = 30
 
 
 @config_dataclass
-class LPGConfig(NetworkConfig):
+class LPGConfig(ActorConfig):
     """Learned policy gradient."""
 
     num_envs: int = static(
@@ -94,19 +88,9 @@ class LPGConfig(NetworkConfig):
         None, "Largest global gradient norm; None for no bound.", POSITIVE_OR_NONE
     )
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    normalize_observations: bool = static(
-        False, "Standardise observations by running moments."
-    )
-    clip_observations: float = dynamic(
-        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
-    )
-    actor: Any = network_config.actor_field()
-    actor_gain: float = network_config.actor_gain_field()
     shared_torso: bool = static(
         False, "Give policy and prediction one common torso in place of one each."
     )
-    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
-    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
 
     @property
     def steps_per_update(self) -> int:
@@ -139,8 +123,6 @@ def validate(config: LPGConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_hidden_sizes(config.hidden_sizes)
-    check_optimisers(config)
     check_rule(config.rule, config.prediction_size)
     space = env.action_space(env.default_params)
     if not is_discrete(space):
@@ -162,8 +144,7 @@ def make(
     config: LPGConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Bind LPG to a config and an environment; arguments as of `ppo.make`."""
-    agent = make_agent(config, env, axis_name)
-    return on_policy.algorithm(agent, learn)
+    return on_policy.algorithm(make_agent(config, env, axis_name), learn)
 
 
 def make_agent(
@@ -173,33 +154,16 @@ def make_agent(
 
     The prediction stands where other algorithms have their critic.
     """
-    config = auto.resolve(config, env)
-    stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
-    head = make_head(env.action_space(stepper.params), "auto")
-    shape = obs_shape(obs_space)
-    actor = make_actor(config, head, shape)
-    prediction = network_config.whole(config, "critic", shape)
-    if prediction is None:
-        torso = network_config.torso_of(config, shape, "critic")
-        prediction = networks.CategoricalActor(
-            torso, config.prediction_size, config.critic_gain
-        )
-    on_features = None
-    if config.shared_torso:
-        on_features = of_features(actor, shape)
-        prediction = of_features(prediction, shape)
-    return Agent(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        networks={"actor": actor, "critic": prediction},
-        behaviour=behaviour_of(head),
-        memory=None,
-        num_updates=num_updates,
-        axis_name=axis_name,
-        on_features=on_features,
-        head=head,
-    )
+    return policy_gradient.make_agent(config, env, axis_name, make_prediction)
+
+
+def make_prediction(config: LPGConfig, shape: Any) -> nn.Module:
+    """Make the network from observations to the logits of the prediction."""
+    own = network_config.whole(config, "critic", shape)
+    if own is not None:
+        return own
+    torso = network_config.torso_of(config, shape, "critic")
+    return networks.CategoricalActor(torso, config.prediction_size, config.critic_gain)
 
 
 def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
@@ -280,7 +244,7 @@ def loss(agent: Agent, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
         "prediction_entropy": -(jnp.exp(prediction) * prediction).sum(-1),
         "policy_target": jnp.abs(targets.policy),
     }
-    metrics = diagnostics.means({name: x.ravel() for name, x in samples.items()})
+    metrics = normalise.means({name: x.ravel() for name, x in samples.items()})
     total = metrics["policy_loss"] - config.entropy_coef * metrics["entropy"]
     return total + config.prediction_coef * metrics["prediction_loss"], metrics
 

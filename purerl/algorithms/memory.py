@@ -1,4 +1,4 @@
-"""The memory of an agent, and the critic's own where it sees more than the actor.
+"""The memory of an agent: its fields, its networks, and what learning sees of it.
 
 A memory carries `h_t = core(h_{t-1}, o_t)` along the episode, and actor, critic or
 action values are heads on it. Three rules follow from that:
@@ -28,22 +28,130 @@ rollout after it was played, and no policy has it.
 
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 
-from purerl.acting import rollout
-from purerl.algorithms import memory_config, network_config
+from purerl.acting import observe, rollout
+from purerl.acting.observe import obs_shape
+from purerl.algorithms import network_config
+from purerl.algorithms.network_config import ObservedConfig
+from purerl.config import (
+    AUTO,
+    NON_NEGATIVE,
+    POSITIVE,
+    SIZES,
+    WIDTH,
+    Check,
+    ConfigError,
+    check_idle,
+    config_dataclass,
+    is_auto,
+    nearest_divisors,
+    number_of,
+    static,
+)
+from purerl.envs.base import Environment
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
-from purerl.networks import composite
+from purerl.networks import composite, memories
 from purerl.networks.memories import Kind
+from purerl.networks.memories.kinds import check_module
 from purerl.networks.recurrent import forget
 from purerl.types import PyTree
 
+NONE = "none"
+MEMORY = Check(
+    lambda x: (
+        isinstance(x, nn.Module)
+        or (isinstance(x, str) and x in (NONE, *memories.NAMES))
+    ),
+    f"must be one of none, {', '.join(memories.NAMES)}, a memory module such as "
+    "purerl.networks.memories.LRU(64), or its import path such as "
+    "purerl.networks.memories:LRU(features=64)",
+)
 CORE = "core"
 CRITIC_CORE = "critic_core"
 """The name of the parameters of a memory that is the critic's own."""
 CRITIC_FEATURES = "<features of the critic>"
 """The key of what the critic remembers, beside what the actor does."""
+
+
+def memory_field(default: str) -> Any:
+    """Declare the field `memory` of an algorithm with a memory."""
+    return static(
+        default,
+        f"Memory after the torso: none, {', '.join(memories.NAMES)}; or a module of "
+        "sequences, or its import path.",
+        MEMORY,
+    )
+
+
+def size_field() -> Any:
+    """Declare the field `memory_size` of an algorithm with a memory."""
+    return static(128, "Units of a memory by name.", WIDTH)
+
+
+def head_sizes_field(default: tuple[int, ...] = ()) -> Any:
+    """Declare the field `head_sizes` of an algorithm with a memory."""
+    return static(
+        default, "Units of each hidden layer between the memory and its heads.", SIZES
+    )
+
+
+def has_memory(config: Any) -> bool:
+    """Return whether an algorithm with a config remembers the episode."""
+    memory = getattr(config, "memory", NONE)
+    return isinstance(memory, nn.Module) or memory != NONE
+
+
+@config_dataclass
+class MemoryConfig(ObservedConfig):
+    """Fields of an algorithm that learns from rollouts and may have a memory."""
+
+    memory: Any = memory_field(NONE)
+    memory_size: int = size_field()
+    head_sizes: tuple[int, ...] = head_sizes_field()
+    sequence_length: int = static(
+        AUTO,
+        "Steps of a sequence that gradients go through, a divisor of num_steps; auto "
+        "takes num_steps.",
+        POSITIVE,
+    )
+    burn_in: int = static(
+        0,
+        "Steps before a sequence that only bring its stored memory up to date.",
+        NON_NEGATIVE,
+    )
+
+    @property
+    def samples_per_update(self) -> int:
+        """The number of steps, or of sequences, from which minibatches are drawn."""
+        if not has_memory(self):
+            return self.steps_per_update
+        if is_auto(self.sequence_length):
+            return self.num_envs
+        return self.steps_per_update // self.sequence_length
+
+    @property
+    def steps_of_gradient(self) -> int:
+        """Steps in time, one after the other, of a gradient step."""
+        if not has_memory(self):
+            return 1
+        if is_auto(self.sequence_length):
+            return number_of(self, "num_steps")
+        return self.sequence_length + self.burn_in
+
+
+class Memories(NamedTuple):
+    """The memories of an actor and of a critic that has its own."""
+
+    actor: PyTree
+    critic: PyTree
+
+
+def of_actor(memory: PyTree) -> PyTree:
+    """Return the memory on which actions are chosen, of those of a state."""
+    return memory.actor if isinstance(memory, Memories) else memory
 
 
 class Memory(NamedTuple):
@@ -60,12 +168,123 @@ class Memory(NamedTuple):
     kind: Kind
     critic_core: Any = None
 
+    def blank(self, num_envs: int) -> PyTree:
+        """Return what a state remembers of `[B]` episodes that are about to begin."""
+        zeros = self.kind.blank((num_envs,))
+        return zeros if self.critic_core is None else Memories(zeros, zeros)
 
-class Memories(NamedTuple):
-    """The memories of an actor and of a critic that has its own."""
+    def head_shape(self, shape: Any) -> Any:
+        """Return the shape of what `seen` returns of observations of a shape."""
+        has_own = self.critic_core is not None
+        return composite.head_shape(self.kind.size, shape, has_own)
 
-    actor: PyTree
-    critic: PyTree
+    def seen(self, memory: PyTree, obs: Any) -> Any:
+        """Return what heads take: memories `[..., H]`, beside the mask of `obs` if any.
+
+        Args:
+            memory: Memories with the observation in them; with `critic_core` those of
+                both, of which the critic's is None where only the actor is asked.
+            obs: Features of the observation.
+        """
+        read = self.kind.read
+        if self.critic_core is None:
+            return composite.beside_mask(read(memory), obs)
+        features = composite.beside_mask(read(memory.actor), obs, always=True)
+        if memory.critic is None:
+            return features
+        return {**features, CRITIC_FEATURES: read(memory.critic)}
+
+    def seen_by_actor(self, memory: PyTree, obs: Any) -> Any:
+        """Return what the actor takes of its own memory, as `seen` does of both."""
+        own = memory if self.critic_core is None else Memories(memory, None)
+        return self.seen(own, obs)
+
+    def judged(self, params: PyTree, memory: PyTree, obs: Any) -> PyTree:
+        """Return what the critic sees when an observation follows remembered ones.
+
+        Args:
+            params: Parameters by network.
+            memory: Memories `[..., H]` before the observations.
+            obs: `[..., *obs_shape]` prepared observations.
+        """
+        if self.critic_core is None:
+            return self.seen(self.core.apply(params[CORE], obs, memory), obs)
+        critic = self.critic_core.apply(params[CRITIC_CORE], obs, memory.critic)
+        return self.seen(memory._replace(critic=critic), obs)
+
+    def recall(
+        self, params: PyTree, before: Memories, obs: Any, played: rollout.Played
+    ) -> rollout.Played:
+        """Return a rollout with the critic's own memories beside those of the actor.
+
+        As with everything that a rollout leaves, nothing of them has a derivative.
+
+        Args:
+            params: Parameters with which the rollout was played.
+            before: Memories before the rollout.
+            obs: `[T, B, ...]` prepared observations of the rollout.
+            played: The rollout, with the memories of the actor.
+        """
+        transitions = played.transitions
+        done = transitions.terminated | transitions.truncated
+        first, batch = sequences.first_of(done), transitions._replace(obs=obs)
+        rows = sequences.whole(before.critic, first, batch)
+        core = params[CRITIC_CORE]
+        each = sequences.remember_each(self.critic_core, self.kind, core, rows)
+        each = jax.lax.stop_gradient(each)
+        last = forget(jax.tree.map(lambda x: x[-1], each), done[-1])
+        memory, kept = Memories(played.memory, last), Memories(played.memories, each)
+        return played._replace(memory=memory, memories=kept)
+
+    def rows(
+        self, config: Any, before: PyTree, played: rollout.Played, batch: Any
+    ) -> Sequences:
+        """Return a rollout as sequences; see `on_policy.rows_of`."""
+        transitions = played.transitions
+        first = sequences.first_of(transitions.terminated | transitions.truncated)
+        if config.sequence_length == config.num_steps:
+            return sequences.whole(before, first, batch)
+        lengths = config.sequence_length, config.burn_in
+        return sequences.cut(before, played.memories, first, batch, *lengths)
+
+    def samples(self, params: PyTree, rows: Sequences) -> Any:
+        """Return the steps `[R, L, ...]` of sequences with what heads see as `obs`."""
+        seen = jax.tree.map(sequences.swap, self.unroll(params, rows))
+        return rows.batch._replace(obs=seen)
+
+    def begun(self, params: PyTree, rows: Sequences) -> Sequences:
+        """Return sequences as they are after their burn-in, and without it."""
+        return rows._replace(memory=self.start(params, rows), burn_in=None)
+
+    def start(self, params: PyTree, rows: Sequences) -> PyTree:
+        """Return the memories with which sequences begin; see `sequences.start`."""
+        if self.critic_core is None:
+            return sequences.start(self.core, self.kind, params[CORE], rows)
+        of_actor, of_critic = _by_memory(rows)
+        core, critic_core = params[CORE], params[CRITIC_CORE]
+        return Memories(
+            sequences.start(self.core, self.kind, core, of_actor),
+            sequences.start(self.critic_core, self.kind, critic_core, of_critic),
+        )
+
+    def unroll(self, params: PyTree, rows: Sequences) -> Any:
+        """Run over sequences; return what heads see of the memory, `[L, R, ...]`."""
+        if self.critic_core is None:
+            obs, found = sequences.remember(self.core, self.kind, params[CORE], rows)
+            return self.seen(found, obs)
+        of_actor, of_critic = _by_memory(rows)
+        core, critic_core = params[CORE], params[CRITIC_CORE]
+        obs, actor = sequences.remember(self.core, self.kind, core, of_actor)
+        _, critic = sequences.remember(
+            self.critic_core, self.kind, critic_core, of_critic
+        )
+        return self.seen(Memories(actor, critic), obs)
+
+
+def _by_memory(rows: Sequences) -> tuple[Sequences, Sequences]:
+    """The sequences with the memories of the actor, and with those of the critic."""
+    actor, critic = rows.memory
+    return rows._replace(memory=actor), rows._replace(memory=critic)
 
 
 def build(config: Any, shape: Any) -> Memory | None:
@@ -75,9 +294,9 @@ def build(config: Any, shape: Any) -> Memory | None:
         config: Config of the agent.
         shape: Shape of the features of one observation.
     """
-    if not memory_config.has_memory(config):
+    if not has_memory(config):
         return None
-    kind = memory_config.kind_of(config)
+    kind = memories.kind_of(config.memory, config.memory_size)
     critic_core = None
     if critic_has_own(config, shape):
         critic_core = kind.core(network_config.torso_of(config, shape, "critic"))
@@ -93,125 +312,107 @@ def critic_has_own(config: Any, shape: Any) -> bool:
     return by_actor != by_critic
 
 
-def blank(memory: Memory, num_envs: int) -> PyTree:
-    """Return what a state remembers of `[B]` episodes that are about to begin."""
-    zeros = memory.kind.blank((num_envs,))
-    return zeros if memory.critic_core is None else Memories(zeros, zeros)
+def check_rows(config: Any) -> None:
+    """Refuse rollouts that do not fall into minibatches of one size.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    if not has_memory(config):
+        samples, minibatches = config.steps_per_update, config.num_minibatches
+        if samples % minibatches:
+            raise ConfigError(
+                f"num_envs * num_steps ({config.num_envs} * {config.num_steps} = "
+                f"{samples}) must be divisible by num_minibatches, got {minibatches}; "
+                f"nearest: {nearest_divisors(samples, minibatches)}."
+            )
+        check_idle(config, ("head_sizes", "burn_in"), "memory", "memory='gru'")
+        return
+    length, burn_in, steps = config.sequence_length, config.burn_in, config.num_steps
+    if steps % length:
+        raise ConfigError(
+            f"num_steps ({steps}) must be divisible by sequence_length, got {length}; "
+            f"nearest: {nearest_divisors(steps, length)}."
+        )
+    if burn_in and (length == steps or burn_in > length):
+        raise ConfigError(
+            f"burn_in must be 0 where a sequence is a whole rollout, and at most "
+            f"sequence_length ({length}, of num_steps {steps}) elsewhere, got "
+            f"{burn_in}; make sequence_length shorter than num_steps, or leave burn_in "
+            "at 0."
+        )
+    total, minibatches = config.samples_per_update, config.num_minibatches
+    if total % minibatches:
+        name, unit = f"num_envs ({total})", "environments"
+        if length < steps:
+            name = f"num_envs * num_steps / sequence_length ({total})"
+            unit = "sequences"
+        raise ConfigError(
+            f"{name} must be divisible by num_minibatches, got {minibatches}: a "
+            f"minibatch takes whole {unit}; nearest: "
+            f"{nearest_divisors(total, minibatches)}."
+        )
 
 
-def of_actor(memory: PyTree) -> PyTree:
-    """Return the memory on which actions are chosen, of those of a state."""
-    return memory.actor if isinstance(memory, Memories) else memory
+def check_values(config: Any, env: Environment) -> None:
+    """Refuse networks that do not map observations to values of a memory.
+
+    Raises:
+        ConfigError: naming the actions, or the network, the shapes and the remedy.
+    """
+    num_actions = network_config.check_discrete(config, env)
+    size = checked_size(config, env)
+    check_head(config, "critic", size)
+    network_config.check_torsos(config, env, ("torso",))
+    words = f"values of {num_actions} actions"
+    network_config.check_whole(config, "critic", [(size,)], (num_actions,), words)
 
 
-def seen(memory: Memory, memories: PyTree, obs: Any) -> Any:
-    """Return what heads take: memories `[..., H]`, beside the mask of `obs` if any.
+def check_head(config: Any, field: str, size: int) -> None:
+    """Refuse a network by name that would not see the memory of `size` features."""
+    is_named = network_config.own(config, field) is None
+    if is_named and not network_config.is_auto(config, field):
+        raise ConfigError(
+            f"{field} must be auto or a flax module of memories [N, {size}], got "
+            f"{getattr(config, field)!r}, a torso of observations; give it as torso."
+        )
+
+
+def checked_size(config: Any, env: Environment) -> int:
+    """Refuse a memory that does not fit, and return the number of what heads see of it.
+
+    Raises:
+        ConfigError: naming the memory and the remedy.
+    """
+    try:
+        kind = memories.kind_of(config.memory, config.memory_size)
+    except ValueError as error:
+        raise ConfigError(
+            f"memory_size must fit the memory {config.memory}, got "
+            f"{config.memory_size}: {error}."
+        ) from None
+    if isinstance(config.memory, nn.Module):
+        network_config.check_torsos(config, env, ("torso",))
+        check_own(config, env, "torso")
+    return kind.size
+
+
+def check_own(config: Any, env: Environment, field: str) -> None:
+    """Refuse a memory of the user's own that does not fit a torso before it.
 
     Args:
-        memory: Networks of the memory.
-        memories: Memories with the observation in them; with `critic_core` those of
-            both, of which the critic's is None where only the actor is asked.
-        obs: Features of the observation.
+        config: Config with the field `memory`, whose torso is checked.
+        env: Environment, from `resolve_env`.
+        field: Network that has the torso, see `network_config.torso_of`.
+
+    Raises:
+        ConfigError: naming the memory and the remedy.
     """
-    if memory.critic_core is None:
-        return composite.beside_mask(memory.kind.read(memories), obs)
-    features = composite.beside_mask(memory.kind.read(memories.actor), obs, always=True)
-    if memories.critic is None:
-        return features
-    return {**features, CRITIC_FEATURES: memory.kind.read(memories.critic)}
-
-
-def seen_by_actor(memory: Memory, memories: PyTree, obs: Any) -> Any:
-    """Return what the actor takes of its own memory, as `seen` does of both."""
-    has_own = memory.critic_core is not None
-    return seen(memory, Memories(memories, None) if has_own else memories, obs)
-
-
-def judged(memory: Memory, params: PyTree, memories: PyTree, obs: Any) -> PyTree:
-    """Return what the critic sees when an observation follows remembered ones.
-
-    Args:
-        memory: Networks of the memory.
-        params: Parameters by network.
-        memories: Memories `[..., H]` before the observations.
-        obs: `[..., *obs_shape]` prepared observations.
-    """
-    if memory.critic_core is None:
-        after = memory.core.apply(params[CORE], obs, memories)
-    else:
-        core = params[CRITIC_CORE]
-        critic = memory.critic_core.apply(core, obs, memories.critic)
-        after = memories._replace(critic=critic)
-    return seen(memory, after, obs)
-
-
-def recall(
-    memory: Memory, params: PyTree, before: Memories, obs: Any, played: rollout.Played
-) -> rollout.Played:
-    """Return a rollout with the critic's own memories beside those of the actor.
-
-    As with everything that a rollout leaves, nothing of them has a derivative.
-
-    Args:
-        memory: Networks of the memory, with the critic's core.
-        params: Parameters with which the rollout was played.
-        before: Memories before the rollout.
-        obs: `[T, B, ...]` prepared observations of the rollout.
-        played: The rollout, with the memories of the actor.
-    """
-    transitions = played.transitions
-    done = transitions.terminated | transitions.truncated
-    rows = sequences.whole(
-        before.critic, sequences.first_of(done), transitions._replace(obs=obs)
+    if not isinstance(config.memory, nn.Module):
+        return
+    space = env.observation_space(env.default_params)
+    torso = network_config.torso_of(config, obs_shape(space), field)
+    features, _ = jax.eval_shape(
+        torso.init_with_output, jax.random.key(0), observe.example(space)
     )
-    core = params[CRITIC_CORE]
-    each = sequences.remember_each(memory.critic_core, memory.kind, core, rows)
-    each = jax.lax.stop_gradient(each)
-    last = forget(jax.tree.map(lambda x: x[-1], each), done[-1])
-    return played._replace(
-        memory=Memories(played.memory, last), memories=Memories(played.memories, each)
-    )
-
-
-def start(memory: Memory, params: PyTree, rows: Sequences) -> PyTree:
-    """Return the memories with which sequences begin; see `sequences.start`."""
-    if memory.critic_core is None:
-        return sequences.start(memory.core, memory.kind, params[CORE], rows)
-    of_actor, of_critic = _by_memory(rows)
-    core, critic_core = params[CORE], params[CRITIC_CORE]
-    return Memories(
-        sequences.start(memory.core, memory.kind, core, of_actor),
-        sequences.start(memory.critic_core, memory.kind, critic_core, of_critic),
-    )
-
-
-def unroll(memory: Memory, params: PyTree, rows: Sequences) -> Any:
-    """Run the memory over sequences, and return what heads see of it, `[L, R, ...]`.
-
-    Args:
-        memory: Networks of the memory.
-        params: Parameters by network.
-        rows: The sequences, from where each begins.
-    """
-    core, kind = memory.core, memory.kind
-    if memory.critic_core is None:
-        obs, found = sequences.remember(core, kind, params[CORE], rows)
-        return seen(memory, found, obs)
-    of_actor, of_critic = _by_memory(rows)
-    obs, actor = sequences.remember(core, kind, params[CORE], of_actor)
-    _, critic = sequences.remember(
-        memory.critic_core, kind, params[CRITIC_CORE], of_critic
-    )
-    return seen(memory, Memories(actor, critic), obs)
-
-
-def _by_memory(rows: Sequences) -> tuple[Sequences, Sequences]:
-    """The sequences with the memories of the actor, and with those of the critic."""
-    actor, critic = rows.memory
-    return rows._replace(memory=actor), rows._replace(memory=critic)
-
-
-def head_shape(memory: Memory, shape: Any) -> Any:
-    """Return the shape of what `seen` returns of observations of a shape."""
-    has_own = memory.critic_core is not None
-    return composite.head_shape(memory.kind.size, shape, has_own)
+    check_module(config.memory, features.shape[-1])

@@ -47,7 +47,13 @@ import jax
 import jax.numpy as jnp
 
 from purerl.algorithms import actor_critic, off_policy
-from purerl.algorithms.actor_critic import ActorCriticConfig, Agent, act, taken_values
+from purerl.algorithms.actor_critic import (
+    LOG_STD,
+    ActorCriticConfig,
+    Agent,
+    act,
+    taken_values,
+)
 from purerl.algorithms.actor_critic import validate as validate
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
@@ -67,7 +73,6 @@ from purerl.losses import mpo as losses
 from purerl.losses import value_error
 from purerl.losses.mpo import Bounds, Duals, Improvement
 from purerl.networks.distributions import Gaussian
-from purerl.optimisers import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -112,7 +117,7 @@ class MPOConfig(ActorCriticConfig):
     temperature: str = static(
         "exact",
         "Method for the temperature's dual problem: exact solves it in every "
-        "step, gradient descends it (dual_optimiser).",
+        "step, gradient descends it (dual_learning_rate).",
         one_of("exact", "gradient"),
     )
     temperature_init: float = dynamic(
@@ -120,9 +125,6 @@ class MPOConfig(ActorCriticConfig):
     )
     dual_learning_rate: float = dynamic(
         1e-2, "Step size of the multipliers (and temperature).", POSITIVE
-    )
-    dual_optimiser: Any = dynamic(
-        Adam(), "Optimiser of the multipliers (and temperature)."
     )
     target_update_interval: int = static(
         100, "Gradient steps between updates of the target networks.", POSITIVE
@@ -133,8 +135,9 @@ class MPOConfig(ActorCriticConfig):
     max_grad_norm: float | None = dynamic(
         40.0, "Largest norm of each gradient; None for no bound.", POSITIVE_OR_NONE
     )
-    log_std_min: float = static(-5.0, "Smallest log standard deviation.")
-    log_std_max: float = static(2.0, "Largest log standard deviation.")
+    log_std_min: float = static(
+        -5.0, "Smallest log standard deviation; the largest is 2.", LOG_STD
+    )
 
 
 def make(

@@ -5,7 +5,7 @@ may say otherwise for one of them: a name gives it a torso of its own, and a mod
 the whole network, from observations to what the head or the loss takes.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import flax.linen as nn
@@ -14,25 +14,31 @@ import numpy as np
 
 from purerl import networks
 from purerl.acting.observe import obs_shape
-from purerl.algorithms.observed import check_keys, check_mask
 from purerl.config import (
+    LAYERS,
     POSITIVE,
-    SIZES,
     Check,
     ConfigError,
     TrainConfig,
     config_dataclass,
+    dynamic,
     one_of,
     static,
 )
 from purerl.envs.base import Environment
 from purerl.networks import composite, modules
+from purerl.networks.composite import MASK
+from purerl.networks.distributions import is_discrete
 from purerl.types import Array
 
 NETWORK = Check(
     lambda x: isinstance(x, nn.Module) or (isinstance(x, str) and x in networks.TORSOS),
     f"must be one of {', '.join(networks.TORSOS)}, a flax module such as MyNet(), or "
     "its import path such as mypackage.nets:MyNet",
+)
+_ONE_WAY = (
+    'an observation {"observation": ..., "action_mask": bool [A]}, of the space '
+    "envs.spaces.MultiBinary(A) under action_mask"
 )
 _DTYPES = {"float32": None, "bfloat16": jnp.bfloat16}
 
@@ -55,7 +61,7 @@ class NetworkConfig(TrainConfig):
         NETWORK,
     )
     hidden_sizes: tuple[int, ...] = static(
-        (64, 64), "Units of each hidden layer.", SIZES
+        (64, 64), "Units of each hidden layer.", LAYERS
     )
     activation: str = static(
         "tanh",
@@ -83,26 +89,37 @@ class NetworkConfig(TrainConfig):
                 object.__setattr__(self, name, value)
 
 
-def actor_field() -> Any:
-    """Declare the field `actor` of an algorithm with a policy."""
-    return static(
+@config_dataclass
+class ObservedConfig(NetworkConfig):
+    """Fields of an algorithm whose networks may see normalised observations."""
+
+    normalize_observations: bool = static(
+        False, "Standardise observations by running moments of those acted on."
+    )
+    clip_observations: float = dynamic(
+        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
+    )
+
+
+@config_dataclass
+class ActorConfig(ObservedConfig):
+    """Fields of an algorithm with an actor beside its critic."""
+
+    actor: Any = static(
         "auto",
         "Network of the actor: auto takes torso and a head; a torso's name is the "
         "actor's own torso; a flax module, or its import path, is the whole "
         "network.",
         NETWORK,
     )
-
-
-def actor_gain_field() -> Any:
-    """Declare the field `actor_gain` of an algorithm with a policy."""
-    return static(0.01, "Gain of the actor's last layer at first.", POSITIVE)
-
-
-def keys_field(network: str) -> Any:
-    """Declare the field `actor_keys` or `critic_keys` of an algorithm with both."""
-    return static(
-        (), f"Keys of a dictionary observation that the {network} sees; none for all."
+    actor_gain: float = static(
+        0.01, "Gain of the actor's last layer at first.", POSITIVE
+    )
+    actor_keys: tuple[str, ...] = static(
+        (), "Keys of a dictionary observation that the actor sees; none for all."
+    )
+    critic_keys: tuple[str, ...] = static(
+        (), "Keys of a dictionary observation that the critic sees; none for all."
     )
 
 
@@ -273,7 +290,7 @@ def _chosen(config: Any, field: str) -> Any:
 
 
 def check_torsos(config: Any, env: Environment, fields: tuple[str, ...]) -> None:
-    """Refuse torsos that do not fit the observations, or that nothing would use.
+    """Refuse torsos that do not fit the observations.
 
     Args:
         config: Config of the agent.
@@ -284,27 +301,15 @@ def check_torsos(config: Any, env: Environment, fields: tuple[str, ...]) -> None
     Raises:
         ConfigError: naming the torso, the shapes and the remedy.
     """
-    named = [f for f in fields if f == "torso" or own(config, f) is None]
-    if own(config, "torso") is not None and not named:
-        raise ConfigError(
-            f"torso is {modules.text(config.torso)}, but no network would have it, "
-            f"because {' and '.join(fields)} are modules of your own; leave torso at "
-            "auto."
-        )
-    chosen = [_chosen(config, field) for field in named]
-    if config.torso_dtype != "float32" and not any(isinstance(x, str) for x in chosen):
-        raise ConfigError(
-            f"torso_dtype is {config.torso_dtype}, but it is of torsos by name, and "
-            "here are modules of your own only; give it to these as a field."
-        )
     try:
         shape = obs_shape(env.observation_space(env.default_params))
         check_keys(config, env, shape)
         check_mask(config, env, shape)
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
-    for field in named:
-        check_torso(config, env, field)
+    for field in fields:
+        if field == "torso" or own(config, field) is None:
+            check_torso(config, env, field)
 
 
 def check_torso(config: Any, env: Environment, field: str) -> None:
@@ -349,3 +354,153 @@ def check_whole(
         keys = keys_of(config, field)
         seen = [composite.visible(shape, keys) for shape in inputs]
         modules.check(field, module, seen, outputs, words)
+
+
+def check_keys(config: Any, env: Environment, shape: Any) -> None:
+    """Refuse keys of networks that an observation does not have.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        shape: Shape of the features of one observation.
+
+    Raises:
+        ConfigError: naming the field, the key and those that there are.
+    """
+    for field in ("actor_keys", "critic_keys"):
+        keys = getattr(config, field, ())
+        if not keys:
+            continue
+        if not isinstance(keys, tuple) or not all(isinstance(k, str) for k in keys):
+            raise ConfigError(
+                f"{field} must be keys of the observation, got {keys!r}; for example "
+                '("observation",).'
+            )
+        there = composite.part_keys(shape) if isinstance(shape, Mapping) else ()
+        unknown = [key for key in keys if key not in there]
+        if unknown or len(set(keys)) < len(keys):
+            has = f"has the keys {', '.join(there)}" if there else "is no dictionary"
+            raise ConfigError(
+                f"{field} must name keys of the observation, each once, got {keys!r}, "
+                f"and that of {env.name} {has} (a mask of actions is seen by none)."
+            )
+
+
+def check_mask(config: Any, env: Environment, shape: Any) -> None:
+    """Refuse a mask of actions that does not fit the actions, or has no use.
+
+    Args:
+        config: Config of the agent.
+        env: Environment, from `resolve_env`.
+        shape: Shape of the features of one observation.
+
+    Raises:
+        ConfigError: naming the spaces and the remedy.
+    """
+    params = env.default_params
+    space: Any = env.observation_space(params)
+    actions = env.action_space(params)
+    if _is_hidden(space):
+        raise ConfigError(
+            f"{env.name} has the key {MASK!r} inside another part of its observation: "
+            f"a mask must be at the top, {_ONE_WAY}; rename what is none."
+        )
+    if not composite.has_mask(shape):
+        return
+    if not composite.part_keys(shape):
+        raise ConfigError(f"{env.name} has no observation beside its mask: {_ONE_WAY}.")
+    num = mask_size(actions)
+    if num is None:
+        raise ConfigError(
+            f"{env.name} has a mask of actions under {MASK!r}, but its actions are "
+            f"{actions}, and a mask is for Discrete and MultiDiscrete ones (a "
+            "MultiBinary(n) is a MultiDiscrete([2] * n)); rename the key if it is none."
+        )
+    mask: Any = space["action_mask"]
+    is_flags = hasattr(mask, "bits") or (
+        hasattr(mask, "low") and np.dtype(mask.dtype).kind in "biu"
+    )
+    if not is_flags or tuple(mask.shape) != (num,):
+        raise ConfigError(
+            f"{env.name} has a mask of actions in {mask}, and its actions {actions} "
+            f"need {num} truth values: MultiBinary({num}), or a Box of 0 and 1 with "
+            "whole numbers of that shape."
+        )
+
+
+def mask_size(actions: Any) -> int | None:
+    """Return the size of a mask of some actions; None where they can have none.
+
+    Args:
+        actions: Action space.
+    """
+    if hasattr(actions, "n"):
+        return int(actions.n)
+    return int(np.sum(actions.nvec)) if hasattr(actions, "nvec") else None
+
+
+def _is_hidden(space: Any, depth: int = 0) -> bool:
+    """Return whether there is a mask's key below the top of a composite space."""
+    if not hasattr(space, "spaces"):
+        return False
+    parts = space.spaces
+    if isinstance(parts, dict) and depth and MASK in parts:
+        return True
+    inner = parts.values() if isinstance(parts, dict) else parts
+    return any(_is_hidden(part, depth + 1) for part in inner)
+
+
+def check_values(config: Any, env: Environment, outputs: int | None = None) -> None:
+    """Refuse a network that does not map observations to what each action is to have.
+
+    Args:
+        config: Config with the fields of `NetworkConfig`.
+        env: Environment, from `resolve_env`.
+        outputs: Numbers that an action is to have; None for a value.
+
+    Raises:
+        ConfigError: actions are not discrete, or the network does not fit.
+    """
+    num_actions = check_discrete(config, env)
+    check_torsos(config, env, ("critic",))
+    shape = obs_shape(env.observation_space(env.default_params))
+    if outputs is None:
+        words, sizes = f"values of {num_actions} actions", (num_actions,)
+    else:
+        words = f"{outputs} numbers of the return of each of {num_actions} actions"
+        sizes = (num_actions, outputs)
+    check_whole(config, "critic", [shape], sizes, words)
+
+
+def check_discrete(config: Any, env: Environment) -> int:
+    """Refuse environments without a value for every action; return their number.
+
+    Raises:
+        ConfigError: naming the actions and what learns in them.
+    """
+    space: Any = env.action_space(env.default_params)
+    if not hasattr(space, "n"):
+        needed = "discrete actions"
+        if is_discrete(space):
+            needed = "one discrete action at a time"
+        raise ConfigError(
+            f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
+            f"{instead_of_values(space)}."
+        )
+    return int(space.n)
+
+
+def instead_of_values(space: Any) -> str:
+    """Return what learns in an action space that has no value for every action.
+
+    Args:
+        space: Action space.
+    """
+    if is_discrete(space):
+        return (
+            "PPOConfig, whose policy has a factor for each component, or a wrapper "
+            "that numbers their combinations"
+        )
+    if hasattr(space, "spaces"):
+        return "PPOConfig, whose policy has a factor for each part"
+    return "SACConfig or TD3Config"

@@ -9,12 +9,12 @@ warm-up ends by a branch that stays a branch, and no agent waits for another.
 All that is random in an update is drawn before its rounds, in wide kernels. With
 environments on the host the same functions are called round by round, see `hosted`.
 
-An algorithm is a named tuple of its networks with the fields `config`, `stepper`,
-`obs_space`, `head` and `replay` (below: `agent`), and the `Hooks` that act and learn.
+An algorithm is an `Agent` and the `Hooks` that act and learn.
 Axes: `R` rounds, `T` steps, `B` environments on this device, `G` gradient steps of a
 round, `N` samples of a batch.
 """
 
+import math
 from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
@@ -23,23 +23,39 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from purerl import auto
 from purerl.accelerator import packing
+from purerl.accelerator.rows import items_of, rows_of
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.exploration import valid_action
 from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import pieces
-from purerl.algorithms.off_policy_config import OffPolicyConfig as OffPolicyConfig
-from purerl.algorithms.off_policy_config import ReplayConfig as ReplayConfig
-from purerl.algorithms.off_policy_config import validate as validate
-from purerl.algorithms.off_policy_config import validate_learning as validate_learning
+from purerl.algorithms.network_config import ObservedConfig
+from purerl.config import (
+    FRACTION,
+    MAX_ENV_STEPS,
+    NON_NEGATIVE,
+    POSITIVE,
+    Check,
+    ConfigError,
+    config_dataclass,
+    dynamic,
+    one_of,
+    static,
+)
+from purerl.envs.base import Environment
 from purerl.keys import several, update_keys
 from purerl.learning.branches import StepCount, change_if, change_where
 from purerl.learning.collectives import after
+from purerl.losses.check import check_value_loss
+from purerl.losses.value import SquaredError
 from purerl.metrics import averages
+from purerl.networks.distributions import Head, make_head
+from purerl.networks.layers import ACTIVATIONS
+from purerl.replay import batches
 from purerl.replay import uniform as ring
 from purerl.replay.batches import Batch as Batch
 from purerl.replay.batches import cut_newest
-from purerl.replay.rows import items_of, rows_of
 from purerl.tracing import traced_for_cpu
 from purerl.types import (
     Algorithm,
@@ -57,6 +73,267 @@ MOST_UNROLLED = 4
 # An update needs keys for actions, environments and restarts, for replay, and for
 # learning.
 NUM_KEYS = 5
+
+
+@config_dataclass
+class ReplayConfig(ObservedConfig):
+    """Fields and arithmetic of replay, whether of steps or of sequences."""
+
+    gradient_steps: int = static(
+        1,
+        "Gradient steps per round; updates_per_step wins where it is given.",
+        POSITIVE,
+    )
+    buffer_size: int = static(
+        100_000,
+        "Transitions that are kept, in whole steps of all environments.",
+        POSITIVE,
+    )
+    batch_size: int = static(256, "Transitions of one gradient step.", POSITIVE)
+    n_step: int = static(1, "Rewards summed before bootstrapping.", POSITIVE)
+    learning_starts: int = static(
+        1_000, "Environment steps before which nothing is learned.", NON_NEGATIVE
+    )
+    value_loss: Any = dynamic(SquaredError(), "Loss of the TD error.")
+    activation: str = static(
+        "relu",
+        "Activation function after each hidden layer.",
+        one_of(*ACTIVATIONS),
+    )
+
+    # A subclass says how many there are.
+    num_steps = rounds_per_update = 1
+
+    @property
+    def steps_per_round(self) -> int:
+        """Environment steps of one round, `T * B`."""
+        return self.num_envs * self.num_steps
+
+    @property
+    def steps_per_update(self) -> int:
+        """Environment steps of one update."""
+        return self.rounds_per_update * self.steps_per_round
+
+    @property
+    def gradient_steps_per_round(self) -> int:
+        """Gradient steps of a round."""
+        return self.gradient_steps
+
+    @property
+    def first_round(self) -> int:
+        """Number of the round that learns first: the one that ends the warm-up."""
+        return max(0, -(-self.learning_starts // self.steps_per_round) - 1)
+
+    @property
+    def total_gradient_steps(self) -> int:
+        """Gradient steps of the whole run."""
+        rounds = self.total_timesteps // self.steps_per_update * self.rounds_per_update
+        return max(1, rounds - self.first_round) * self.gradient_steps_per_round
+
+    def gradient_steps_before(self, number: Array) -> Array:
+        """Return the number of gradient steps before a round, uint32 `[]`."""
+        number, first = number.astype(jnp.uint32), jnp.uint32(self.first_round)
+        rounds = jnp.where(number > first, number - first, jnp.uint32(0))
+        return rounds * jnp.uint32(self.gradient_steps_per_round)
+
+    def learned_share(self, update: Array) -> Array:
+        """Return the share of the run's gradient steps before an update, `[]`."""
+        number = update.astype(jnp.uint32) * jnp.uint32(self.rounds_per_update)
+        return self.gradient_steps_before(number) / self.total_gradient_steps
+
+
+@config_dataclass
+class OffPolicyConfig(ReplayConfig):
+    """Fields of every algorithm that replays single steps."""
+
+    num_envs: int = static(
+        1, "Environments that one agent steps in parallel.", POSITIVE
+    )
+    num_steps: int = static(1, "Steps per environment and round.", POSITIVE)
+    updates_per_step: float = static(
+        0.0,
+        "Gradient steps per environment step, over all environments; 0 takes "
+        "gradient_steps per round, whatever num_envs * num_steps is.",
+        NON_NEGATIVE,
+    )
+    rounds_per_update: int = static(
+        100, "Rounds of acting and learning in one row of the metrics.", POSITIVE
+    )
+    random_steps: int = static(
+        -1,
+        "Environment steps with random actions; -1 takes learning_starts.",
+        Check(lambda x: x >= -1, "must be -1 or greater"),
+    )
+
+    @property
+    def gradient_steps_per_round(self) -> int:
+        """Gradient steps of a round, by `updates_per_step` or `gradient_steps`."""
+        if not self.updates_per_step:
+            return self.gradient_steps
+        return max(1, round(self.updates_per_step * self.steps_per_round))
+
+    @property
+    def update_ratio(self) -> float:
+        """Gradient steps per environment step after the warm-up."""
+        return self.gradient_steps_per_round / self.steps_per_round
+
+    @property
+    def warm_up_steps(self) -> int:
+        """Environment steps with random actions."""
+        return self.learning_starts if self.random_steps < 0 else self.random_steps
+
+    @property
+    def sequential_steps(self) -> int:
+        """Dependent operations of one update: environment and gradient steps."""
+        return self.rounds_per_update * (self.num_steps + self.gradient_steps_per_round)
+
+    @property
+    def items_per_round(self) -> int:
+        """Items that a round puts into the buffer."""
+        return self.steps_per_round
+
+    @property
+    def capacity(self) -> int:
+        """Transitions that the buffer holds: no more than the run has steps.
+
+        A multiple of `num_envs`, so that every environment has slots of its own.
+        """
+        whole_steps = self.buffer_size // self.num_envs * self.num_envs
+        num_updates = max(1, self.total_timesteps // self.steps_per_update)
+        return min(whole_steps, num_updates * self.steps_per_update)
+
+
+@config_dataclass
+class PrioritisedConfig(OffPolicyConfig):
+    """Fields of an algorithm that may replay steps by priority."""
+
+    prioritised: bool = static(
+        False, "Sample in proportion to the TD error, of several critics their mean."
+    )
+    priority_exponent: float = dynamic(0.6, "Power of the TD error.", NON_NEGATIVE)
+    importance_exponent: float = dynamic(
+        0.4, "Power of the importance weights at first; it grows to 1.", FRACTION
+    )
+
+
+def validate(config: OffPolicyConfig) -> None:
+    """Check what the sizes of an off-policy algorithm have to do with one another.
+
+    Raises:
+        ConfigError: naming the fields, their values, the constraint and the remedy.
+    """
+    if config.buffer_size < config.steps_per_round:
+        raise ConfigError(
+            f"buffer_size must hold the num_envs * num_steps = {config.steps_per_round}"
+            f" transitions of a round, got {config.buffer_size}."
+        )
+    steps = config.updates_per_step * config.steps_per_round
+    whole = config.gradient_steps_per_round
+    if config.updates_per_step and abs(steps - whole) > 1e-6 * whole:
+        below = max(1, math.floor(steps)) / config.steps_per_round
+        above = max(1, math.ceil(steps)) / config.steps_per_round
+        near = f"{below:g}" if below == above else f"{below:g} or {above:g}"
+        raise ConfigError(
+            "updates_per_step times the num_envs * num_steps = "
+            f"{config.steps_per_round} steps of a round must be a whole number of "
+            f"gradient steps, got {config.updates_per_step:g} (that is {steps:g}); "
+            f"nearest: {near}."
+        )
+    if config.updates_per_step and config.gradient_steps not in (1, whole):
+        raise ConfigError(
+            f"gradient_steps and updates_per_step contradict each other: "
+            f"{config.gradient_steps} per round, and {config.updates_per_step:g} per "
+            f"step, which is {whole} per round. Give one of them."
+        )
+    validate_learning(config)
+    window = config.n_step * config.num_envs
+    if config.buffer_size < window:
+        raise ConfigError(
+            f"buffer_size must hold n_step * num_envs = {window} transitions, got "
+            f"{config.buffer_size}."
+        )
+    if max(config.learning_starts, config.steps_per_round) < window:
+        raise ConfigError(
+            f"learning_starts must be at least n_step * num_envs = {window}, got "
+            f"{config.learning_starts}: before that no n-step return is complete."
+        )
+
+
+def validate_learning(config: Any) -> None:
+    """Check how often an algorithm with replay learns, its loss and its optimisers.
+
+    Raises:
+        ConfigError: it takes no gradient step, or more than can be counted, or a loss
+            or an optimiser is none.
+    """
+    updates = config.total_timesteps // config.steps_per_update
+    ran = updates * config.steps_per_update
+    if ran and config.first_round >= updates * config.rounds_per_update:
+        raise ConfigError(
+            f"learning_starts must be at most the {ran} steps that are run "
+            f"({updates} updates of {config.steps_per_update} steps; total_timesteps "
+            f"is {config.total_timesteps}), got {config.learning_starts}: nothing "
+            f"would be learned before round {config.first_round}."
+        )
+    if config.total_gradient_steps > MAX_ENV_STEPS:
+        raise ConfigError(
+            f"the run would take {config.total_gradient_steps} gradient steps, and at "
+            f"most {MAX_ENV_STEPS} can be counted (32 bits): lower gradient_steps "
+            f"({config.gradient_steps_per_round} per round) or total_timesteps "
+            f"({config.total_timesteps})."
+        )
+    check_value_loss(config.value_loss)
+
+
+class Agent(NamedTuple):
+    """The parts of an algorithm, bound once in Python: structure, and numbers.
+
+    Attributes:
+        config: The numbers, `auto` resolved; leaves may be traced.
+        stepper: The environments.
+        obs_space: Observation space of the environment.
+        head: Distribution of discrete actions, or the range of continuous ones.
+        replay: Functions that sample batches.
+        network: Network of action values, of observations or of memories.
+        kind: What is learned of each action.
+        memory: Networks of the memory.
+        actor: Network of the policy: logits, or actions or a Gaussian before tanh.
+        critics: Networks of the values of all actions, or of a given one in [-1, 1].
+    """
+
+    config: Any
+    stepper: rollout.Stepper
+    obs_space: Any
+    head: Head
+    replay: batches.Replay
+    network: Any = None
+    kind: Any = None
+    memory: Any = None
+    actor: Any = None
+    critics: Any = None
+
+
+def bind(
+    config: Any,
+    env: Environment,
+    axis_name: str | None,
+    policy: str,
+    make_replay: Callable[[Any, str | None], batches.Replay] = batches.of_steps,
+) -> Agent:
+    """Bind a config and an environment to an agent that has no networks yet.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
+        policy: Kind of the head, see `make_head`.
+        make_replay: Function of the config and the axis that makes the replay.
+    """
+    config = auto.resolve(config, env)
+    stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    head = make_head(env.action_space(stepper.params), policy)
+    return Agent(config, stepper, obs_space, head, make_replay(config, axis_name))
 
 
 class State(NamedTuple):
@@ -136,7 +413,7 @@ class Hooks(NamedTuple):
             takes no random actions at first.
     """
 
-    agent: Any
+    agent: Agent
     draw_action: rollout.Draw
     explore: Callable[..., tuple[Array, PyTree]]
     draw_noise: rollout.Draw
@@ -148,11 +425,11 @@ class Hooks(NamedTuple):
 
 # `(agent, state) -> (hooks, learner, leave)`: what an update works with, its parameters
 # in the form in which they learn, and `leave(learner)`, which brings them back.
-Enter = Callable[[Any, State], tuple[Hooks, Learner, Callable[[Learner], Learner]]]
+Enter = Callable[[Agent, State], tuple[Hooks, Learner, Callable[[Learner], Learner]]]
 
 
 def algorithm(
-    agent: Any,
+    agent: Agent,
     init: Callable[[Any, Array], State],
     enter: Enter,
     act: Callable[..., Any],
@@ -177,7 +454,7 @@ def algorithm(
 
 
 def init_state(
-    agent: Any,
+    agent: Agent,
     key: Array,
     key_env: Array,
     learner: Learner,
@@ -198,7 +475,7 @@ def init_state(
     )
 
 
-def init_experience(agent: Any, key: Array, memory: PyTree = ()) -> Experience:
+def init_experience(agent: Agent, key: Array, memory: PyTree = ()) -> Experience:
     """Start environments with an empty buffer; the key is consumed."""
     config, axis = agent.config, agent.stepper.axis_name
     num_envs = rollout.per_device(config.num_envs, axis)
@@ -216,7 +493,7 @@ def init_experience(agent: Any, key: Array, memory: PyTree = ()) -> Experience:
     )
 
 
-def _examples(agent: Any, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
+def _examples(agent: Agent, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
     """Items of a round, for their shapes."""
     num_steps, num_envs = agent.config.num_steps, envs.episode_return.shape[0]
     shape = (num_steps, num_envs)
@@ -231,7 +508,7 @@ def _examples(agent: Any, envs: rollout.EnvCarry, memory: PyTree) -> PyTree:
     return agent.replay.store(memory, memories, steps)
 
 
-def random_action(agent: Any, key: Array, shape: tuple[int, ...] = ()) -> Array:
+def random_action(agent: Agent, key: Array, shape: tuple[int, ...] = ()) -> Array:
     """Draw uniform actions `[*shape, ...]` as they are stored; the key is consumed.
 
     Continuous ones lie in [-1, 1]; of discrete ones `exploration.valid_action` makes
@@ -244,13 +521,13 @@ def random_action(agent: Any, key: Array, shape: tuple[int, ...] = ()) -> Array:
     return exploration.draw_action(key, shape, num_actions=num_choices(agent))
 
 
-def num_choices(agent: Any) -> int:
+def num_choices(agent: Agent) -> int:
     """Return the number of choices that a random discrete action is drawn from."""
     num_actions = agent.head.num_outputs
     return exploration.choices_of(obs_shape(agent.obs_space), num_actions)
 
 
-def step(agent: Any, enter: Enter, state: State) -> tuple[State, Metrics]:
+def step(agent: Agent, enter: Enter, state: State) -> tuple[State, Metrics]:
     """Make one update of a state: rounds of acting, storing and learning."""
     hooks, learner, leave = enter(agent, state)
     keys = update_keys(state, NUM_KEYS)
@@ -310,7 +587,7 @@ def run(
         number, (noise_act, inputs_env), noise_learn = xs
         act, prepare, _ = policy(hooks, learner, experience.obs_moments)
         steps = numbers_of_steps(hooks, number, num_envs)
-        played = rollout.unroll_recurrent(
+        played = rollout.unroll(
             stepper,
             experience.envs,
             experience.memory,
@@ -447,11 +724,11 @@ def draw_learning(hooks: Hooks, key_replay: Array, key_learn: Array) -> PyTree:
         key_replay, key_learn = (
             jax.random.fold_in(key, index) for key in (key_replay, key_learn)
         )
-    batches = hooks.agent.replay.draw(key_replay, shape)
+    drawn = hooks.agent.replay.draw(key_replay, shape)
     noise = hooks.draw_noise(key_learn, shape)
     if hooks.draw_shared is not None:
         noise = (noise, hooks.draw_shared(key_shared, shape))
-    return batches, noise
+    return drawn, noise
 
 
 def learn_if_due(
@@ -595,7 +872,7 @@ class Work(NamedTuple):
     noise: PyTree
 
 
-def hosted(agent: Any, enter: Enter, update: Array) -> Hosted:
+def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
     """Return an update in pieces, for environments on the host; see `types.Hosted`.
 
     Args:

@@ -22,16 +22,20 @@ from purerl import networks
 from purerl.acting import observe, rollout
 from purerl.acting.observe import to_features
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
-from purerl.algorithms.memory import CRITIC_CORE, Memory
+from purerl.algorithms.memory import CRITIC_CORE, Memory, of_actor
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
-from purerl.learning import diagnostics, normalise, optimiser, sequences
+from purerl.learning import normalise, optimiser
 from purerl.learning.collectives import after, pmean
-from purerl.learning.minibatches import Passes
-from purerl.learning.sequences import Sequences
+from purerl.learning.minibatches import (
+    PLAIN_STEPS_OF_TURN,
+    Passes,
+    minimise,
+    pass_means,
+)
 from purerl.networks import composite
+from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
 
 
@@ -71,6 +75,10 @@ class Agent(NamedTuple):
         axis_name: Mapped axis over which this agent's environments are spread, if any.
         on_features: The actor from the torso's features; None without a shared torso.
         head: Distribution of the actions; None for action values.
+        few_kernels: Form of `learning.minibatches.minimise` for an accelerator, and a
+            form of `policy_gradient.outputs` where it sets `forward`; the algorithm's
+            mathematics are the same. None for an algorithm that has none.
+        forward: See `few_kernels`; `(params, seen) -> (outputs, values, None)`.
     """
 
     config: Any
@@ -83,6 +91,8 @@ class Agent(NamedTuple):
     axis_name: str | None
     on_features: nn.Module | None = None
     head: Any = None
+    few_kernels: Callable[..., tuple[PyTree, PyTree, Metrics]] | None = None
+    forward: Callable[[Any, Any], tuple[Any, Array, None]] | None = None
 
     @property
     def actor(self) -> Any:
@@ -197,10 +207,10 @@ def init(
     modules: dict[str, tuple[nn.Module, list[Any]]] = {}
     memory, seen = (), obs
     if agent.memory is not None:
-        memory = memories.blank(agent.memory, num_envs)
+        memory = agent.memory.blank(num_envs)
         before = jax.tree.map(lambda x: x[:1], memory)
-        seen = memories.seen(agent.memory, before, obs)
-        modules["core"] = agent.memory.core, [obs, memories.of_actor(before)]
+        seen = agent.memory.seen(before, obs)
+        modules["core"] = agent.memory.core, [obs, of_actor(before)]
     for name, module in agent.networks.items():
         modules[name] = module, [seen]
     if agent.on_features is not None:
@@ -262,10 +272,10 @@ def collect(agent: Agent, state: OnPolicyState, key: Array) -> rollout.Played:
         Transitions `[T, B, ...]` with observations as the environment gave them, none
         of them bad, and the memories on which actions were chosen.
     """
-    played = rollout.collect_recurrent(
+    played = rollout.collect(
         agent.stepper,
         state.envs,
-        memories.of_actor(state.memory),
+        of_actor(state.memory),
         policy(agent, state),
         key,
         agent.config.num_steps,
@@ -297,7 +307,7 @@ def _remember(
     if agent.memory is None:
         return memory, obs
     memory = agent.memory.core.apply(params["core"], obs, memory)
-    return memory, memories.seen_by_actor(agent.memory, memory, obs)
+    return memory, agent.memory.seen_by_actor(memory, obs)
 
 
 def _completed(
@@ -315,7 +325,7 @@ def _completed(
     if agent.memory is None or agent.memory.critic_core is None:
         return played
     obs = observe.prepare(agent, state.obs_moments, transitions.obs)
-    return memories.recall(agent.memory, state.params, state.memory, obs, played)
+    return agent.memory.recall(state.params, state.memory, obs, played)
 
 
 def act(
@@ -356,12 +366,12 @@ def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
     ) -> tuple[OnPolicyState, Metrics]:
         return advance(agent, learn, state, _completed(agent, state, played), keys[3])
 
-    return pieces.of_recurrent_rollout(
+    return pieces.of_rollout(
         agent.config,
         partial(policy, agent),
         then,
         restart,
-        lambda state: memories.of_actor(state.memory),
+        lambda state: of_actor(state.memory),
     )
 
 
@@ -391,12 +401,7 @@ def rows_of(
     """
     if agent.memory is None:
         return flatten(batch)
-    config, transitions = agent.config, played.transitions
-    first = sequences.first_of(transitions.terminated | transitions.truncated)
-    if config.sequence_length == config.num_steps:
-        return sequences.whole(state.memory, first, batch)
-    lengths = config.sequence_length, config.burn_in
-    return sequences.cut(state.memory, played.memories, first, batch, *lengths)
+    return agent.memory.rows(agent.config, state.memory, played, batch)
 
 
 def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
@@ -411,15 +416,7 @@ def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
     """
     if agent.memory is None:
         return rows
-    seen = memories.unroll(agent.memory, params, rows)
-    seen = jax.tree.map(sequences.swap, seen)
-    return flatten(rows.batch._replace(obs=seen))
-
-
-def begun(agent: Agent, params: PyTree, rows: Sequences) -> Sequences:
-    """Return sequences as they are after their burn-in, and without it."""
-    memory: Any = agent.memory
-    return rows._replace(memory=memories.start(memory, params, rows), burn_in=None)
+    return flatten(agent.memory.samples(params, rows))
 
 
 def flatten(batch: Any) -> Any:
@@ -461,16 +458,45 @@ def learning_rate(agent: Agent, rate: Array | float, update: Array) -> Array | f
     return optimiser.annealed(rate, update, agent.num_updates)
 
 
-def passes_of(agent: Agent, state: OnPolicyState) -> Passes:
-    """Return the epochs of minibatch steps of a config with `num_minibatches`."""
-    config = agent.config
+def fit(
+    agent: Agent, state: OnPolicyState, loss: Callable, rows: Any, key: Array
+) -> tuple[PyTree, PyTree, Metrics]:
+    """Take epochs of minibatch gradient steps.
+
+    They end early where the config has a `target_kl`, and a pass's last minibatch finds
+    the policy beyond it.
+
+    Args:
+        agent: Networks, environments and config.
+        state: State before the update.
+        loss: `(agent, params, rows) -> (scalar, metrics)`.
+        rows: Rows of the rollout, from `rows_of`.
+        key: Random key, consumed.
+
+    Returns:
+        Parameters, the optimiser's state, and the means of the metrics.
+    """
+    config, target_kl = agent.config, getattr(agent.config, "target_kl", None)
     anneal = partial(learning_rate, agent, update=state.update)
-    return Passes(
+    passes = Passes(
         optim=optimiser.of_config(config, state.params, anneal),
         num_epochs=config.num_epochs,
         num_minibatches=config.num_minibatches,
         axis_name=agent.axis_name,
+        is_last=(lambda last: last["approx_kl"] > target_kl)
+        if target_kl is not None
+        else None,
+        tells=agent.head is not None and optimiser.sees_activity(config.optimiser),
+        steps_of_turn=1 if agent.memory else PLAIN_STEPS_OF_TURN,
+        begin=agent.memory.begun if agent.memory else None,
     )
+    start = state.params, state.opt_state
+    if agent.few_kernels is None or agent.memory or traced_for_cpu():
+        found = minimise(partial(loss, agent), *start, rows, key, passes)
+    else:
+        found = agent.few_kernels(agent, loss, *start, rows, key, passes)
+    params, opt_state, metrics = found
+    return params, opt_state, pass_means(metrics)
 
 
 def gradient_step(
@@ -523,7 +549,7 @@ def report(
     last = metrics["episode_return"]
     if learned.fit is not None:
         value, target = after(learned.fit, last, axis)
-        last = diagnostics.explained_variance(value, target, axis)
+        last = normalise.explained_variance(value, target, axis)
         metrics["explained_variance"] = last
     steps = (update + 1).astype(jnp.uint32)
     metrics["env_steps"] = steps * jnp.uint32(config.steps_per_update)

@@ -21,7 +21,6 @@ from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
 from purerl.algorithms import (
     lpg,
-    memory_config,
     on_policy,
     policy_gradient,
     ppo,
@@ -132,7 +131,7 @@ def begun(targets: Targets, agent: Agent, state: OnPolicyState, played: Played) 
     rows = on_policy.rows_of(agent, state, played, samples)
     if agent.memory is None:
         return rows
-    return jax.lax.stop_gradient(on_policy.begun(agent, state.params, rows))
+    return jax.lax.stop_gradient(agent.memory.begun(state.params, rows))
 
 
 def see_rows(agent: Agent, params: PyTree, rows: Any) -> Seen:
@@ -200,11 +199,6 @@ def returns_of_lpg(agent: Agent, state: OnPolicyState, played: Played) -> Array:
     return -(weight * agent.head.log_prob(outputs, seen.action)).mean()
 
 
-# Fields that move the critic: by how much, and where to.
-_CRITIC_STEPS = ("critic_learning_rate", "critic_optimiser")
-_CRITIC_LOSS = ("value_coef", "value_loss")
-
-
 def _constant_of_ppo(config: Any) -> Mapping[str, Constant]:
     found = {"target_kl": Constant("it only decides how many passes an update makes")}
     if config.num_epochs * config.num_minibatches == 1:
@@ -226,32 +220,20 @@ def _constant_of_pqn(config: Any) -> Mapping[str, Constant]:
 def _alone_in_vpg(config: Any, env: Environment, field: str) -> bool:
     del config, env
     # The critic is fitted after the policy's step, and a shared torso is the actor's.
-    return field.split(".")[0] in (*_CRITIC_STEPS, "value_loss")
+    return field.split(".")[0] in ("critic_learning_rate", "value_loss")
 
 
 def _alone_in_ppo(config: Any, env: Environment, field: str) -> bool:
     is_apart = not config.shared_torso
-    if memory_config.has_memory(config):
+    if memories.has_memory(config):
         shape = obs_shape(env.observation_space(env.default_params))
         is_apart = memories.critic_has_own(config, shape)
-    return _beside_policy(config, field, is_apart)
-
-
-def _beside_policy(config: Any, field: str, is_apart: bool) -> bool:
-    """True if a field of PPO moves the critic alone.
-
-    Args:
-        config: Config of the agent.
-        field: Dotted name of the field.
-        is_apart: Whether actor and critic have no parameters in common.
-    """
     name = field.split(".")[0]
-    if name in _CRITIC_STEPS and config.num_epochs * config.num_minibatches == 1:
+    is_one_step = config.num_epochs * config.num_minibatches == 1
+    if name == "critic_learning_rate" and is_one_step:
         return True
-    own = config.critic_optimiser is not None
-    is_apart = is_apart and config.max_grad_norm is None
-    is_apart = is_apart and (own or is_known(config.optimiser))
-    return is_apart and name in (*_CRITIC_STEPS, *_CRITIC_LOSS)
+    is_apart = is_apart and config.max_grad_norm is None and is_known(config.optimiser)
+    return is_apart and name in ("critic_learning_rate", "value_coef", "value_loss")
 
 
 def _alone_in_lpg(config: lpg.LPGConfig, env: Environment, field: str) -> bool:

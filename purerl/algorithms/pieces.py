@@ -26,45 +26,19 @@ NUM_KEYS_OF_STEPS = 3
 def of_rollout(
     config: Any,
     policy: Callable[[Any], rollout.Policy],
-    learn: Callable[[Any, rollout.Rollout, Array], tuple[Any, Metrics]],
+    learn: Callable[[Any, rollout.Played, Array], tuple[Any, Metrics]],
     restart: Callable[[Any, PyTree], Any],
+    memory_of: Callable[[Any], PyTree] = lambda state: (),
 ) -> Hosted:
     """Put together an update that learns from one rollout.
 
     Args:
         config: Config with `num_steps` and `num_envs`.
-        policy: `(state) -> Policy`, which remembers nothing.
-        learn: `(state, rollout, keys) -> (state, metrics)`, what follows the rollout;
+        policy: `(state) -> Policy`, see `rollout.Policy`.
+        learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout;
             it has the policy's outputs in the place of log-probabilities.
         restart: `(state, obs) -> state` whose episodes begin anew.
-    """
-
-    def remembering(state: Any) -> rollout.Policy:
-        found = policy(state)
-        return found._replace(act=rollout.without_memory(found.act))
-
-    def then(state: Any, played: rollout.Played, keys: Array) -> tuple[Any, Metrics]:
-        collected = (played.envs, played.transitions, played.episodes)
-        return learn(state, collected, keys)
-
-    return of_recurrent_rollout(config, remembering, then, restart, lambda state: ())
-
-
-def of_recurrent_rollout(
-    config: Any,
-    policy: Callable[[Any], rollout.Policy],
-    learn: Callable[[Any, rollout.Played, Array], tuple[Any, Metrics]],
-    restart: Callable[[Any, PyTree], Any],
-    memory_of: Callable[[Any], PyTree],
-) -> Hosted:
-    """Put together an update that learns from one rollout, with a memory.
-
-    Args:
-        config: Config with `num_steps` and `num_envs`.
-        policy: `(state) -> Policy` that acts with a memory.
-        learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout.
-        restart: `(state, obs) -> state` whose episodes begin anew.
-        memory_of: `(state) -> memory` of the running episodes.
+        memory_of: `(state) -> memory` of the running episodes; () without one.
     """
 
     def begin(state: Any) -> tuple[Any, PyTree, PyTree]:

@@ -233,7 +233,7 @@ def make(
             "purerl.pmap, which spreads agents."
         )
     agent = policy_gradient.make_agent(config, RepeatedLevels(env.env))
-    inner = ppo.algorithm(agent)
+    inner = on_policy.algorithm(agent, ppo.learn)
     return inner._replace(
         init=partial(init, agent), step=partial(step, agent), hosted=None
     )
@@ -241,7 +241,7 @@ def make(
 
 def init(agent: Agent, key: Array) -> PLRState:
     """Make fresh networks, environments in new levels, and an empty buffer."""
-    state = ppo.algorithm(agent).init(key)
+    state = on_policy.algorithm(agent, ppo.learn).init(key)
     level = jax.tree.map(lambda x: x[0], state.envs.state.level)
     return PLRState(
         **state._asdict(), level_buffer=levels.empty(level, agent.config.buffer_size)

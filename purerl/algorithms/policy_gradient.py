@@ -5,6 +5,7 @@ together, the networks, and the values of a rollout (`estimate`). How a rollout 
 collected and what surrounds an update is `on_policy`.
 """
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -12,14 +13,13 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from purerl import auto, networks
-from purerl.accelerator import paired
+from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import memory as memories
-from purerl.algorithms import memory_config, network_config, on_policy
-from purerl.algorithms.checks import check_hidden_sizes
+from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import CRITIC_FEATURES, Memory
-from purerl.algorithms.network_config import NetworkConfig
+from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, OnPolicyState
 from purerl.config import (
     FRACTION,
@@ -35,17 +35,15 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.learning import normalise, optimiser
 from purerl.learning.returns import gae
-from purerl.losses import SquaredError
 from purerl.losses.check import check_loss
+from purerl.losses.value import SquaredError
 from purerl.networks import composite
 from purerl.networks.distributions import (
-    CategoricalHead,
     Head,
     MixedHead,
     make_policy_head,
 )
-from purerl.optimisers import Adam
-from purerl.optimisers.check import check_optimisers
+from purerl.optimisers.first_order import Adam
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, PyTree, Transition
 
@@ -55,7 +53,7 @@ MOST_AT_ONCE = 2**18
 
 
 @config_dataclass
-class PolicyGradientConfig(NetworkConfig):
+class PolicyGradientConfig(ActorConfig):
     """Fields that every on-policy actor-critic has."""
 
     num_steps: int = static(128, "Steps per environment and update.", POSITIVE)
@@ -65,14 +63,8 @@ class PolicyGradientConfig(NetworkConfig):
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
     normalize_advantages: bool = static(True, "Standardise the advantages.")
-    normalize_observations: bool = static(
-        False, "Standardise observations by running moments."
-    )
     normalize_rewards: bool = static(
         False, "Divide rewards by the std of running returns."
-    )
-    clip_observations: float = dynamic(
-        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
     )
     clip_rewards: float = dynamic(
         10.0, "Largest normalised reward; CleanRL's and Baselines' 10.", POSITIVE
@@ -88,13 +80,9 @@ class PolicyGradientConfig(NetworkConfig):
         "Let the actor output the log standard deviation too, so that it depends "
         "on the state.",
     )
-    actor: Any = network_config.actor_field()
-    actor_gain: float = network_config.actor_gain_field()
     shared_torso: bool = static(
         False, "Give actor and critic one common torso in place of one each."
     )
-    actor_keys: tuple[str, ...] = network_config.keys_field("actor")
-    critic_keys: tuple[str, ...] = network_config.keys_field("critic")
 
     @property
     def steps_per_update(self) -> int:
@@ -108,46 +96,25 @@ def validate(config: Any, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_hidden_sizes(config.hidden_sizes)
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
-    check_optimisers(config)
     params = env.default_params
     try:
         head = make_policy_head(env.action_space(params), config.policy)
         shape = obs_shape(env.observation_space(params))
     except ValueError as error:
         raise ConfigError(f"{env.name}: {error}") from None
-    _check_deviation(config, head)
-    if memory_config.has_memory(config):
-        size = memory_config.checked_size(config, env)
+    if memories.has_memory(config):
+        size = memories.checked_size(config, env)
         _check_heads_of_memory(config, size)
         network_config.check_torsos(config, env, ("torso",))
         if memories.critic_has_own(config, shape):
             network_config.check_torso(config, env, "critic")
-            memory_config.check_own(config, env, "critic")
+            memories.check_own(config, env, "critic")
         _check_whole_networks(config, head, (size,))
     else:
         check_shared(config)
         network_config.check_torsos(config, env, ("actor", "critic"))
         _check_whole_networks(config, head, shape)
-
-
-def _check_deviation(config: Any, head: Head) -> None:
-    """Refuse a standard deviation by state where there is none, or it cannot learn."""
-    if not config.state_dependent_std:
-        return
-    if head.is_discrete or not network_config.is_auto(config, "actor"):
-        what = "discrete actions" if head.is_discrete else "an actor of your own"
-        raise ConfigError(
-            f"state_dependent_std=True has no effect with {what}; leave it out."
-        )
-    low, high = networks.LOG_STD_RANGE
-    if not low < config.log_std_init < high:
-        raise ConfigError(
-            f"log_std_init must be greater than {low:g} and less than {high:g} with "
-            f"state_dependent_std=True, which keeps it in between, got "
-            f"{config.log_std_init}."
-        )
 
 
 def check_shared(config: Any) -> None:
@@ -176,13 +143,7 @@ def _check_heads_of_memory(config: Any, size: int) -> None:
             "out."
         )
     for field in ("actor", "critic"):
-        is_named = network_config.own(config, field) is None
-        if is_named and not network_config.is_auto(config, field):
-            raise ConfigError(
-                f"{field} must be auto or a flax module of memories [N, "
-                f"{size}], got {getattr(config, field)!r}, a torso of "
-                "observations; give it as torso."
-            )
+        memories.check_head(config, field, size)
 
 
 def _check_whole_networks(config: Any, head: Head, shape: Any) -> None:
@@ -201,17 +162,33 @@ def _check_whole_networks(config: Any, head: Head, shape: Any) -> None:
     )
 
 
-def make_agent(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
+def make_critic(config: Any, shape: Any, torso: nn.Module | None = None) -> nn.Module:
+    """Make the network from observations to values; arguments as of `make_actor`."""
+    own = network_config.whole(config, "critic", shape)
+    if own is not None:
+        return own
+    torso = torso or network_config.torso_of(config, shape, "critic")
+    return networks.Critic(torso, config.critic_gain)
+
+
+def make_agent(
+    config: Any,
+    env: Environment,
+    axis_name: str | None = None,
+    make_critic: Callable[[Any, Any], nn.Module] = make_critic,
+) -> Agent:
     """Bind actor, critic and environments of a config.
 
     Args:
         config: Config of the agent; its leaves may be traced.
         env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
+        make_critic: `(config, shape of features) -> critic` of an agent without memory.
     """
     config = auto.resolve(config, env)
     stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
-    head = make_policy_head(env.action_space(stepper.params), config.policy)
+    policy = getattr(config, "policy", "auto")
+    head = make_policy_head(env.action_space(stepper.params), policy)
     shape = obs_shape(obs_space)
     memory = memories.build(config, shape)
     if memory is None:
@@ -232,6 +209,7 @@ def make_agent(config: Any, env: Environment, axis_name: str | None = None) -> A
         axis_name=axis_name,
         on_features=on_features,
         head=head,
+        few_kernels=minimise_in_few_kernels,
     )
 
 
@@ -279,26 +257,17 @@ def make_actor(
     return networks.Masked(actor) if composite.has_mask(shape) else actor
 
 
-def make_critic(config: Any, shape: Any, torso: nn.Module | None = None) -> nn.Module:
-    """Make the network from observations to values; arguments as of `make_actor`."""
-    own = network_config.whole(config, "critic", shape)
-    if own is not None:
-        return own
-    torso = torso or network_config.torso_of(config, shape, "critic")
-    return networks.Critic(torso, config.critic_gain)
-
-
 def _heads_on(
     memory: Memory, config: Any, head: Head, shape: Any
 ) -> tuple[nn.Module, nn.Module]:
     """Actor and critic of what a memory shows of observations."""
-    seen = memories.head_shape(memory, shape)
+    seen = memory.head_shape(shape)
     layers = network_config.dense_layers(config, config.head_sizes)
     actor = make_actor(config, head, seen, composite.viewed(layers, seen))
     if memory.critic_core is None:
         return actor, make_critic(config, seen, composite.viewed(layers, seen))
     critic = make_critic(config, (memory.kind.size,), layers)
-    return actor, composite.Part(critic, CRITIC_FEATURES)
+    return actor, composite.View(critic, CRITIC_FEATURES)
 
 
 def of_features(network: nn.Module, shape: Any) -> nn.Module:
@@ -386,10 +355,12 @@ def _values(
     # A time limit bootstraps on the value of the observation before any reset.
     next_obs = prepare(played.transitions.next_obs)
     if agent.memory is not None:
-        now, last = agent.memory, played.memories
-        # `last` are those of the episode that `next_obs` ends or goes on with.
-        after = memories.judged(now, params, last, next_obs)
-        return obs, value_of(memories.seen(now, last, obs)), value_of(after)
+        # Memories are those of the episode that `next_obs` ends or goes on with.
+        now, after = (
+            agent.memory.seen(played.memories, obs),
+            agent.memory.judged(params, played.memories, next_obs),
+        )
+        return obs, value_of(now), value_of(after)
     is_small = isinstance(obs, Array) and obs.size <= MOST_AT_ONCE
     if is_small and not traced_for_cpu():
         value, next_value = value_of(jnp.stack([obs, next_obs]))
@@ -397,43 +368,28 @@ def _values(
     return obs, value_of(obs), value_of(next_obs)
 
 
-def outputs(
-    agent: Agent, params: PyTree | paired.Pair, seen: Any
-) -> tuple[Any, Array, PyTree]:
+def outputs(agent: Agent, params: PyTree, seen: Any) -> tuple[Any, Array, PyTree]:
     """Return what the head takes, the values `[N]`, and how active the units were.
 
     Args:
         agent: Networks, environments and config.
-        params: Parameters of `actor` and `critic`, or both as one.
-        seen: Prepared observations or what a memory shows, `[N, ...]`; for both
-            networks as one, what `paired.with_ones` makes of observations.
+        params: Parameters of `actor` and `critic`.
+        seen: Prepared observations or what a memory shows, `[N, ...]`.
 
     Returns:
         Outputs, values, and the mean absolute output of every unit by the names of the
         networks; None where the optimiser does not see it.
     """
-    if isinstance(params, paired.Pair):
-        found, value = params(seen)
-        if isinstance(found, list) and not isinstance(agent.head, CategoricalHead):
-            found = jnp.stack(found, -1)
-        return found, value, None
+    if agent.forward is not None:
+        return agent.forward(params, seen)
     inputs = on_policy.inputs(agent, params, seen)
-    actor, critic = (
-        agent.on_features or agent.actor,
-        agent.critic,
-    )
-    if not sees_activity(agent.config):
+    actor, critic = agent.on_features or agent.actor, agent.critic
+    if not optimiser.sees_activity(agent.config.optimiser):
         found = actor.apply(params["actor"], inputs)
         return found, critic.apply(params["critic"], inputs), None  # type: ignore[return-value]
     found, of_actor = _noted(actor, params["actor"], inputs)
     value, of_critic = _noted(critic, params["critic"], inputs)
     return found, value, {"actor": of_actor, "critic": of_critic}
-
-
-def sees_activity(config: Any) -> bool:
-    """Return whether an optimiser of a config sees how active units are."""
-    names = ("optimiser", "critic_optimiser")
-    return any(optimiser.sees_activity(getattr(config, name, None)) for name in names)
 
 
 def _noted(network: nn.Module, params: PyTree, inputs: Any) -> tuple[Any, PyTree]:

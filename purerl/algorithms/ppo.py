@@ -19,21 +19,13 @@ four environments collect 512 steps each, in place of one that collects 2,048, a
 step size is that of `ppo.py`, 2.5e-4 (there 3e-4).
 """
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import jax.numpy as jnp
 
-from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
-from purerl.algorithms.checks import check_standardised
-from purerl.algorithms.memory_config import (
-    MemoryConfig,
-    check_rows,
-    has_memory,
-)
+from purerl.algorithms.memory import MemoryConfig, check_rows, has_memory
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
@@ -49,14 +41,12 @@ from purerl.config import (
     values_by_actions,
 )
 from purerl.envs.base import Environment
-from purerl.learning import diagnostics
-from purerl.learning.minibatches import minimise, pass_means
-from purerl.learning.normalise import RewardScale, standardise
-from purerl.losses import ClipDrift, ClippedSquaredError, surrogate
+from purerl.learning.normalise import RewardScale, means, standardise
 from purerl.losses.check import check_loss
+from purerl.losses.policy import ClipDrift, approx_kl, surrogate
+from purerl.losses.value import ClippedSquaredError
 from purerl.networks.distributions import is_discrete
-from purerl.optimisers import Adam
-from purerl.tracing import traced_for_cpu
+from purerl.optimisers.first_order import Adam
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -86,9 +76,6 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
     anneal_learning_rate: bool = static(True, "Decay the step size linearly to 0.")
     critic_learning_rate: float | None = dynamic(
         None, "Step size of the critic; None takes learning_rate.", POSITIVE_OR_NONE
-    )
-    critic_optimiser: Any = dynamic(
-        None, "Optimiser of the critic; None takes optimiser, one for both."
     )
     target_kl: float | None = dynamic(
         None,
@@ -120,36 +107,24 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return CleanRL's numbers for the kind of actions; see the module."""
         is_continuous = not is_discrete(env.action_space(env.default_params))
-        # With a memory a gradient step goes through all steps of a rollout.
-        is_long = is_continuous and not has_memory(self)
         values = values_by_actions(self, "continuous" if is_continuous else "discrete")
         if is_continuous and has_memory(self):
+            # A gradient step goes through all steps of a rollout.
             values |= {"num_steps": 128, "num_epochs": 4}
         num_steps = values["num_steps"] if is_auto(self.num_steps) else self.num_steps
-        samples = self.num_envs * num_steps
-        values["num_minibatches"] = _minibatches(samples) if is_long else 4
-        return {**values, "sequence_length": num_steps}
-
-
-def _minibatches(samples: int) -> int:
-    """The most minibatches of one size, up to 32, that have 64 samples at least."""
-    most = min(32, max(1, samples // 64))
-    return max(parts for parts in range(1, most + 1) if samples % parts == 0)
+        values |= {"num_minibatches": 4, "sequence_length": num_steps}
+        if is_continuous and not has_memory(self):
+            # Minibatches of one size, of 64 samples at least.
+            samples = self.num_envs * num_steps
+            most = min(32, max(1, samples // 64))
+            fits = [parts for parts in range(1, most + 1) if samples % parts == 0]
+            values["num_minibatches"] = max(fits)
+        return values
 
 
 def validate(config: PPOConfig, env: Environment) -> None:
-    """Check what fields have to do with one another and with the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
+    """Check what fields have to do with one another and with the environment."""
     check_rows(config)
-    if config.normalize_advantages:
-        samples, sizes = config.num_envs * config.num_steps, "num_envs * num_steps"
-        if not config.normalize_whole_batch:
-            samples //= config.num_minibatches
-            sizes += " / num_minibatches"
-        check_standardised(samples, sizes)
     policy_gradient.validate(config, env)
     check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
 
@@ -157,16 +132,8 @@ def validate(config: PPOConfig, env: Environment) -> None:
 def make(
     config: PPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
-    """Bind PPO to a config and an environment from `resolve_env`.
-
-    Leaves of the config may be traced; `axis_name` is the mapped axis over which this
-    agent's environments are spread, if any.
-    """
-    return algorithm(policy_gradient.make_agent(config, env, axis_name))
-
-
-def algorithm(agent: Agent) -> Algorithm:
-    """Return PPO of an agent."""
+    """Bind PPO to a config, whose leaves may be traced, and to an environment."""
+    agent = policy_gradient.make_agent(config, env, axis_name)
     return on_policy.algorithm(agent, learn)
 
 
@@ -174,7 +141,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     """Estimate the advantages of a rollout, and take epochs of minibatch steps."""
     samples, reward_scale = targets(agent, state, played)
     rows = on_policy.rows_of(agent, state, played, samples)
-    params, opt_state, losses = fit(agent, state, rows, key)
+    params, opt_state, losses = on_policy.fit(agent, state, loss, rows, key)
     values = samples.value.ravel(), samples.target.ravel()
     return Learned(params, opt_state, losses, reward_scale, values)
 
@@ -197,42 +164,13 @@ def targets(
     return batch, reward_scale
 
 
-def fit(
-    agent: Agent, state: OnPolicyState, rows: Any, key: Array
-) -> tuple[PyTree, PyTree, Metrics]:
-    """Take epochs of minibatch gradient steps; return mean losses and diagnostics.
-
-    Args:
-        agent: Networks, environments and config.
-        state: State before the update.
-        rows: Rows of the rollout, see `on_policy.rows_of`.
-        key: Random key, consumed.
-    """
-    passes = on_policy.passes_of(agent, state)._replace(
-        is_last=_is_too_far(agent.config),
-        tells=policy_gradient.sees_activity(agent.config),
-        begin=partial(on_policy.begun, agent) if agent.memory else None,
-    )
-    start = state.params, state.opt_state
-    if traced_for_cpu() or agent.memory:
-        found = minimise(partial(loss, agent), *start, rows, key, passes)
-    else:
-        found = minimise_in_few_kernels(agent, loss, *start, rows, key, passes)
-    params, opt_state, metrics = found
-    return params, opt_state, pass_means(metrics)
-
-
 def loss(
     agent: Agent, params: PyTree, rows: Any, by_sample: bool = False
 ) -> tuple[Array, Metrics]:
-    """Return the scalar loss of a minibatch and its metrics.
+    """Return the loss of a minibatch of `on_policy.rows_of`, and its metrics.
 
-    Args:
-        agent: Networks, environments and config.
-        params: Parameters by network.
-        rows: Rows of the minibatch, see `on_policy.rows_of`.
-        by_sample: Return the metrics of each sample, `[N]`, in place of their means: on
-            an accelerator these take a kernel in every gradient step.
+    With `by_sample` these are of each sample, `[N]`: on an accelerator their means take
+    a kernel in every gradient step.
     """
     config, head = agent.config, agent.head
     batch = on_policy.samples_of(agent, params, rows)
@@ -250,18 +188,12 @@ def loss(
         "policy_loss": surrogate(config.policy_loss, log_ratio, advantage),
         "value_loss": config.value_loss(value, batch.target, batch.value),
         "entropy": head.entropy(outputs),
-        "approx_kl": diagnostics.approx_kl(log_ratio),
+        "approx_kl": approx_kl(log_ratio),
         "clip_fraction": jnp.abs(off_centre) > (high + low) / 2,
     }
-    metrics = diagnostics.means(samples)
+    metrics = means(samples)
     if activity is not None:
         metrics["activity"] = activity
     total = metrics["policy_loss"] + config.value_coef * metrics["value_loss"]
     total = total - config.entropy_coef * metrics["entropy"]
     return total, samples if by_sample else metrics
-
-
-def _is_too_far(config: PPOConfig) -> Callable[[Metrics], Array] | None:
-    """Whether the policy has moved beyond `target_kl`, by a pass's last minibatch."""
-    target_kl = config.target_kl
-    return None if target_kl is None else lambda last: last["approx_kl"] > target_kl

@@ -32,42 +32,35 @@ from typing import Any, NamedTuple
 from purerl import auto, networks
 from purerl.accelerator import columns
 from purerl.acting import exploration, observe
+from purerl.acting.exploration import EpsilonConfig
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
-from purerl.algorithms import (
-    exploration_config,
-    memory_config,
-    network_config,
-    on_policy,
-)
 from purerl.algorithms import memory as memories
-from purerl.algorithms.checks import check_action_values, check_discrete
-from purerl.algorithms.memory_config import MemoryConfig
+from purerl.algorithms import network_config, on_policy
+from purerl.algorithms.memory import MemoryConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, Learned, OnPolicyState
 from purerl.config import (
     FRACTION,
+    LAYERS,
     POSITIVE,
     POSITIVE_OR_NONE,
-    SIZES,
     config_dataclass,
     dynamic,
     one_of,
     static,
 )
 from purerl.envs.base import Environment
-from purerl.learning import diagnostics
-from purerl.learning.minibatches import PLAIN_STEPS_OF_TURN, minimise
+from purerl.learning import normalise
 from purerl.learning.returns import q_lambda
 from purerl.losses import SquaredError, value_error
 from purerl.losses.check import check_value_loss
 from purerl.networks import composite
 from purerl.optimisers import RAdam
-from purerl.optimisers.check import check_optimisers
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
-class PQNConfig(MemoryConfig):
+class PQNConfig(EpsilonConfig, MemoryConfig):
     """The config of parallel Q-learning."""
 
     num_envs: int = static(
@@ -86,19 +79,10 @@ class PQNConfig(MemoryConfig):
     )
     trace_decay: float = dynamic(0.95, "Lambda of the returns.", FRACTION)
     value_loss: Any = dynamic(SquaredError(), "Loss of the action value.")
-    epsilon_schedule: str = exploration_config.schedule_field()
-    epsilon_start: float = exploration_config.start_field()
-    epsilon_end: float = exploration_config.end_field(0.2)
-    epsilon_fraction: float = exploration_config.fraction_field(0.2)
-    epsilon_steps: float = exploration_config.steps_field()
-    normalize_observations: bool = static(
-        False, "Standardise observations by running moments."
-    )
-    clip_observations: float = dynamic(
-        10.0, "Largest normalised observation; CleanRL's and Baselines' 10.", POSITIVE
-    )
+    epsilon_end: float = exploration.end_field(0.2)
+    epsilon_fraction: float = exploration.fraction_field(0.2)
     hidden_sizes: tuple[int, ...] = static(
-        (128, 128), "Units of each hidden layer.", SIZES
+        (128, 128), "Units of each hidden layer.", LAYERS
     )
     activation: str = static(
         "relu",
@@ -124,8 +108,7 @@ class PQNConfig(MemoryConfig):
 
     def automatic(self, env: Environment) -> dict[str, Any]:
         """Return the decay's length in environment steps; sequences are rollouts."""
-        del env
-        return {**exploration.automatic(self), "sequence_length": self.num_steps}
+        return {**super().automatic(env), "sequence_length": self.num_steps}
 
 
 @config_dataclass
@@ -133,9 +116,9 @@ class RecurrentPQNConfig(PQNConfig):
     """PQN with a GRU in the place of the second hidden layer."""
 
     hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory.", SIZES
+        (128,), "Units of each hidden layer before the memory.", LAYERS
     )
-    memory: Any = memory_config.memory_field("gru")
+    memory: Any = memories.memory_field("gru")
 
 
 class Batch(NamedTuple):
@@ -152,15 +135,13 @@ def validate(config: PQNConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    memory_config.check_rows(config)
+    memories.check_rows(config)
     exploration.check_share(config)
-    if memory_config.has_memory(config):
-        num_actions = check_discrete(config, env)
-        memory_config.check_values(config, env, num_actions)
+    if memories.has_memory(config):
+        memories.check_values(config, env)
     else:
-        check_action_values(config, env)
+        network_config.check_values(config, env)
     check_value_loss(config.value_loss)
-    check_optimisers(config)
 
 
 def make(
@@ -195,7 +176,7 @@ def _make_network(
     config: PQNConfig, shape: Any, num_actions: int, memory: memories.Memory | None
 ) -> Any:
     """The action values of observations, or of what a memory shows of them."""
-    seen = shape if memory is None else memories.head_shape(memory, shape)
+    seen = shape if memory is None else memory.head_shape(shape)
     network = network_config.whole(config, "critic", seen)
     if network is None:
         if memory is None:
@@ -231,7 +212,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     """Regress on the lambda-returns of a rollout, by epochs of minibatch steps."""
     samples = targets(agent, state, played)
     rows = on_policy.rows_of(agent, state, played, samples)
-    return Learned(*fit(agent, state, rows, key))
+    return Learned(*on_policy.fit(agent, state, loss, rows, key))
 
 
 def targets(agent: Agent, state: OnPolicyState, played: Played) -> Batch:
@@ -242,8 +223,7 @@ def targets(agent: Agent, state: OnPolicyState, played: Played) -> Batch:
     seen = next_obs = prepare(transitions.next_obs)
     if agent.memory is not None:
         # These are the memories of the episode that `next_obs` ends or goes on with.
-        before = played.memories
-        seen = memories.judged(agent.memory, state.params, before, next_obs)
+        seen = agent.memory.judged(state.params, played.memories, next_obs)
     q_next: Any = agent.networks["q"].apply(state.params["q"], seen)
     target = q_lambda(
         transitions.reward,
@@ -254,19 +234,6 @@ def targets(agent: Agent, state: OnPolicyState, played: Played) -> Batch:
         trace_decay=config.trace_decay,
     )
     return Batch(prepare(transitions.obs), transitions.action, target)
-
-
-def fit(
-    agent: Agent, state: OnPolicyState, rows: Any, key: Array
-) -> tuple[PyTree, PyTree, Metrics]:
-    """Take epochs of minibatch gradient steps; return their means; see `ppo.fit`."""
-    passes = on_policy.passes_of(agent, state)
-    if not agent.memory:
-        passes = passes._replace(steps_of_turn=PLAIN_STEPS_OF_TURN)
-    params, opt_state, metrics = minimise(
-        partial(loss, agent), state.params, state.opt_state, rows, key, passes
-    )
-    return params, opt_state, {name: x.mean() for name, x in metrics.items()}
 
 
 def loss(agent: Agent, params: PyTree, rows: Any) -> tuple[Array, Metrics]:
@@ -281,5 +248,5 @@ def loss(agent: Agent, params: PyTree, rows: Any) -> tuple[Array, Metrics]:
     q: Any = agent.networks["q"].apply(params["q"], batch.obs)
     value = columns.pick(q, batch.action)
     errors = value_error(agent.config.value_loss, value, batch.target)
-    metrics = diagnostics.means({"value_loss": errors, "q_value": value})
+    metrics = normalise.means({"value_loss": errors, "q_value": value})
     return metrics["value_loss"], metrics

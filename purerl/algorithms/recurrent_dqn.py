@@ -32,26 +32,28 @@ environment steps replays as many steps for each step of the environment.
 """
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from purerl import auto, networks
+from purerl import networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
-from purerl.algorithms import checks, memory_config, network_config, off_policy
 from purerl.algorithms import memory as memories
+from purerl.algorithms import network_config, off_policy
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, Memory
-from purerl.algorithms.off_policy import Hooks, Learner, State
+from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
 from purerl.config import (
     FRACTION,
+    LAYERS,
     NON_NEGATIVE,
     POSITIVE,
     SIZES,
     ConfigError,
+    check_idle,
     config_dataclass,
     dynamic,
     static,
@@ -63,7 +65,6 @@ from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
 from purerl.losses import value_error
 from purerl.networks import composite
-from purerl.networks.distributions import Head, make_head
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
 
@@ -117,10 +118,10 @@ class RecurrentDQNConfig(QConfig):
         0.6, "Power of the importance weights at first; it grows to 1.", FRACTION
     )
     hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory.", SIZES
+        (128,), "Units of each hidden layer before the memory.", LAYERS
     )
-    memory: Any = memory_config.memory_field("gru")
-    memory_size: int = memory_config.size_field()
+    memory: Any = memories.memory_field("gru")
+    memory_size: int = memories.size_field()
     head_sizes: tuple[int, ...] = static(
         (),
         "Units of each hidden layer between the memory and the values.",
@@ -184,13 +185,13 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
             f"buffer_size must hold {each} of every environment that a gradient step "
             f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
         )
-    if not memory_config.has_memory(config):
+    if not memories.has_memory(config):
         raise ConfigError(
             "memory must be that of a recurrent network, got 'none'; use DQNConfig."
         )
     off_policy.validate_learning(config)
     exploration.check_share(config)
-    memory_config.check_values(config, env, checks.check_discrete(config, env))
+    memories.check_values(config, env)
     if config.dueling and network_config.own(config, "critic") is not None:
         raise ConfigError(
             "dueling must be False where critic is a whole network of your own, got "
@@ -198,29 +199,7 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
             "in the module."
         )
     if not config.prioritised:
-        checks.check_idle(config, _PRIORITIES, "prioritised", "prioritised=True")
-
-
-class Agent(NamedTuple):
-    """The parts of recurrent DQN, bound once in Python.
-
-    Attributes:
-        config: Config with the environment's numbers, `auto` resolved.
-        stepper: Environments.
-        obs_space: Observation space of the environment.
-        head: The actions.
-        replay: Functions that sample sequences.
-        memory: Network from observations to memories.
-        network: Network from memories to values.
-    """
-
-    config: RecurrentDQNConfig
-    stepper: rollout.Stepper
-    obs_space: Any
-    head: Head
-    replay: batches.Replay
-    memory: Memory
-    network: Any
+        check_idle(config, _PRIORITIES, "prioritised", "prioritised=True")
 
 
 def make(
@@ -236,36 +215,21 @@ def make(
 def build(
     config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
 ) -> Agent:
-    """Build networks, environment and replay: what the functions below work with.
-
-    Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
-        axis_name: Mapped axis over which this agent's environments are spread.
-    """
-    config = auto.resolve(config, env)
-    stepper = rollout.make_stepper(config, env, axis_name)
-    obs_space = env.observation_space(stepper.params)
-    head = make_head(env.action_space(stepper.params), "categorical")
-    shape = obs_shape(obs_space)
+    """Build networks, environment and replay; arguments as of `off_policy.bind`."""
+    replay = batches.of_sequences
+    agent = off_policy.bind(config, env, axis_name, "categorical", replay)
+    config, shape = agent.config, obs_shape(agent.obs_space)
     memory = memories.build(config, shape)
     assert memory is not None
-    return Agent(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        head=head,
-        replay=batches.of_sequences(config, axis_name),
-        memory=memory,
-        network=_make_network(config, memory, shape, head.num_outputs),
-    )
+    network = _make_network(config, memory, shape, agent.head.num_outputs)
+    return agent._replace(memory=memory, network=network)
 
 
 def _make_network(
     config: RecurrentDQNConfig, memory: Memory, of_obs: Any, num_actions: int
 ) -> Any:
     """The network from memories to a value per action."""
-    shape = memories.head_shape(memory, of_obs)
+    shape = memory.head_shape(of_obs)
     is_masked = composite.has_mask(shape)
     network = network_config.whole(config, "critic", shape)
     if network is None:
@@ -286,12 +250,12 @@ def init(agent: Agent, key: Array) -> State:
     """Make a fresh network, its copy as the target, an empty buffer and memories."""
     keys = init_keys(key, 3)
     num_envs = rollout.per_device(agent.config.num_envs, agent.stepper.axis_name)
-    memory = memories.blank(agent.memory, num_envs)
+    memory = agent.memory.blank(num_envs)
     obs = observe.example(agent.obs_space)
     one = jax.tree.map(lambda x: x[:1], memory)
     made = {
         CORE: (agent.memory.core, [obs, one]),
-        "q": (agent.network, [memories.seen(agent.memory, one, obs)]),
+        "q": (agent.network, [agent.memory.seen(one, obs)]),
     }
     params = networks.init_params(keys[:2], made)
     learner = fresh(agent.config, params)
@@ -354,7 +318,7 @@ def values(
 ) -> tuple[Array, PyTree]:
     """Return the values `[..., n]` of all actions, and the memory with `obs` in it."""
     memory = agent.memory.core.apply(params[CORE], obs, memory)
-    seen = memories.seen(agent.memory, memory, obs)
+    seen = agent.memory.seen(memory, obs)
     q: Any = agent.network.apply(params["q"], seen)
     return q, memory
 
@@ -444,7 +408,7 @@ def loss(
         weight: `[R]` weights of the sequences.
     """
     nets = restore(params)
-    seen = memories.unroll(agent.memory, nets, rows)
+    seen = agent.memory.unroll(nets, rows)
     q: Any = agent.network.apply(nets["q"], seen)
     action = swap(rows.batch.action)[..., None]
     value = jnp.take_along_axis(q, action, -1)[..., 0]

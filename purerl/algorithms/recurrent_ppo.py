@@ -11,9 +11,9 @@ sizes stay, because a gradient step goes through all steps of a rollout.
 from typing import Any
 
 from purerl import networks
-from purerl.algorithms.memory_config import head_sizes_field, memory_field
+from purerl.algorithms.memory import head_sizes_field, memory_field
 from purerl.algorithms.ppo import PPOConfig
-from purerl.config import POSITIVE, SIZES, config_dataclass, one_of, static
+from purerl.config import LAYERS, POSITIVE, config_dataclass, one_of, static
 
 
 @config_dataclass
@@ -26,7 +26,7 @@ class RecurrentPPOConfig(PPOConfig):
         4, "Gradient steps per pass; each takes whole environments.", POSITIVE
     )
     hidden_sizes: tuple[int, ...] = static(
-        (128,), "Units of each hidden layer before the memory.", SIZES
+        (128,), "Units of each hidden layer before the memory.", LAYERS
     )
     memory: Any = memory_field("gru")
     head_sizes: tuple[int, ...] = head_sizes_field((128,))

@@ -47,7 +47,7 @@ its values diverge together with the temperature, so that the default is 0.5.
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -60,9 +60,8 @@ from purerl.algorithms import (
     ensembles,
     network_config,
     off_policy,
-    twins,
 )
-from purerl.algorithms.actor_critic import Agent, act, taken_values
+from purerl.algorithms.actor_critic import LOG_STD, Agent, act, taken_values
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig, Values
 from purerl.algorithms.off_policy import Batch, Hooks, Learner, State
 from purerl.config import (
@@ -76,16 +75,18 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
-from purerl.learning.branches import StepCount, change_or_wait
+from purerl.learning.branches import StepCount
 from purerl.learning.collectives import after, pmean
 from purerl.networks import composite, layers
-from purerl.optimisers import Adam, Muon
+from purerl.optimisers import Muon
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
 @config_dataclass
 class SACConfig(EnsembleConfig):
     """Soft actor-critic, for continuous and for discrete actions."""
+
+    policy_metrics: ClassVar[tuple[str, ...]] = ("policy_loss", "entropy")
 
     temperature_init: float = dynamic(
         1.0, "Initial temperature alpha, the weight of the entropy.", POSITIVE
@@ -98,7 +99,6 @@ class SACConfig(EnsembleConfig):
         "Step size of the temperature; None takes learning_rate.",
         POSITIVE_OR_NONE,
     )
-    temperature_optimiser: Any = dynamic(Adam(), "Optimiser of the temperature.")
     entropy_per_dimension: float = dynamic(
         -1.0, "Target entropy per dimension, in nats, of actions in [-1, 1]."
     )
@@ -121,8 +121,9 @@ class SACConfig(EnsembleConfig):
         "pass (CrossQ): there are no target networks, and tau and "
         "target_update_interval are not read.",
     )
-    log_std_min: float = static(-20.0, "Smallest log standard deviation.")
-    log_std_max: float = static(2.0, "Largest log standard deviation.")
+    log_std_min: float = static(
+        -20.0, "Smallest log standard deviation; the largest is 2.", LOG_STD
+    )
 
 
 def validate(config: SACConfig, env: Environment) -> None:
@@ -166,20 +167,12 @@ def _check_crossq(config: SACConfig, env: Environment) -> None:
                 f"shape {shape}: batch normalisation stands between these layers. "
                 "Leave torso, actor and critic at auto, and flatten the observation."
             )
-        _check_optimiser(config, f"{field}_optimiser")
-
-
-def _check_optimiser(config: Any, name: str) -> None:
-    """Refuse an optimiser to which running statistics would be parameters.
-
-    What sees all layers may take means over them. Muon moves each layer by itself.
-    """
-    chosen = getattr(config, name) or config.optimiser
+    chosen = config.optimiser
     if getattr(chosen, "needs_layers", False) and not isinstance(chosen, Muon):
         raise ConfigError(
-            f"{name} must not be {type(chosen).__name__}() where crossq is True: it "
+            f"optimiser must not be {type(chosen).__name__}() where crossq is True: it "
             "sees all parameters at once, among which running statistics would be. "
-            f"Use another for {name}, such as Adam() or Muon()."
+            "Use another, such as Adam() or Muon()."
         )
 
 
@@ -230,7 +223,7 @@ def make_hooks(agent: Agent) -> Hooks:
     )
 
 
-enter = partial(twins.enter, make_hooks)
+enter = partial(actor_critic.enter, make_hooks)
 
 
 class Choices(NamedTuple):
@@ -320,19 +313,10 @@ def learn(
         def evaluate_critics(params: PyTree) -> CriticOutputs:
             return CriticOutputs(taken_values(agent, params, batch), target)
 
-    learner, td_error, metrics = ensembles.fit_critics(
-        config, agent.stepper.axis_name, evaluate_critics, learner, batch
-    )
-
-    def wait(learner: Learner) -> tuple[Learner, Metrics]:
-        # Without a policy step, add zero to the sums of its numbers; as a product, so
-        # that it varies over devices as the loss does.
-        blank = 0.0 * metrics["value_loss"]
-        return learner, {"policy_loss": blank, "entropy": blank}
-
     move = partial(improve, agent, batch.obs, noise_now)
-    due = count.completes(config.policy_delay)
-    learner, more = change_or_wait(due, move, wait, learner)
+    learner, td_error, metrics = ensembles.learn(
+        agent, evaluate_critics, move, learner, batch, count
+    )
     if not config.crossq:
         due = count.completes(config.target_update_interval)
         critics = optimiser.polyak(
@@ -342,7 +326,7 @@ def learn(
         )
         learner = learner._replace(target_params={"critics": critics})
     temperature = temperature_of(agent, learner)
-    return learner, td_error, {**metrics, **more, "temperature": temperature}
+    return learner, td_error, metrics | {"temperature": temperature}
 
 
 def td_target(

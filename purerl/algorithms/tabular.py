@@ -32,9 +32,8 @@ import jax.numpy as jnp
 
 from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
-from purerl.acting.bad import is_bad
+from purerl.acting.rollout import is_bad
 from purerl.algorithms import pieces
-from purerl.algorithms.checks import check_no_networks
 from purerl.config import (
     FRACTION,
     POSITIVE,
@@ -189,7 +188,6 @@ def validate(config: TabularConfig, env: Environment) -> None:
     Raises:
         ConfigError: states or actions have no numbers, or networks are asked for.
     """
-    check_no_networks(config)
     states: Any = env.observation_space(env.default_params)
     actions: Any = env.action_space(env.default_params)
     if not hasattr(states, "n"):

@@ -39,7 +39,6 @@ from purerl.algorithms import (
     ensembles,
     network_config,
     off_policy,
-    twins,
 )
 from purerl.algorithms.actor_critic import Agent
 from purerl.algorithms.ensembles import CriticOutputs, EnsembleConfig
@@ -53,7 +52,7 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
-from purerl.learning.branches import StepCount, change_or_wait
+from purerl.learning.branches import StepCount
 from purerl.learning.collectives import pmean
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -138,7 +137,7 @@ def make_hooks(agent: Agent) -> Hooks:
     )
 
 
-enter = partial(twins.enter, make_hooks)
+enter = partial(actor_critic.enter, make_hooks)
 
 
 def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Array:
@@ -193,20 +192,8 @@ def learn(
             agent.critics.apply(params, batch.obs, batch.action), target
         )
 
-    learner, td_error, metrics = ensembles.fit_critics(
-        agent.config, agent.stepper.axis_name, evaluate_critics, learner, batch
-    )
-
-    def wait(learner: Learner) -> tuple[Learner, Array]:
-        # Without a policy step, zero is added to the sum of the policy's losses. It is
-        # a product, so that it varies over devices as the loss does.
-        return learner, 0.0 * metrics["value_loss"]
-
-    due = count.completes(agent.config.policy_delay)
-    learner, metrics["policy_loss"] = change_or_wait(
-        due, partial(improve, agent, batch.obs), wait, learner
-    )
-    return learner, td_error, metrics
+    move = partial(improve, agent, batch.obs)
+    return ensembles.learn(agent, evaluate_critics, move, learner, batch, count)
 
 
 def td_target(
@@ -236,7 +223,7 @@ def td_target(
     return ensembles.bootstrapped(batch, ensembles.pessimistic(config, values))
 
 
-def improve(agent: Agent, obs: Array, learner: Learner) -> tuple[Learner, Array]:
+def improve(agent: Agent, obs: Array, learner: Learner) -> tuple[Learner, Metrics]:
     """Move the policy up the critics' value, and the targets to the online networks."""
     critics = ensembles.policy_critics(
         agent.config, agent.critics, learner.params["critics"]
@@ -252,4 +239,4 @@ def improve(agent: Agent, obs: Array, learner: Learner) -> tuple[Learner, Array]
     target_params = optimiser.polyak(
         learner.target_params, learner.params, agent.config.tau
     )
-    return learner._replace(target_params=target_params), total
+    return learner._replace(target_params=target_params), {"policy_loss": total}

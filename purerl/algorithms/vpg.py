@@ -31,7 +31,6 @@ import optax
 
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
-from purerl.algorithms.checks import check_standardised
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
@@ -44,11 +43,12 @@ from purerl.config import (
     static,
 )
 from purerl.envs.base import Environment
-from purerl.learning import diagnostics, optimiser
+from purerl.learning import optimiser
 from purerl.learning.collectives import after, pmean
 from purerl.learning.normalise import RewardScale, standardise
 from purerl.learning.parts import frozen_in
 from purerl.learning.returns import rewards_to_go
+from purerl.losses.policy import approx_kl
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 
@@ -62,9 +62,6 @@ class VPGConfig(PolicyGradientConfig):
     num_steps: int = static(500, "Steps per environment and update.", POSITIVE)
     learning_rate: float = dynamic(3e-4, "Step size of the policy.", POSITIVE)
     critic_learning_rate: float = dynamic(1e-3, "Step size of the critic.", POSITIVE)
-    critic_optimiser: Any = dynamic(
-        None, "Optimiser of the critic; None takes optimiser."
-    )
     critic_iterations: int = static(
         80, "Gradient steps of the critic per update.", POSITIVE
     )
@@ -91,8 +88,6 @@ def validate(config: VPGConfig, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     policy_gradient.validate(config, env)
-    if config.normalize_advantages:
-        check_standardised(config.num_envs * config.num_steps, "num_envs * num_steps")
     if config.advantage == "gae" and not config.baseline:
         raise ConfigError(
             "baseline must be True where advantage is 'gae', which is made of values, "
@@ -178,7 +173,7 @@ def improve_policy(
 
     outputs = network.apply(actor, batch.obs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
-    divergence = diagnostics.approx_kl(log_ratio).mean()
+    divergence = approx_kl(log_ratio).mean()
     metrics["grad_norm"] = optax.tree.norm(_moving(config, state.params, grads))
     metrics["approx_kl"] = pmean(divergence, agent.axis_name)
     return actor, opt_state, metrics
@@ -251,8 +246,8 @@ def optimiser_of(
     """
     chosen, rate = config.optimiser, config.learning_rate
     if name == "critic":
-        own, rate = config.critic_optimiser, config.critic_learning_rate
-        chosen = optimiser.without_noise(chosen if own is None else own)
+        chosen = optimiser.without_noise(chosen)
+        rate = config.critic_learning_rate
     if agent is not None:
         rate = on_policy.learning_rate(agent, rate, update)
     layers = optimiser.layers_of(params)

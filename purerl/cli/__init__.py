@@ -32,14 +32,38 @@ COMMANDS = {
     "doctor": "say what this machine has and what purerl will use",
 }
 
+EXAMPLES = {
+    "train": "purerl train --env Acrobot-v1 --seeds 4 --out runs/first",
+    "sweep": "purerl sweep --axis learning_rate=1e-4,3e-4,1e-3 --seeds 4",
+    "pbt": "purerl pbt --axis 'learning_rate=loguniform(1e-5,1e-2)' --population 16",
+    "halving": "purerl halving --axis 'learning_rate=loguniform(1e-5,1e-2)'",
+    "tune": "purerl tune --axis 'learning_rate=loguniform(1e-5,1e-2)' --trials 64",
+    "evolve": "purerl evolve --preset value-loss-cartpole-demo",
+    "compare": "purerl compare --setting own: --setting 'fast: learning_rate=1e-3'",
+    "transfer": "purerl transfer --loss squared --loss 'huber(delta=2.0)'",
+    "evaluate": "purerl evaluate runs/first --episodes 100",
+    "render": "purerl render runs/first --seeds best",
+    "export": "purerl export runs/first --seed 0 --onnx",
+    "report": "purerl report runs/first",
+    "track": "purerl track runs/first --track mlflow",
+    "plan": "purerl plan --preset ppo-brax --device h100",
+    "lanes": "purerl lanes --preset ppo-cartpole",
+    "plot": "purerl plot runs/first --metric entropy",
+    "envs": "purerl envs CartPole-v1",
+    "doctor": "purerl doctor",
+}
+
 # The module and the function of a command, where they are not `purerl.cli.NAME.main`.
 MAINS = {
-    "sweep": "tools:main_sweep",
-    "pbt": "tools:main_pbt",
-    "halving": "tools:main_halving",
-    "tune": "tools:main_tune",
+    "sweep": "tools:SWEEP",
+    "pbt": "tools:PBT",
+    "halving": "tools:HALVING",
+    "tune": "tools:TUNE",
     "compare": "tools:main_compare",
+    "transfer": "tools:main_transfer",
     "lanes": "plan:main_lanes",
+    "plot": "report:main_plot",
+    "track": "report:main_track",
 }
 
 IMPORT = (

@@ -22,7 +22,7 @@ from purerl.randomisation import is_random
 from purerl.report import tables
 from purerl.report.rendering import EPISODE_SEED
 from purerl.runner.arguments import as_seed, seeds_named
-from purerl.runner.result import SavedRun, load_run
+from purerl.runner.result import RunResult, load_run
 from purerl.runner.rows import warn
 from purerl.scale.host import agent_to_device, with_keys
 from purerl.train import bind, evaluate_afresh, make_algorithm
@@ -81,7 +81,7 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def pick(saved: SavedRun, seed: int | None) -> SavedRun:
+def pick(saved: RunResult, seed: int | None) -> RunResult:
     """Return the run with only the agent of `seed`, or as it is.
 
     Raises:
@@ -101,7 +101,7 @@ def pick(saved: SavedRun, seed: int | None) -> SavedRun:
     )
 
 
-def _refuse_options(saved: SavedRun, gymnasium: bool, numbers: Sequence[str]) -> None:
+def _refuse_options(saved: RunResult, gymnasium: bool, numbers: Sequence[str]) -> None:
     """Refuse options that an environment of Gymnasium's does not have.
 
     Raises:
@@ -116,7 +116,7 @@ def _refuse_options(saved: SavedRun, gymnasium: bool, numbers: Sequence[str]) ->
             )
 
 
-def play_on_host(saved: SavedRun, episodes: int, seed: int) -> HostMetrics:
+def play_on_host(saved: RunResult, episodes: int, seed: int) -> HostMetrics:
     """Play in the Gymnasium environment of the training; see `types.Evaluation`.
 
     Args:
@@ -141,7 +141,7 @@ def play_on_host(saved: SavedRun, episodes: int, seed: int) -> HostMetrics:
     return jax.tree.map(lambda *x: np.stack(x), *played)
 
 
-def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
+def _refuse_changes(saved: RunResult, numbers: Sequence[str]) -> None:
     """Refuse what Gymnasium's environment does not do.
 
     Raises:
@@ -170,7 +170,7 @@ def _refuse_changes(saved: SavedRun, numbers: Sequence[str]) -> None:
         )
 
 
-def _has_own_numbers(saved: SavedRun) -> bool:
+def _has_own_numbers(saved: RunResult) -> bool:
     """Return whether agents were trained with the environment's own numbers."""
     if is_random(saved.config.env_params):
         return False
@@ -181,7 +181,7 @@ def _has_own_numbers(saved: SavedRun) -> bool:
 
 
 def play_compiled(
-    saved: SavedRun, episodes: int, seed: int, numbers: Mapping[str, Any]
+    saved: RunResult, episodes: int, seed: int, numbers: Mapping[str, Any]
 ) -> HostMetrics:
     """Play in the environment that the agents were trained in; see `types.Evaluation`.
 
@@ -207,7 +207,7 @@ def play_compiled(
     return jax.device_get(play(with_keys(saved.state), jax.random.key(seed)))
 
 
-def play_gymnasium(saved: SavedRun, episodes: int, seed: int) -> HostMetrics:
+def play_gymnasium(saved: RunResult, episodes: int, seed: int) -> HostMetrics:
     """Play in Gymnasium's environment of the same name; see `types.Evaluation`.
 
     Episodes are as long as they may be in the environment of the training.

@@ -9,8 +9,9 @@ import contextlib
 import dataclasses
 import inspect
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Annotated, Any, Literal, get_args
 
 import tyro
@@ -23,7 +24,7 @@ from tyro.constructors import (
 
 from purerl import presets, randomisation, schedules, serialise
 from purerl.algorithms import ALGORITHMS
-from purerl.cli import IMPORT
+from purerl.cli import EXAMPLES, IMPORT
 from purerl.config import (
     AUTO,
     Auto,
@@ -66,22 +67,31 @@ EpisodeSeed = Annotated[int, option("Random seed of the episodes.")]
 DryRun = Annotated[bool, option("Say what the command would cost here, and stop.")]
 
 
-def flags_of(options: type, *names: str) -> type:
-    """Return a dataclass of the flags of a tool's options, for tyro."""
+@dataclasses.dataclass(kw_only=True)
+class Dry:
+    """The flag of commands that can say what they would cost."""
+
+    dry_run: DryRun = False
+
+
+def flags_of(options: type, defaults: Mapping[str, Any] = MappingProxyType({})) -> type:
+    """Return a dataclass of the flags of a tool's options, for tyro.
+
+    Args:
+        options: The dataclass of the options.
+        defaults: Defaults of flags in place of their own, by name of the option.
+    """
     types = {field.name: field.type for field in dataclasses.fields(options)}
     fields = []
-    for name, about in tools.options_of(options).items():
-        for flag in about.flags if name in (names or types) else ():
+    for name, known in tools.options_of(options).items():
+        for flag in known.flags:
             kind = types[name] if flag.kind is None else flag.kind
             kind = Repeated if kind is tools.Repeated else kind
-            help_ = option(flag.help.replace("{tool}", options.tool))
-            default = dataclasses.field(default=flag.default)
-            fields.append((flag.name or name, Annotated[kind, help_], default))
+            text = flag.help.replace("{tool}", options.tool)
+            about = tyro.conf.arg(name=flag.word, metavar=flag.metavar, help=text)
+            default = dataclasses.field(default=defaults.get(name, flag.default))
+            fields.append((flag.name or name, Annotated[kind, about], default))
     return dataclasses.make_dataclass(options.__name__, fields, kw_only=True)
-
-
-Tracking = flags_of(tools.Options, "trackers")
-"""Flags of the trackers that are told while a command runs."""
 
 
 def _help(name: str) -> object:
@@ -90,15 +100,7 @@ def _help(name: str) -> object:
 
 Lanes = Annotated[int | None, _help("lanes")]
 SegmentUpdates = Annotated[int | None, _help("segment_updates")]
-CheckpointSeconds = Annotated[float, _help("checkpoint_seconds")]
-Progress = Annotated[bool, _help("progress")]
 MemoryLimit = Annotated[str | None, option(tools.MEMORY_LIMIT)]
-FirstSeed = Annotated[int, option(tools.FIRST_SEED.help)]
-
-
-def read_trackers(parsed: Any) -> list[str | tools.Tracker] | None:
-    """Read the trackers that the flags of `Tracking` ask for; None where it is none."""
-    return tools.read_trackers(parsed.track, parsed.tracking_uri)
 
 
 @dataclasses.dataclass(kw_only=True)
@@ -271,7 +273,11 @@ def read_options(options: type, parsed: Any) -> dict[str, Any]:
 
 
 def parser_class(
-    config: TrainConfig, options: type, *more: type, doc: str = ""
+    config: TrainConfig,
+    options: type,
+    *more: type,
+    doc: str = "",
+    defaults: Mapping[str, Any] = MappingProxyType({}),
 ) -> type:
     """Make a dataclass with the fields of `options` and of the config, for tyro.
 
@@ -280,7 +286,8 @@ def parser_class(
     """
     fields: dict[str, Any] = {}
     for kind in (options, *more):
-        own = flags_of(kind) if issubclass(kind, tools.Options) else kind
+        is_tool = issubclass(kind, tools.Options)
+        own = flags_of(kind, defaults) if is_tool else kind
         for field in dataclasses.fields(own):
             fields.setdefault(field.name, (field.name, field.type, field))
     ours = []
@@ -295,9 +302,35 @@ def parser_class(
     return dataclasses.make_dataclass(
         options.__name__,
         [*fields.values(), *ours],
-        namespace={"__doc__": doc or options.__doc__},
+        namespace={
+            "__doc__": doc or options.__doc__,
+            "__config__": [field.name for field in dataclasses.fields(config)],
+        },
         kw_only=True,
     )
+
+
+# Flags that the help of a command with a config shows first, in this order.
+USUAL = (
+    *("axis", "setting", "loss", "evolve", "population", "generations", "trials"),
+    *("algorithm", "env", "preset", "config", "total_timesteps", "num_envs"),
+    *("learning_rate", "seeds", "out", "resume", "track", "dry_run"),
+)
+
+
+def _grouped(cls: type) -> type:
+    """The flags of a command with a config under headings, as its help shows them."""
+    groups: dict[str, list[Any]] = {"usual": [], "execution": [], "config": []}
+    for field in dataclasses.fields(cls):
+        own = "config" if field.name in cls.__config__ else "execution"  # type: ignore[attr-defined]
+        entry = field.name, field.type, dataclasses.field(default=field.default)
+        groups["usual" if field.name in USUAL else own].append(entry)
+    groups["usual"].sort(key=lambda entry: USUAL.index(entry[0]))
+    fields = [
+        (name, dataclasses.make_dataclass(name, entries, kw_only=True))
+        for name, entries in groups.items()
+    ]
+    return dataclasses.make_dataclass(cls.__name__, fields, kw_only=True)
 
 
 def _check_default(field: dataclasses.Field, value: Any) -> None:
@@ -422,45 +455,22 @@ def option_before_parsing(argv: Sequence[str], name: str) -> str | None:
     """Return the value of `--name` in raw arguments, on which other defaults depend.
 
     Of several the last one holds, as of every flag.
+    """
+    return _take_flag(argv, name)[0]
+
+
+def _refuse_empty(argv: Sequence[str]) -> None:
+    """Refuse values of no characters: as paths they are the working directory.
 
     Raises:
-        ConfigError: there is no value, or it is empty.
+        ConfigError: naming the flag.
     """
-    last = None
-    for index, word in enumerate(argv):
-        value = None
-        if word == f"--{name}":
-            if index + 1 >= len(argv):
-                raise ConfigError(f"--{name} needs a value.")
-            value = argv[index + 1]
-        elif word.startswith(f"--{name}="):
-            value = word.partition("=")[2]
-        if value is not None:
-            _refuse_empty(f"--{name}", value)
-            last = value
-    return last
-
-
-def _refuse_empty(name: str, value: str) -> None:
-    if not value.strip():
-        raise ConfigError(f"{name} is empty; give a value, or leave it out.")
-
-
-def _check_paths(cls: type, argv: Sequence[str]) -> None:
-    """Refuse empty paths: to Python they are the working directory."""
-    fields = dataclasses.fields(cls)
-    names = {f"--{f.name.replace('_', '-')}" for f in fields if "Path" in str(f.type)}
-    has_folder = any(f.default is dataclasses.MISSING for f in fields)
-    before = ""
-    for word in argv:
-        name, equals, value = word.partition("=")
-        if equals and name.replace("_", "-") in names:
-            _refuse_empty(name, value)
-        elif before.replace("_", "-") in names:
-            _refuse_empty(before, word)
-        elif has_folder and not before.startswith("--"):
-            _refuse_empty("the folder", word)
-        before = word
+    for before, word in zip(["", *argv], argv, strict=False):
+        is_flag = word.startswith("--")
+        name, equals, value = word.partition("=") if is_flag else (before, "=", word)
+        if equals and not value.strip():
+            name = name if name.startswith("--") else "the folder"
+            raise ConfigError(f"{name} is empty; give a value, or leave it out.")
 
 
 def _check_mappings(argv: Sequence[str]) -> None:
@@ -497,29 +507,23 @@ def _switches(cls: type, argv: Sequence[str]) -> list[str]:
     return words
 
 
-def _check_algorithm(cls: type, argv: Sequence[str]) -> None:
-    """Refuse a field that other algorithms have, and this one has not.
+def check_resume(argv: Sequence[str], allowed: Collection[str], what: str) -> None:
+    """Refuse flags of what goes on as it was started.
+
+    Args:
+        argv: The words of the command.
+        allowed: Names of the flags that may be given.
+        what: What goes on, as the sentence calls it.
 
     Raises:
-        ConfigError: naming the flag and the algorithms.
+        ConfigError: naming the flag.
     """
-    known = {field.name for field in dataclasses.fields(cls)}
-    if "env" not in known:
-        return  # No config of an algorithm is read here.
     for word in argv:
-        flag = word.partition("=")[0]
-        name = flag.removeprefix("--").partition(".")[0].replace("-", "_")
-        if not flag.startswith("--") or {name, name.removeprefix("no_")} & known:
-            continue
-        owners = [
-            owner
-            for owner, entry in ALGORITHMS.items()
-            if {name, name.removeprefix("no_")} & {*field_names(entry.config)}
-        ]
-        if owners:
+        name = word.partition("=")[0].replace("_", "-").removeprefix("--")
+        if word.startswith("--") and name.removeprefix("no-") not in allowed:
             raise ConfigError(
-                f"{flag} is a field of {', '.join(owners)}, which the algorithm of "
-                "this command has not; give --algorithm, or leave it out."
+                f"--{name} cannot be given with --resume: {what} goes on as it was "
+                "started. Leave it out, or start another."
             )
 
 
@@ -561,23 +565,27 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     tyro prints what is wrong with a flag and exits with 2.
 
     Raises:
-        ConfigError: a path that is empty, or a flag that cannot be.
+        ConfigError: a value that is empty, or a flag that cannot be.
     """
-    _check_paths(cls, argv)
+    _refuse_empty(argv)
     _check_mappings(argv)
-    _check_algorithm(cls, argv)
     fields = dataclasses.fields(cls)
     argv = write_inside({field.name: field.default for field in fields}, argv)
     argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
+    about, has_config = inspect.cleandoc(cls.__doc__ or ""), hasattr(cls, "__config__")
     with warnings.catch_warnings():
         # One wrapper may stand for a tuple of them, and parts are texts to tyro.
         warnings.filterwarnings("ignore", "The field .* is annotated with type")
-        return tyro.cli(
-            cls,
+        found = tyro.cli(
+            _grouped(cls) if has_config else cls,
             args=list(argv),
             prog=f"purerl {command}",
-            description=f"{inspect.cleandoc(cls.__doc__ or '')}\n\n{IMPORT}",
+            description=f"{about}\n\nExample: {EXAMPLES.get(command)}\n\n{IMPORT}",
             config=prefix,
             registry=_REGISTRY,
         )
+    if not has_config:
+        return found
+    values = [vars(group) for group in vars(found).values()]
+    return cls(**{name: x for group in values for name, x in group.items()})

@@ -17,7 +17,7 @@ from purerl.cli.flags import (
 from purerl.cli.train import base_config
 from purerl.execution import dry_run
 from purerl.execution.memory import require_number
-from purerl.scale.devices import check_count, make_workers
+from purerl.scale.devices import as_count, make_workers
 from purerl.sweeps import lanes
 from purerl.sweeps.console import lanes_table
 from purerl.train import bind
@@ -42,7 +42,7 @@ def main(argv: Sequence[str]) -> int:
         flags.parser_class(base, Plan, ConfigSource, absent.Absent), argv, "plan"
     )
     for name in ("seeds", "lanes", "segment_updates"):
-        check_count(name, getattr(parsed, name))
+        as_count(name, getattr(parsed, name))
     device = absent.device_of(parsed)
     bound = bind(flags.read_config(parsed, base))
     if device is not None:

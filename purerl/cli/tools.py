@@ -4,29 +4,40 @@ The flags of such a command are the options of its tool, and the fields of the c
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Annotated, Any
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
 from purerl.cli import flags, report, settings
-from purerl.cli.flags import ConfigSource, Processes
+from purerl.cli.flags import ConfigSource, Processes, Repeated, option
 from purerl.cli.train import base_config, default_folder
 from purerl.comparison.api import CompareOptions, check_out, compare, planned
 from purerl.comparison.result import Comparison
-from purerl.comparison.settings import read_environment, take_environments
-from purerl.config import ConfigError, TrainConfig
+from purerl.comparison.settings import (
+    read_changes,
+    read_environment,
+    read_loss,
+    settings_of,
+    split_parts,
+    take_environments,
+)
+from purerl.comparison.training import Compared
+from purerl.config import ConfigError, TrainConfig, part_kind
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import worker_limit
+from purerl.meta import store
 from purerl.metrics import decimals
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
 from purerl.population.result import Result
 from purerl.population.schedules import Schedule
+from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
@@ -44,64 +55,66 @@ from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
 
+# A name before the first "=", unless a bracket comes first: HuberError(delta=1.0).
+_NAMED = re.compile(r"([^=(]+)=(.*)", re.DOTALL)
 WIDTH = 130  # The width of a comparison's table where the output is no terminal.
 STOPPED = 130
 
 
-@dataclasses.dataclass(kw_only=True)
-class Dry:
-    """The flag of commands that can say what they would cost."""
-
-    dry_run: flags.DryRun = False
-
-
-class Tool(NamedTuple):
+@dataclasses.dataclass(frozen=True)
+class Tool:
     """A tool as a command.
 
     Attributes:
         options: The dataclass of the tool's options.
         call: The function of the tool.
-        doc: What the command does.
         plan: Prints what the tool would cost with some options.
         show: Prints a result, and writes its page.
+        doc: What the command does.
+        shared: Further dataclasses of flags.
     """
 
     options: type
     call: Callable[..., Any]
-    doc: str
     plan: Callable[[Any], None]
     show: Callable[[Any], None]
+    doc: str
+    shared: tuple[type, ...] = ()
+
+    def __call__(self, argv: Sequence[str]) -> int:
+        """Run the command; return the exit status."""
+        base, name = base_config(argv), self.options.tool
+        shared = (flags.Dry, ConfigSource, *self.shared)
+        parser = flags.parser_class(base, self.options, *shared, doc=self.doc)
+        parsed = flags.parse(parser, argv, name)
+        settings.enable_compile_cache()
+        if hasattr(parsed, "coordinator"):
+            hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
+        config = flags.read_config(parsed, base)
+        given = {"config": config, **flags.read_options(self.options, parsed)}
+        if given.get("extend") and parsed.out is None:
+            raise ConfigError(
+                "--extend goes on with what a folder holds: give its --out."
+            )
+        if parsed.dry_run:
+            folders.check_out(parsed.out, name)
+            self.plan(self.options(**given))
+            return 0
+        given["out"] = parsed.out or new_folder(name, config)
+        result = self.call(**given)
+        if hosts.index() > 0:
+            return 0
+        if result.finished or self.options in (SweepOptions, TuneOptions):
+            self.show(result)
+        return 0 if result.finished else STOPPED
 
 
-def main(tool: Tool, argv: Sequence[str]) -> int:
-    """Run the command of a tool; return the exit status."""
-    base, name = base_config(argv), tool.options.tool
-    shared = [Dry, ConfigSource]
-    if tool.options is SweepOptions:
-        shared.append(Processes)
-    parser = flags.parser_class(base, tool.options, *shared, doc=tool.doc)
-    parsed = flags.parse(parser, argv, name)
-    settings.enable_compile_cache()
-    if hasattr(parsed, "coordinator"):
-        hosts.join(parsed.coordinator, parsed.num_processes, parsed.process)
-    config = flags.read_config(parsed, base)
-    given = {"config": config, **flags.read_options(tool.options, parsed)}
-    if given.get("extend") and parsed.out is None:
-        raise ConfigError("--extend goes on with what a folder holds: give its --out.")
-    if parsed.dry_run:
-        folders.check_out(parsed.out, name)
-        tool.plan(tool.options(**given))
-        return 0
-    result = tool.call(**{**given, "out": parsed.out or _folder(name, config)})
-    if hosts.index() > 0:
-        return 0
-    if result.finished or tool.options in (SweepOptions, TuneOptions):
-        tool.show(result)
-    return 0 if result.finished else STOPPED
+def new_folder(name: str, config: TrainConfig) -> Path:
+    """Return a new folder for what a command trains.
 
-
-def _folder(name: str, config: TrainConfig) -> Path:
-    """A new folder for what the command trains."""
+    Raises:
+        ConfigError: there are several processes, which would all make one.
+    """
     if hosts.count() > 1:
         raise ConfigError(
             "several processes need a folder that all of them name alike; give --out."
@@ -115,16 +128,6 @@ def say(console: Console, text: str) -> None:
 
 
 # --- sweep ---
-
-
-def main_sweep(argv: Sequence[str]) -> int:
-    """Run `purerl sweep`; return the exit status."""
-    doc = (
-        "Train every point of some axes with every seed, in as few programs as "
-        "possible.\n\nRun the same command with --out FOLDER after a kill: it trains "
-        "what is missing."
-    )
-    return main(Tool(SweepOptions, sweep, doc, show_plan, show_sweep), argv)
 
 
 def show_plan(asked: SweepOptions) -> None:
@@ -159,17 +162,20 @@ def show_sweep(result: SweepResult) -> None:
         )
 
 
+SWEEP = Tool(
+    SweepOptions,
+    sweep,
+    show_plan,
+    show_sweep,
+    """Train every point of some axes with every seed, in as few programs as possible.
+
+    Run the same command with --out FOLDER after a kill: it trains what is missing.
+    """,
+    (Processes,),
+)
+
+
 # --- population-based training, halving ---
-
-
-def main_pbt(argv: Sequence[str]) -> int:
-    """Run `purerl pbt`; return the exit status."""
-    doc = (
-        "Train a population whose worst members copy and perturb the best.\n\nWith "
-        "--out, the same command after a kill goes on, and ends with the same result."
-    )
-    options, call = populations.PBTOptions, populations.pbt
-    return main(Tool(options, call, doc, _plan_pbt, show_pbt), argv)
 
 
 def _plan_pbt(asked: populations.PBTOptions) -> None:
@@ -187,14 +193,16 @@ def show_pbt(result: populations.PBTResult) -> None:
     _say_where(result, console)
 
 
-def main_halving(argv: Sequence[str]) -> int:
-    """Run `purerl halving`; return the exit status."""
-    doc = (
-        "Train many random points, and drop all but the best at every rung.\n\nWith "
-        "--out, the same command after a kill goes on, and ends with the same result."
-    )
-    options, call = halvings.HalvingOptions, halvings.halving
-    return main(Tool(options, call, doc, _plan_halving, show_halving), argv)
+PBT = Tool(
+    populations.PBTOptions,
+    populations.pbt,
+    _plan_pbt,
+    show_pbt,
+    """Train a population whose worst members copy and perturb the best.
+
+    With --out, the same command after a kill goes on, and ends with the same result.
+    """,
+)
 
 
 def _plan_halving(asked: halvings.HalvingOptions) -> None:
@@ -211,6 +219,18 @@ def show_halving(result: halvings.HalvingResult) -> None:
     console.print(rungs_table(result))
     console.print(best_members(result))
     _say_where(result, console)
+
+
+HALVING = Tool(
+    halvings.HalvingOptions,
+    halvings.halving,
+    _plan_halving,
+    show_halving,
+    """Train many random points, and drop all but the best at every rung.
+
+    With --out, the same command after a kill goes on, and ends with the same result.
+    """,
+)
 
 
 def rungs_table(result: halvings.HalvingResult) -> Table:
@@ -267,16 +287,6 @@ def _say_where(result: Result, console: Console) -> None:
 # --- tune ---
 
 
-def main_tune(argv: Sequence[str]) -> int:
-    """Run `purerl tune`; return the exit status."""
-    doc = (
-        "Search for a better config: trials in batches, each one vmapped call.\n\nWith "
-        "--out the same command goes on after a kill, or with more trials. Run several "
-        "times at once, with one --out or one --storage, it shares the trials."
-    )
-    return main(Tool(TuneOptions, tune, doc, _plan_study, show_study), argv)
-
-
 def _plan_study(asked: TuneOptions) -> None:
     """Print the cost of a batch's agents, of all trials and of the comparison."""
     Space(asked.config, asked.axes).check_effects()
@@ -308,6 +318,19 @@ def show_study(result: TuneResult) -> None:
         say(console, f"written to {result.out}/, with report.html{use}")
 
 
+TUNE = Tool(
+    TuneOptions,
+    tune,
+    _plan_study,
+    show_study,
+    """Search for a better config: trials in batches, each one vmapped call.
+
+    With --out the same command goes on after a kill, or with more trials. Run several
+    times at once, with one --out or one --storage, it shares the trials.
+    """,
+)
+
+
 # --- compare ---
 
 
@@ -326,7 +349,7 @@ def main_compare(argv: Sequence[str]) -> int:
             "'fast: learning_rate=1e-3'."
         )
     folder = (
-        None if parsed.dry_run else parsed.out or _folder("compare", given["config"])
+        None if parsed.dry_run else parsed.out or new_folder("compare", given["config"])
     )
     return run_comparison(parsed, given, folder)
 
@@ -344,7 +367,7 @@ def read_comparison(
     """
     words, texts = take_environments(argv)
     base, tool = base_of(words), options[-1]
-    parser = flags.parser_class(base, *options, Dry, ConfigSource, doc=doc)
+    parser = flags.parser_class(base, *options, flags.Dry, ConfigSource, doc=doc)
     name = "compare" if len(options) == 1 else "transfer"
     parsed = flags.parse(parser, words, name)
     config = flags.read_config(parsed, base)
@@ -391,3 +414,160 @@ def show_comparison(result: Comparison, folder: Path) -> None:
         f"written to {folder}/, with report.html; in Python "
         f"purerl.load_comparison({str(folder)!r})",
     )
+
+
+# --- transfer ---
+
+
+@dataclasses.dataclass(kw_only=True)
+class Transfer:
+    """Train with several losses on held-out seeds, and compare them in one table.
+
+    --loss and --env may be given several times: every loss trains in every
+    environment. Run the same command again after a kill: it trains what is missing.
+    """
+
+    field: Annotated[
+        str,
+        option(
+            "Field of the losses, value_loss or policy_loss; if not given, the one "
+            "that --evolution has evolved, else value_loss."
+        ),
+    ] = ""
+    loss: Annotated[
+        Repeated,
+        option(
+            "Loss to compare, NAME=LOSS or LOSS: a file "
+            "(learned=value_loss.npz), or a loss by name (squared; huber(delta=2.0)). "
+            "Changes of the config may follow after semicolons: 'tuned=squared; "
+            "value_coef=0.1'."
+        ),
+    ] = ()
+    evolution: Annotated[
+        Path | None,
+        option(
+            "Folder of an evolution, whose config is taken, and whose loss is compared "
+            "as 'learned' and as 'generation 0', beside those of --loss."
+        ),
+    ] = None
+    baseline: Annotated[
+        str | None,
+        option("Loss that others are compared with; the first --loss if not given."),
+    ] = None
+    out: Annotated[
+        Path | None,
+        option(
+            "Folder to write; if not given, 'transfer' in the evolution's folder, else "
+            "runs/transfer-<env>-<time>."
+        ),
+    ] = None
+
+
+def main_transfer(argv: Sequence[str]) -> int:
+    """Run `purerl transfer`; return the exit status."""
+    parsed, given = read_comparison(argv, _base_of_evolution, Transfer, Compared)
+    field, losses = parsed.field or "value_loss", {}
+    if part_kind(field) != "loss":
+        raise ConfigError(f"--field must be value_loss or policy_loss, got {field!r}.")
+    if parsed.evolution:
+        field, losses = _evolved(parsed.evolution, parsed.field)
+    own = _given_losses(field, parsed.loss, losses)
+    losses = {**losses, **own}
+    if not losses:
+        raise ConfigError(
+            "say which losses to compare, such as --loss learned=value_loss.npz "
+            "--loss squared, or give --evolution FOLDER."
+        )
+    config = given["config"]
+    given["settings"] = settings_of(config, field, losses)
+    if parsed.dry_run:
+        return run_comparison(parsed, given, None)
+    given["baseline"] = parsed.baseline or next(iter(own), list(losses)[-1])
+    return run_comparison(parsed, given, _transfer_folder(parsed, str(config.env)))
+
+
+def _given_losses(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
+    """Losses by name from the texts of `--loss`, beside those of an evolution."""
+    losses: dict[str, Any] = {}
+    for text in texts:
+        name, value = _loss(field, text)
+        if name in losses or name in evolved:
+            named = _NAMED.fullmatch(split_parts(text)[0])
+            unnamed = text.partition("=")[2].strip() if named else text
+            raise ConfigError(
+                f"--loss {text}: the name {name!r} is taken; write {name}-2={unnamed}."
+            )
+        losses[name] = value
+    return losses
+
+
+def _base_of_evolution(argv: Sequence[str]) -> TrainConfig:
+    """The config whose values are the flags' defaults."""
+    folder = flags.option_before_parsing(argv, "evolution")
+    if folder is None:
+        return base_config(argv)
+    for other in ("preset", "config", "algorithm"):
+        if flags.option_before_parsing(argv, other):
+            raise ConfigError(
+                f"--evolution brings its own config; leave --{other} out."
+            )
+    return manifest.read_config(Path(folder), store.load(Path(folder)))
+
+
+def _loss(field: str, text: str) -> tuple[str, Any]:
+    """Name and loss, or changes of the config, from the text of a `--loss`."""
+    first, *others = split_parts(text)
+    named = _NAMED.fullmatch(first)
+    if named:
+        name, value = (part.strip() for part in named.groups())
+    else:
+        value = first
+        is_file = value.endswith((".npz", ".yaml", ".yml"))
+        name = Path(value).stem if is_file else value
+    loss = read_loss(field, value)
+    if not others:
+        return name, loss
+    return name, {field: loss, **read_changes("--loss", text, others)}
+
+
+def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:
+    """The field that an evolution evolved; all that it evolved, after and before.
+
+    What else was evolved beside the loss (a learning rate, the other loss) belongs to
+    it: the loss was never worth anything without.
+    """
+    from purerl.meta.result import load_evolution
+
+    result = load_evolution(folder)
+    learned, start = result.losses(result.learned), result.losses(result.config)
+    if (field and field not in learned) or not learned:
+        raise ConfigError(
+            f"--evolution {folder} has evolved {', '.join(result.solution)}, not "
+            f"{field or 'a loss'}."
+        )
+    if not field and len(learned) > 1:
+        raise ConfigError(
+            f"--evolution {folder} has evolved {' and '.join(learned)}; say which with "
+            "--field."
+        )
+    field = field or next(iter(learned))
+    touched = list(dict.fromkeys(name.split(".")[0] for name in result.solution))
+    if "env_params" in touched:
+        raise ConfigError(
+            f"--evolution {folder} has evolved the environment too (env_params): its "
+            "loss cannot be judged apart; give it with --loss and its file."
+        )
+    if touched == [field]:
+        return field, {"learned": learned[field], "generation 0": start[field]}
+    return field, {
+        name: {part: getattr(config, part) for part in touched}
+        for name, config in (
+            ("learned", result.learned),
+            ("generation 0", result.config),
+        )
+    }
+
+
+def _transfer_folder(parsed: Any, env: str) -> Path:
+    inside = parsed.evolution and parsed.evolution / "transfer"
+    return parsed.out or inside or default_folder(f"transfer-{env}")

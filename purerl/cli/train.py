@@ -2,80 +2,41 @@
 
 import atexit
 import contextlib
-import dataclasses
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
-import tyro
 from rich.console import Console
 
 from purerl import presets, serialise
 from purerl.algorithms import config_class, name_of
 from purerl.cli import absent, flags, settings
-from purerl.cli.flags import ConfigSource, DryRun, FirstSeed, option, read_trackers
+from purerl.cli.flags import ConfigSource
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import require_number
 from purerl.runner import manifest
-from purerl.runner.api import run
-from purerl.runner.arguments import check_seconds, check_seeds, seeds_from
-from purerl.runner.options import Saved
+from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.result import RunResult, summary
+from purerl.runner.run import RunOptions, run
 from purerl.runner.start import (
-    NETWORKS,
     Start,
-    parse_start,
     read_start,
     with_values_of_start,
 )
-from purerl.scale.devices import as_count, make_workers, use_all_cores
+from purerl.scale.devices import make_workers, use_all_cores
 from purerl.storage import folders
 from purerl.train import bind
 
 
-@dataclasses.dataclass(kw_only=True)
-class Train:
-    """Train agents, one per seed, in one compiled program; writes a run's folder."""
-
-    resume: Annotated[Path | None, option("Folder of a run to go on with.")] = None
-    extend: Annotated[
-        int | None,
-        option("Steps in all up to which the run of --resume is trained."),
-    ] = None
-    from_run: Annotated[
-        str | None,
-        tyro.conf.arg(
-            name="from",
-            metavar="RUN[:SEED]",
-            help="Begin with the agents in a run's folder, seed by seed, or with one.",
-        ),
-    ] = None
-    from_parts: Annotated[
-        str,
-        option(
-            "Parts of the agents that are taken over from --from: networks, all (to "
-            "go on), or names of parts, such as actor.torso."
-        ),
-    ] = NETWORKS
-    seeds: Annotated[int, option("Number of agents.")] = 1
-    first_seed: FirstSeed = 0
-    out: Annotated[
-        Path | None, option("Folder to write; runs/<env>-<time> if not given.")
-    ] = None
-    keep_checkpoints: Annotated[
-        int | None, option("Number of newest checkpoints to keep; 3 if not given.")
-    ] = None
-    data_parallel: Annotated[
-        bool, option("Spread each agent's environments over all devices.")
-    ] = False
-    dry_run: DryRun = False
-
-
-SHARED = (Saved, ConfigSource, absent.Absent)
+def parser(base: TrainConfig) -> type:
+    """Return the dataclass of the command's flags, whose defaults are a config's."""
+    doc = "Train agents, one per seed, in one compiled program; writes a run's folder."
+    shared = (flags.Dry, ConfigSource, absent.Absent)
+    return flags.parser_class(base, RunOptions, *shared, doc=doc)
 
 
 def base_config(argv: Sequence[str]) -> TrainConfig:
@@ -106,37 +67,28 @@ def main(argv: Sequence[str]) -> int:
     """Run the command; return the exit status."""
     started = time.perf_counter()
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Train, *SHARED), argv, "train")
+    parsed = flags.parse(parser(base), argv, "train")
     device = absent.device_of(parsed)
     if parsed.data_parallel:
         use_all_cores()
     settings.enable_compile_cache()
-    if parsed.resume:
-        _check_resume_flags(argv)
-        result = _resume(parsed)
-    else:
-        if parsed.extend is not None:
-            raise ConfigError(
-                "--extend is for a run that there is: give --resume FOLDER with it, or "
-                "--total-timesteps for a new run."
-            )
-        config, start = flags.read_config(parsed, base), _start(parsed)
-        trackers = read_trackers(parsed)
-        if parsed.dry_run:
-            return _show_cost(config, parsed, start, device)
-        result = run(
-            config,
-            seeds=seeds_from(parsed.first_seed, parsed.seeds),
-            out=parsed.out or default_folder(str(config.env)),
-            start=start,
-            lanes=parsed.lanes,
-            segment_updates=parsed.segment_updates,
-            checkpoint_seconds=parsed.checkpoint_seconds,
-            keep_checkpoints=parsed.keep_checkpoints,
-            data_parallel=parsed.data_parallel,
-            trackers=trackers,
-            progress=parsed.progress,
+    given = flags.read_options(RunOptions, parsed)
+    if parsed.resume and parsed.resume != AUTO_FOLDER:
+        given |= _resumed(parsed, argv)
+    elif parsed.extend is not None:
+        raise ConfigError(
+            "--extend is for a run that there is: give --resume FOLDER with it, or "
+            "--total-timesteps for a new run."
         )
+    else:
+        given |= {"config": flags.read_config(parsed, base), "extend": False}
+        given["resume"] = "auto" if parsed.resume else False
+        if parsed.dry_run:
+            show_cost(RunOptions(**given), parsed, device)
+            return 0
+        if not (parsed.out or parsed.resume):
+            given["out"] = default_folder(str(given["config"].env))
+    result = run(**given)
     if not result.finished:
         return 130
     if result.train_steps == 0:
@@ -152,41 +104,27 @@ def main(argv: Sequence[str]) -> int:
     return 0
 
 
-def _start(parsed: Any) -> Start | None:
-    """Return the agents that --from and --from-parts name, or None."""
-    if parsed.from_run is None:
-        if parsed.from_parts != NETWORKS:
-            raise ConfigError(
-                f"--from-parts {parsed.from_parts} says what is taken over from "
-                "another run: give --from RUN with it."
-            )
-        return None
-    return parse_start(parsed.from_run, parsed.from_parts)
-
-
-def _show_cost(
-    config: TrainConfig, parsed: Any, start: Start | None, device: Device | None
-) -> int:
-    check_seconds("checkpoint_seconds", parsed.checkpoint_seconds)
-    as_count("keep_checkpoints", parsed.keep_checkpoints)
-    bound = bind(with_values_of_start(start, config))
-    if parsed.out is not None:
-        folders.check_writable(parsed.out)
-        manifest.check_new(parsed.out)
-    seeds = seeds_from(parsed.first_seed, parsed.seeds)
+def show_cost(asked: RunOptions, parsed: Any, device: Device | None) -> None:
+    """Print what a run would take, here or on a device that is not here."""
+    start = asked.start
+    assert start is None or isinstance(start, Start)
+    bound = bind(with_values_of_start(start, asked.config))
+    if asked.folder is not None:
+        folders.check_writable(asked.folder)
+        manifest.check_new(asked.folder)
     if device is None:
-        require_number(bound, parsed.seeds, make_workers())
-    members = check_seeds(seeds)
-    begun = None if start is None else read_start(start, bound, members)
+        require_number(bound, num_seeds(asked.seeds), make_workers())
+    seeds = check_seeds(asked.seeds)
+    begun = None if start is None else read_start(start, bound, seeds)
     if device is not None:
-        absent.show(device, [bound], len(members), parsed)
-        return 0
+        absent.show(device, [bound], len(seeds), parsed)
+        return
     done = begun.first_update if begun else 0
-    parts = [dry_run.whole_runs(bound, len(members), done)]
-    dry_run.show(parts, parsed.lanes, parsed.segment_updates)
-    return 0
+    parts = [dry_run.whole_runs(bound, len(seeds), done)]
+    dry_run.show(parts, asked.lanes, asked.segment_updates)
 
 
+AUTO_FOLDER = Path("auto")
 # What may change when a run goes on; all else is the run's own.
 RESUME_FLAGS = (
     "resume",
@@ -199,19 +137,10 @@ RESUME_FLAGS = (
 )
 
 
-def _check_resume_flags(argv: Sequence[str]) -> None:
-    for word in argv:
-        name = word.partition("=")[0].replace("_", "-").removeprefix("--")
-        if word.startswith("--") and name.removeprefix("no-") not in RESUME_FLAGS:
-            raise ConfigError(
-                f"--{name} cannot be given with --resume: a run goes on as it was "
-                "started. Leave it out, or start another run."
-            )
-
-
-def _resume(parsed: Any) -> RunResult:
+def _resumed(parsed: Any, argv: Sequence[str]) -> dict[str, Any]:
+    """Return the options of the run in the folder of `--resume`."""
+    flags.check_resume(argv, RESUME_FLAGS, "a run")
     folder = parsed.resume
-    assert folder is not None
     stored = manifest.load_run(folder)
     if stored["data_parallel"]:
         use_all_cores()
@@ -223,18 +152,14 @@ def _resume(parsed: Any) -> RunResult:
                 f"{parsed.extend}."
             )
         config = config.replace(total_timesteps=parsed.extend)
-    return run(
-        config,
-        seeds=stored["seeds"],
-        out=folder,
-        resume=True,
-        extend=parsed.extend is not None,
-        checkpoint_seconds=parsed.checkpoint_seconds,
-        keep_checkpoints=parsed.keep_checkpoints,
-        data_parallel=bool(stored["data_parallel"]),
-        trackers=read_trackers(parsed),
-        progress=parsed.progress,
-    )
+    return {
+        "config": config,
+        "seeds": stored["seeds"],
+        "out": folder,
+        "resume": True,
+        "extend": parsed.extend is not None,
+        "data_parallel": bool(stored["data_parallel"]),
+    }
 
 
 def default_folder(env: str) -> Path:

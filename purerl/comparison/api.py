@@ -6,22 +6,26 @@ compiled program per environment, vmapped over settings and seeds.
 """
 
 import dataclasses
+from functools import partial
 from pathlib import Path
 
-from purerl import serialise
-from purerl.comparison.result import Comparison
+from purerl.comparison.result import (
+    Comparison,
+    about_of,
+    tell,
+    tracked,
+    tracked_files,
+)
 from purerl.comparison.settings import (
     Losses,
     Setting,
     Settings,
     Task,
-    described,
     parse_settings,
     read_environments,
     read_settings,
     settings_of,
 )
-from purerl.comparison.tracking import Tracking
 from purerl.comparison.training import TRAINED, Compared, Part, make_parts, train
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import BlockCompiler, current_cache
@@ -29,6 +33,7 @@ from purerl.execution.memory import require_listing, worker_limit
 from purerl.runner.arguments import check_seeds, num_seeds
 from purerl.runner.options import Repeated, option, tool
 from purerl.runner.trackers import choose
+from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
@@ -113,23 +118,16 @@ def compare(asked: CompareOptions) -> Comparison:
         folders.make(folder, (TRAINED,))
     with locked(folder):
         known, parts = make_parts(entries, tasks, asked, folder, say)
-        tracking = Tracking(
-            serialise.to_dict(tasks[0].config),
-            [task.name for task in tasks],
-            {entry.name: described(entry) for entry in entries},
-            folder,
-            choose(asked.trackers, folder),
-        )
-        tracking.begin(say)
-        with tracking.group:
-            tracking.add(known)
-            known |= train(
-                parts, asked, compiler, tracking.add, lambda: tracking.group.stop
-            )
+        group, about = Group(choose(asked.trackers, folder)), about_of(entries, tasks)
+        group.begin(tracked(about, folder), say, len(entries) * len(tasks))
+        with group:
+            tell(group, about, known)
+            told = partial(tell, group, about)
+            known |= train(parts, asked, compiler, told, lambda: group.stop)
             result = Comparison.of(entries, tasks, asked, known)
             if folder is not None:
                 result.save(folder)
-            tracking.close(is_finished=True)
+            group.close("finished", tracked_files(folder))
     return result
 
 

@@ -27,6 +27,8 @@ from purerl.report import plots
 from purerl.report.comparison import Row, make_table
 from purerl.report.statistics.missing import as_numbers, check_choice, lowest_of
 from purerl.runner.arguments import check_seeds, stored_folder
+from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.group import Files, Group, Told
 from purerl.storage import checkpoint, folders
 from purerl.storage.files import DAMAGE, load_arrays, read_json, save_arrays, write_json
 
@@ -255,20 +257,7 @@ class Comparison:
         }
         curves = {e: _padded([found[e, n].curve for n in names]) for e in environments}
         steps = {e: _padded([found[e, n].steps for n in names]) for e in environments}
-        changed = {x for s in settings for p in s.pieces for x in p.values}
-        losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
-        about = {
-            "settings": {setting.name: described(setting) for setting in settings},
-            # The compared losses and rules are left out: they may be networks.
-            "environments": {
-                task.name: {
-                    name: value
-                    for name, value in serialise.to_dict(task.config).items()
-                    if name not in losses
-                }
-                for task in tasks
-            },
-        }
+        about = about_of(settings, tasks)
         seeds, seed = check_seeds(options.seeds), options.seed
         baseline = options.baseline or names[0]
         return cls(about, baseline, seeds, seed, scores, curves, steps)
@@ -434,6 +423,97 @@ def find_comparison(folder: Path) -> Comparison | None:
         if folders.holds_comparison(path):
             return load_comparison(path)
     return None
+
+
+def about_of(settings: Sequence[Setting], tasks: Sequence[Task]) -> dict[str, Any]:
+    """Return descriptions of `settings` and `environments`, by name, as plain values.
+
+    The compared losses and rules are left out of the environments' configs: they may
+    be networks.
+    """
+    changed = {x for s in settings for p in s.pieces for x in p.values}
+    losses = {name for name in changed if part_kind(name) in ("loss", "rule")}
+    configs = {task.name: serialise.to_dict(task.config) for task in tasks}
+    return {
+        "settings": {setting.name: described(setting) for setting in settings},
+        "environments": {
+            name: {x: value for x, value in config.items() if x not in losses}
+            for name, config in configs.items()
+        },
+    }
+
+
+# What trackers are told: a nested run per environment and setting, when it ends.
+
+
+def tracked(about: Mapping[str, Any], folder: Path | None) -> TrackedRun:
+    """Return what trackers are told of a comparison, from its descriptions."""
+    config, name = next(iter(about["environments"].values())), name_of(folder, KIND)
+    return TrackedRun(name, config, {}, folder, is_sweep=True, kind=KIND)
+
+
+def tell(
+    group: Group, about: Mapping[str, Any], found: Mapping[tuple[str, str], Scores]
+) -> None:
+    """Tell trackers of settings that have been trained in an environment.
+
+    Args:
+        group: The trackers.
+        about: The descriptions of the comparison.
+        found: The scores, by names of environment and setting.
+    """
+    environments, settings = about["environments"], about["settings"]
+    pairs = [(environment, name) for environment in environments for name in settings]
+
+    def ended(pair: tuple[str, str], scores: Scores) -> Ended:
+        """Rows of all seeds together: means under the name itself, and extremes."""
+        environment, name = pair
+        rows: list[tuple[str, dict[str, Any]]] = [
+            ("train", {"env_steps": int(step), "episode_return": values.tolist()})
+            for step, values in zip(scores.steps, scores.curve.T, strict=True)
+        ]
+        measures = {name: values.tolist() for name, values in scores.measures.items()}
+        rows.append(("measure", {"env_steps": int(scores.steps[-1]), **measures}))
+        where = {"environment": environment, "setting": name}
+        title = f"{environment}, {name}" if len(environments) > 1 else name
+        member = Member(title, None, {**where, **(settings[name] or {})})
+        return Ended(pairs.index(pair), member, rows)
+
+    numbers = [pairs.index(pair) for pair in found]
+    group.add(numbers, lambda: [ended(pair, found[pair]) for pair in found])
+
+
+def tracked_files(folder: Path | None) -> Files:
+    """Return what makes the files of a comparison that trackers keep."""
+    names = ("comparison.json", "comparison.csv", "comparison.png")
+    return files_of(folder, comparison=names)
+
+
+def told_of_comparison(folder: Path) -> Told:
+    """Return what trackers are told of a comparison's folder.
+
+    Raises:
+        ConfigError: the comparison has not ended.
+    """
+    result = load_comparison(folder)
+    found = {}
+    for e, environment in enumerate(result.environments):
+        for n, name in enumerate(result.settings):
+            steps = result.steps[environment][n]
+            # Shorter curves are filled up to the longest one.
+            is_known = np.isfinite(steps)
+            found[environment, name] = Scores(
+                {measure: x[e, n] for measure, x in result.scores.items()},
+                result.curves[environment][n][:, is_known],
+                steps[is_known],
+            )
+    return Told(
+        tracked(result.about, folder),
+        len(found),
+        lambda group: tell(group, result.about, found),
+        tracked_files(folder),
+        is_finished=True,
+    )
 
 
 def _padded(arrays: Sequence[np.ndarray]) -> np.ndarray:

@@ -1,6 +1,6 @@
 """The statistics of a comparison: a row per setting, environment and measure."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -94,13 +94,12 @@ def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
     # All have the same runs: ten that are all equal are enough, too.
     if not gaps or not all(map(statistics.has_interval, gaps.values())):
         return set()
-    intervals = _Intervals(gaps)
     chances = {name: chance_of(values) for name, values in gaps.items()}
     left, clear = set(gaps), set[str]()
     while left:
         # Asked first: it costs nothing, and few of many settings pass it.
         rare = [name for name in gaps if chances[name] < ERRORS / len(left)]
-        found = intervals.off_zero([name for name in rare if name in left], len(left))
+        found = _off_zero(gaps, [name for name in rare if name in left], len(left))
         if not found:
             break
         clear |= found
@@ -108,43 +107,26 @@ def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
     return clear
 
 
-class _Intervals:
-    """The intervals of mean differences, at confidences that fall as fewer are left.
+def _off_zero(
+    gaps: Mapping[str, np.ndarray], names: Sequence[str], left: int
+) -> set[str]:
+    """Those of some settings whose interval, one of `left`, lies on one side of zero.
 
     What a setting is resampled with does not depend on the others, so that the fewer
     resamples of later rounds are the first ones of the first round.
-
-    Args:
-        gaps: Differences from the baseline by setting, `[S, E]` or `[S]`.
     """
-
-    def __init__(self, gaps: Mapping[str, np.ndarray]) -> None:
-        self.gaps = gaps
-        self._ends: dict[str, Callable[[float, int], np.ndarray]] = {}
-
-    def off_zero(self, names: Sequence[str], left: int) -> set[str]:
-        """Return those of some settings whose interval lies on one side of zero."""
-        if not names:
-            return set()
-        confidence, resamples = 1 - ERRORS / left, RESAMPLES * left
-        tables = [self.gaps[name].reshape(len(self.gaps[name]), -1) for name in names]
-        if tables[0].shape[1] == 1:
-            # One column per setting: they all share the weights of the resamples.
-            found = statistics.mean_interval(
-                np.concatenate(tables, 1), confidence=confidence, resamples=resamples
-            )
-            low, high = found.low, found.high
-        else:
-            ends = [self._ends_of(name)(confidence, resamples) for name in names]
-            low, high = np.transpose(ends)
-        off = (low > 0) | (high < 0)
-        return {name for name, is_off in zip(names, off, strict=True) if is_off}
-
-    def _ends_of(self, name: str) -> Callable[[float, int], np.ndarray]:
-        if name not in self._ends:
-            most = RESAMPLES * len(self.gaps)
-            self._ends[name] = statistics.ends_of_mean(self.gaps[name], most)
-        return self._ends[name]
+    if not names:
+        return set()
+    options = {"confidence": 1 - ERRORS / left, "resamples": RESAMPLES * left}
+    tables = [gaps[name].reshape(len(gaps[name]), -1) for name in names]
+    if tables[0].shape[1] == 1:
+        # One column per setting: they all share the weights of the resamples.
+        found = statistics.mean_interval(np.concatenate(tables, 1), **options)
+        off = (found.low > 0) | (found.high < 0)
+    else:
+        ends = [statistics.estimate(table, "mean", **options) for table in tables]
+        off = [end.low > 0 or end.high < 0 for end in ends]
+    return {name for name, is_off in zip(names, off, strict=True) if is_off}
 
 
 def chance_of(differences: np.ndarray) -> float:

@@ -174,7 +174,7 @@ def read_loss(field: str, value: Any) -> Any:
         return serialise.load_loss(value)
     if isinstance(value, str):
         value = _full_name(field, value.strip())
-    return serialise.parse_loss(value)
+    return serialise.parse_part(value, "loss")
 
 
 def _full_name(field: str, text: str) -> str:
@@ -342,31 +342,20 @@ def _moved(name: str, config: TrainConfig, task: Task) -> TrainConfig:
     moved = config.replace(
         **task.changes, **{"num_evaluations": task.config.num_evaluations}
     )
-    if not _is_same(moved.env, task.config.env, "env"):
-        raise ConfigError(
-            f"settings: {name} is a config of another environment "
-            f"({serialise.plain(moved.env, 'env')}) than {task.name}; name it in "
-            f"environments, such as environments=[{task.name!r}], for all settings."
-        )
-    # What it says itself, such as numbers to draw in training, is its own choice.
     default = type(config)()
-    for field in ENV_FIELDS:
+    for field in _CARRIED_FIELDS:
         mine, theirs = getattr(moved, field), getattr(task.config, field)
-        is_default = _is_same(mine, getattr(default, field), field)
-        if is_default and not _is_same(mine, theirs, field):
+        # What it says itself, such as numbers to draw in training, is its own choice.
+        is_own = not _is_same(mine, getattr(default, field), field)
+        is_own = is_own and field not in ("env", "total_timesteps")
+        if not is_own and not _is_same(mine, theirs, field):
             raise ConfigError(
-                f"settings: {name} is a config of another environment than the "
-                f"others': its {field} is {serialise.plain(mine, field)!r}, the "
-                f"default, and theirs is {serialise.plain(theirs, field)!r}; give "
-                "both the same, or set it for all in environments."
+                f"settings: {name} is a config of another task than the others': its "
+                f"{field} is {serialise.plain(mine, field)!r}, and theirs in "
+                f"{task.name} is {serialise.plain(theirs, field)!r}; give both the "
+                "same, or set it for all in environments, such as "
+                f"[{{'env': {task.name!r}, {field!r}: ...}}]."
             )
-    if moved.total_timesteps != task.config.total_timesteps:
-        raise ConfigError(
-            f"settings: {name} is a config of {moved.total_timesteps:,} steps, and "
-            f"config has {task.config.total_timesteps:,}; give both the same "
-            "total_timesteps, or set it for all in environments, such as "
-            f"{{'env': {task.name!r}, 'total_timesteps': ...}}."
-        )
     return moved
 
 

@@ -8,6 +8,7 @@ from purerl.config.base import number_of as number_of
 from purerl.config.errors import ConfigError as ConfigError
 from purerl.config.errors import UnknownFieldError as UnknownFieldError
 from purerl.config.errors import check_apart as check_apart
+from purerl.config.errors import check_idle as check_idle
 from purerl.config.errors import check_known as check_known
 from purerl.config.errors import check_mapping as check_mapping
 from purerl.config.errors import how_to_read as how_to_read
@@ -18,6 +19,7 @@ from purerl.config.fields import AUTO as AUTO
 from purerl.config.fields import DECAY as DECAY
 from purerl.config.fields import FEW as FEW
 from purerl.config.fields import FRACTION as FRACTION
+from purerl.config.fields import LAYERS as LAYERS
 from purerl.config.fields import NAMES as NAMES
 from purerl.config.fields import NON_NEGATIVE as NON_NEGATIVE
 from purerl.config.fields import PART_KINDS as PART_KINDS

@@ -1,5 +1,6 @@
 """Errors of configs: the sentences that report them, and how values stand in them."""
 
+import dataclasses
 import difflib
 import math
 from collections.abc import Iterable, Mapping
@@ -147,3 +148,31 @@ def how_to_read(value: Any) -> str:
     is_file = value.strip().endswith((".npz", ".yaml"))
     call = "purerl.load_part" if is_file else "purerl.serialise.parse_part"
     return f" Text is for files and command lines: {call}({value!r}) reads it."
+
+
+def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> None:
+    """Refuse numbers of an option that is left off, so that nothing reads them.
+
+    Numbers of one of several kinds, such as of `values` or `method`, are no such case:
+    who compares the kinds gives the numbers of all in one config. Nor are those that a
+    preset has beside its option, which can be left off again.
+
+    Args:
+        config: Config of the agent.
+        fields: Names of the numbers.
+        switch: Field that turns the option on, which it has not.
+        on: Value of the switch that turns the option on.
+
+    Raises:
+        ConfigError: one of them is given: it is not what it is by default.
+    """
+    defaults = {f.name: f.default for f in dataclasses.fields(config)}
+    for name in fields:
+        value = getattr(config, name)
+        if not isinstance(value, Tracer) and np.any(
+            np.asarray(value) != defaults[name]
+        ):
+            raise ConfigError(
+                f"{name}={shown(value)} has no effect with {switch}="
+                f"{getattr(config, switch)!r}; set {on}, or leave this out."
+            )

@@ -57,6 +57,10 @@ SIZES = Check(
     lambda x: isinstance(x, tuple) and all(type(n) is int and 0 < n < 2**31 for n in x),
     "must be positive whole numbers, such as (64, 64)",
 )
+LAYERS = Check(
+    lambda x: bool(x) and SIZES.holds(x),
+    "must be positive whole numbers, at least one, such as (64, 64)",
+)
 
 
 def one_of(*choices: str) -> Check:

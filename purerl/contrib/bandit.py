@@ -35,9 +35,8 @@ import jax.numpy as jnp
 
 from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
-from purerl.acting.bad import is_bad
+from purerl.acting.rollout import is_bad
 from purerl.algorithms import Entry, pieces
-from purerl.algorithms.checks import check_no_networks
 from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
@@ -183,7 +182,6 @@ def validate(config: BanditConfig, env: Environment) -> None:
         ConfigError: several environments, an environment with observations or without
             discrete actions, or fields that contradict one another.
     """
-    check_no_networks(config)
     if config.num_envs != 1:
         raise ConfigError(
             f"num_envs must be 1 for BanditConfig, got {config.num_envs}: an agent has "

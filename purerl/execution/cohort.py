@@ -400,30 +400,3 @@ def train_until(
     for segment in cohort.segments(until):
         mean = reducer.add(segment)
         on_segment(cohort.size, segment.ran, mean)
-
-
-def train_through(
-    program: Program,
-    members: Members,
-    worker: Worker,
-    reducer: Reducer,
-    on_segment: OnSegment = lambda *_: None,
-) -> Cohort:
-    """Train members of one worker from beginning to end.
-
-    Any number of members is trained so, a few at a time: only these are held.
-
-    Args:
-        program: The program that trains the members.
-        members: The members, as many as the worker is to hold.
-        worker: The worker that the caller is.
-        reducer: The reducer that is given every segment.
-        on_segment: A function that is called after every segment with its progress.
-
-    Returns:
-        The members with their final states.
-    """
-    cohort = Cohort(program, members, [worker])
-    cohort.init()
-    train_until(cohort, program.bound.plan.num_updates, reducer, on_segment)
-    return cohort

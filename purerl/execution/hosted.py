@@ -19,7 +19,7 @@ from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE, Segment
 from purerl.execution.memory import least_bytes, require_agent
 from purerl.execution.programs import has_few_bad
 from purerl.keys import evaluation_key, init_keys
-from purerl.learning.diagnostics import parameters_finite
+from purerl.learning.normalise import parameters_finite
 from purerl.networks.recurrent import forget
 from purerl.scale.devices import compiler_options, make_workers
 from purerl.scale.host import to_device, to_host

@@ -16,7 +16,7 @@ from purerl.config import ConfigError
 from purerl.execution.curves import FEW_BAD, PARAMETERS_FINITE
 from purerl.execution.members import Members
 from purerl.execution.memory import MemoryModel, num_bytes, require_agent
-from purerl.learning.diagnostics import parameters_finite
+from purerl.learning.normalise import parameters_finite
 from purerl.scale import parallel
 from purerl.scale.devices import Worker, begin_to_compile, compile_for
 from purerl.scale.host import to_host

@@ -227,14 +227,15 @@ def pass_means(metrics: Metrics) -> Metrics:
         metrics: Metrics from `minimise`, `[E, M]` each.
 
     Returns:
-        The averages; `approx_kl_last`, that of the last pass, each part of it measured
-        before its gradient step, so that it is 0 with one pass of one minibatch; and
-        `passes`, how many there were, where they may end early.
+        The averages; with `approx_kl` also `approx_kl_last`, that of the last pass,
+        each part of it measured before its gradient step, so that it is 0 with one pass
+        of one minibatch; and `passes`, how many there were, where they may end early.
     """
     happened = metrics.get("happened")
     if happened is None:
         means = _means(metrics)
-        means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
+        if "approx_kl" in metrics:
+            means["approx_kl_last"] = metrics["approx_kl"][-1].mean()
         return means
     passes = happened[:, 0].sum()
     means = {

@@ -1,4 +1,4 @@
-"""Running statistics and what they scale: observations and rewards.
+"""Statistics: those that scale observations and rewards, and those that are reported.
 
 Statistics are frozen while a rollout is collected, and merged with its raw data
 afterwards. So the log-probabilities of a rollout and of its learning see the same
@@ -10,7 +10,7 @@ that mean can hold, so that plain sums would stop moving. Every statistic theref
 a second number, the rest that its first one leaves out (Kahan 1965).
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -164,3 +164,46 @@ def standardise(advantage: Array, axis_name: str | None = None) -> Array:
     mean = pmean(advantage.mean(), axis_name)
     var = pmean(jnp.square(advantage - mean).mean(), axis_name)
     return (advantage - mean) / (jnp.sqrt(var) + 1e-8)
+
+
+def explained_variance(value: Array, target: Array, axis_name: str | None) -> Array:
+    """Return `1 - Var[target - value] / Var[target]`; 1 is perfect, 0 a constant guess.
+
+    Args:
+        value: `[N]` predicted values.
+        target: `[N]` targets of the predictions.
+        axis_name: Mapped axis over which the samples are spread, if any.
+    """
+    pair = jnp.stack([target, target - value])
+    mean = pmean(pair.mean(1, keepdims=True), axis_name)
+    spread, left = pmean(jnp.square(pair - mean).mean(1), axis_name)
+    return 1.0 - left / jnp.maximum(spread, 1e-8)
+
+
+def means(samples: dict[str, Array]) -> dict[str, Array]:
+    """Average what a minibatch has of each sample, all names in one reduction.
+
+    Every reduction is a kernel of its own, or several, in each gradient step.
+
+    Args:
+        samples: Name -> `[N]`; a truth value counts as 0 or 1.
+
+    Returns:
+        Name -> float32 `[]`.
+    """
+    rows = jnp.stack([x.astype(jnp.float32) for x in samples.values()])
+    return dict(zip(samples, rows.mean(axis=1), strict=True))
+
+
+def parameters_finite(state: Any) -> Array:
+    """Return whether all parameters of an agent are finite numbers, bool `[]`.
+
+    Args:
+        state: State of one agent; what it holds under `params` is looked at.
+    """
+    floats = [
+        leaf
+        for leaf in jax.tree.leaves(getattr(state, "params", ()))
+        if jnp.issubdtype(leaf.dtype, jnp.floating)
+    ]
+    return jnp.stack([jnp.isfinite(x).all() for x in floats] or [jnp.array(True)]).all()

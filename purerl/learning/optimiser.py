@@ -3,7 +3,7 @@
 Their state has the same structure whatever the numbers, which may be traced.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -73,8 +73,7 @@ def of_config(
     """Return the optimiser of all networks of a config, on one flat vector.
 
     It clips the gradient of all of them at once, and leaves what is frozen as it is.
-    `critic_learning_rate` and `critic_optimiser` of the config, if any, are those of
-    the networks `CRITICS`.
+    `critic_learning_rate` of the config, if any, is that of the networks `CRITICS`.
 
     Args:
         config: Config of the agent; its leaves may be traced.
@@ -85,35 +84,26 @@ def of_config(
     rate, max_norm = config.learning_rate, config.max_grad_norm
     frozen = frozen_in(config.frozen)
     critic_rate = getattr(config, "critic_learning_rate", None)
-    own = getattr(config, "critic_optimiser", None)
-    if critic_rate is None and own is None:
+    if critic_rate is None:
         return make(config.optimiser, anneal(rate), max_norm, layers, frozen)
-    rates = {
-        name: critic_rate if name in CRITICS and critic_rate is not None else rate
-        for name in params
-    }
-    if own is None:
-        # A step of every optimiser here is proportional to its step size.
-        optim = optax.chain(
-            clip_by_global_norm(max_norm),
-            transformation(config.optimiser, 1.0, layers),
-            scaled(params, {name: anneal(x) for name, x in rates.items()}),
-        )
-        return keep_frozen(optim, layers, frozen, sees_frozen(config.optimiser))
 
-    def moving(names: tuple[str, ...], chosen: Any) -> optax.GradientTransformation:
-        own_layers = layers_of({name: params[name] for name in names})
-        return transformation(chosen, anneal(rates[names[0]]), own_layers, frozen)
+    rates = {name: anneal(critic_rate if name in CRITICS else rate) for name in params}
 
-    critic = tuple(name for name in params if name in CRITICS)
-    others = tuple(name for name in params if name not in CRITICS)
-    optims = {
-        others: moving(others, config.optimiser),
-        critic: moving(critic, without_noise(own)),
-    }
-    optim = optax.chain(clip_by_global_norm(max_norm), separate(params, optims))
-    # The norm that is clipped must not see what is frozen either.
-    return keep_frozen(optim, layers, frozen)
+    def scale(updates: Any, flat: Any = None) -> Any:
+        del flat
+        factors = {
+            name: jax.tree.map(lambda x, r=rates[name]: jnp.full_like(x, r), layers)
+            for name, layers in params.items()
+        }
+        return updates * ravel_pytree(factors)[0]
+
+    # A step of every optimiser here is proportional to its step size.
+    optim = optax.chain(
+        clip_by_global_norm(max_norm),
+        transformation(config.optimiser, 1.0, layers),
+        optax.stateless(scale),
+    )
+    return keep_frozen(optim, layers, frozen, sees_frozen(config.optimiser))
 
 
 def transformation(
@@ -188,78 +178,6 @@ def keep_frozen(
         return masked(moves, still, -0.0), state
 
     return optax.GradientTransformationExtraArgs(optim.init, update)
-
-
-def scaled(
-    params: PyTree, rates: dict[str, Array | float]
-) -> optax.GradientTransformation:
-    """Scale the steps of each network by a number of its own.
-
-    Args:
-        params: Parameters by network, as `flatten` takes them; steps are flat.
-        rates: Factor of the steps by network, may be traced.
-    """
-
-    def scale(updates: Any, flat: Any = None) -> Any:
-        del flat
-        factors = {
-            name: jax.tree.map(lambda x, r=rates[name]: jnp.full_like(x, r), layers)
-            for name, layers in params.items()
-        }
-        return updates * ravel_pytree(factors)[0]
-
-    return optax.stateless(scale)
-
-
-def separate(
-    params: PyTree, optims: Mapping[tuple[str, ...], optax.GradientTransformation]
-) -> optax.GradientTransformation:
-    """Make one optimiser of several, each of which moves some of the networks.
-
-    Its state is a tuple of theirs. What is told about networks by name (`activity`)
-    reaches each of them for its own networks alone.
-
-    Args:
-        params: Parameters by network, as `flatten` takes them; steps are flat.
-        optims: Optimisers by the names of their networks; each gets one flat vector of
-            these.
-    """
-    given = {names: optax.with_extra_args_support(one) for names, one in optims.items()}
-    restore = layers_of(params)
-    parts = {names: {name: params[name] for name in names} for names in given}
-
-    def split(flat: Array) -> dict[tuple[str, ...], Array]:
-        by_network = restore(flat)
-        return {
-            names: ravel_pytree({name: by_network[name] for name in names})[0]
-            for names in given
-        }
-
-    def join(flats: Mapping[tuple[str, ...], Array]) -> Array:
-        by_network: dict[str, PyTree] = {}
-        for names, flat in flats.items():
-            by_network |= layers_of(parts[names])(flat)
-        return ravel_pytree(by_network)[0]
-
-    def init(params: Any) -> Any:
-        vectors = split(params)
-        return tuple(one.init(vectors[names]) for names, one in given.items())
-
-    def update(updates: Any, state: Any, params: Any = None, **seen: Any) -> Any:
-        gradients = split(updates)
-        vectors = dict.fromkeys(given) if params is None else split(params)
-        activity = seen.pop("activity", None)
-        moves, after = {}, []
-        for (names, one), before in zip(given.items(), state, strict=True):
-            if activity is not None:
-                seen["activity"] = {n: activity[n] for n in names if n in activity}
-            moves[names], new = one.update(
-                gradients[names], before, vectors[names], **seen
-            )
-            after.append(new)
-        return join(moves), tuple(after)
-
-    return optax.GradientTransformationExtraArgs(init, update)
 
 
 def sees_activity(optimiser: Any) -> bool:

@@ -110,3 +110,12 @@ def surrogate(drift: Drift, log_ratio: Array, advantage: Array) -> Array:
         advantage: `[N]` advantages of the actions.
     """
     return drift(log_ratio, advantage) - jnp.exp(log_ratio) * advantage
+
+
+def approx_kl(log_ratio: Array) -> Array:
+    """Estimate KL(old || new) by each sample of the old policy, `r - 1 - log r`, `[N]`.
+
+    Non-negative and of low variance (k3 in Schulman 2020, "Approximating KL
+    Divergence"); the estimate is their mean.
+    """
+    return jnp.expm1(log_ratio) - log_ratio

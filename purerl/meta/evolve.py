@@ -5,59 +5,362 @@ over all devices, and tells the strategy what each was worth. The programs are c
 once, in the first generation.
 """
 
-from collections.abc import Mapping, Sequence
+import threading
+import time
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from numbers import Real
+from functools import partial
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from purerl.config import ConfigError, TrainConfig
+import jax
+import numpy as np
+
+from purerl.execution.format import (
+    format_count,
+    program,
+    quoted,
+    with_noun,
+)
 from purerl.execution.memory import require_listing, worker_limit
-from purerl.meta.genome import Names
-from purerl.meta.loop import EvolutionLoop
-from purerl.meta.result import EvolutionResult
+from purerl.meta import store
+from purerl.meta.fitness import best_of_runs, check_progress, member_scores
+from purerl.meta.result import (
+    EvolutionResult,
+    fresh_state,
+    rows_of,
+    tracked,
+    tracked_files,
+    with_generation,
+)
 from purerl.meta.setup import (
-    Environments,
-    EvolutionSettings,
+    EvolutionSetup,
+    EvolveOptions,
     check_whole_runs,
     make_setup,
+    specification,
 )
-from purerl.meta.strategy import Strategy
-from purerl.meta.training import Options
-from purerl.precision import in_32_bits
-from purerl.runner.arguments import as_folder, check_call, check_seconds
+from purerl.meta.store import State
+from purerl.meta.training import Stopped, Training, start_key, strategy_keys
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.manifest import notes
+from purerl.runner.options import tool
+from purerl.runner.progress import Reporter
+from purerl.runner.rows import RowFile, read_rows
 from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.writer import Notify
 from purerl.scale import hosts
-from purerl.scale.devices import as_count, make_workers, required
-from purerl.storage.folders import is_begun
+from purerl.scale.devices import Worker, make_workers
+from purerl.storage import folders
+from purerl.storage.checkpoint import Pace
 from purerl.storage.lock import locked
+from purerl.streams import say
+
+SNAPSHOT_EVERY = 16
 
 
-@in_32_bits
-def evolve(
-    config: TrainConfig,
-    evolve: Names,
-    *,
-    strategy: str | Mapping[str, Any] | Strategy = "open-es",
-    population: int = 64,
-    generations: int = 100,
-    rollouts: int = 1,
-    fitness: str = "training_curve",
-    environments: Environments = (),
-    baselines: Any = None,
-    seed: int = 0,
-    truncation: int | None = None,
-    out: str | Path | None = None,
-    lanes: int | None = None,
-    segment_updates: int | None = None,
-    chunk_blocks: int | None = None,
-    memory_limit: str | float | None = None,
-    devices: Any = None,
-    checkpoint_seconds: float = 30.0,
-    snapshot_every: int | None = None,
-    trackers: Sequence[str | Tracker] | None = None,
-    progress: bool = True,
-) -> EvolutionResult:
+class EvolutionLoop:
+    """One call of `purerl.evolve`: the pieces that its phases share.
+
+    Args:
+        setup: The evolution.
+        workers: Workers of this process.
+        memory_limit: Bytes that a worker may use.
+        trackers: Trackers of this call, beside JSON lines.
+    """
+
+    def __init__(
+        self,
+        setup: EvolutionSetup,
+        workers: list[Worker],
+        memory_limit: float,
+        trackers: Sequence[Tracker] = (),
+    ) -> None:
+        self.setup, self.asked, self.optimiser = setup, setup.asked, setup.optimiser
+        self.key = jax.random.key(self.asked.seed)
+        self.training = Training(setup, self.key, workers, memory_limit)
+        every = self.asked.snapshot_every
+        self.snapshot_every = SNAPSHOT_EVERY if every is None else every
+        self.saved_at, self.pace = -1, Pace(self.asked.checkpoint_seconds)
+        self.progress = self.asked.progress and hosts.index() == 0
+        # Of several processes the first one looks at the folder, and writes.
+        is_first = hosts.index() == 0
+        self.folder = self.asked.folder if is_first else None
+        self.group = Group(trackers if is_first else ())
+        self.rows = RowFile(self.folder / "metrics") if self.folder else None
+
+    def run(self) -> EvolutionResult:
+        """Train all generations that are missing, and return the result."""
+        with folders.undone_if_empty(self.folder):
+            state, generations = self.open()
+            first = int(state.done)
+            each = self.setup.steps
+            reporter = Reporter(generations * each, first * each, enabled=self.progress)
+            with self.group:
+                hosts.run_on_all(lambda: self._begin_trackers(state, reporter.info))
+                if first >= generations:
+                    reporter.info(f"all {generations:,} generations had finished")
+                    result = self._result(state, first)
+                else:
+                    result = self._evolve(state, generations, reporter)
+                is_finished = result.done >= generations
+                status = "finished" if is_finished else "interrupted"
+                self.group.close(status, partial(tracked_files, result, reporter.info))
+            return result
+
+    def _begin_trackers(self, state: State, notify: Notify) -> None:
+        """Open trackers, and tell them of the generations that are done.
+
+        Lines of the folder that a killed call had written past its last checkpoint are
+        dropped: they are computed again.
+
+        Raises:
+            ConfigError: a tracker cannot begin.
+        """
+        setup, done, known = self.setup, int(state.done), 0
+        self.group.begin(tracked(setup.config, setup.settings, self.folder), notify)
+        for sentence in self.group.where():
+            notify(sentence)
+        if self.rows is not None:
+            self.rows.rewind(done)
+            kept = read_rows(self.rows.path.parent, (store.KIND,))[store.KIND]
+            known = max((row["update"] for row in kept), default=0)
+        for row in rows_of(setup, state):
+            self._tell(row, is_new=row["update"] > known)
+
+    def _tell(self, row: dict[str, Any], is_new: bool = True) -> None:
+        """Write the row of a generation to the folder, and tell trackers."""
+        seed = self.asked.seed
+        if self.rows is not None and is_new:
+            self.rows.log(store.KIND, seed, row)
+            self.rows.flush()
+        self.group.log(store.KIND, seed, row)
+        self.group.flush()
+
+    def _evolve(
+        self, state: State, generations: int, reporter: Reporter
+    ) -> EvolutionResult:
+        """The generations that are missing, until somebody asks to stop."""
+        first = int(state.done)
+        reporter.info(self._banner())
+        evolved = [self.optimiser.genome.values]
+        for bound in self.setup.bounds:
+            for line in notes(bound, evolved):
+                reporter.info(line)
+        self.compile()
+        reporter.info(f"compiled in {self.training.compile_seconds:.1f} s")
+        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+
+            def is_stopped() -> bool:
+                return interrupt.asked
+
+            each, words, lock = self.setup.steps, "", threading.Lock()
+            shown = float(first * each)
+
+            def on_runs(runs: int) -> None:
+                nonlocal shown
+                with lock:
+                    shown += each * runs / self.setup.runs
+                    if reporter.is_live:  # Elsewhere a line per generation is enough.
+                        reporter.update(shown, words)
+
+            try:
+                if not np.isfinite(state.anchors).all():
+                    anchors = self.training.measured_anchors(is_stopped)
+                    state = state._replace(anchors=anchors)
+                running = state
+                while int(state.done) < generations:
+                    running = self.generation(running, on_runs, is_stopped)
+                    shown = float(int(running.done) * each)
+                    words = _words(running, generations)
+                    reporter.update(shown, words)
+                    if int(running.done) % self.setup.per_run:
+                        continue  # Its training runs have not ended.
+                    state = running
+                    self._save(state, force=int(state.done) == generations)
+            except Stopped:
+                self._save(state, force=int(state.done) > 0)
+                reporter.notify(self._how_to_go_on(int(state.done)))
+            except Exception:
+                # What has been trained is not lost to what could not be.
+                self._save(state, force=int(state.done) > 0)
+                if int(state.done):
+                    reporter.notify(self._how_to_go_on(int(state.done)))
+                raise
+        return self._result(state, first)
+
+    def open(self) -> tuple[State, int]:
+        """Return the state to go on from, equal in every process, and where to stop."""
+        rows = int(hosts.broadcast(hosts.run_on_all(self._open_folder)))
+        key, environments = start_key(self.key), len(self.setup.bounds)
+        state = fresh_state(self.optimiser, key, rows, environments)
+        if self.setup.anchors is not None:
+            state = state._replace(anchors=self.setup.anchors)
+        state = hosts.run_on_all(lambda: _restored(self.folder, state))
+        state = State(*hosts.broadcast(tuple(state)))
+        self.training.lanes = int(hosts.broadcast(self.training.lanes))
+        self.training.is_fixed |= int(state.done) > 0
+        self.saved_at = int(state.done)
+        return state, max(self.asked.generations, int(state.done))
+
+    def _open_folder(self) -> int:
+        """Rows of the history; takes over what a folder was started with."""
+        if self.folder is None:
+            return self.asked.generations
+        run = {
+            "lanes": self.training.lanes,
+            "lanes_asked": self.asked.lanes,
+            "segment_updates": self.asked.segment_updates,
+            "snapshot_every": self.snapshot_every,
+        }
+        spec = specification(self.setup, run)
+        stored = store.open_folder(self.folder, spec, self.asked.snapshot_every)
+        note = folders.differences_of_versions(stored)
+        before, here = stored["evosax"], metadata.version("evosax")
+        if note is None and before != here:
+            note = f"resumed with other versions, so bits may differ: evosax {before} "
+            note += f"-> {here}"
+        if note and self.progress:
+            say(note)
+        self.training.lanes = stored["lanes"]
+        self.snapshot_every = stored["snapshot_every"]
+        return stored["generations"]
+
+    def compile(self) -> None:
+        """Compile the programs of a generation; the folder keeps how wide they are."""
+        before = self.training.lanes
+        self.training.compile()
+        if self.training.lanes != before and self.folder:
+            store.set_lanes(self.folder, self.training.lanes)
+
+    def generation(
+        self,
+        state: State,
+        on_runs: Callable[[int], None],
+        is_stopped: Callable[[], bool],
+    ) -> State:
+        """Ask the strategy for a population, train it, and tell what it was worth.
+
+        Args:
+            state: The state before the generation.
+            on_runs: A function that is called after every chunk with its number of
+                runs.
+            is_stopped: A function that says whether somebody asked to stop.
+        """
+        began, number = time.perf_counter(), int(state.done)
+        key_ask, key_tell = strategy_keys(self.key, number)
+        vectors, overrides, strategy = self.optimiser.ask(key_ask, state.strategy)
+        sigma = self.optimiser.sigma(strategy)
+        returns, reasons = self.training.generation(
+            number, overrides, on_runs, is_stopped
+        )
+        scores = member_scores(returns, state.anchors, self.asked.fitness)
+        known = np.vstack([state.fitness[:number], scores])
+        check_progress(best_of_runs(known, self.setup.per_run), reasons)
+        updated = self.optimiser.tell(key_tell, vectors, scores, strategy)
+        state = with_generation(
+            state._replace(strategy=updated), vectors, scores, returns
+        )
+        state.sigma[number] = sigma
+        state.seconds[number] = time.perf_counter() - began
+        for row in rows_of(self.setup, state, number):
+            self._tell(row)
+        return state
+
+    def _save(self, state: State, force: bool) -> None:
+        """Save the state now and then: what comes after is computed again."""
+        done = int(state.done)
+        if self.folder is None:
+            return
+        every = self.snapshot_every
+        passed = every and done // every > (done - self.setup.per_run) // every
+        if passed and done != self.saved_at:
+            mean = self.optimiser.mean(state.strategy)
+            store.save_snapshot(self.folder, done, state.best if mean is None else mean)
+        if done == self.saved_at or not (force or self.pace.is_due()):
+            return
+        with self.pace.saving():
+            store.save(self.folder, state)
+        self.saved_at = done
+
+    def _result(self, state: State, first: int) -> EvolutionResult:
+        """The result; `first` is the generation that this call began with."""
+        setup, done = self.setup, int(state.done)
+        agents = -(-done // setup.per_run) * setup.runs
+        steps, seconds = done * setup.steps, float(state.seconds[:done].sum())
+        costs = {  # Of all generations, those of earlier calls among them.
+            "generations": done,
+            "agents": agents,
+            "env_steps": steps,
+            "train_seconds": round(seconds, 2),
+            "agents_per_second": round(agents / max(seconds, 1e-9), 3),
+            "steps_per_second": round(steps / max(seconds, 1e-9)),
+            "lanes": self.training.lanes,
+        }
+        call = {
+            "generations_run": done - first,
+            "compile_seconds": round(self.training.compile_seconds, 2),
+        }
+        result = EvolutionResult(
+            setup.config,
+            setup.settings,
+            self.optimiser,
+            state,
+            self.asked.folder,
+            {**call, **costs},
+        )
+        if self.folder is not None and done:
+            result.save(self.folder)
+            folders.write_summary(
+                self.folder, costs, call, done > first, ["compile_seconds"]
+            )
+        return result
+
+    def _banner(self) -> str:
+        setup, device = self.setup, jax.local_devices()[0]
+        return (
+            f"{setup.settings['strategy']['name']} over "
+            f"{with_noun(self.optimiser.genome.size, 'number')} of "
+            f"{', '.join(setup.settings['evolve'])}: "
+            f"{with_noun(self.asked.population, 'member')} x "
+            f"{with_noun(self.asked.rollouts, 'rollout')} in {', '.join(setup.names)}, "
+            f"{format_count(setup.runs)} agents and "
+            f"{format_count(setup.steps)} steps a generation, on {device.device_kind} "
+            f"({with_noun(self.training.lanes, 'lane')})"
+        )
+
+    def _how_to_go_on(self, done: int) -> str:
+        if self.asked.folder is None:
+            return f"stopped after generation {done:,}; nothing was saved (no out)"
+        return (
+            f"stopped after generation {done:,}, which is saved. Go on with: "
+            f"{program()} evolve --resume {quoted(self.asked.folder)}"
+        )
+
+
+def _words(state: State, generations: int) -> str:
+    """What the last generation of a state was worth, for the progress."""
+    done = int(state.done)
+    scores = state.fitness[done - 1]
+    known = scores[np.isfinite(scores)]
+    best, mean = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
+    failed = f"  failed {scores.size - known.size}" if known.size < scores.size else ""
+    number = f"generation {done:,}/{generations:,}"
+    return f"{number}  best {best:.4g}  mean {mean:.4g}{failed}"
+
+
+def _restored(folder: Path | None, state: State) -> State:
+    """Return the state in the folder's newest checkpoint, else the state as it is."""
+    restored = store.restore(folder, state) if folder is not None else None
+    if folder is not None and restored is None:
+        folders.refuse_lost_checkpoints(folder)
+    return restored or state
+
+
+@tool(EvolveOptions)
+def evolve(asked: EvolveOptions) -> EvolutionResult:
     """Evolve leaves of a config so that what is trained with them is worth most.
 
     All members of a generation train with the same random keys, and the next generation
@@ -68,109 +371,26 @@ def evolve(
     With `out`, the same call after a kill goes on, and the result is bitwise that of an
     uninterrupted one. Under `jax.distributed` every process trains its share.
 
-    Args:
-        config: The config that members train with; what is evolved starts from its
-            values.
-        evolve: The name of a field with float leaves (`"value_loss"`, `"policy_loss"`,
-            `"env_params.length"`), several, or names with scales; see
-            `purerl.meta.genome`.
-        strategy: The strategy: a name with options (`"cma-es(sigma=0.2)"`), a mapping,
-            or `purerl.OpenES(...)`; see `purerl.Strategy`.
-        population: The number of members of a generation, P.
-        generations: The number of generations in all; an evolution in a folder may go
-            on for more.
-        rollouts: The number of training runs of each member in each environment, R.
-        fitness: The kind of fitness: `training_curve`, `final_return` or `evaluation`;
-            with `negative_` before it, as in `negative_training_curve`, it is
-            minimised. See `purerl.meta.fitness`.
-        environments: Names of environments, or changes of the config by name; the
-            config's own where not given.
-        baselines: The return that counts 1 (or a pair, the returns that count 0 and 1),
-            by environment. Measured where there are several environments and none are
-            given: the algorithm's own loss, with as many rollouts but at least eight;
-            refused if their mean is not clear of zero.
-        seed: The seed of everything random.
-        truncation: Updates of a run that a generation trains, K, for the strategies
-            `persistent-es` and `noise-reuse-es`: the next generation goes on with the
-            same runs, until they end. Whole runs where not given.
-        out: The folder to write; nothing is written without one.
-        lanes: The width of a block, part of what fixes the bits.
-        segment_updates: Updates of a compiled call, part of what fixes the bits; the
-            whole run where not given.
-        chunk_blocks: The number of blocks that a worker holds at a time; it changes no
-            bit.
-        memory_limit: Bytes for training, such as `"2GB"`.
-        devices: Local devices to use; all of the default backend where not given.
-        checkpoint_seconds: The least time between checkpoints, or ten times what the
-            last one took where that is longer; 0 saves every generation.
-        snapshot_every: The number of generations between two snapshots of the solution;
-            0 for none. 16, or that of the folder, where not given.
-        trackers: More places to write every generation to, beside JSON lines: names
-            (`mlflow`, `tensorboard`, `wandb`), or trackers (see `purerl.make_tracker`).
-            An evolution that goes on does so with those that it was started with where
-            none are given.
-        progress: Whether to show the progress.
-
     Raises:
         ConfigError: anything that cannot be evolved, or a folder of another evolution
             (with what differs); before anything is trained.
     """
-    check_call("purerl.evolve", config)
-    settings = EvolutionSettings(
-        evolve,
-        strategy,
-        population,
-        rollouts,
-        fitness,
-        environments,
-        baselines,
-        seed,
-        truncation,
-    )
-    setup = make_setup(config, settings)
-    generations = required("generations", generations)
-    lanes = as_count("lanes", lanes)
-    segment_updates = as_count("segment_updates", segment_updates)
-    chunk_blocks = as_count("chunk_blocks", chunk_blocks)
-    check_whole_runs(setup, generations, segment_updates)
-    require_listing(setup.population * setup.rollouts, config.total_timesteps)
-    check_seconds("checkpoint_seconds", checkpoint_seconds)
-    check_snapshots(snapshot_every)
-    workers = make_workers(devices)
-    is_cpu = workers[0].device.platform == "cpu"
-    options = Options(
-        as_folder("out", out),
-        lanes,
-        segment_updates,
-        chunk_blocks or (1 if is_cpu else 2),
-        worker_limit(memory_limit, workers),
-        checkpoint_seconds,
-        snapshot_every,
-        progress and hosts.index() == 0,
-    )
+    setup = make_setup(asked)
+    check_whole_runs(setup)
+    require_listing(setup.runs_each, asked.config.total_timesteps)
+    workers = make_workers(asked.devices)
+    limit = worker_limit(asked.memory_limit, workers)
 
     def check_and_choose() -> list[Tracker]:
         if hosts.index() > 0:
             return []  # Only the first process looks at the folder, and writes.
-        if not is_begun(options.folder):
+        if not folders.is_begun(asked.folder):
             setup.optimiser.check_fields()  # What was begun goes on as it is.
-        return choose(trackers, options.folder)
+        return choose(asked.trackers, asked.folder)
 
     chosen = hosts.run_on_all(check_and_choose)
     with ExitStack() as stack:
         # Of several processes all open the folder, and the first one writes.
-        folder = options.folder if hosts.index() == 0 else None
+        folder = asked.folder if hosts.index() == 0 else None
         hosts.run_on_all(lambda: stack.enter_context(locked(folder)))
-        return EvolutionLoop(setup, generations, workers, options, chosen).run()
-
-
-def check_snapshots(snapshot_every: int | None) -> None:
-    """Refuse what is no number of generations between two snapshots.
-
-    Raises:
-        ConfigError: naming the value.
-    """
-    if snapshot_every is None:
-        return
-    if not isinstance(snapshot_every, Real) or not snapshot_every >= 0:
-        raise ConfigError(f"snapshot_every must be 0 or more, got {snapshot_every!r}.")
+        return EvolutionLoop(setup, workers, limit, chosen).run()

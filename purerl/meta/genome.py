@@ -21,7 +21,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import auto
-from purerl.acting.stepping import bind_params
+from purerl.acting.environment import bind_params
 from purerl.config import (
     DECAY,
     FRACTION,

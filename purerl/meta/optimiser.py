@@ -14,7 +14,6 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.core import Tracer
 
 from purerl.config import ConfigError, check_known
 from purerl.meta.genome import Genome
@@ -26,14 +25,11 @@ from purerl.meta.strategy import (
     given_fields,
 )
 from purerl.scale.host import to_host
-from purerl.tracing import read_by
 from purerl.types import Array, Overrides, PyTree
 
 # Strategies whose spread is the sum of a schedule and of what they learn, in variances
 # or in standard deviations: the share of sigma of which each of the two begins.
 _SHARES = {"iAMaLGaM_Full": math.sqrt(0.5), "iAMaLGaM_Univariate": 0.5}
-# Generations after which every field that a strategy reads has moved a population.
-_GENERATIONS = 3
 
 
 class Optimiser:
@@ -79,36 +75,22 @@ class Optimiser:
             )
 
     def _fields_read(self) -> list[str]:
-        """The fields on which the populations of a few generations depend."""
-        numbers = {
-            name: jnp.float32(getattr(self.strategy, name))
-            for name in NUMBERS
-            if getattr(self.strategy, name) is not None
-        }
-        loss = jnp.zeros((_GENERATIONS, self.population))
-
-        def populations(numbers: dict[str, Array], key: Array, loss: Array) -> PyTree:
-            strategy = dataclasses.replace(self.strategy, **numbers)
-            # Some of its constants are looked at where it is made.
-            with jax.ensure_compile_time_eval():
-                twin = Optimiser(strategy, self.genome, self.population)
-            state = twin._init(key, jnp.asarray(self.genome.start()))
-            found = []
-            for losses in loss:
-                vectors, _, state = twin._ask_and_decode(key, state)
-                state = twin._tell_loss(key, vectors, losses, state)
-                found.append(vectors)
-            return found
-
-        traced = _as_evosax_writes(populations)
-        read = read_by(traced, numbers, jax.random.key(0), loss)
-        for name in ("sigma", "learning_rate"):
-            if getattr(self.strategy, f"{name}_decay") == 1:
-                read -= {f"{name}_limit"}  # What does not decay has no limit.
+        """The fields on which the populations depend."""
+        strategy, known = self.strategy, dataclasses.fields(self.params)
+        read = {"shaping"}
+        has_sigma = "std_init" in [field.name for field in known]
+        if has_sigma or self._has_schedule or not self.is_distribution:
+            read |= {"sigma"}
+        if self._has_schedule:
+            read |= {"sigma_decay", "sigma_limit"}
+        if strategy.learning_rate is not None:
+            read |= {name for name in NUMBERS if not name.startswith("sigma")}
         if "use_antithetic_sampling" in _arguments(type(self.algorithm)):
             read |= {"antithetic"}
-        fields = [field.name for field in dataclasses.fields(Strategy)]
-        return [name for name in fields if name in read | {"shaping"}]
+        for name in ("sigma", "learning_rate"):
+            if getattr(strategy, f"{name}_decay") == 1:
+                read -= {f"{name}_limit"}  # What does not decay has no limit.
+        return [f.name for f in dataclasses.fields(Strategy) if f.name in read]
 
     def init(self, key: Array) -> PyTree:
         """Return the state before the first generation, on the host."""
@@ -260,8 +242,7 @@ def _adam(strategy: Strategy) -> Any:
 
 def _decayed(start: float, decay: float, limit: float) -> Callable[[Any], Array]:
     """A number by generation; what does not decay has no limit."""
-    # A traced factor stands for one that is not 1.
-    least = limit if isinstance(decay, Tracer) or decay != 1 else 0.0
+    least = limit if decay != 1 else 0.0
 
     def value(generation: Any) -> Array:
         return jnp.maximum(start * decay ** jnp.float32(generation), least)

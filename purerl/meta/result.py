@@ -1,6 +1,7 @@
 """The result of an evolution: a solution, a loss, a curve."""
 
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
 from purerl.meta import store
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
+from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import State
 from purerl.meta.strategy import read_strategy
 from purerl.optimisers import LearnedOptimiser
@@ -20,8 +22,13 @@ from purerl.report import plots
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
+from purerl.runner.rows import by_member, check_complete, read_rows
+from purerl.runner.trackers import Member, TrackedRun
+from purerl.runner.trackers.base import files_of, name_of
+from purerl.runner.trackers.group import Group, Told
 from purerl.search.fitness import NEGATIVE
 from purerl.storage import folders
+from purerl.streams import say
 from purerl.types import HostMetrics, Overrides
 
 if TYPE_CHECKING:
@@ -350,3 +357,106 @@ def with_generation(
         best_fitness=np.array(scores[best], np.float32),
         best_generation=np.array(number, np.int32),
     )
+
+
+# What trackers are told: a row per generation, which is a step of every chart.
+
+
+def tracked(
+    config: TrainConfig, settings: Mapping[str, Any], folder: Path | None
+) -> TrackedRun:
+    """Return what trackers are told of an evolution.
+
+    Args:
+        config: The config that members start from.
+        settings: Settings of the evolution, as plain values.
+        folder: The folder of the evolution, if it writes one.
+    """
+    seed = int(settings["seed"])
+    return TrackedRun(
+        name=name_of(folder, store.KIND),
+        config={**serialise.to_dict(config), "evolution": settings},
+        members={seed: Member("evolution", seed, {})},
+        folder=folder,
+        axis="generation",
+        kind=store.KIND,
+    )
+
+
+def rows_of(
+    setup: EvolutionSetup, state: State, first: int = 0
+) -> list[dict[str, Any]]:
+    """Return a row for every generation that is done, after the first `first` of them.
+
+    `env_steps` are those of all agents so far; `return/<environment>` is the mean over
+    members and rollouts. `sigma` is left out where the strategy has none.
+
+    Args:
+        setup: The evolution.
+        state: The state after the last generation that is done.
+        first: The number of generations that are left out.
+    """
+    history = history_of(state, setup.asked.fitness)
+    names = ["best", "mean", "std", "best_so_far", "failed", "seconds"]
+    if np.isfinite(history["sigma"]).any():
+        names.append("sigma")
+    return [
+        {
+            "update": number + 1,
+            "generation": number + 1,
+            "env_steps": (number + 1) * setup.steps,
+            **{name: history[name][number].item() for name in names},
+            **{
+                f"return/{name}": float(history["returns"][number, column])
+                for column, name in enumerate(setup.names)
+            },
+        }
+        for number in range(first, int(state.done))
+    ]
+
+
+def tracked_files(
+    result: EvolutionResult, notify: Callable[[str], None], drawn: Path
+) -> dict[str, Path]:
+    """Return the learned part, the files it was started with, and pictures, by name.
+
+    Args:
+        result: The result of the evolution.
+        notify: A function that prints a sentence for people.
+        drawn: A folder to write into.
+    """
+    if not result.done:
+        return {}
+    result.save(drawn)
+    files = {f"{store.KIND}/{path.name}": path for path in sorted(drawn.iterdir())}
+    started = (folders.CONFIG, folders.MANIFEST)
+    files |= files_of(result.out, **{store.KIND: started})(drawn)
+    try:
+        for name, figure in {"evolution": result.plot(), **result.pictures()}.items():
+            path = plots.save(figure, drawn / f"{name}.png")
+            files[f"figures/{path.name}"] = path
+    except Exception as error:  # A picture is not worth an evolution.
+        notify(f"the pictures could not be drawn ({error}).")
+    return files
+
+
+def told_of_evolution(folder: Path) -> Told:
+    """Return what trackers are told of an evolution's folder.
+
+    What comes after the last checkpoint is told when the evolution goes on.
+
+    Raises:
+        ConfigError: nothing has been saved.
+    """
+    result, metrics = load_evolution(folder), folder / "metrics"
+    seed, rows = int(result.settings["seed"]), read_rows(metrics, (store.KIND,))
+    (lines,) = by_member(rows[store.KIND], (seed,), result.done)
+    check_complete(metrics, [lines], result.done)
+
+    def tell(group: Group) -> None:
+        for row in lines:
+            group.log(store.KIND, seed, row)
+
+    run = tracked(result.config, result.settings, folder)
+    files = partial(tracked_files, result, say)
+    return Told(run, len(lines), tell, files, result.finished)

@@ -3,7 +3,8 @@
 import dataclasses
 from collections.abc import Mapping, Sequence
 from importlib import metadata
-from typing import Any, NamedTuple
+from numbers import Real
+from typing import Any, ClassVar, NamedTuple
 
 from purerl import serialise
 from purerl.acting.environment import resolve_env
@@ -18,8 +19,15 @@ from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
 from purerl.meta.optimiser import Optimiser
-from purerl.meta.strategy import COMPARING, TRUNCATED, Strategy, read_strategy
+from purerl.meta.strategy import (
+    COMPARING,
+    PRESETS,
+    TRUNCATED,
+    Strategy,
+    read_strategy,
+)
 from purerl.runner.arguments import as_seed
+from purerl.runner.options import Saved, memory_limit_option, option
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, required
 from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
@@ -30,72 +38,147 @@ from purerl.train import Bound, bind, check_may_move
 Environments = Sequence[str | Mapping[str, Any]]
 
 
-class EvolutionSettings(NamedTuple):
-    """The settings that fix the result of an evolution, beside its config.
+def _as_snapshots(name: str, value: Any) -> Any:
+    if value is not None and not (isinstance(value, Real) and float(value) >= 0):
+        raise ConfigError(f"{name} must be 0 or more, got {value!r}.")
+    return value
 
-    The folder keeps them by these names, as plain values.
 
-    Attributes:
-        evolve: The name of a field, several, or names with scales.
-        strategy: The strategy: a name with options, a mapping, or a `Strategy`.
-        population: The number of members of a generation, P.
-        rollouts: The number of training runs of each member in each environment, R.
-        fitness: The kind of fitness, see `purerl.meta.fitness`.
-        environments: Names of environments, or changes of the config by name.
-        baselines: The returns that count 1, or pairs of returns, by environment.
-        seed: The seed of everything random.
-        truncation: Updates of a run that a generation trains, K; None for whole runs.
-    """
+@dataclasses.dataclass(frozen=True)
+class EvolveOptions(Saved):
+    """The options of `purerl.evolve`."""
 
-    evolve: Names
-    strategy: str | Mapping[str, Any] | Strategy
-    population: int
-    rollouts: int
-    fitness: str
-    environments: Environments = ()
-    baselines: Any = None
-    seed: int = 0
-    truncation: int | None = None
+    tool: ClassVar[str] = "evolve"
+
+    config: TrainConfig
+    evolve: Names = option(
+        dataclasses.MISSING,
+        "Fields to evolve, with commas between their names: value_loss; policy_loss; "
+        "optimiser.params; learning_rate,entropy_coef; env_params.length.",
+        doc="The name of a field with float leaves, several, or names with scales; see "
+        "`purerl.meta.genome`.",
+        kind=str,
+        absent="",
+    )
+    _: dataclasses.KW_ONLY
+    strategy: str | Mapping[str, Any] | Strategy = option(
+        "open-es",
+        f"Evolution strategy: {', '.join(PRESETS)}, cma-es, sep-cma-es, snes, pgpe, "
+        "simple-ga, or another one of evosax; options follow its name in brackets: "
+        "open-es(sigma=0.05).",
+        doc="The strategy: a name with options (`'cma-es(sigma=0.2)'`), a mapping, or "
+        "`purerl.OpenES(...)`; see `purerl.Strategy`.",
+        kind=str,
+    )
+    population: int = option(64, "Number of members of a generation.", check=required)
+    generations: int = option(
+        100,
+        "Number of generations in all; what a folder holds may go on for more.",
+        check=required,
+    )
+    rollouts: int = option(
+        1,
+        "Number of training runs of each member in each environment.",
+        check=required,
+    )
+    fitness: str = option(
+        TRAINING_CURVE,
+        f"Score of a training run, one of {', '.join(fitness_of.KINDS)}.",
+        check=lambda name, kind: check_fitness(kind, fitness_of.KINDS, name),
+    )
+    environments: Environments = option(
+        (),
+        "Environments to train in; the config's own if not given.",
+        doc="Names of environments, or changes of the config by name; the config's own "
+        "where not given.",
+        kind=tuple[str, ...],
+    )
+    baselines: Any = option(
+        None,
+        "Return of each environment that counts as 1; measured if not given.",
+        doc="The return that counts 1 (or a pair, the returns that count 0 and 1), by "
+        "environment. Measured where there are several environments and none are "
+        "given: the algorithm's own loss, with as many rollouts but at least eight; "
+        "refused if their mean is not clear of zero.",
+        kind=tuple[float, ...],
+        absent=(),
+        read=lambda values: values or None,
+    )
+    seed: int = option(0, "Seed of everything that is random.", check=as_seed)
+    truncation: int | None = option(
+        None,
+        "Updates of a run that a generation trains, for persistent-es and "
+        "noise-reuse-es: the next one goes on with the same runs, until they end.",
+        check=as_count,
+    )
+    segment_updates: int | None = option(
+        None,
+        "Updates per compiled call, part of what fixes the bits; the whole run if not "
+        "given.",
+        check=as_count,
+    )
+    chunk_blocks: int | None = option(
+        None,
+        "Number of blocks that a worker holds at a time; it changes no bit.",
+        check=as_count,
+    )
+    memory_limit: str | float | None = memory_limit_option()
+    devices: Any = option(
+        None,
+        doc="Local devices to use; all of the default backend where not given.",
+    )
+    snapshot_every: int | None = option(
+        None,
+        "Generations between two snapshots of the solution, 0 for none; if not given, "
+        "16, or that of the folder.",
+        check=_as_snapshots,
+    )
+
+
+# What fixes the result of an evolution, beside its config: the folder keeps it.
+SETTINGS = (
+    *("evolve", "strategy", "population", "rollouts", "fitness"),
+    *("environments", "baselines", "seed", "truncation"),
+)
 
 
 class EvolutionSetup(NamedTuple):
     """A checked evolution.
 
     Attributes:
+        asked: The options of the evolution.
         config: The config that the population starts from.
         optimiser: The strategy and the genome.
         bounds: Config, environment and plan of each environment, E of them.
         names: Names of the environments.
-        population: The number of members, P.
-        rollouts: The number of training runs of a member in each environment, R.
-        fitness: The kind of fitness of a run.
         anchors: The returns of each environment that count 0 and 1, `[E, 2]`, or None
             where they must be measured.
         settings: Settings that fix the result, as plain values.
-        truncation: Updates of a run that a generation trains; None for whole runs.
     """
 
+    asked: EvolveOptions
     config: TrainConfig
     optimiser: Optimiser
     bounds: tuple[Bound, ...]
     names: tuple[str, ...]
-    population: int
-    rollouts: int
-    fitness: str
     anchors: Any
     settings: dict[str, Any]
-    truncation: int | None = None
+
+    @property
+    def runs_each(self) -> int:
+        """Training runs of a generation in an environment."""
+        return self.asked.population * self.asked.rollouts
 
     @property
     def runs(self) -> int:
         """Training runs of a generation."""
-        return len(self.bounds) * self.population * self.rollouts
+        return len(self.bounds) * self.runs_each
 
     @property
     def steps(self) -> int:
         """Environment steps of a generation."""
         steps = [self.updates(b) * b.plan.steps_per_update for b in self.bounds]
-        return sum(steps) * self.population * self.rollouts
+        return sum(steps) * self.runs_each
 
     @property
     def per_run(self) -> int:
@@ -104,75 +187,49 @@ class EvolutionSetup(NamedTuple):
 
     def updates(self, bound: Bound) -> int:
         """Updates of a training run in a generation."""
-        return self.truncation or bound.plan.num_updates
+        return self.asked.truncation or bound.plan.num_updates
 
 
-def make_setup(config: TrainConfig, settings: EvolutionSettings) -> EvolutionSetup:
+def make_setup(asked: EvolveOptions) -> EvolutionSetup:
     """Check what was asked for, and put it together.
 
     Raises:
         ConfigError: anything that cannot be evolved, or evolved so.
     """
-    settings = settings._replace(
-        population=required("population", settings.population),
-        rollouts=required("rollouts", settings.rollouts),
-        seed=as_seed("seed", settings.seed),
-        truncation=as_count("truncation", settings.truncation),
-        fitness=check_fitness(settings.fitness, fitness_of.KINDS),
-    )
-    if settings.population < 2:
+    config = asked.config
+    if asked.population < 2:
         raise ConfigError("population must be at least 2: members are compared.")
-    changes = _changes(settings.environments)
+    changes = _changes(asked.environments)
     bounds = tuple(
-        bind(fitness_of.inner_config(config.replace(**change), settings.fitness))
+        bind(fitness_of.inner_config(config.replace(**change), asked.fitness))
         for change in changes
     )
     names = _names(bounds)
-    anchors = fitness_of.read_baselines(settings.baselines, names)
-    strategy = read_strategy(settings.strategy)
+    anchors = fitness_of.read_baselines(asked.baselines, names)
+    strategy = read_strategy(asked.strategy)
     if len(changes) == 1:
         config = config.replace(**changes[0])  # What is learned is for this one.
-    if settings.truncation is not None:
-        truncated = _truncated(strategy, settings, bounds)
-    elif strategy.name in TRUNCATED:
-        raise ConfigError(
-            f"strategy: {strategy.name} needs truncation, the number of updates that a "
-            "generation trains: a divisor of the run's "
-            f"{min(bound.plan.num_updates for bound in bounds):,}."
-        )
-    else:
-        truncated = strategy
-    genome = _genome(config, settings, bounds)
-    optimiser = Optimiser(truncated, genome, settings.population)
+    truncated = _truncated(strategy, asked, bounds)
+    genome = _genome(config, asked, bounds)
+    optimiser = Optimiser(truncated, genome, asked.population)
     compares = strategy.name in COMPARING or not optimiser.is_distribution
-    if settings.truncation is not None and compares:
+    if asked.truncation is not None and compares:
         raise ConfigError(
             f"truncation must be left out with {strategy.name}, which compares members "
             "with earlier ones, and so the end of a run with its beginning; take "
             "persistent-es or noise-reuse-es."
         )
-    plain = settings._replace(
-        evolve=genome.scales,
-        strategy=strategy.to_dict(),
-        environments=[
+    settings = {name: getattr(asked, name) for name in SETTINGS} | {
+        "evolve": genome.scales,
+        "strategy": strategy.to_dict(),
+        "environments": [
             {name: serialise.plain(value, name) for name, value in change.items()}
             for change in changes
-            if settings.environments
+            if asked.environments
         ],
-        baselines=None if anchors is None else anchors.tolist(),
-    )._asdict()
-    return EvolutionSetup(
-        config=config,
-        optimiser=optimiser,
-        bounds=bounds,
-        names=names,
-        population=settings.population,
-        rollouts=settings.rollouts,
-        fitness=settings.fitness,
-        anchors=anchors,
-        settings=plain,
-        truncation=settings.truncation,
-    )
+        "baselines": None if anchors is None else anchors.tolist(),
+    }
+    return EvolutionSetup(asked, config, optimiser, bounds, names, anchors, settings)
 
 
 def _changes(environments: Environments) -> list[dict[str, Any]]:
@@ -199,7 +256,7 @@ def _names(bounds: Sequence[Bound]) -> tuple[str, ...]:
 
 
 def _genome(
-    config: TrainConfig, settings: EvolutionSettings, bounds: Sequence[Bound]
+    config: TrainConfig, asked: EvolveOptions, bounds: Sequence[Bound]
 ) -> Genome:
     """The numbers that are evolved, which the config of every environment has.
 
@@ -207,29 +264,35 @@ def _genome(
         ConfigError: a config does not have them, nothing reads them, or they would have
             to change while agents train and cannot.
     """
-    genome = Genome(config, resolve_env(config), settings.evolve)
+    genome = Genome(config, resolve_env(config), asked.evolve)
     for bound in bounds:
         if len(bounds) > 1:
             Genome(bound.asked, bound.env, genome.scales)  # The same fields in all.
-        if settings.truncation not in (None, bound.plan.num_updates):
-            asked = "and truncation changes numbers while agents train"
-            check_may_move(bound, genome.values, asked)
+        if asked.truncation not in (None, bound.plan.num_updates):
+            why = "and truncation changes numbers while agents train"
+            check_may_move(bound, genome.values, why)
     runs = ((bound, genome.values) for bound in bounds)
     check_effects(runs, genome.scales, "in an evolution")
     return genome
 
 
 def _truncated(
-    strategy: Strategy, settings: EvolutionSettings, bounds: Sequence[Bound]
+    strategy: Strategy, asked: EvolveOptions, bounds: Sequence[Bound]
 ) -> Strategy:
-    """The strategy, told how long runs are and how much of them a generation trains.
+    """The strategy, told how much of a run a generation trains, where runs are cut.
 
     Raises:
         ConfigError: runs cannot be cut so.
     """
     updates = sorted({bound.plan.num_updates for bound in bounds})
-    name, cut = strategy.name, settings.truncation
-    assert cut is not None
+    name, cut = strategy.name, asked.truncation
+    if cut is None and name in TRUNCATED:
+        raise ConfigError(
+            f"strategy: {name} needs truncation, the number of updates that a "
+            f"generation trains: a divisor of the run's {updates[0]:,}."
+        )
+    if cut is None:
+        return strategy
     if name in TRUNCATED and strategy.shaping not in ("auto", "none"):
         raise ConfigError(
             f"strategy: shaping must be none with {name}, which adds up what the parts "
@@ -249,10 +312,10 @@ def _truncated(
             f"{near if len(updates) == 1 else ''}change total_timesteps, num_envs or "
             "num_steps."
         )
-    if settings.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
+    if asked.fitness.removeprefix(NEGATIVE) != TRAINING_CURVE:
         raise ConfigError(
             "fitness must be training_curve or negative_training_curve with "
-            f"truncation, got {settings.fitness}: a generation is worth what is "
+            f"truncation, got {asked.fitness}: a generation is worth what is "
             "earned in it."
         )
     given = [option for option in ("T", "K") if option in strategy.options]
@@ -267,29 +330,29 @@ def _truncated(
     return dataclasses.replace(strategy, options=options)
 
 
-def check_whole_runs(
-    setup: EvolutionSetup, generations: int, segment_updates: int | None
-) -> None:
+def check_whole_runs(setup: EvolutionSetup) -> None:
     """Refuse truncated runs that would end within a generation, or stay unfinished.
 
     Raises:
         ConfigError: naming the number and its constraint; or there are several
             processes.
     """
-    if setup.truncation is None:
+    asked = setup.asked
+    if asked.truncation is None:
         return
     hosts.require_one(
         "an evolution with truncation",
         "Its runs are held from generation to generation: start one per host, with a "
         "seed and a folder of its own.",
     )
-    if generations % setup.per_run:
+    if asked.generations % setup.per_run:
         raise ConfigError(
             f"generations must be a multiple of {setup.per_run} with truncation="
-            f"{setup.truncation:,}, so that the last runs end, got {generations:,}."
+            f"{asked.truncation:,}, so that the last runs end, got "
+            f"{asked.generations:,}."
         )
     reason = "a generation's part of a run is whole segments"
-    check_divides(segment_updates, setup.truncation, "truncation", reason)
+    check_divides(asked.segment_updates, asked.truncation, "truncation", reason)
 
 
 def baseline_of(bound: Bound, genome: Genome) -> Bound:
@@ -303,12 +366,11 @@ def baseline_of(bound: Bound, genome: Genome) -> Bound:
     return bind(bound.asked.replace(**changes))
 
 
-def specification(setup: EvolutionSetup, generations: int, run: dict[str, Any]) -> dict:
+def specification(setup: EvolutionSetup, run: dict[str, Any]) -> dict[str, Any]:
     """Return what the manifest says of an evolution.
 
     Args:
         setup: The evolution.
-        generations: The number of generations of the whole evolution.
         run: Settings of how it is run: lanes and updates per segment.
     """
     automatic = [bound.automatic for bound in setup.bounds]
@@ -318,7 +380,7 @@ def specification(setup: EvolutionSetup, generations: int, run: dict[str, Any]) 
         "config": serialise.to_dict(setup.config),
         "auto": dict(zip(setup.names, automatic, strict=True)),
         "settings": setup.settings,
-        "generations": generations,
+        "generations": setup.asked.generations,
         **run,
         **folders.made_with(),
         "evosax": metadata.version("evosax"),

@@ -85,7 +85,8 @@ def open_folder(
     return folders.open_folder(
         folder,
         spec,
-        folders.Format(KIND, FORMAT, "evolution", ("checkpoints", "snapshots")),
+        "checkpoints",
+        "snapshots",
         compare=compare,
         merge=lambda stored, new: {**_extended(stored, new), **asked},
     )

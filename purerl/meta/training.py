@@ -19,22 +19,23 @@ lies between two runs is saved: who is stopped in the middle of one begins it ag
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import NamedTuple
 
 import jax
 import numpy as np
 
 from purerl.execution.cache import BlockCompiler
-from purerl.execution.cohort import Cohort, train_through, train_until
+from purerl.execution.cohort import Cohort, train_until
 from purerl.execution.dry_run import rate
 from purerl.execution.members import Members, crossed
 from purerl.execution.memory import require_together
 from purerl.execution.programs import Program, segment_length
+from purerl.execution.stream import Job, rows_of, stream
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, as_count, default_lanes, run_blocks
+from purerl.scale.devices import Worker, default_lanes
 from purerl.train import Bound
 from purerl.types import Array, Overrides
 
@@ -72,31 +73,6 @@ def rollout_keys(key: Array, generation: int, rollouts: int) -> Array:
 def baseline_keys(key: Array, rollouts: int) -> Array:
     """Return keys `[R]` of the runs that a baseline is measured with."""
     return jax.random.split(jax.random.fold_in(key, _BASELINE), rollouts)
-
-
-class Options(NamedTuple):
-    """The way an evolution is carried out; only W and K change what is computed.
-
-    Attributes:
-        folder: The folder to write, or None.
-        lanes: The width W that was asked for; None where it is chosen.
-        segment_updates: Updates of a compiled call, K; None for the whole run.
-        chunk_blocks: The number of blocks that a worker holds at a time.
-        memory_limit: Bytes that a worker may use.
-        checkpoint_seconds: The least time between checkpoints; see `Pace`.
-        snapshot_every: The number of generations between two snapshots, or 0; None for
-            that of the folder.
-        progress: Whether to show the progress.
-    """
-
-    folder: Path | None
-    lanes: int | None
-    segment_updates: int | None
-    chunk_blocks: int
-    memory_limit: float
-    checkpoint_seconds: float
-    snapshot_every: int | None
-    progress: bool
 
 
 class Population(NamedTuple):
@@ -158,7 +134,7 @@ class Training:
         setup: The evolution.
         key: The key of the evolution.
         workers: Workers of this process.
-        options: Options of how the evolution is carried out.
+        memory_limit: Bytes that a worker may use.
 
     Attributes:
         lanes: The width of a block, W; chosen where none was asked for.
@@ -167,18 +143,20 @@ class Training:
     """
 
     def __init__(
-        self, setup: EvolutionSetup, key: Array, workers: list[Worker], options: Options
+        self,
+        setup: EvolutionSetup,
+        key: Array,
+        workers: list[Worker],
+        memory_limit: float,
     ) -> None:
         self.setup, self.key, self.workers = setup, key, workers
-        self.segment_updates = options.segment_updates or setup.truncation
-        self.chunk_blocks = options.chunk_blocks
-        self.compiler = BlockCompiler(
-            workers, options.memory_limit / options.chunk_blocks
-        )
+        asked, is_cpu = setup.asked, workers[0].device.platform == "cpu"
+        self.segment_updates = asked.segment_updates or asked.truncation
+        self.chunk_blocks = asked.chunk_blocks or (1 if is_cpu else 2)
+        self.compiler = BlockCompiler(workers, memory_limit / self.chunk_blocks)
         everyone = workers * hosts.count()
-        per_environment = setup.population * setup.rollouts
-        self.lanes = options.lanes or default_lanes(per_environment, everyone)
-        self.is_fixed = options.lanes is not None
+        self.lanes = asked.lanes or default_lanes(setup.runs_each, everyone)
+        self.is_fixed = asked.lanes is not None
         self.programs: list[Program] = []
         self.compile_seconds = 0.0
         self._unfinished: list[_Unfinished] = []
@@ -190,7 +168,7 @@ class Training:
             ConfigError: no width fits the memory, or not the one that is fixed.
         """
         began = time.perf_counter()
-        keys = rollout_keys(self.key, 0, self.setup.rollouts)
+        keys = rollout_keys(self.key, 0, self.setup.asked.rollouts)
         population = Population(keys, _example(self.setup), 1)
         self.programs = self._compiled(self.setup.bounds, population, self.lanes)
         self.lanes = self.programs[0].lanes
@@ -220,25 +198,25 @@ class Training:
         Raises:
             Stopped: `is_stopped` said so, in any process.
         """
-        setup = self.setup
+        setup, asked = self.setup, self.setup.asked
         run, part = divmod(number, setup.per_run)
-        keys = rollout_keys(self.key, run, setup.rollouts)
-        population = Population(keys, overrides, setup.population)
-        if setup.truncation is None:
+        keys = rollout_keys(self.key, run, asked.rollouts)
+        population = Population(keys, overrides, asked.population)
+        if asked.truncation is None:
             return self._train(self.programs, population, on_runs, is_stopped)
         if part == 0:
             self._unfinished = []  # Their memory is needed for the new ones.
             self._unfinished = [
-                _Unfinished(program, population, setup.fitness, self.workers)
+                _Unfinished(program, population, asked.fitness, self.workers)
                 for program in self.programs
             ]
         fitness = []
         for unfinished in self._unfinished:
             if is_stopped():
                 raise Stopped
-            fitness.append(unfinished.part(population, setup.truncation))
+            fitness.append(unfinished.part(population, asked.truncation))
             on_runs(population.num_runs)
-        split = (len(setup.bounds), setup.population, setup.rollouts)
+        split = (len(setup.bounds), asked.population, asked.rollouts)
         reasons = (r for each in self._unfinished for r in each.curve.reasons)
         return np.stack(fitness).reshape(split), Counter(filter(None, reasons))
 
@@ -250,7 +228,7 @@ class Training:
             Stopped: `is_stopped` said so, in any process.
         """
         genome = self.setup.optimiser.genome
-        rollouts = max(self.setup.rollouts, BASELINE_ROLLOUTS)
+        rollouts = max(self.setup.asked.rollouts, BASELINE_ROLLOUTS)
         population = Population(baseline_keys(self.key, rollouts), {}, 1)
         bounds = [baseline_of(bound, genome) for bound in self.setup.bounds]
         lanes = min(self.lanes, default_lanes(rollouts, self.workers[:1]))
@@ -297,26 +275,31 @@ class Training:
 
         Under `jax.distributed` each process trains its share.
         """
-        chunks = _cut(programs, population.num_runs, self.chunk_blocks)
-        mine = chunks[hosts.index() :: hosts.count()]
         keys = jax.device_put(population.keys, jax.local_devices()[0])
-        here = population._replace(keys=keys)
+        here, kind = population._replace(keys=keys), self.setup.asked.fitness
         fitness = np.zeros((len(programs), population.num_runs), np.float32)
         reasons: list[str] = []
+        # The longest runs first.
+        order = np.argsort([-program.steps_each for program in programs], kind="stable")
+        jobs = [
+            Job(programs[number], partial(here.runs, rows), (number, rows))
+            for number in order.tolist()
+            for rows in rows_of(
+                population.num_runs, programs[number].lanes * self.chunk_blocks
+            )
+        ]
 
-        def train_chunk(worker: Worker, chunk: tuple[int, np.ndarray]) -> None:
-            if is_stopped():
-                return
-            number, rows = chunk
-            program, members = programs[number], here.runs(rows)
-            updates = program.bound.plan.num_updates
-            total = Accumulator(self.setup.fitness, members.size, updates)
-            train_through(program, members, worker, total)
-            fitness[number, rows] = total.result()
+        def reducer(job: Job) -> Accumulator:
+            updates = job.program.bound.plan.num_updates
+            return Accumulator(kind, len(job.key[1]), updates)
+
+        def keep(job: Job, total: Accumulator, cohort: Cohort) -> None:
+            fitness[job.key] = total.result()
             reasons.extend(filter(None, total.reasons))
-            on_runs(members.size)
+            on_runs(cohort.size)
 
-        hosts.run_on_all(lambda: run_blocks(self.workers, mine, train_chunk))
+        mine = jobs[hosts.index() :: hosts.count()]
+        hosts.run_on_all(lambda: stream(mine, self.workers, reducer, keep, is_stopped))
         if hosts.all_any(np.array([is_stopped()]))[0]:
             raise Stopped
         split = (len(programs), population.size, -1)
@@ -328,20 +311,6 @@ def _example(setup: EvolutionSetup) -> Overrides:
     genome = setup.optimiser.genome
     decoded = jax.jit(genome.decode)(np.asarray(genome.start())[None])
     return jax.tree.map(np.asarray, decoded)
-
-
-def _cut(
-    programs: Sequence[Program], num_runs: int, chunk_blocks: int
-) -> list[tuple[int, np.ndarray]]:
-    """Numbers of programs with rows of runs, the longest runs first."""
-    order = np.argsort([-program.steps_each for program in programs], kind="stable")
-    chunks = []
-    for number in order.tolist():
-        size = programs[number].lanes * chunk_blocks
-        for start in range(0, num_runs, size):
-            rows = np.arange(start, min(start + size, num_runs))
-            chunks.append((number, rows))
-    return chunks
 
 
 class Estimate(NamedTuple):
@@ -368,43 +337,38 @@ class Estimate(NamedTuple):
 
 
 def estimate(
-    setup: EvolutionSetup,
-    generations: int,
-    workers: Sequence[Worker],
-    memory_limit: float,
-    lanes: int | None = None,
+    setup: EvolutionSetup, workers: Sequence[Worker], memory_limit: float
 ) -> Estimate:
     """Time a segment of one block on every worker, in every environment.
 
     Args:
         setup: The evolution.
-        generations: The number of generations of the whole evolution.
         workers: Workers of this process; other processes are taken to have the same.
         memory_limit: Bytes that a worker may use.
-        lanes: The width of a block, W; chosen where not given.
 
     Raises:
-        ConfigError: `lanes` is not positive, or a block does not fit the memory.
+        ConfigError: a block does not fit the memory.
     """
-    lanes = as_count("lanes", lanes)
-    per_environment = setup.population * setup.rollouts
+    asked, generations = setup.asked, setup.asked.generations
     everyone = list(workers) * hosts.count()
-    width = lanes or default_lanes(per_environment, everyone)
-    keys = rollout_keys(jax.random.key(0), 0, setup.rollouts)
+    width = asked.lanes or default_lanes(setup.runs_each, everyone)
+    keys = rollout_keys(jax.random.key(0), 0, asked.rollouts)
     runs = Population(keys, _example(setup), 1).runs()
     compiler = BlockCompiler(workers, memory_limit)
     seconds = 0.0
     for bound in setup.bounds:
         length = segment_length(bound)  # One segment is timed.
-        program = compiler.compile(bound, runs, width, length, lanes is not None)
+        is_fixed = asked.lanes is not None
+        program = compiler.compile(bound, runs, width, length, is_fixed)
         width = program.lanes
         # There are never more busy workers than blocks.
-        busy = min(len(everyone), -(-per_environment // width))
+        blocks = -(-setup.runs_each // width)
+        busy = min(len(everyone), blocks)
         per_worker = rate(program, runs.block(0, width), workers, 0.5) / len(workers)
         # Whole rounds of blocks: the last round takes as long as the others.
-        rounds = -(-per_environment // width) / busy
+        rounds = np.ceil(blocks / busy)
         steps = setup.updates(bound) * bound.plan.steps_per_update
-        seconds += generations * steps * width * np.ceil(rounds) / per_worker
+        seconds += generations * steps * width * rounds / per_worker
     total = setup.steps * generations
     return Estimate(
         setup.runs * -(-generations // setup.per_run),

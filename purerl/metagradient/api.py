@@ -24,6 +24,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import schedules
+from purerl.acting.environment import with_params
 from purerl.acting.rollout import ROLLOUT
 from purerl.algorithms import ALGORITHMS, entry_of, name_of
 from purerl.algorithms.outer import Constant, Outer, OuterLoss, collect_next
@@ -78,7 +79,8 @@ class _OuterObjective(NamedTuple):
         if schedules.is_moving(config):
             share = state.update / self.bound.plan.num_updates
             config = schedules.at(schedules.without_flags(config), share)
-        return self.outer.make_agent(config, self.bound.env)
+        env = self.bound.env
+        return self.outer.make_agent(with_params(config, env), env)
 
     def collect(self, parts: Any, state: PyTree) -> Any:
         """Return the rollout that the agent would collect next, a constant."""
@@ -386,19 +388,15 @@ def _by_signs(config: Any, field: str, is_alone: bool, judges_policy: bool) -> b
         judges_policy: Whether the outer loss looks at the policy alone.
     """
     first, _, part = field.partition(".")
-    own = getattr(config, "critic_optimiser", None)
-    of_critic = "optimiser" if own is None else "critic_optimiser"
     if part in ("b1", "b2") and type(getattr(config, first)) is Lion:
         return True
     # The length of a step, and the share of parameters that is taken away, stand
     # outside of the sign.
-    in_policy = type(config.optimiser) is not Lion
-    in_critic = type(getattr(config, of_critic)) is not Lion
-    if not in_policy and judges_policy:
-        in_critic = False
-    else:
-        in_critic |= first in ("learning_rate", "critic_learning_rate", of_critic)
-    in_policy |= first in ("learning_rate", "optimiser")
+    if type(config.optimiser) is not Lion:
+        return False
+    moved = ("learning_rate", "optimiser")
+    in_policy = first in moved
+    in_critic = not judges_policy and first in (*moved, "critic_learning_rate")
     return not in_critic and (is_alone or not in_policy)
 
 

@@ -16,7 +16,6 @@ import optax
 from purerl.acting.environment import bind_params
 from purerl.acting.policy import recurrence_of
 from purerl.algorithms.outer import OuterLoss
-from purerl.algorithms.scheduled import check_environment_stays
 from purerl.config import ConfigError, TrainConfig
 from purerl.meta.genome import Names
 from purerl.metagradient.api import (
@@ -30,6 +29,7 @@ from purerl.metrics import held
 from purerl.precision import in_32_bits
 from purerl.scale.devices import as_count
 from purerl.train import Bound, bind, check_key, check_time_limit, evaluate_agent
+from purerl.train.binding import check_environment_stays
 from purerl.types import Array, Metrics, Overrides, PyTree
 
 

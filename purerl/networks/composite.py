@@ -79,40 +79,26 @@ def viewed(module: nn.Module, shape: Any, keys: tuple[str, ...] = ()) -> nn.Modu
     if not isinstance(shape, Mapping):
         return module
     if FEATURES in shape:
-        return Part(module, FEATURES)
+        return View(module, FEATURES)
     return View(module, tuple(keys) or part_keys(shape))
 
 
 class View(nn.Module):
-    """A module that sees some keys of a dictionary.
+    """A module that sees a part of a dictionary.
 
     Attributes:
-        module: Module of a dictionary, and of whatever comes with it.
-        keys: Keys that it sees.
+        module: Module of the part, and of whatever comes with it.
+        keys: Keys that it sees as a dictionary, or the key whose value it sees.
     """
 
     module: nn.Module
-    keys: tuple[str, ...]
-
-    def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
-        """Return the outputs of the module on these keys."""
-        return self.module({key: obs[key] for key in self.keys}, *more)
-
-
-class Part(nn.Module):
-    """A module that sees what is under one key of a dictionary.
-
-    Attributes:
-        module: Module of an array.
-        key: Key of the array.
-    """
-
-    module: nn.Module
-    key: str
+    keys: tuple[str, ...] | str
 
     def __call__(self, obs: Mapping[str, Any], *more: Array) -> Any:
         """Return the outputs of the module on the part."""
-        return self.module(obs[self.key], *more)
+        if isinstance(self.keys, str):
+            return self.module(obs[self.keys], *more)
+        return self.module({key: obs[key] for key in self.keys}, *more)
 
 
 class Masked(nn.Module):
@@ -182,7 +168,6 @@ def head_shape(size: int, shape: Any, always: bool = False) -> Any:
         shape: Shape of the features of the observation.
         always: Whether features have their key without a mask too.
     """
-    plain = (size,)
-    if not has_mask(shape):
-        return {FEATURES: plain} if always else plain
-    return {FEATURES: plain, MASK: shape[MASK]}
+    if has_mask(shape):
+        return {FEATURES: (size,), MASK: shape[MASK]}
+    return {FEATURES: (size,)} if always else (size,)

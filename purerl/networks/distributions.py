@@ -7,7 +7,7 @@ whatever the environment then clips.
 """
 
 import warnings
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -32,43 +32,45 @@ class Gaussian(NamedTuple):
     log_std: Array
 
 
-class Head(Protocol):
+class Head:
     """A family of policies over one action space.
 
     `outputs` is what the network returns for a batch of any leading shape; every
-    method acts on the last axis.
+    method acts on the last axis. Noise and raw actions are arrays, and random keys are
+    consumed.
     """
 
     num_outputs: int
     is_discrete: bool
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
-        """Draw the noise of actions, `[*shape, num_outputs]`; the key is consumed."""
-        ...
+        """Draw the noise of actions, `[*shape, num_outputs]`."""
+        raise NotImplementedError
 
     def choose(self, outputs: Any, noise: Array) -> Array:
         """Return the raw actions that outputs and noise make; same leading shape."""
-        ...
+        raise NotImplementedError
 
     def sample(self, outputs: Any, key: Array) -> Array:
-        """Draw raw actions; the key is consumed."""
-        ...
+        """Draw raw actions."""
+        lead = jax.tree.leaves(outputs)[0].shape[:-1]
+        return self.choose(outputs, self.noise(key, lead))
 
     def mode(self, outputs: Any) -> Array:
         """Return the deterministic raw action."""
-        ...
+        raise NotImplementedError
 
     def log_prob(self, outputs: Any, raw: Array) -> Array:
         """Return the log-probability of a raw action, summed over action dimensions."""
-        ...
+        raise NotImplementedError
 
     def entropy(self, outputs: Any) -> Array:
         """Return the differential or Shannon entropy in nats."""
-        ...
+        raise NotImplementedError
 
-    def to_env(self, raw: Array) -> Array:
+    def to_env(self, raw: Array) -> Any:
         """Return the action that the environment gets."""
-        ...
+        raise NotImplementedError
 
 
 def _distrax() -> Any:
@@ -81,7 +83,7 @@ def _distrax() -> Any:
     return distrax
 
 
-class CategoricalHead:
+class CategoricalHead(Head):
     """Softmax over `n` actions; `outputs` are logits `[..., n]`."""
 
     is_discrete = True
@@ -89,9 +91,6 @@ class CategoricalHead:
     def __init__(self, n: int, dtype: Any = jnp.int32) -> None:
         self.num_outputs = n
         self.dtype = dtype
-
-    def _categorical(self, outputs: Array) -> Any:
-        return _distrax().Categorical(logits=outputs)
 
     def noise(self, key: Array, shape: tuple[int, ...] = ()) -> Array:
         """Draw Gumbel noise `[*shape, n]`; the key is consumed."""
@@ -101,10 +100,6 @@ class CategoricalHead:
         """Return the action with the largest perturbed logit (the Gumbel-max trick)."""
         return columns.argmax(outputs + noise)
 
-    def sample(self, outputs: Array, key: Array) -> Array:
-        """Draw actions, int `[...]`; the key is consumed."""
-        return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
-
     def mode(self, outputs: Array) -> Array:
         """Return the most probable action."""
         return jnp.argmax(outputs, axis=-1)
@@ -113,14 +108,14 @@ class CategoricalHead:
         """Return the log-probability `[...]`; logits may be a list of columns."""
         if isinstance(outputs, list):
             return columns.taken(columns.log_softmax(outputs), raw)
-        return self._categorical(outputs).log_prob(raw)
+        return _distrax().Categorical(logits=outputs).log_prob(raw)
 
     def entropy(self, outputs: Array | list[Array]) -> Array:
         """Return the Shannon entropy `[...]`; logits may be a list of columns."""
         if isinstance(outputs, list):
             return columns.entropy(columns.log_softmax(outputs))
         # The function of distrax would normalise its normalised logits again.
-        log_probs = self._categorical(outputs).logits
+        log_probs = _distrax().Categorical(logits=outputs).logits
         # An action of probability zero has no part, and no NaN, in the sum.
         finite = jnp.maximum(log_probs, jnp.finfo(log_probs.dtype).min)
         return -(jnp.exp(log_probs) * finite).sum(-1)
@@ -130,7 +125,7 @@ class CategoricalHead:
         return raw.astype(self.dtype)
 
 
-class GaussianHead:
+class GaussianHead(Head):
     """Independent normals; `outputs` is `Gaussian(mean, log_std)`.
 
     The environment gets the raw action clipped to [-1, 1] and scaled to its bounds. A
@@ -162,10 +157,6 @@ class GaussianHead:
     def choose(self, outputs: Gaussian, noise: Array) -> Array:
         """Return raw actions `[..., A]`, `mean + std * noise`."""
         return outputs.mean + jnp.exp(outputs.log_std) * noise
-
-    def sample(self, outputs: Gaussian, key: Array) -> Array:
-        """Draw raw actions `[..., A]`; the key is consumed."""
-        return self.choose(outputs, self.noise(key, outputs.mean.shape[:-1]))
 
     def mode(self, outputs: Gaussian) -> Array:
         """Return the mean `[..., A]`."""
@@ -315,7 +306,7 @@ def _all_finite(*bounds: Any) -> bool:
     return all(bool(np.all(np.isfinite(without_far_ends(b)))) for b in concrete)
 
 
-class MultiCategoricalHead:
+class MultiCategoricalHead(Head):
     """A softmax for each of `K` components; `outputs` are logits `[..., sum(nvec)]`.
 
     The logits of a component stand side by side, in the order of the components. Raw
@@ -354,10 +345,6 @@ class MultiCategoricalHead:
         """Return the member with the largest perturbed logit of each, `[..., K]`."""
         return jnp.argmax(self._rows(outputs) + noise[..., self.places], axis=-1)
 
-    def sample(self, outputs: Array, key: Array) -> Array:
-        """Draw actions, int `[..., K]`; the key is consumed."""
-        return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
-
     def mode(self, outputs: Array) -> Array:
         """Return the most probable action."""
         return jnp.argmax(self._rows(outputs), axis=-1)
@@ -378,7 +365,7 @@ class MultiCategoricalHead:
         return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
 
 
-class BernoulliHead:
+class BernoulliHead(Head):
     """A coin for each of `K` components; `outputs` are the logits of a 1, `[..., K]`.
 
     Raw actions are int `[..., K]`, of zeros and ones.
@@ -398,10 +385,6 @@ class BernoulliHead:
     def choose(self, outputs: Array, noise: Array) -> Array:
         """Return 1 where the perturbed logit is positive, int32 `[..., K]`."""
         return (outputs + noise > 0).astype(jnp.int32)
-
-    def sample(self, outputs: Array, key: Array) -> Array:
-        """Draw actions, int32 `[..., K]`; the key is consumed."""
-        return self.choose(outputs, self.noise(key, outputs.shape[:-1]))
 
     def mode(self, outputs: Array) -> Array:
         """Return the most probable action."""
@@ -423,7 +406,7 @@ class BernoulliHead:
         return raw.astype(self.dtype).reshape(*raw.shape[:-1], *self.shape)
 
 
-class MixedHead:
+class MixedHead(Head):
     """A policy with a factor for every part of a `Dict` or a `Tuple`.
 
     `outputs` is a `Gaussian`, `[..., A]` each, in which every part has its numbers side
@@ -462,10 +445,6 @@ class MixedHead:
                 self.heads, self._parts(outputs), noises, strict=True
             )
         )
-
-    def sample(self, outputs: Gaussian, key: Array) -> Array:
-        """Draw raw actions `[..., R]`; the key is consumed."""
-        return self.choose(outputs, self.noise(key, outputs.mean.shape[:-1]))
 
     def mode(self, outputs: Gaussian) -> Array:
         """Return the likeliest member of discrete parts and the mean of the others."""

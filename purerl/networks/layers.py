@@ -80,8 +80,7 @@ class Dense(nn.Module):
     def __call__(self, x: Array) -> Array:
         """Outputs `[..., features]` of inputs `[..., I]`."""
         shape = (x.shape[-1], self.features)
-        kernel = self._get("kernel", orthogonal(self.scale), shape)
-        bias = self._get("bias", nn.initializers.zeros, (self.features,))
+        kernel, bias = _kernel_and_bias(self, shape)
         if self.dtype is not None:
             x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
         if is_narrow(x, kernel):
@@ -93,10 +92,83 @@ class Dense(nn.Module):
             y = product(x, kernel, (((x.ndim - 1,), (0,)), ((), ())))
         return y + bias.reshape((1,) * (y.ndim - 1) + (-1,))
 
-    def _get(self, name: str, init: Callable[..., Array], shape: tuple) -> Any:
-        if self.has_variable("params", name):
-            return self.get_variable("params", name)
-        return self.param(name, init, shape)
+
+class Conv(nn.Module):
+    """A convolution of images: flax's layer of this name, see `convolve`.
+
+    The parameters have the same names and shapes, and are read as in `Dense`.
+
+    Attributes:
+        features: Channels of the outputs.
+        size: Height and width of the window.
+        stride: Pixels from one window to the next.
+        padding: `VALID` or `SAME`.
+        scale: Gain of the orthogonal kernel at the start.
+        dtype: Type of the computation and the outputs, as in `Dense`.
+    """
+
+    features: int
+    size: int
+    stride: int = 1
+    padding: str = "SAME"
+    scale: float = 1.0
+    dtype: Any = None
+
+    @nn.compact
+    def __call__(self, x: Array) -> Array:
+        """Outputs `[N, H', W', features]` of images `[N, H, W, channels]`."""
+        shape = (self.size, self.size, x.shape[-1], self.features)
+        kernel, bias = _kernel_and_bias(self, shape)
+        if self.dtype is not None:
+            x, kernel, bias = (jnp.asarray(a, self.dtype) for a in (x, kernel, bias))
+        y = convolve(x, kernel, self.stride, self.padding)
+        return y + bias.reshape(1, 1, 1, -1)
+
+
+def _kernel_and_bias(
+    module: "Dense | Conv", shape: tuple[int, ...]
+) -> tuple[Array, Array]:
+    """The parameters of a layer, made where there are none yet."""
+    if module.has_variable("params", "kernel"):
+        return tuple(module.get_variable("params", x) for x in ("kernel", "bias"))
+    kernel = module.param("kernel", orthogonal(module.scale), shape)
+    return kernel, module.param("bias", nn.initializers.zeros, (module.features,))
+
+
+def convolve(x: Array, kernel: Array, stride: int, padding: str) -> Array:
+    """Return the convolution `[N, H', W', O]` of images and windows.
+
+    On a CPU it is one product of all windows with the kernel. XLA's own is slow there:
+    the gradient of MinAtar's kernel took twelve times as long, and `vmap` over kernels
+    makes a convolution in groups of it, which is slower yet
+    (`experiments/benchmarks/convolution_speed.py`).
+
+    Args:
+        x: `[N, H, W, I]` images.
+        kernel: `[h, w, I, O]` kernel.
+        stride: Pixels from one window to the next.
+        padding: `VALID` or `SAME`.
+    """
+    strides = (stride, stride)
+    if not traced_for_cpu():
+        return jax.lax.conv_general_dilated(
+            x, kernel, strides, padding, dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+    height, width, _, features = kernel.shape
+    if padding == "SAME":
+        ends = jax.lax.padtype_to_pads(x.shape[1:3], (height, width), strides, padding)
+        x = jnp.pad(x, ((0, 0), *ends, (0, 0)))
+
+    def windows(x: Array, axis: int, size: int) -> Array:
+        """The pixels of each window along an axis, side by side as channels."""
+        reach = stride * ((x.shape[axis] - size) // stride) + 1
+        parts = [
+            jax.lax.slice_in_dim(x, start, start + reach, stride, axis)
+            for start in range(size)
+        ]
+        return jnp.concatenate(parts, -1)
+
+    return windows(windows(x, 2, width), 1, height) @ kernel.reshape(-1, features)
 
 
 def layer_norm(dtype: Any = None) -> nn.LayerNorm:

@@ -6,7 +6,9 @@ module is its import path and its fields, `{"type": "mypackage.nets:MyTorso",
 """
 
 import ast
+import contextlib
 import dataclasses
+import operator
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -213,14 +215,13 @@ def check(
     pair = isinstance(outputs, list)
     expected = [(size, *shape) for shape in (outputs if pair else [outputs])]
     given = list(found) if pair and isinstance(found, tuple | list) else [found]
-    fits = len(given) == len(expected) and all(
-        _fits(x, shape) for x, shape in zip(given, expected, strict=True)
-    )
-    if not fits:
-        wanted = " and ".join(_shape_text(shape) for shape in expected)
+    if len(given) != len(expected) or not all(map(_fits, given, expected)):
+        # Any number of features is written as F.
+        wanted = " and ".join(str(shape).replace("None", "F") for shape in expected)
+        returned = [f"{leaf.dtype} {leaf.shape}" for leaf in jax.tree.leaves(found)]
         raise ConfigError(
             f"{name} must map inputs {shapes} to float32 {wanted} ({words}), but it "
-            f"returned {_described(found)}."
+            f"returned {' and '.join(returned) or repr(found)}."
         )
 
 
@@ -275,23 +276,9 @@ def check_variables(name: str, variables: Mapping[str, Any]) -> None:
 
 def _fits(found: Any, shape: tuple[Any, ...]) -> bool:
     actual = getattr(found, "shape", None)
-    return (
-        actual is not None
-        and len(actual) == len(shape)
-        and found.dtype == jnp.float32
-        and all(b is None or a == b for a, b in zip(actual, shape, strict=True))
-    )
-
-
-def _shape_text(shape: tuple[Any, ...]) -> str:
-    inner = ", ".join("F" if n is None else str(n) for n in shape)
-    return f"({inner}{',' if len(shape) == 1 else ''})"
-
-
-def _described(found: Any) -> str:
-    leaves = jax.tree.leaves(found)
-    words = [f"{leaf.dtype} {leaf.shape}" for leaf in leaves]
-    return " and ".join(words) or repr(found)
+    if actual is None or len(actual) != len(shape) or found.dtype != jnp.float32:
+        return False
+    return all(b is None or a == b for a, b in zip(actual, shape, strict=True))
 
 
 def _fields(module: nn.Module) -> list[dataclasses.Field]:
@@ -320,19 +307,15 @@ def _path(value: Any) -> str:
 
 
 def _is_importable(value: Any) -> bool:
-    try:
+    with contextlib.suppress(AttributeError, ValueError):
         return _found(_path(value)) is value
-    except (AttributeError, ValueError):
-        return False
+    return False
 
 
 def _found(path: str) -> Any:
     """The object of an import path, in a module that has been imported."""
     module, _, name = path.partition(":")
-    found: Any = imported(module)
-    for part in name.split("."):
-        found = getattr(found, part)
-    return found
+    return operator.attrgetter(name)(imported(module))
 
 
 def _is_simple(value: Any) -> bool:
@@ -345,10 +328,10 @@ def _written(value: Any, where: str) -> Any:
     """A value of a module's field as plain Python."""
     if isinstance(value, nn.Module):
         return plain(value, where)
-    if _is_simple(value) and type(value) not in (tuple, list):
-        return value
     if type(value) in (tuple, list):
         return [_written(inner, where) for inner in value]
+    if _is_simple(value):
+        return value
     if isinstance(value, Mapping):
         return {str(n): _written(inner, f"{where}.{n}") for n, inner in value.items()}
     if _is_importable(value):

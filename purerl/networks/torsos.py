@@ -15,11 +15,10 @@ from purerl.networks import composite, layers
 from purerl.networks.layers import (
     ACTIVATIONS,
     BatchRenorm,
+    Conv,
     Dense,
-    layer_norm,
     note_activity,
 )
-from purerl.networks.orthogonal import orthogonal
 from purerl.types import Array, PyTree
 
 TORSOS = ("auto", "mlp", "cnn", "nature", "impala")
@@ -66,13 +65,12 @@ class MLP(nn.Module):
         """Features `[..., H]` of observations `[..., *obs_shape]`, float32."""
         lead = obs.shape[: obs.ndim - self.obs_ndim]
         x = obs.reshape(*lead, math.prod(obs.shape[len(lead) :]))
+        finish = _finisher(self.activation, self.layer_norm, self.dtype)
         if self.batch_norm:
             x = BatchRenorm()(x)
         for number, size in enumerate(self.hidden_sizes):
             x = Dense(size, self.gain, self.dot_general, self.dtype)(x)
-            if self.layer_norm:
-                x = layer_norm(self.dtype)(x)
-            x = ACTIVATIONS[self.activation](x)
+            x = finish(x)
             note_activity(self, f"Dense_{number}", x)
             if self.batch_norm:
                 x = BatchRenorm()(x)
@@ -92,14 +90,9 @@ class CNN(nn.Module):
     @nn.compact
     def __call__(self, obs: Array) -> Array:
         """Features `[..., H]` of images `[..., height, width, channels]`, float32."""
-        lead = obs.shape[:-3]
-        x = obs.reshape(-1, *obs.shape[-3:])
-        init = orthogonal(self.gain)
-        conv = nn.Conv(16, (3, 3), padding="VALID", dtype=self.dtype, kernel_init=init)
-        x = conv(x)
-        if self.layer_norm:
-            x = layer_norm(self.dtype)(x)
-        x = ACTIVATIONS[self.activation](x)
+        lead, x = _one_batch_axis(obs)
+        x = Conv(16, 3, padding="VALID", scale=self.gain, dtype=self.dtype)(x)
+        x = _finisher(self.activation, self.layer_norm, self.dtype)(x)
         note_activity(self, "Conv_0", x)
         x = x.reshape(*lead, math.prod(x.shape[-3:]))
         mlp = MLP(
@@ -139,26 +132,6 @@ class Joined(nn.Module):
         return self.mlp(jnp.concatenate(parts, -1))
 
 
-def _joined(
-    torso: str,
-    shapes: list[tuple[int, ...]],
-    mlp: nn.Module,
-    make: Callable[[str, tuple[int, ...]], nn.Module],
-) -> nn.Module:
-    """The torso of an observation of several parts; see `make_torso`."""
-    pictures = [torso != "mlp" and _is_image(shape, torso) for shape in shapes]
-    if torso not in ("auto", "mlp") and not any(pictures):
-        raise ValueError(
-            f"torso {torso!r} needs an image among the parts of an observation, got "
-            f"{shapes}; use mlp."
-        )
-    encoders = tuple(
-        make("cnn" if torso == "auto" else torso, shape) if is_picture else None
-        for shape, is_picture in zip(shapes, pictures, strict=True)
-    )
-    return Joined(encoders, tuple(map(len, shapes)), mlp)
-
-
 def _is_image(shape: tuple[int, ...], torso: str) -> bool:
     """Return whether an array gets a CNN; of `auto` it must be large enough for one."""
     is_large = torso != "auto" or min(shape[:2], default=0) >= _SMALLEST["cnn"]
@@ -189,13 +162,20 @@ def make_torso(
         ValueError: a CNN for what is not an image, or too small an image.
     """
     if not composite.is_shape(obs_shape):
-        mlp = MLP(hidden_sizes, act, 1, **style)
-        return _joined(
-            torso,
-            composite.leaf_shapes(obs_shape),
-            mlp,
-            lambda name, shape: make_torso(name, shape, (), act, **style),
+        shapes = composite.leaf_shapes(obs_shape)
+        pictures = [torso != "mlp" and _is_image(shape, torso) for shape in shapes]
+        if torso not in ("auto", "mlp") and not any(pictures):
+            raise ValueError(
+                f"torso {torso!r} needs an image among the parts of an observation, "
+                f"got {shapes}; use mlp."
+            )
+        name = "cnn" if torso == "auto" else torso
+        encoders = tuple(
+            make_torso(name, shape, (), act, **style) if is_picture else None
+            for shape, is_picture in zip(shapes, pictures, strict=True)
         )
+        ndims = tuple(map(len, shapes))
+        return Joined(encoders, ndims, MLP(hidden_sizes, act, 1, **style))
     if torso == "auto":
         torso = "cnn" if _is_image(obs_shape, torso) else "mlp"
     if torso == "mlp":
@@ -243,14 +223,7 @@ class Nature(nn.Module):
         finish = _finisher(self.activation, self.layer_norm, self.dtype)
         for number, sizes in enumerate(((32, 8, 4), (64, 4, 2), (64, 3, 1))):
             features, size, stride = sizes
-            x = nn.Conv(
-                features,
-                (size, size),
-                stride,
-                padding="VALID",
-                dtype=self.dtype,
-                kernel_init=orthogonal(self.gain),
-            )(x)
+            x = Conv(features, size, stride, "VALID", self.gain, self.dtype)(x)
             x = finish(x)
             note_activity(self, f"Conv_{number}", x)
         x = x.reshape(*lead, math.prod(x.shape[-3:]))
@@ -294,12 +267,7 @@ class Impala(nn.Module):
         """Features `[..., dense_size]` of images `[..., height, width, channels]`."""
         lead, x = _one_batch_axis(obs)
         finish = _finisher(self.activation, self.layer_norm, self.dtype)
-        conv = partial(
-            nn.Conv,
-            kernel_size=(3, 3),
-            dtype=self.dtype,
-            kernel_init=orthogonal(self.gain),
-        )
+        conv = partial(Conv, size=3, scale=self.gain, dtype=self.dtype)
         names = (f"Conv_{number}" for number in itertools.count())
 
         def noted(x: Array) -> Array:

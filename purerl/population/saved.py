@@ -8,8 +8,9 @@ from purerl.population.pbt import PBTResult, PBTSearch
 from purerl.population.space import Space
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
+from purerl.runner.trackers.group import Told
 from purerl.search.drive import Finished
-from purerl.search.folder import FORMAT, restore
+from purerl.search.folder import FORMAT, restore, told_of
 from purerl.space.axes import from_dict
 from purerl.storage import folders
 from purerl.storage.folders import keys_of
@@ -53,3 +54,8 @@ def read(folder: Path, config: TrainConfig | None = None) -> PBTSearch | Halving
     config = config or manifest.read_config(folder, stored, "load_search")
     space = Space(config, from_dict(stored["axes"]))
     return KINDS[stored["kind"]](space, tuple(stored["seeds"]), stored["options"])
+
+
+def told_of_search(folder: Path) -> Told:
+    """Return what trackers are told of the folder of a search."""
+    return told_of(folder, read(folder).search)

@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl.acting import rollout
-from purerl.acting.bad import is_bad
+from purerl.acting.rollout import is_bad
 from purerl.learning.collectives import after, pmax
 from purerl.learning.sequences import BurnIn, Sequences, swap
 from purerl.replay import prioritised as sum_tree
@@ -68,7 +68,7 @@ class Batch(NamedTuple):
         next_obs: Features of the observation after the last of these steps.
         discount: `gamma^m` of the m <= n steps, or 0 where the episode terminated.
         weight: Weight of the sample in the loss: 1 without priorities, and 0 of a bad
-            transition (`acting.bad`), whatever its other numbers are.
+            transition (`acting.rollout`), whatever its other numbers are.
     """
 
     obs: Array

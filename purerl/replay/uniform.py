@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.replay import rows
+from purerl.accelerator import rows
 from purerl.types import Array, PyTree
 
 
@@ -195,7 +195,7 @@ def _sum_rewards(
     is_open = jnp.ones(numbers.shape, bool)
     last = numbers
     for k in range(len(rewards)):
-        if k:  # A bad transition is no part of a window; see `acting.bad`.
+        if k:  # A bad transition is no part of a window; see `acting.rollout`.
             is_open = is_open & ~(terminations[k] & truncations[k])
         reward = reward + jnp.where(is_open, discount * rewards[k], 0.0)
         discount = jnp.where(is_open, discount * gamma, discount)

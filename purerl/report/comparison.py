@@ -7,9 +7,9 @@ from typing import NamedTuple
 from rich.markup import escape
 from rich.table import Table
 
+from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.report.statistics import heading_of, text_of
-from purerl.report.sweep_data import seeds_in_words
 
 ALL = "all environments"
 # The share of comparisons without any difference in which a setting is called clear.
@@ -97,7 +97,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
     if any(row.is_clear for row in rows):
         words.append(BOLD)
     table = Table(
-        title=f"{subject} on {seeds_in_words(seeds, 'held-out seed')}, in brackets "
+        title=f"{subject} on {with_noun(seeds, 'held-out seed')}, in brackets "
         f"{heading_of(seeds)}; differences from {baseline}",
         caption="\n".join(words),
         title_justify="left",

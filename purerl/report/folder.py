@@ -1,6 +1,7 @@
 """Folders of results, read again: `purerl.load` and `purerl.track`."""
 
 from collections.abc import Sequence
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -9,12 +10,12 @@ from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
-from purerl.runner.loop import close_trackers
 from purerl.runner.result import RunResult, load_run
 from purerl.runner.rows import read_diverged_at, read_members, saved_records
+from purerl.runner.run import tracked_files
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.group import Told, send
 from purerl.storage import folders
 from purerl.storage.checkpoint import steps
 from purerl.streams import say
@@ -31,6 +32,17 @@ READERS = {
     "tune": "purerl.tuning.folder:load_tune",
     "evolution": "purerl.meta.result:load_evolution",
     folders.COMPARISON: "purerl.comparison.result:load_comparison",
+}
+
+# Those of what trackers are told of each kind.
+TOLD = {
+    "run": "purerl.report.folder:told_of_run",
+    "sweep": "purerl.sweeps.result:told_of_sweep",
+    "pbt": "purerl.population.saved:told_of_search",
+    "halving": "purerl.population.saved:told_of_search",
+    "tune": "purerl.tuning.folder:told_of_study",
+    "evolution": "purerl.meta.result:told_of_evolution",
+    folders.COMPARISON: "purerl.comparison.result:told_of_comparison",
 }
 
 
@@ -73,18 +85,16 @@ def read_result(folder: Path) -> RunResult:
     train = records["train"]
     if not train:
         raise ConfigError(f"the run in {folder} has logged nothing yet.")
+    last = int(train["update"].max())
     return RunResult(
         config=manifest.task_config(stored),
         seeds=seeds,
+        update=update,
         state=None,
+        diverged_at=read_diverged_at(stored, seeds, last),
         metrics=train,
         evaluation=records["evaluation"],
-        finished=False,
-        compile_seconds=0.0,
-        train_seconds=0.0,
-        train_steps=0,
         out=folder,
-        diverged_at=read_diverged_at(stored, seeds, int(train["update"].max())),
     )
 
 
@@ -100,14 +110,13 @@ def read_run(folder: Path) -> RunResult:
     curves, stored = read_result(folder), manifest.load_run(folder)
     try:
         config = manifest.read_config(folder, stored)
-        num_updates = bind(config, on_host=True).plan.num_updates
+        bind(config, on_host=True)
     except ConfigError as error:
         say(f"{error} Without it, {folder} is read without agents.")
         return curves._replace(finished=_has_finished(stored, curves.metrics))
     saved = load_run(folder, config)
-    finished = saved.update == num_updates
-    state = saved.state if finished else None
-    return curves._replace(config=config, state=state, finished=finished)
+    state = saved.state if saved.finished else None
+    return curves._replace(config=config, state=state, finished=saved.finished)
 
 
 def _has_finished(stored: dict[str, Any], metrics: HostMetrics) -> bool:
@@ -156,25 +165,16 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             f"no tracker has been told of {folder}; name one, such as --track mlflow "
             "(trackers=['mlflow'])."
         )
-    if kind == "run":
-        return _track_run(folder, chosen)
-    if kind in ("pbt", "halving"):
-        from purerl.population.saved import read
-        from purerl.search.tracking import track_search
-
-        return track_search(folder, read(folder).search, chosen, say)
-    if kind == "sweep":
-        from purerl.sweeps.tracking import track_sweep as send
-    elif kind == "tune":
-        from purerl.tuning.tracking import track_study as send
-    elif kind == "evolution":
-        from purerl.meta.tracking import track_evolution as send
-    else:
-        from purerl.comparison.tracking import track_comparison as send
-    return send(folder, chosen, say)
+    module, _, name = TOLD[kind].partition(":")
+    return send(getattr(import_module(module), name)(folder), chosen, say)
 
 
-def _track_run(folder: Path, trackers: Sequence[Tracker]) -> bool:
+def told_of_run(folder: Path) -> Told:
+    """Return what trackers are told of a run's folder, up to its last checkpoint.
+
+    Raises:
+        ConfigError: nothing has been saved.
+    """
     stored = folders.load(folder)
     result = read_result(folder)
     # Rows after the last checkpoint are computed again, and told, when the run goes on.
@@ -184,11 +184,7 @@ def _track_run(folder: Path, trackers: Sequence[Tracker]) -> bool:
             f"go on with it: {program()} train --resume {quoted(folder)}"
         )
     records = saved_records(folder, stored["seeds"])
-    finished = _has_finished(stored, result.metrics)
-    group = Group(trackers, in_threads=False)
-    with group:
-        run = describe(folder, stored["config"], stored["seeds"])
-        group.begin(run, say, records.num_rows)
-        records.send_missing(group)
-        close_trackers(group, result._replace(finished=finished))
-    return group.lacks_nothing
+    result = result._replace(finished=_has_finished(stored, result.metrics))
+    run = describe(folder, stored["config"], stored["seeds"])
+    files = partial(tracked_files, result, say)
+    return Told(run, records.num_rows, records.send_missing, files, result.finished)

@@ -5,19 +5,21 @@ colours that the reader prefers (dark or light); tables sort by a click on their
 """
 
 import base64
-import dataclasses
 import html
 import io
 import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from importlib.resources import files
 from pathlib import Path
+from string import Template
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from purerl.atomic import write_atomic
+from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.sweep_data import label
 from purerl.storage import folders
@@ -33,120 +35,15 @@ NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
 SCROLLED_ROWS = 25
 
 
-PAGE = """<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{title}</title>
-<link rel="icon" href="data:,">
-<style>{style}</style>
-</head>
-<body>
-<main>
-<h1>{title}</h1>
-{note}
-<nav>{links}</nav>
-{sections}
-</main>
-<script>{script}</script>
-</body>
-</html>
-"""
-
-STYLE = """
-:root { --ink: #24292f; --paper: #ffffff; --soft: #f3f5f7; --line: #d5dae0;
-  --dim: #5d6773; --link: #0a60a8; }
-@media (prefers-color-scheme: dark) {
-  :root { --ink: #dde3ea; --paper: #14171b; --soft: #1e2329; --line: #39414a;
-    --dim: #98a3af; --link: #6cb6ff; } }
-body { margin: 0; background: var(--paper); color: var(--ink);
-  font: 15px/1.5 system-ui, -apple-system, "Segoe UI", sans-serif; }
-main { max-width: 1080px; margin: 0 auto; padding: 24px 20px 64px; }
-h1 { font-size: 26px; margin: 8px 0 4px; }
-h2 { font-size: 19px; margin: 36px 0 10px; border-bottom: 1px solid var(--line);
-  padding-bottom: 4px; }
-h3 { font-size: 15px; margin: 22px 0 6px; }
-.note, figcaption { color: var(--dim); margin: 4px 0; }
-nav { columns: 2 300px; column-gap: 24px; }
-nav a { color: var(--link); display: block; text-decoration: none; }
-nav a:hover { text-decoration: underline; }
-figure { margin: 18px 0; }
-figure svg, figure img { max-width: 100%; height: auto; display: block; }
-figure img { background: #ffffff; border-radius: 6px; }
-.wide { overflow-x: auto; }
-.tall { max-height: 560px; overflow-y: auto; }
-table { border-collapse: collapse; font-size: 13.5px; }
-th, td { padding: 4px 10px 4px 6px; text-align: left; vertical-align: top;
-  border-bottom: 1px solid var(--line); }
-th { position: sticky; top: 0; background: var(--soft); }
-table.sort th { cursor: pointer; user-select: none; }
-table.sort th::after { content: " \\2195"; color: var(--dim); font-size: 11px; }
-table.sort th[aria-sort=ascending]::after { content: " \\2191"; color: var(--ink); }
-table.sort th[aria-sort=descending]::after { content: " \\2193"; color: var(--ink); }
-@media (max-width: 720px) {
-  th, td { min-width: 96px; }
-  figure { overflow-x: auto; }
-  figure svg, figure img { max-width: none; width: 680px; } }
-td.n { text-align: right; font-variant-numeric: tabular-nums; white-space: nowrap; }
-tbody tr:hover { background: var(--soft); }
-code { font: 13px/1.45 ui-monospace, Menlo, Consolas, monospace;
-  overflow-wrap: anywhere; }
-pre { background: var(--soft); padding: 12px 14px; border-radius: 6px;
-  overflow-x: auto; }
-summary { cursor: pointer; margin: 10px 0; color: var(--link); }
-"""
-
-# Rows sort by the number in data-v, or by text; what has no number comes last.
-SCRIPT = """
-for (const table of document.querySelectorAll("table.sort")) {
-  const heads = [...table.tHead.rows[0].cells], body = table.tBodies[0];
-  const sort = (head) => {
-    const at = heads.indexOf(head), up = head.ariaSort !== "ascending";
-    const key = (row) => {
-      const cell = row.cells[at];
-      return "v" in cell.dataset ? parseFloat(cell.dataset.v) : cell.textContent;
-    };
-    const order = (a, b) => {
-      const x = key(a), y = key(b);
-      if (typeof x === "number" && typeof y === "number") {
-        if (isNaN(x) || isNaN(y)) return isNaN(x) - isNaN(y);
-        return up ? x - y : y - x;
-      }
-      const text = String(x).localeCompare(String(y), undefined, {numeric: true});
-      return up ? text : -text;
-    };
-    body.append(...[...body.rows].sort(order));
-    for (const other of heads) other.removeAttribute("aria-sort");
-    head.setAttribute("aria-sort", up ? "ascending" : "descending");
-  };
-  for (const head of heads) {
-    head.tabIndex = 0;
-    head.addEventListener("click", () => sort(head));
-    head.addEventListener("keydown", (key) => key.key === "Enter" && sort(head));
-  }
-}
-"""
-
-
-@dataclasses.dataclass(frozen=True)
-class Section:
-    """A heading and HTML under it; make the HTML with the functions of this module."""
-
-    title: str
-    body: str
-
-
 def write_page(
-    path: str | Path, title: str, *sections: Section, note: str = ""
+    path: str | Path, title: str, sections: Mapping[str, str], note: str = ""
 ) -> Path:
     """Write a page, atomically.
 
     Args:
         path: Path of the HTML file.
         title: Title of the page, as text.
-        *sections: Sections in their order.
+        sections: HTML by the heading over it, in their order; empty ones are left out.
         note: A line of text under the title.
 
     Returns:
@@ -155,23 +52,27 @@ def write_page(
     Raises:
         OSError: the folder cannot be written to.
     """
-    links, parts = [], []
-    for number, section in enumerate(sections):
-        heading = html.escape(section.title)
-        links.append(f'<a href="#s{number}">{heading}</a>')
-        parts.append(
-            f'<section id="s{number}"><h2>{heading}</h2>{section.body}</section>'
-        )
-    text = PAGE.format(
-        title=html.escape(title),
-        style=STYLE,
-        script=SCRIPT,
-        note=note_html(note) if note else "",
-        links="".join(links),
-        sections="".join(parts),
-    )
-    write_atomic(path, text)
+    links, parts = "", ""
+    bodies = [(html.escape(name), body) for name, body in sections.items() if body]
+    for number, (heading, body) in enumerate(bodies):
+        links += f'<a href="#s{number}">{heading}</a>'
+        parts += f'<section id="s{number}"><h2>{heading}</h2>{body}</section>'
+    text = Template(files("purerl.report").joinpath("page.html").read_text("utf-8"))
+    note = note_html(note) if note else ""
+    named = {"title": html.escape(title), "note": note, "links": links}
+    write_atomic(path, text.substitute(named, sections=parts))
     return Path(path)
+
+
+def own_path(path: str | Path | None, folder: Path | None) -> Path:
+    """Return where a page is written: `report.html` in a folder if no path is given.
+
+    Raises:
+        ConfigError: there is neither.
+    """
+    if path is None and folder is None:
+        raise ConfigError("path: say where to write the page; there is no folder.")
+    return Path(path) if path else Path(str(folder)) / "report.html"
 
 
 def figure_html(figure: "Figure", caption: str = "") -> str:
@@ -184,8 +85,8 @@ def figure_html(figure: "Figure", caption: str = "") -> str:
     return _captioned(shown, caption)
 
 
-def video_html(path: str | Path, caption: str = "") -> str:
-    """Return a GIF or an MP4 as it is, inside the page.
+def file_html(path: str | Path, caption: str = "") -> str:
+    """Return a picture, a GIF or an MP4 as it is, inside the page.
 
     Args:
         path: Path of the file.
@@ -196,12 +97,12 @@ def video_html(path: str | Path, caption: str = "") -> str:
     """
     path = Path(path)
     kind = path.suffix.lstrip(".").lower()
+    source = _inside(
+        "video/mp4" if kind == "mp4" else f"image/{kind}", path.read_bytes()
+    )
+    shown = f'<img alt="{html.escape(caption)}" src="{source}">'
     if kind == "mp4":
-        source = _inside("video/mp4", path.read_bytes())
         shown = f'<video controls loop muted width="100%" src="{source}"></video>'
-    else:
-        source = _inside(f"image/{kind}", path.read_bytes())
-        shown = f'<img alt="video" src="{source}">'
     return _captioned(shown, caption)
 
 
@@ -258,39 +159,38 @@ def code_html(text: str) -> str:
     return f"<pre><code>{html.escape(text)}</code></pre>"
 
 
-def about(config: Mapping[str, Any], load: str, **facts: Any) -> Section:
-    """Say where results come from: facts, config, how to load.
+def about(
+    config: Mapping[str, Any],
+    folder: Path | None,
+    *,
+    load: str | None = None,
+    **facts: Any,
+) -> str:
+    """Say where results come from: facts, how they were made, config, how to load them.
 
     Args:
         config: Config as plain values.
-        load: Python code that reads the results; may be empty.
-        **facts: Further lines, such as those of `made_with`; empty ones are left out.
-    """
-    lines = {name.replace("_", " "): value for name, value in facts.items() if value}
-    body = settings_html(lines)
-    body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
-    if load:
-        body += "<h3>Load it</h3>" + code_html(load)
-    return Section("About", body)
-
-
-def made_with(folder: Path | None) -> dict[str, str]:
-    """Return the lines of `about` that say how the results in a folder were made.
-
-    This process may be another one, on another machine; it says nothing of them.
-
-    Args:
-        folder: The folder; without one, or without a manifest in it, nothing is known.
+        folder: The folder of the results. What its manifest says of options, machine,
+            versions and command is shown; this process may be on another machine.
+        load: Python code that reads the results; may be empty. `purerl.load` if not
+            given.
+        **facts: Further lines; empty ones are left out.
     """
     stored = folders.load(folder) if folder and folders.is_begun(folder) else {}
-    versions = stored.get("versions", {}).items()
     options = stored.get("options", {}).items()
-    return {
+    versions = stored.get("versions", {}).items()
+    made = {
         "options": ", ".join(f"{name}={value}" for name, value in options),
         "device": stored.get("device", ""),
         "versions": ", ".join(f"{name} {version}" for name, version in versions),
         "command": stored.get("command", ""),
     }
+    lines = {**facts, **{name: value for name, value in made.items() if value}}
+    body = settings_html({n.replace("_", " "): v for n, v in lines.items() if v})
+    body += settings_html(config, closed=f"Configuration ({len(config)} fields)")
+    if load is None:
+        load = f"import purerl\n\nresult = purerl.load({str(folder or 'FOLDER')!r})"
+    return body + (f"<h3>Load it</h3>{code_html(load)}" if load else "")
 
 
 def _cell(value: Any) -> str:

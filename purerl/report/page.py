@@ -4,7 +4,8 @@
 those of comparisons and evolutions.
 """
 
-from collections.abc import Mapping, Sequence
+import itertools
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +18,13 @@ from purerl.metrics import decimals
 from purerl.report import plots, tables
 from purerl.report.folder import load, read_result
 from purerl.report.html import (
-    Section,
     about,
     code_html,
     figure_html,
-    made_with,
+    file_html,
     note_html,
+    own_path,
     table_html,
-    video_html,
     write_page,
 )
 from purerl.report.page_comparison import comparison_page, evolution_page
@@ -32,6 +32,7 @@ from purerl.report.plots import tuning
 from purerl.report.rendering import can_render
 from purerl.report.sweep_data import (
     SCORE,
+    Scores,
     axis_names,
     by_environment,
     configuration,
@@ -51,6 +52,10 @@ if TYPE_CHECKING:
     from purerl.tuning.result import TuneResult
     from purerl.tuning.space import Space
 
+LUCKY = (
+    "A score at the end favours the lucky: train what was found again with fresh seeds "
+    "(purerl.train_schedules) before you compare it with anything."
+)
 MAX_VIDEO = 20_000_000  # Bytes of a video that a page holds.
 
 
@@ -66,13 +71,12 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
-    path = path or folder / "report.html"
+    path = own_path(path, folder)
     kind = kind or folders.kind_of(folder)
     if kind == "run":
         return run_page(folder, path)
     if kind == "sweep":
-        code = f"import purerl\n\nresult = purerl.load_sweep({str(folder)!r})"
-        return sweep_page(load(folder).dataset, path, load=code, **made_with(folder))
+        return sweep_page(load(folder).dataset, path, folder=folder)
     if kind in ("pbt", "halving"):
         return _search_page(folder, path)
     if kind == "tune":
@@ -112,23 +116,13 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
     else:
         config = manifest.load_run(Path(run))["config"]
         result = read_result(Path(run))
-    if path is None and result.out is None:
-        raise ConfigError("path: say where to write the page; the run has no folder.")
-    path = Path(path) if path else Path(str(result.out)) / "report.html"
-    sections = [Section("Learning curve", figure_html(plots.run_curve(result)))]
+    path = own_path(path, result.out)
+    seeds = ""
     if np.isfinite(result.scores()).any() and len(result.seeds) > 1:
         scores = {"evaluation": result.scores()}
         figure = plots.score_groups(scores, title="Final evaluation of every seed")
-        sections.append(Section("Seeds", figure_html(figure)))
-    agents = tables.agents_of(result)
-    sections.append(Section("Agents", table_html(agents.headings, agents.rows)))
-    videos = _videos(result.out, result.config) if result.out else ""
-    if videos:
-        sections.append(Section("Videos", videos))
-    code = f"import purerl\n\nrun = purerl.load_run({str(result.out or 'FOLDER')!r})\n"
-    code += "print(run.config, run.seeds, run.update)"
-    facts: dict[str, Any] = made_with(result.out)
-    numbers = summary(result)
+        seeds = figure_html(figure)
+    numbers, facts = summary(result), dict[str, Any]()
     for name in ("agents", "env_steps", "evaluation_mean"):
         number = numbers.get(name)
         if number is not None:
@@ -139,10 +133,17 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
     if result.train_seconds:
         compiling, training = result.compile_seconds, result.train_seconds
         facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"
-    sections.append(about(config, code, **facts))
+    agents = tables.agents_of(result)
+    sections = {
+        "Learning curve": figure_html(plots.run_curve(result)),
+        "Seeds": seeds,
+        "Agents": table_html(agents.headings, agents.rows),
+        "Videos": _videos(result.out, result.config) if result.out else "",
+        "About": about(config, result.out, **facts),
+    }
     note = f"{result.divergence}. {WORTHLESS}" if result.divergence else ""
     note = note[:1].upper() + note[1:]
-    return write_page(path, f"Run: {config.get('env')}", *sections, note=note)
+    return write_page(path, f"Run: {config.get('env')}", sections, note)
 
 
 def _videos(folder: Path, config: TrainConfig) -> str:
@@ -151,7 +152,7 @@ def _videos(folder: Path, config: TrainConfig) -> str:
     for path in sorted([*folder.glob("*.gif"), *folder.glob("*.mp4")]):
         size = path.stat().st_size
         if size <= MAX_VIDEO:
-            shown.append(video_html(path, path.name))
+            shown.append(file_html(path, path.name))
         else:
             shown.append(note_html(f"{path.name} is large ({format_bytes(size)})."))
     for path in sorted(folder.glob("video*.html")):
@@ -167,7 +168,7 @@ def sweep_page(
     path: str | Path,
     *,
     metric: str = SCORE,
-    load: str = "",
+    folder: Path | None = None,
     **facts: Any,
 ) -> Path:
     """Write the report of a sweep: best configurations, curves, axes, seeds.
@@ -178,7 +179,7 @@ def sweep_page(
         dataset: The dataset of the sweep.
         path: The path of the page.
         metric: The variable that the configurations are judged by.
-        load: Python code that reads the sweep; a usual way if not given.
+        folder: The folder of the sweep, if any.
         **facts: Further lines about the sweep, such as `command="..."`.
 
     Raises:
@@ -187,31 +188,34 @@ def sweep_page(
     """
     scores = read_scores(dataset, metric)
     parts = by_environment(dataset)
-    scored = [n for n, part in parts.items() if read_scores(part, metric).has_any]
-    sections, notes = [], []
+    found = {name: read_scores(part, metric) for name, part in parts.items()}
+    any_scored = any(of.has_any for of in found.values())
+    sections: dict[str, str] = {}
+    notes = []
     for name, part in parts.items():
-        if scored and name not in scored:
+        own = found[name]
+        if any_scored and not own.has_any:
             notes.append(f"No member of {name} has a score.")
             continue
         before, of = (f"{name}: ", f" of {name}") if len(parts) > 1 else ("", "")
-        for section in _sweep_sections(part, metric):
-            sections.append(Section(before + section.title, section.body))
-        found = read_scores(part, metric)
-        best = int(found.ranking()[0])
-        mean = f"{found.means[best]:,.{decimals(found.means[best])}f}"
-        values = f"{found.name(best)}; " if found.names else ""
+        for title, body in _sweep_sections(part, own, metric).items():
+            sections[before + title] = body
+        best = int(own.ranking()[0])
+        mean = f"{own.means[best]:,.{decimals(own.means[best])}f}"
+        values = f"{own.name(best)}; " if own.names else ""
         notes.append(f"Best{of}: {values}mean {mean} over seeds.")
     if scores.missing:
         notes.append(f"The sweep has not ended: {scores.missing}.")
-    code = load or (
+    load = (
         "import xarray\n\n"
         "# result.dataset.to_netcdf('sweep.nc') of what the sweep returned, then:\n"
         "data = xarray.open_dataset('sweep.nc')"
     )
     shape = " x ".join(map(str, scores.grid or (len(scores.points),)))
-    about_it = about(
+    sections["About"] = about(
         configuration(dataset),
-        code,
+        folder,
+        load=None if folder else load,
         axes=", ".join(axis_names(dataset)),
         design=f"{dataset.attrs.get('design', 'grid')}, {shape} configurations",
         seeds=scores.scores.shape[1],
@@ -220,39 +224,33 @@ def sweep_page(
         not_finished=scores.missing,
         **facts,
     )
-    title = f"Sweep: {env_name(dataset)}"
-    return write_page(path, title, *sections, about_it, note=" ".join(notes))
+    return write_page(path, f"Sweep: {env_name(dataset)}", sections, " ".join(notes))
 
 
-def _sweep_sections(dataset: "xr.Dataset", metric: str) -> list[Section]:
+def _sweep_sections(
+    dataset: "xr.Dataset", scores: Scores, metric: str
+) -> dict[str, str]:
     """The sections of one environment."""
-    scores = read_scores(dataset, metric)
     varying = [name for name in scores.names if len(scores.values(name)) > 1]
     curves = figure_html(
         plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
     )
+    against = []
     if scores.grid is None:
-        against = (
-            figure_html(plots.scatter(dataset, metric=metric)) if scores.names else ""
-        )
+        against += [plots.scatter(dataset, metric=metric)] if scores.names else []
     else:
         for name in varying:
             curves += figure_html(plots.sweep_curves(dataset, name))
-        against = (
-            figure_html(plots.slices(dataset, metric=metric)) if scores.names else ""
-        )
-        pairs = [(a, b) for i, a in enumerate(varying) for b in varying[i + 1 :]]
-        for a, b in pairs[:6]:
-            against += figure_html(plots.heat_map(dataset, b, a, metric=metric))
+        against += [plots.slices(dataset, metric=metric)] if scores.names else []
+        for a, b in list(itertools.combinations(varying, 2))[:6]:
+            against.append(plots.heat_map(dataset, b, a, metric=metric))
     seeds = figure_html(plots.seed_scores(dataset, metric=metric))
-    seeds += figure_html(plots.profile(dataset, metric=metric))
-    sections = {
+    return {
         "Best configurations": sweep_table(dataset, metric),
         "Learning curves": curves,
-        "Axes": against,
-        "Seeds": seeds,
+        "Axes": "".join(map(figure_html, against)),
+        "Seeds": seeds + figure_html(plots.profile(dataset, metric=metric)),
     }
-    return [Section(title, body) for title, body in sections.items() if body]
 
 
 def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
@@ -282,46 +280,45 @@ def _search_page(folder: Path, path: Path) -> Path:
         [seed, one.member, round(one.score, 3), *(one.point[n] for n in names)]
         for seed, one in best
     ]
-    table = table_html(["seed", "member", "score", *names], rows)
-    sections = [Section("Best members", table)]
+    sections = {"Best members": table_html(["seed", "member", "score", *names], rows)}
     own: dict[str, Any] = {"axes": ", ".join(names)}
     if folders.kind_of(folder) == "halving":
         title = "Successive halving"
         larger = "A dot per member; larger ones were trained longer."
         values = plots.halving_values(dataset, names)
-        sections += [
-            Section("Rungs", table_html(*tables.rung_rows(dataset))),
-            Section("Scores", figure_html(plots.halving_scores(dataset))),
-            Section("Hyperparameters", figure_html(values, larger)),
-        ]
+        sections |= {
+            "Rungs": table_html(*tables.rung_rows(dataset)),
+            "Scores": figure_html(plots.halving_scores(dataset)),
+            "Hyperparameters": figure_html(values, larger),
+        }
     else:
         title = "Population-based training"
         lineages = {seed: one.lineage for seed, one in best}
         bold = "Faint: every member. Bold: the training that led to the best member."
         scores = plots.population_scores(dataset, lineages)
         values = plots.population_values(dataset, names, lineages)
-        sections.append(Section("Scores", figure_html(scores, bold)))
-        sections.append(Section("Hyperparameters", figure_html(values, bold)))
+        sections["Scores"] = figure_html(scores, bold)
+        sections["Hyperparameters"] = figure_html(values, bold)
         if best:
             seed, first = max(best, key=lambda pair: pair[1].score)
             schedule = first.schedule.merged()
             pieces = zip(schedule.first_updates, schedule.values, strict=True)
             rows = [[start, *(value[n] for n in names)] for start, value in pieces]
             heading = f"Schedule of member {first.member}, seed {seed}"
-            sections.append(Section(heading, table_html(["from update", *names], rows)))
+            sections[heading] = table_html(["from update", *names], rows)
         parents = dataset["parent"].values[:, :-1]
         everyone = np.arange(dataset.sizes["member"])
         own["copies"] = int((parents != everyone).sum())
-    facts = {
-        **own,
-        "state": "finished" if result.finished else "not finished",
-        "training_steps": f"{result.training_steps:,}",
-        "evaluation_steps": f"{result.evaluation_steps:,}",
-        **made_with(folder),
-    }
-    code = f"import purerl\n\nresult = purerl.load_search({str(folder)!r})"
     config = serialise.to_dict(result.config)
-    return _write_search(title, path, [*sections, about(config, code, **facts)], config)
+    sections["About"] = about(
+        config,
+        folder,
+        **own,
+        state="finished" if result.finished else "not finished",
+        training_steps=f"{result.training_steps:,}",
+        evaluation_steps=f"{result.evaluation_steps:,}",
+    )
+    return write_page(path, f"{title}: {config.get('env', '')}", sections, LUCKY)
 
 
 def _own_search_page(folder: Path, path: Path) -> Path:
@@ -343,22 +340,13 @@ def _own_search_page(folder: Path, path: Path) -> Path:
     caption = "A dot per member and request: fresh episodes, or else training returns."
     headers = ["request", "members", "env steps", "best", "mean", "diverged"]
     kind, config = str(stored["kind"]), stored["config"]
-    sections = [
-        Section("Scores", figure_html(plots.request_scores(scores), caption)),
-        Section("Requests", table_html(headers, rows)),
-        about(config, "", **made_with(folder)),
-    ]
-    return _write_search(kind[:1].upper() + kind[1:], path, sections, config)
-
-
-def _write_search(
-    title: str, path: Path, sections: Sequence[Section], config: Mapping[str, Any]
-) -> Path:
-    note = (
-        "A score at the end favours the lucky: train what was found again with fresh "
-        "seeds (purerl.train_schedules) before you compare it with anything."
-    )
-    return write_page(path, f"{title}: {config.get('env', '')}", *sections, note=note)
+    sections = {
+        "Scores": figure_html(plots.request_scores(scores), caption),
+        "Requests": table_html(headers, rows),
+        "About": about(config, folder, load=""),
+    }
+    title = f"{kind[:1].upper()}{kind[1:]}: {config.get('env', '')}"
+    return write_page(path, title, sections, LUCKY)
 
 
 _STUDY_CAPTIONS = {
@@ -401,40 +389,36 @@ def study_page(
         for row in rows
     ]
     headers = ["trial", *map(short, names), "score", "state", "steps", "note"]
-    sections = [Section("Trials", table_html(headers, table))]
+    found = tuning.figures(result.rows, result.importance, space.drawn())
+    pictures = [
+        figure_html(found[n], x) for n, x in _STUDY_CAPTIONS.items() if n in found
+    ]
+    fresh = ""
     if result.holdout is not None:
         first, last = result.holdout.seeds[0], result.holdout.seeds[-1]
         words = f"Seeds {first} to {last}, which no trial was trained with; the "
         words += f"difference is taken seed by seed. {result.holdout.note}"
-        body = note_html(words.strip())
-        body += table_html(*result.holdout.headings_and_rows())
-        sections.append(Section("On fresh seeds", body))
-    found = tuning.figures(result.rows, result.importance, space.drawn())
-    pictures = "".join(
-        figure_html(found[name], caption)
-        for name, caption in _STUDY_CAPTIONS.items()
-        if name in found
-    )
-    if pictures:
-        sections.append(Section("Search", pictures))
+        fresh = note_html(words.strip())
+        fresh += table_html(*result.holdout.headings_and_rows())
     states = [row.state for row in result.rows]
     counts = {state: states.count(state) for state in dict.fromkeys(states)}
     costs = ("env_steps", "compilations", "seconds")
-    code = f"import purerl\n\nresult = purerl.load_tune({str(result.out)!r})\n"
-    code += "print(result.best(), result.holdout)"
     facts = {
         "trials": ", ".join(f"{count} {state}" for state, count in counts.items()),
         "axes": stored["axes"],
         "seeds": stored["seeds"],
         **{n: f"{result.summary[n]:,}" for n in costs if n in result.summary},
-        **made_with(result.out),
     }
-    sections.append(about(stored["config"], code, **facts))
+    sections = {
+        "Trials": table_html(headers, table),
+        "On fresh seeds": fresh,
+        "Search": "".join(pictures),
+        "About": about(stored["config"], result.out, **facts),
+    }
     note = "No trial is complete yet."
     if result.best_row is not None:
         best = result.best_row
         values = ", ".join(f"{short(n)}={label(v)}" for n, v in best.params.items())
         note = f"Best: trial {best.number}, {values}; score {best.score:,.4g}."
         note += "" if result.finished else " The study is not finished."
-    title = f"Tuning: {stored['config']['env']}"
-    return write_page(path, title, *sections, note=note)
+    return write_page(path, f"Tuning: {stored['config']['env']}", sections, note)

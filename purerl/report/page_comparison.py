@@ -9,24 +9,22 @@ import numpy as np
 
 from purerl import serialise
 from purerl.algorithms import name_of
-from purerl.config import PART_KINDS, ConfigError, TrainConfig
-from purerl.execution.format import program, quoted
+from purerl.config import PART_KINDS, TrainConfig
+from purerl.execution.format import program, quoted, with_noun
 from purerl.metrics import decimals
 from purerl.report import plots
 from purerl.report.comparison import ALL, SHORT, WORDS
 from purerl.report.html import (
-    Section,
     about,
     code_html,
     figure_html,
-    made_with,
     note_html,
+    own_path,
     settings_html,
     table_html,
     write_page,
 )
 from purerl.report.statistics import INTERVAL, heading_of, text_of
-from purerl.report.sweep_data import seeds_in_words
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -48,9 +46,10 @@ def comparison_page(
     Raises:
         OSError: the page cannot be written.
     """
-    places = result.about["environments"]
-    load = f"import purerl\n\nresult = purerl.load_comparison({folder or 'FOLDER'!r})\n"
-    load += "print(result.to_dataframe())"
+    configs = iter(result.about["environments"].items())
+    _, first = next(configs, ("", {}))
+    load = "import purerl\n\n"
+    load += f"result = purerl.load_comparison({folder or 'FOLDER'!r})"
     facts = {
         "environments": ", ".join(result.environments),
         "baseline": result.baseline,
@@ -60,19 +59,18 @@ def comparison_page(
         ),
         "command": command,
     }
-    configs = [
+    others = [
         settings_html(values, closed=f"Configuration of {name}")
-        for name, values in list(places.items())[1:]
+        for name, values in configs
     ]
-    about_it = about(next(iter(places.values()), {}), load, **facts)
-    sections = [
-        Section("Scores", _scores_html(result)),
-        Section("Learning curves", _curves_html(result)),
-        Section("Settings", _settings(result)),
-        Section(about_it.title, about_it.body + "".join(configs)),
-    ]
+    sections = {
+        "Scores": _scores_html(result),
+        "Learning curves": _curves_html(result),
+        "Settings": _settings(result),
+        "About": about(first, None, load=load, **facts) + "".join(others),
+    }
     title = f"Comparison: {', '.join(result.environments)}"
-    return write_page(path, title, *sections, note=_note(result))
+    return write_page(path, title, sections, _note(result))
 
 
 def _curves_html(result: "Comparison") -> str:
@@ -107,7 +105,7 @@ def _scores_html(result: "Comparison") -> str:
         for row in result.rows
     ]
     body = table_html([*headers, *(["failed"] if any_failed else [])], rows)
-    words = seeds_in_words(len(result.seeds))
+    words = with_noun(len(result.seeds), "seed")
     words += " that no search has trained with, the same "
     words += "for every setting; differences are taken seed by seed."
     if len(result.environments) > 1:
@@ -228,11 +226,7 @@ def evolution_page(
         ConfigError: neither a path nor a folder.
         OSError: the page cannot be written.
     """
-    if path is None and result.out is None:
-        raise ConfigError(
-            "path: say where to write the page; the evolution has no folder."
-        )
-    path = Path(path) if path else Path(str(result.out)) / "report.html"
+    path = own_path(path, result.out)
     history, settings = result.history, result.settings
     own = str(serialise.plain(result.config.env, "env"))
     places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]
@@ -242,30 +236,26 @@ def evolution_page(
             plots.evolution_returns(history["returns"], places),
             "Mean over members and rollouts, in units of each environment.",
         )
-    sections = [Section("Curve", curves)]
+    sections = {"Curve": curves}
     pictures, learned = result.pictures(), result.learned
     for name in (*result.losses(learned), *result.optimisers(learned)):
         body = ""
         if name in pictures:
             body = figure_html(pictures[name], _CAPTIONS.get(name, _STEPS))
         title = _TITLES.get(name, f"The {name.replace('_', ' ')}")
-        sections.append(Section(title, body + _use(result, name)))
+        sections[title] = body + _use(result, name)
     numbers = _numbers(result)
     if numbers:
         headers = ["field", "start", "learned", "best member"]
-        sections.append(Section("Numbers", table_html(headers, numbers)))
+        sections["Numbers"] = table_html(headers, numbers)
     if transfer is not None:
-        judged = _curves_html(transfer) + _scores_html(transfer)
-        sections.append(Section("Held-out seeds", judged))
+        sections["Held-out seeds"] = _curves_html(transfer) + _scores_html(transfer)
     headers = ["generation", *(name.replace("_", " ") for name in _COLUMNS)]
     rows = [
         [number + 1, *(float(history[name][number]) for name in _COLUMNS)]
         for number in range(result.done)
     ]
-    sections.append(Section("Generations", table_html(headers, rows)))
-    code = "import purerl\n\n"
-    code += f"result = purerl.load_evolution({str(result.out or 'FOLDER')!r})\n"
-    code += "print(result.learned, result.history['mean'])"
+    sections["Generations"] = table_html(headers, rows)
     facts = {
         "generations": f"{result.done:,} of {result.generations:,}",
         "population": f"{settings['population']:,} x {settings['rollouts']} rollouts",
@@ -276,9 +266,9 @@ def evolution_page(
         "seed": str(settings["seed"]),
         "members failed": f"{int(history['failed'].sum()):,}",
         **{key: f"{result.summary[key]:,}" for key in _COSTS if key in result.summary},
-        **made_with(result.out),
     }
-    sections.append(about(serialise.to_dict(result.config), code, **facts))
+    config = serialise.to_dict(result.config)
+    sections["About"] = about(config, result.out, **facts)
     evolved = ", ".join(settings["evolve"])
     title = f"Evolution: {evolved} in {', '.join(dict.fromkeys(places))}"
     note = (
@@ -286,7 +276,7 @@ def evolution_page(
         f"{history['mean'][-1]:,.4g}, best {history['best'][-1]:,.4g}; in the first "
         f"mean {history['mean'][0]:,.4g}, best {history['best'][0]:,.4g}."
     )
-    return write_page(path, title, *sections, note=note)
+    return write_page(path, title, sections, note)
 
 
 def _use(result: "EvolutionResult", name: str) -> str:

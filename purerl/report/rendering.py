@@ -26,9 +26,9 @@ from purerl.report.drawing.registry import (
     moment_of,
 )
 from purerl.report.folder import read_result
-from purerl.report.html import Section, note_html, write_page
+from purerl.report.html import note_html, write_page
 from purerl.runner.arguments import as_seed, seeds_named, split_seed
-from purerl.runner.result import RunResult, SavedRun, load_run
+from purerl.runner.result import RunResult, load_run
 from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
 from purerl.types import Array, HostMetrics, PyTree
@@ -62,7 +62,7 @@ class Rendering(NamedTuple):
 class _Cast(NamedTuple):
     """The agents that are shown: a run with these alone, and what each is called."""
 
-    saved: SavedRun
+    saved: RunResult
     tags: tuple[str, ...]
     out: Path | None
 
@@ -167,7 +167,7 @@ def can_render(config: TrainConfig) -> bool:
 
 
 def play(
-    saved: SavedRun,
+    saved: RunResult,
     bound: Bound,
     drawing: Drawing,
     *,
@@ -236,9 +236,7 @@ def _read(
                 "this result was read from a folder without its agents; give the "
                 "folder."
             )
-        evaluation, out = run.evaluation, run.out
-        update = int(run.metrics["update"][0, -1]) if "update" in run.metrics else 0
-        saved = SavedRun(run.config, run.seeds, update, run.state, run.diverged_at)
+        saved, evaluation, out = run, run.evaluation, run.out
     else:
         out, seed = split_seed(str(run))
         if seed is not None and seeds is not None:
@@ -323,7 +321,7 @@ def _words(asked: str | int | Sequence[int]) -> list[str]:
     return words
 
 
-def _evaluations_of(saved: SavedRun, evaluation: HostMetrics) -> HostMetrics:
+def _evaluations_of(saved: RunResult, evaluation: HostMetrics) -> HostMetrics:
     """Return the evaluations up to the agents' update: there may be later rows."""
     if "env_steps" not in evaluation:
         return evaluation
@@ -391,7 +389,7 @@ def _write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
         The number of moments of the longest episodes.
     """
     several = len(panels[0].takes) > 1
-    sections, count = [], 0
+    sections, count = dict[str, str](), 0
     for number, takes in enumerate(zip(*(p.takes for p in panels), strict=True)):
         views = [
             _view(env, panel, take) for panel, take in zip(panels, takes, strict=True)
@@ -399,9 +397,9 @@ def _write_brax_page(path: Path, panels: Sequence[Panel], env: Any) -> int:
         count += 1 + max(take.length for take in takes)
         title = f"Episode {number + 1}" if several else "Episode"
         row = "display: flex; flex-wrap: wrap; gap: 12px"
-        sections.append(Section(title, f'<div style="{row}">{"".join(views)}</div>'))
+        sections[title] = f'<div style="{row}">{"".join(views)}</div>'
     note = "Drag to turn, scroll to zoom. The scripts of the view come from the web."
-    write_page(path, f"Video: {env.name}", *sections, note=note)
+    write_page(path, f"Video: {env.name}", sections, note)
     return count
 
 

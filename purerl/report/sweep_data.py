@@ -8,13 +8,12 @@ values by axis and a score per seed.
 import itertools
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.report import statistics
 from purerl.report.statistics.missing import lowest_of, worst_of
 
 if TYPE_CHECKING:
@@ -23,7 +22,12 @@ if TYPE_CHECKING:
 SCORE = "evaluation_return"
 ENV = "env"
 RETURNS = (SCORE, "episode_return")
-_INNER = ("seed", "segment", "evaluation", "episode")
+_DIMS = ("point", "seed", "segment", "evaluation", "episode")
+# Variables beside a metric that say which of its values count.
+_BESIDE = (
+    *("env_steps", "episode_return", "diverged_at"),
+    *("evaluation_env_steps", "evaluation_length"),
+)
 _LOG_SPAN = 8.0
 _FEW = 4  # Fewer evaluations than this make no curve.
 # Values are crowded if the median lies below this share of their span; 0.5 is even.
@@ -130,13 +134,7 @@ class Scores(NamedTuple):
 
     def values(self, name: str) -> list[Any]:
         """Return the values of an axis: ascending numbers, others in their order."""
-        found = list(dict.fromkeys(point[name] for point in self.points))
-        if all(isinstance(value, str) for value in found):
-            return sorted(found, key=_natural)  # So 64-64 comes before 256-256.
-        try:
-            return sorted(found)
-        except TypeError:
-            return found
+        return in_order(point[name] for point in self.points)
 
     def with_value(self, name: str, value: Any) -> list[int]:
         """Return the configurations that have rows, and this value of an axis."""
@@ -167,7 +165,7 @@ def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
         raise ConfigError(
             "the dataset has no dimension 'seed'. Give the dataset of a sweep."
         )
-    return tuple(str(dim) for dim in dataset.dims if dim not in _INNER)
+    return tuple(str(dim) for dim in dataset.dims if dim not in _DIMS[1:])
 
 
 def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
@@ -183,23 +181,22 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     Raises:
         ConfigError: no such variable, or no dataset of a sweep.
     """
-    names = axis_names(dataset)
-    values, steps = rows(dataset, metric)
-    if "env_steps" in dataset:
-        steps = _members(dataset, "env_steps")
-    diverged = np.zeros(values.shape[:2], bool)
-    if "diverged_at" in dataset:
-        diverged = np.isfinite(_members(dataset, "diverged_at"))
-    played = _are_played(dataset, metric_name(dataset, metric))
-    final = _last(values, np.isfinite(values) if played is None else np.any(played, -1))
+    names, flat = axis_names(dataset), _flat(dataset, metric)
+    values, is_known = _course(flat, metric_name(dataset, metric))
+    final = _last(values.values, is_known.values)
+    steps = flat["env_steps" if "env_steps" in flat else "evaluation_env_steps"]
+    diverged = np.zeros(final.shape, bool)
+    if "diverged_at" in flat:
+        diverged = flat["diverged_at"].notnull().values
     lowest = np.full(len(final), np.nan)
-    if metric in RETURNS and "episode_return" in dataset:
-        returns = _members(dataset, "episode_return")
+    if metric in RETURNS and "episode_return" in flat:
+        returns = flat["episode_return"].values
         lowest = [lowest_of(*of) for of in zip(returns, diverged, strict=True)]
-        if metric == SCORE and "evaluation_env_steps" in dataset:
+        if metric == SCORE and "evaluation_env_steps" in flat:
             # An axis over `num_evaluations` may hold a zero.
-            evaluated = np.isfinite(_members(dataset, "evaluation_env_steps")).any(2)
-            final = np.where(evaluated, final, _last(returns, np.isfinite(returns)))
+            evaluated = flat["evaluation_env_steps"].notnull().any("evaluation")
+            trained = _last(returns, np.isfinite(returns))
+            final = np.where(evaluated, final, trained)
     final = np.where(diverged, np.nan, final).astype(np.float64)
     columns = [
         [v.item() if isinstance(v, np.generic) else v for v in dataset[name].values]
@@ -213,16 +210,10 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
         tuple(dict(zip(names, point, strict=True)) for point in points),
         final,
         diverged,
-        np.any(np.isfinite(steps), axis=2),
+        steps.notnull().any(str(steps.dims[2])).values,
         grid,
         np.asarray(lowest),
     )
-
-
-def _last(values: np.ndarray, counts: np.ndarray) -> np.ndarray:
-    """The last value that counts of every member, `[P, S]` of `[P, S, T]`."""
-    last = values.shape[2] - 1 - np.argmax(counts[:, :, ::-1], axis=2)
-    return np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
 
 
 def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.ndarray]:
@@ -233,29 +224,47 @@ def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.nda
     Raises:
         ConfigError: see `read_scores`.
     """
-    name = metric_name(dataset, metric)
-    values, played = _members(dataset, name), _are_played(dataset, name)
-    if played is not None:
-        count = played.sum(-1)
-        total = np.where(played, values, 0.0).sum(-1)
-        values = np.where(count > 0, total / np.maximum(count, 1), np.nan)
-    elif "episode" in dataset[name].dims:
-        values = statistics.nanmean(values, axis=-1)
-    is_evaluation = "evaluation" in dataset[name].dims
-    steps = _members(dataset, "evaluation_env_steps" if is_evaluation else "env_steps")
-    return values, np.broadcast_to(steps, values.shape)
+    flat = _flat(dataset, metric)
+    values, _ = _course(flat, metric_name(dataset, metric))
+    is_evaluation = "evaluation" in values.dims
+    steps = flat["evaluation_env_steps" if is_evaluation else "env_steps"].values
+    return values.values, np.broadcast_to(steps, values.shape)
 
 
-def _are_played(dataset: "xr.Dataset", name: str) -> np.ndarray | None:
-    """Flags of the episodes of evaluations that were played, `[P, S, T, E]`.
+def _flat(dataset: "xr.Dataset", metric: str) -> "xr.Dataset":
+    """What a metric is read from, with `point` in the place of the axes, and `seed`."""
+    axes = axis_names(dataset)
+    names = {metric_name(dataset, metric), *_BESIDE}
+    flat = dataset[[name for name in dataset.data_vars if name in names]]
+    if "seed" not in flat.dims:
+        flat = flat.expand_dims("seed")
+    if "point" not in flat.dims:
+        flat = flat.drop_vars(axes)
+        flat = flat.stack(point=axes) if axes else flat.expand_dims("point")
+    return flat.transpose(*_DIMS, missing_dims="ignore")
+
+
+def _course(flat: "xr.Dataset", name: str) -> "tuple[xr.DataArray, xr.DataArray]":
+    """A metric along training, and which of its points there are, `[P, S, T]` both.
 
     Members may have had fewer episodes or evaluations than others: the rest is NaN in
-    all variables. A return that is NaN is none of these. None where the variable has no
-    episodes, or nothing tells.
+    all variables. A return that is NaN is none of these, and its evaluation counts.
     """
-    if "episode" not in dataset[name].dims or "evaluation_length" not in dataset:
-        return None
-    return ~np.isnan(_members(dataset, "evaluation_length"))
+    values = flat[name]
+    played = values.copy(data=np.isfinite(values.values))
+    if "episode" not in values.dims:
+        return values, played
+    if "evaluation_length" in flat:
+        played = flat["evaluation_length"].notnull()
+    count = played.sum("episode")
+    total = values.where(played, 0.0).sum("episode", skipna=False)
+    return total / count.where(count > 0), played.any("episode")
+
+
+def _last(values: np.ndarray, is_known: np.ndarray) -> np.ndarray:
+    """The last known value of every member, `[P, S]` of `[P, S, T]`."""
+    last = values.shape[2] - 1 - np.argmax(is_known[:, :, ::-1], axis=2)
+    return np.take_along_axis(values, last[:, :, None], axis=2)[:, :, 0]
 
 
 def metric_name(dataset: "xr.Dataset", metric: str) -> str:
@@ -285,6 +294,27 @@ def curve_metric(dataset: "xr.Dataset") -> str:
     # Of long episodes none may have ended in training.
     has_ended = np.isfinite(dataset["episode_return"].values).any()
     return "episode_return" if has_ended else SCORE
+
+
+def in_order(values: Iterable[Any]) -> list[Any]:
+    """Return every value once: ascending numbers, others in their order."""
+    found = list(dict.fromkeys(values))
+    if all(isinstance(value, str) for value in found):
+        return sorted(found, key=_natural)  # So 64-64 comes before 256-256.
+    try:
+        return sorted(found)
+    except TypeError:
+        return found
+
+
+def _natural(text: str) -> list[tuple[bool, float, str]]:
+    parts = re.findall(r"\d+|\D+", text)
+    return [(not p.isdigit(), float(p) if p.isdigit() else 0.0, p) for p in parts]
+
+
+def is_number(value: Any) -> bool:
+    """Return whether it is a number and no flag."""
+    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
 
 
 def is_log(values: Sequence[Any]) -> bool:
@@ -319,11 +349,6 @@ def label(value: Any) -> str:
         mantissa = mantissa.rstrip("0").rstrip(".")
         text = f"{mantissa}e{int(exponent)}"
     return text
-
-
-def seeds_in_words(number: int, noun: str = "seed") -> str:
-    """Return a number of seeds: `1 seed`, `8 held-out seeds`."""
-    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
 
 
 def short(name: str) -> str:
@@ -382,19 +407,3 @@ def _check_sweep(dataset: "xr.Dataset") -> None:
             "curves with comparison.plot(), and compute statistics over its "
             "environments from comparison.normalised(measure, low=..., high=...)."
         )
-
-
-def _members(dataset: "xr.Dataset", name: str) -> np.ndarray:
-    """A variable as `[P, S, ...]`, axes in the order of their names."""
-    array = dataset[name]
-    axes = axis_names(dataset)
-    outer = ["point"] if "point" in array.dims else list(axes)
-    array = array if "seed" in array.dims else array.expand_dims("seed")
-    inner = [dim for dim in _INNER if dim in array.dims]
-    values = array.transpose(*outer, *inner).values
-    return values.reshape(-1, *values.shape[len(outer) :])
-
-
-def _natural(text: str) -> list[tuple[bool, float, str]]:
-    parts = re.findall(r"\d+|\D+", text)
-    return [(not p.isdigit(), float(p) if p.isdigit() else 0.0, p) for p in parts]

@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl.algorithms import entry_of
 from purerl.config import ConfigError, shown
-from purerl.scale.devices import check_count
+from purerl.scale.devices import required
 from purerl.tracing import refuse_traced
 
 _UNKNOWN = (
@@ -226,8 +226,7 @@ def seeds_from(first: int, number: int, name: str = "seeds") -> range:
     Raises:
         ConfigError: no positive number.
     """
-    check_count(name, number)
-    return range(first, first + number)
+    return range(first, first + required(name, number))
 
 
 def as_seed(name: str, seed: int) -> int:

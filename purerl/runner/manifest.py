@@ -11,7 +11,7 @@ import dataclasses
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 
@@ -47,35 +47,25 @@ from purerl.types import Overrides
 CURVE = "curve.png"  # in a run's folder, where somebody has drawn it
 
 
-class Options(NamedTuple):
-    """The way a run is carried out; only K and W change what is computed.
-
-    Attributes:
-        lanes: The width of a block, W.
-        length: Updates per segment, K.
-        spread: Whether every agent's environments are spread over all devices.
-        checkpoint_seconds: The least time between checkpoints; see `Pace`.
-        keep: The number of last checkpoints that stay.
-    """
-
-    lanes: int
-    length: int
-    spread: bool
-    checkpoint_seconds: float
-    keep: int
+# The options that a run goes on with as it began.
+KEPT = ("lanes", "segment_updates", "data_parallel", "keep_checkpoints")
 
 
 def describe_run(
-    config: TrainConfig, seeds: Sequence[int], options: Options
+    config: TrainConfig, seeds: Sequence[int], options: Any
 ) -> dict[str, Any]:
-    """Describe a run: a member's bits depend on nothing else."""
+    """Describe a run: a member's bits depend on nothing else.
+
+    Args:
+        config: The config, as it was bound.
+        seeds: Seeds of the agents.
+        options: The `RunOptions`, with all that `KEPT` names.
+    """
     return {
         "config": serialise.to_dict(config),
         "seeds": list(seeds),
-        "lanes": options.lanes,
-        "segment_updates": options.length,
-        "data_parallel": len(jax.local_devices()) if options.spread else 0,
-        "keep_checkpoints": options.keep,
+        **{name: getattr(options, name) for name in KEPT},
+        "data_parallel": len(jax.local_devices()) if options.data_parallel else 0,
         DIVERGED: {},
         **made_with(),
     }
@@ -101,22 +91,36 @@ def check_new(folder: Path) -> None:
     refuse_remains(folder)
 
 
-def check_devices(stored: dict[str, Any]) -> None:
-    """Refuse to go on with a data-parallel run on another number of devices.
+def go_on(
+    folder: Path, config: TrainConfig, seeds: Sequence[int], extend: bool
+) -> dict[str, Any]:
+    """Return the manifest of a run that goes on, if it may.
 
-    The random keys must be those of then, too.
+    Args:
+        folder: The folder of the run.
+        config: The config that was asked for, as it was bound.
+        seeds: The seeds that were asked for.
+        extend: Whether it may have more steps than the run was started with.
 
     Raises:
-        ConfigError: naming both numbers, or both kinds of keys.
+        ConfigError: the run has another config or other seeds, its config.yaml was
+            changed, random keys are of another kind here, or it was spread over
+            another number of devices.
     """
-    if folders.PRNG_IMPL in stored:  # Else its checkpoint says it.
-        folders.check_keys("the run", stored)
+    stored = load_run(folder)
+    check_same(stored, config, seeds, may_be_longer=extend)
+    folders.check_keys("the run", stored)
     spread, here = stored["data_parallel"], len(jax.local_devices())
     if spread and spread != here:
         raise ConfigError(
             f"the run was spread over {spread} devices, here are {here}; resume it "
             f"where there are {spread}, or start another."
         )
+    check_not_edited(folder, stored)
+    folders.go_on(folder, stored)
+    if extend:
+        extend_run(folder, stored, config)
+    return stored
 
 
 def load_run(folder: Path) -> dict[str, Any]:
@@ -227,7 +231,7 @@ def _changes(values: dict[str, Any], config: dict[str, Any]) -> list[str]:
     """Return in words what the values of config.yaml change of a config."""
     # As YAML writes and reads it, too.
     begun = serialise.mapping_of(serialise.yaml_text(config))
-    return differences({"config": begun}, {"config": serialise.completed(values)})
+    return differences({"config": begun}, {"config": values})
 
 
 def check_same(
@@ -294,7 +298,7 @@ def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
     return config
 
 
-def extend(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
+def extend_run(folder: Path, stored: dict[str, Any], config: TrainConfig) -> None:
     """Let a run's folder say that the run is a longer one from now on.
 
     Args:

@@ -52,12 +52,16 @@ class Flag(NamedTuple):
         name: The flag's name, with underscores; the option's where it is empty.
         kind: The type of the flag's value; the option's where it is None.
         default: The value where the flag is not given.
+        word: The flag as it is typed, where Python has no such name.
+        metavar: What the help calls its value, where that is not its type.
     """
 
     help: str
     name: str = ""
     kind: Any = None
     default: Any = None
+    word: str | None = None
+    metavar: str | None = None
 
 
 class Option(NamedTuple):
@@ -87,6 +91,9 @@ def option(
     doc: str = "",
     flag: str = "",
     kind: Any = None,
+    absent: Any = ...,
+    word: str | None = None,
+    metavar: str | None = None,
     also: Sequence[Flag] = (),
     read: Callable[..., Any] = lambda value: value,
     check: Callable[[str, Any], Any] | None = None,
@@ -100,13 +107,17 @@ def option(
         doc: What the documentation of the keyword says, where it is more than `help`.
         flag: The name of the flag, where it is not the keyword's.
         kind: The type of the flag, where it is not the keyword's.
+        absent: The default of the flag, where it is not the keyword's.
+        word: See `Flag`.
+        metavar: See `Flag`.
         also: Further flags that the value is read from.
         read: See `Option`.
         check: See `Option`.
         keep: See `Option`.
     """
-    absent = () if kind is Repeated else default
-    flags = (Flag(help, flag, kind, absent), *also) if help else ()
+    if absent is ...:
+        absent = () if kind is Repeated else default
+    flags = (Flag(help, flag, kind, absent, word, metavar), *also) if help else ()
     about = Option(doc or help, flags, read, check, keep)
     return dataclasses.field(default=default, metadata={"option": about})
 

@@ -25,6 +25,9 @@ class Reporter:
         done_steps: Number of these that were finished before (a resumed run).
         console: Console to write to; standard error unless given.
         enabled: Whether anything is shown.
+
+    Attributes:
+        is_live: Whether there is a bar, which moves.
     """
 
     def __init__(
@@ -37,7 +40,7 @@ class Reporter:
         self.console = console or Console(file=STDERR)
         self.enabled = enabled
         self.total, self.start_steps = total_steps, done_steps
-        self._live = enabled and self.console.is_terminal
+        self.is_live = enabled and self.console.is_terminal
         self._bar = Progress(
             TextColumn("[bold]training"),
             BarColumn(),
@@ -70,7 +73,7 @@ class Reporter:
 
     def __enter__(self) -> Self:
         self._began = time.perf_counter()
-        if self._live:
+        if self.is_live:
             self._task = self._bar.add_task(
                 "",
                 total=self.total,
@@ -88,11 +91,16 @@ class Reporter:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._live:
+        if self.is_live:
             self._bar.stop()
 
-    def update(self, done_steps: int, mean_return: float) -> None:
-        """Move the bar: a segment has ended."""
+    def update(self, done_steps: float, latest: float | str) -> None:
+        """Move the bar: a segment has ended.
+
+        Args:
+            done_steps: Number of environment steps that are finished.
+            latest: The mean return of the segment, or other words about it.
+        """
         if not self.enabled:
             return
         elapsed = max(time.perf_counter() - self._began, 1e-9)
@@ -100,10 +108,10 @@ class Reporter:
         left = (self.total - done_steps) / rate if rate > 0 else math.inf
         text: dict[str, Any] = {
             "rate": f"{format_count(rate)} steps/s",
-            "returns": _returns(mean_return),
+            "returns": latest if isinstance(latest, str) else _returns(latest),
             "left": f"{format_duration(left)} left",
         }
-        if self._live:
+        if self.is_live:
             self._bar.update(self._task, completed=done_steps, **text)
             return
         share = done_steps / self.total

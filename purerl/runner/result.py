@@ -1,6 +1,6 @@
 """The result of a run: in memory, and read back from its folder."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,7 +13,7 @@ from purerl.runner.arguments import seeds_named, stored_folder
 from purerl.runner.rows import REMEDY, diverged_words, entry_of, read_diverged_at
 from purerl.scale.host import agent_to_device
 from purerl.storage import checkpoint, folders
-from purerl.train import make_algorithm, make_policy
+from purerl.train import bind, make_algorithm, make_policy
 from purerl.types import HostMetrics, PyTree
 
 
@@ -33,15 +33,18 @@ class Best(NamedTuple):
 
 
 class RunResult(NamedTuple):
-    """The result of `purerl.run`.
+    """The result of `purerl.run`, or what its folder has of it.
 
     Attributes:
         config: The config as validated.
         seeds: Seeds of the members, `[S]`.
-        state: States on the host at the end of the call, leaves `[S, ...]`; those of
-            the last update that was made where the run was stopped. None where the
-            folder of an unfinished run was read (see `purerl.load_run`).
-        metrics: Metrics by name, `[S, R]` each, a row per segment (see `segment_rows`).
+        update: Number of finished updates.
+        state: States on the host after that update, leaves `[S, ...]`; None where the
+            curves of a run were read without its agents (see `purerl.load`).
+        diverged_at: The first update `[S]` with a number that is not finite, counted
+            from 0, or -1.
+        metrics: Metrics by name, `[S, R]` each, a row per segment (see `segment_rows`);
+            nothing where the agents alone were read (see `purerl.load_run`).
         evaluation: Evaluations by name: `env_steps` and `cut_episodes` `[S, K]`;
             `episode_return` and `episode_length` `[S, K, E]`.
         finished: Whether the run came to its end; False if it was stopped.
@@ -49,21 +52,20 @@ class RunResult(NamedTuple):
         train_seconds: Time of everything after compilation, s.
         train_steps: Environment steps done in this call, over all members.
         out: The folder, if any.
-        diverged_at: The first update `[S]` with a number that is not finite, counted
-            from 0, or -1.
     """
 
     config: TrainConfig
     seeds: tuple[int, ...]
+    update: int
     state: PyTree
+    diverged_at: np.ndarray
     metrics: HostMetrics
     evaluation: HostMetrics
-    finished: bool
-    compile_seconds: float
-    train_seconds: float
-    train_steps: int
-    out: Path | None
-    diverged_at: np.ndarray
+    finished: bool = False
+    compile_seconds: float = 0.0
+    train_seconds: float = 0.0
+    train_steps: int = 0
+    out: Path | None = None
 
     @property
     def divergence(self) -> str:
@@ -126,54 +128,17 @@ class RunResult(NamedTuple):
                 "this result was read from a folder without its states; "
                 "purerl.load_run(folder) reads those of the last checkpoint."
             )
-        return _policy_of(self.config, self.seeds, self.state, seed)
+        if seed not in self.seeds:
+            raise ConfigError(
+                f"seed must be one of the run's seeds, got {seed!r}; the run has "
+                f"{seeds_named(self.seeds)}."
+            )
+        index = self.seeds.index(seed)
+        return make_policy(self.config, agent_to_device(self.state, index))
 
 
-class SavedRun(NamedTuple):
-    """A run read from its folder.
-
-    Attributes:
-        config: Config, from manifest.json.
-        seeds: Seeds of the members, `[S]`.
-        update: Number of finished updates of the checkpoint.
-        state: States of all members on the host, leaves `[S, ...]`.
-        diverged_at: The first update `[S]` with a number that is not finite, counted
-            from 0, or -1.
-    """
-
-    config: TrainConfig
-    seeds: tuple[int, ...]
-    update: int
-    state: PyTree
-    diverged_at: np.ndarray
-
-    def policy(self, seed: int) -> Callable[..., Any]:
-        """Return the policy of one agent (see `purerl.make_policy`).
-
-        Args:
-            seed: The agent's seed, one of `seeds`.
-
-        Raises:
-            ConfigError: no agent has that seed.
-        """
-        return _policy_of(self.config, self.seeds, self.state, seed)
-
-
-def _policy_of(
-    config: TrainConfig, seeds: Sequence[int], state: PyTree, seed: int
-) -> Callable[..., Any]:
-    """The policy of the agent with a seed, of stacked states on the host."""
-    if seed not in seeds:
-        raise ConfigError(
-            f"seed must be one of the run's seeds, got {seed!r}; the run has "
-            f"{seeds_named(seeds)}."
-        )
-    index = list(seeds).index(seed)
-    return make_policy(config, agent_to_device(state, index))
-
-
-def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
-    """Read a run's config, seeds and last checkpoint.
+def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult:
+    """Read a run's config, seeds and the agents of its last checkpoint.
 
     Args:
         folder: Folder of the run.
@@ -187,11 +152,14 @@ def load_run(folder: str | Path, config: TrainConfig | None = None) -> SavedRun:
     stored = manifest.load_run(folder)
     config = config or manifest.read_config(folder, stored)
     update, flat = checkpoint.restore(folder / "checkpoints")
+    bound = bind(config, on_host=True)
     shapes = jax.eval_shape(make_algorithm(config).init, jax.random.key(0))
     state = checkpoint.unflatten(flat, shapes, folder / "checkpoints" / str(update))
     seeds = tuple(stored["seeds"])
     diverged_at = read_diverged_at(stored, seeds, update)
-    return SavedRun(config, seeds, update, state, diverged_at)
+    finished = update == bound.plan.num_updates
+    agents = config, seeds, update, state, diverged_at
+    return RunResult(*agents, metrics={}, evaluation={}, finished=finished, out=folder)
 
 
 def summary(result: RunResult) -> dict[str, Any]:

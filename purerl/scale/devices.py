@@ -12,14 +12,12 @@ import queue
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import jax
 
 from purerl.config import ConfigError
 from purerl.precision import as_here
-
-Count = TypeVar("Count", int, int | None)
 
 DEFAULT_CPU_LANES = 8
 # Up to here an accelerator's block is a power of two, so that few widths are compiled;
@@ -163,55 +161,30 @@ def widest_of_use(num_members: int, workers: Sequence[Worker]) -> int:
     return widest_power(-(-num_members // len(workers)))
 
 
-def check_count(name: str, value: int | None) -> None:
-    """Refuse what is neither None nor a positive whole number.
-
-    Raises:
-        ConfigError: naming the value.
-    """
-    if value is None:
-        return
-    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-        raise _no_count(name, value)
+def as_count(name: str, value: int | None) -> int | None:
+    """Return a positive whole number as `required` does; None stays."""
+    return value if value is None else required(name, value)
 
 
-def as_count(name: str, value: Count) -> Count:
+def required(name: str, value: int) -> int:
     """Return a positive whole number, also one of NumPy or JAX, as one of Python.
 
     Args:
         name: The name of the argument, for the message.
-        value: Number to check; None stays.
+        value: Number to check.
 
     Raises:
-        ConfigError: see `check_count`.
+        ConfigError: naming the value, None too.
     """
     number: Any = value
     if not isinstance(value, bool):
         with contextlib.suppress(TypeError):
-            number = operator.index(value)  # type: ignore[arg-type]
-    check_count(name, number)
+            number = operator.index(value)
+    if type(number) is not int or number < 1:
+        raise ConfigError(
+            f"{name} must be a positive whole number, got {number!r}; for example 8."
+        )
     return number
-
-
-def required(name: str, value: int) -> int:
-    """Return a positive whole number of Python; None is refused as well.
-
-    Args:
-        name: The name of the argument, for the message.
-        value: Number to check, also one of NumPy or JAX.
-
-    Raises:
-        ConfigError: see `check_count`.
-    """
-    if value is None:
-        raise _no_count(name, value)
-    return as_count(name, value)
-
-
-def _no_count(name: str, value: Any) -> ConfigError:
-    return ConfigError(
-        f"{name} must be a positive whole number, got {value!r}; for example 8."
-    )
 
 
 def run_blocks(

@@ -1,6 +1,6 @@
 """One agent over several devices: environments are split, gradients averaged."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -23,8 +23,6 @@ def data_parallel(
     config: TrainConfig,
     devices: Sequence[Any] | None = None,
     *,
-    observe: Callable[..., Any] | None = None,
-    metrics: Callable[..., Any] | None = None,
     first_update: int | None = None,
 ) -> Train:
     """Make `train` for one agent whose environments are spread over devices.
@@ -44,9 +42,6 @@ def data_parallel(
         config: Config as for `make_train`; `num_envs` counts all devices' environments.
         devices: Devices, at least one; all local ones where not given. On a CPU call
             `purerl.use_all_cores()` first.
-        observe: Refused, because such a function would see the part of the state that
-            one device has; see `make_train`, which takes it.
-        metrics: Refused for the same reason.
         first_update: Number of updates that the states have done that `start` gets; see
             `make_train`.
 
@@ -57,17 +52,17 @@ def data_parallel(
 
     Raises:
         ConfigError: `num_envs`, the minibatch size or the batch size is not divisible
-            by D, `devices` holds something that is no device, or a function is given
-            that would see a part of the state.
+            by D, or `devices` holds something that is no device.
     """
-    _refuse_hooks({"observe": observe, "metrics": metrics})
     devices, bound = chosen_devices(devices), bind(config)
     num_updates = bound.plan.num_updates
     warm_start.check_first_update(first_update, num_updates)
     check_split(bound.config, len(devices))
-    spread_train = spread(
-        make_train(config), make_train(config, axis_name=AXIS), devices
+    whole_train, part_train = (
+        make_train(config, axis_name=axis, first_update=first_update)
+        for axis in (None, AXIS)
     )
+    spread_train = spread(whole_train, part_train, devices)
 
     def init(axis_name: str | None, key: Array, overrides: Overrides | None) -> PyTree:
         return make_segment(bound, overrides, axis_name).init(key)
@@ -78,7 +73,6 @@ def data_parallel(
     ) -> TrainResult:
         check_key(key)
         if start is None:
-            warm_start.check_needless(first_update)
             return spread_train(key, overrides)
         state, first = warm_start.begin(
             lambda key: init(None, key, overrides),
@@ -100,17 +94,6 @@ def data_parallel(
         return spread(whole, part, devices, (local, overrides))(state, overrides)
 
     return train
-
-
-def _refuse_hooks(hooks: Mapping[str, Callable[..., Any] | None]) -> None:
-    """Refuse functions of an agent's state, of which each device has a part."""
-    for name, hook in hooks.items():
-        if hook is not None:
-            raise ConfigError(
-                f"{name} cannot be given to data_parallel: the function would see the "
-                "part of the state that one device has; leave it out, or give it to "
-                "purerl.make_train, which trains the agent on one device."
-            )
 
 
 def spread(

@@ -23,7 +23,6 @@ from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
-from purerl.search import tracking
 from purerl.search.folder import Restored
 from purerl.search.protocol import (
     Outcome,
@@ -230,7 +229,7 @@ def _opened(
     restored = store.restore(folder, search)
     if asked.extend or restored.is_longer:
         if store.is_longer(stored, search):
-            tracking.rewind(folder, search, restored.steps)
+            store.rewind_trackers(folder, search, restored.steps)
         store.extend_folder(folder, search, restored)
     lanes, length = stored["lanes"], stored["segment_updates"]
     return _SearchLoop(asked, trackers, lanes, length, restored)
@@ -273,7 +272,8 @@ class _SearchLoop:
                 finished = Finished(self.steps, self.states, {"trained_requests": 0})
             else:
                 finished = self._train(request)
-        tracking.close(self.group, self.out, finished.states is not None)
+        status = "interrupted" if finished.states is None else "finished"
+        self.group.close(status, store.tracked_files(self.out))
         return finished
 
     def _begin_trackers(self) -> None:
@@ -281,11 +281,11 @@ class _SearchLoop:
         if not self.group:
             return
         notify = self.reporter.notify
-        self.group.begin(tracking.describe(self.search, self.out), notify)
+        self.group.begin(store.tracked(self.search, self.out), notify)
         for sentence in self.group.where():
             self.reporter.info(sentence)
         for count in range(len(self.steps)):
-            tracking.log(self.group, self.search, self.steps[: count + 1])
+            store.tell(self.group, self.search, self.steps[: count + 1])
 
     def _ask(self) -> Request | None:
         state = self.steps[-1].after if self.steps else self.search.init()
@@ -348,7 +348,7 @@ class _SearchLoop:
             has_ended = self.search.ask(after) is None
             store.save_step(self.out, number, step, has_ended)
         self.steps.append(step)
-        tracking.log(self.group, self.search, self.steps)
+        store.tell(self.group, self.search, self.steps)
 
     def _save(self, force: bool) -> None:
         """Save the states, now and then: what comes after is computed again."""

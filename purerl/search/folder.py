@@ -9,6 +9,8 @@ All that a search decides follows from what came of its requests, so what was lo
 a kill is computed again with the same result. Nothing is pickled.
 """
 
+import itertools
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,6 +20,8 @@ import numpy as np
 from purerl import auto
 from purerl.config import ConfigError, is_auto
 from purerl.execution.cohort import Evaluation
+from purerl.runner.trackers.base import Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.group import Files, Group, Told, rewind
 from purerl.scale.host import to_host
 from purerl.search.protocol import Outcome, Request, Search, State, Step
 from purerl.storage import checkpoint, folders
@@ -72,7 +76,7 @@ def open_folder(
     return folders.open_folder(
         folder,
         spec,
-        folders.Format(search.kind, FORMAT, "search", ("records",)),
+        "records",
         compare=compare_here,
     )
 
@@ -308,3 +312,78 @@ def _state_record(state: State) -> HostMetrics:
 
 def _is_float(values: np.ndarray) -> bool:
     return np.issubdtype(values.dtype, np.floating)
+
+
+# What trackers are told: a row per member and request, while the search goes on.
+
+
+class _Members(dict[int, Member]):
+    """Members by number; one that is asked for without a name is called by its number.
+
+    How many members a search will ask for need not be known when it begins.
+    """
+
+    def __missing__(self, number: int) -> Member:
+        return self.setdefault(number, Member(f"member={number}", number, {}))
+
+
+def tracked(search: Search, folder: Path | None) -> TrackedRun:
+    """Return what trackers are told of a search when it begins."""
+    rest = {n: search.spec[n] for n in ("axes", "options") if n in search.spec}
+    request = search.ask(search.init())
+    members = _Members({n: Member(name, n, {}) for n, name in search.names.items()})
+    for number in range(request.members.size if request and not members else 0):
+        _ = members[number]
+    config = {**search.spec["config"], search.kind: rest}
+    name = name_of(folder, search.kind)
+    return TrackedRun(name, config, members, folder, kind=search.kind)
+
+
+def tell(group: Group, search: Search, steps: Sequence[Step]) -> None:
+    """Tell trackers the rows of the last of some steps.
+
+    Members that begin anew go on along the axis where those before them ended: a chart
+    never goes back.
+    """
+    if not group:
+        return
+    update = _update(steps)
+    env_steps = update * search.bound.plan.steps_per_update
+    for number, row in search.rows(steps[-1]):
+        group.log("train", number, {"update": update, "env_steps": env_steps, **row})
+    group.flush()
+
+
+def _update(steps: Sequence[Step]) -> int:
+    """Updates up to the last step, those of members that were left among them."""
+    return steps[-1].request.until + sum(
+        before.request.until
+        for before, after in itertools.pairwise(steps)
+        if after.request.parents is None
+    )
+
+
+def rewind_trackers(folder: Path, search: Search, steps: Sequence[Step]) -> None:
+    """Let trackers take anew what a longer search trains after its last checkpoint."""
+    rows = sum(len(search.rows(step)) for step in steps)
+    each = search.bound.plan.steps_per_update
+    rewind(folder, rows, _update(steps) * each if steps else -1)
+
+
+def tracked_files(folder: Path | None) -> Files:
+    """Return what makes the files of a search that trackers keep."""
+    names = (folders.CONFIG, folders.MANIFEST, folders.SUMMARY, "best.yaml")
+    return files_of(folder, search=names)
+
+
+def told_of(folder: Path, search: Search) -> Told:
+    """Return what trackers are told of the folder of a search."""
+    steps = restore(folder, search).steps
+
+    def tell_all(group: Group) -> None:
+        for count in range(len(steps)):
+            tell(group, search, steps[: count + 1])
+
+    total = sum(len(search.rows(step)) for step in steps)
+    run, is_finished = tracked(search, folder), len(steps) == len(search.steps)
+    return Told(run, total, tell_all, tracked_files(folder), is_finished)

@@ -171,18 +171,12 @@ def check_search(search: Search) -> None:
             f"kind of a search must be none of {', '.join(TAKEN)}, got "
             f"{search.kind!r}: a folder of that kind holds no search."
         )
-    lacking = [
-        name for name in ("config", "options", "seeds") if name not in search.spec
-    ]
-    if lacking:
+    names = {"config", "options", "seeds"}
+    if not names <= search.spec.keys() or search.spec.keys() & set(ADDED):
         raise ConfigError(
-            f"spec of a search must have config, options and seeds, it lacks "
-            f"{', '.join(lacking)}."
-        )
-    added = [name for name in ADDED if name in search.spec]
-    if added:
-        raise ConfigError(
-            f"spec of a search must not have {', '.join(added)}: the folder adds that."
+            "spec of a search must have config, options and seeds, and none of "
+            f"{', '.join(ADDED)}, which the folder adds; it has "
+            f"{', '.join(search.spec)}."
         )
     try:
         json.dumps(search.spec)
@@ -201,10 +195,17 @@ def check_request(
     Raises:
         ConfigError: naming the field, what it is and what it must be.
     """
-    size = request.members.size
+    size, until, total = request.members.size, request.until, plan.num_updates
     if size < 1:
         raise ConfigError("members of a request must be at least one, got none.")
-    _check_until(request, before, plan, length)
+    goes_on = before is not None and request.parents is not None
+    first = before.until if before is not None and goes_on else 0
+    if not first < until <= total or (until % length and until != total):
+        raise ConfigError(
+            f"until of a request must be above {first}, what its members have seen, "
+            f"and a multiple of segment_updates = {length}, or {total}, the end of the "
+            f"run, got {until}."
+        )
     for path, leaf in jax.tree_util.tree_leaves_with_path(request.members.overrides):
         if not np.ndim(leaf) or np.shape(leaf)[0] != size:
             name = jax.tree_util.keystr(path)
@@ -221,33 +222,15 @@ def check_request(
     _check_parents(request, before, size)
 
 
-def _check_until(
-    request: Request, before: Request | None, plan: Plan, length: int
-) -> None:
-    until, total = request.until, plan.num_updates
-    first = 0 if before is None or request.parents is None else before.until
-    if not first < until <= total:
-        raise ConfigError(
-            f"until of a request must be above {first}, what its members have seen, "
-            f"and at most {total}, the updates of the run, got {until}."
-        )
-    if until % length and until != total:
-        raise ConfigError(
-            f"until of a request must be a multiple of segment_updates = {length}, or "
-            f"{total}, the end of the run, got {until}."
-        )
-
-
 def _check_parents(request: Request, before: Request | None, size: int) -> None:
     parents, is_copy = request.parents, request.is_copy
-    if parents is None:
-        if is_copy is not None:
-            raise ConfigError("is_copy of a request without parents must be None.")
+    if parents is None or before is None:
+        if parents is not None or is_copy is not None:
+            raise ConfigError(
+                "parents of the first request must be None, as nobody has been trained "
+                "yet, and is_copy of a request without parents too."
+            )
         return
-    if before is None:
-        raise ConfigError(
-            "parents of the first request must be None: nobody has been trained yet."
-        )
     rows, past = np.asarray(parents), before.members.size
     is_whole = rows.ndim == 1 and np.issubdtype(rows.dtype, np.integer)
     if not is_whole or rows.shape != (size,) or not ((0 <= rows) & (rows < past)).all():
@@ -255,17 +238,17 @@ def _check_parents(request: Request, before: Request | None, size: int) -> None:
             f"parents of a request must be a row from 0 to {past - 1} of the request "
             f"before for each of its {size} members, got {_brief(parents)}."
         )
-    if is_copy is not None:
-        mask = np.asarray(is_copy)
-        if mask.dtype != bool or mask.shape != (size,) or size != past:
-            raise ConfigError(
-                f"is_copy of a request must be {past} truth values, and its members as "
-                f"many as before, got {_brief(is_copy)} for {size} members."
-            )
-    elif (np.diff(rows) <= 0).any():
+    if is_copy is None and (np.diff(rows) <= 0).any():
         raise ConfigError(
             "parents of a request must ascend, none twice, where nobody is a copy: "
             f"give is_copy to move or copy members, got {_brief(parents)}."
+        )
+    mask = np.asarray(is_copy)
+    is_mask = mask.dtype == bool and mask.shape == (size,) and size == past
+    if is_copy is not None and not is_mask:
+        raise ConfigError(
+            f"is_copy of a request must be {past} truth values, and its members as "
+            f"many as before, got {_brief(is_copy)} for {size} members."
         )
 
 

@@ -6,7 +6,6 @@ A part of a config (a loss, an optimiser, a schedule) is written with its class,
 network of the user's own is written with its import path: see `networks.modules`.
 """
 
-from purerl.serialise.configs import completed as completed
 from purerl.serialise.configs import from_dict as from_dict
 from purerl.serialise.configs import from_yaml as from_yaml
 from purerl.serialise.configs import to_dict as to_dict
@@ -17,7 +16,6 @@ from purerl.serialise.fields import parse_value as parse_value
 from purerl.serialise.parts import IN_FILES as IN_FILES
 from purerl.serialise.parts import load_loss as load_loss
 from purerl.serialise.parts import load_part as load_part
-from purerl.serialise.parts import parse_loss as parse_loss
 from purerl.serialise.parts import parse_part as parse_part
 from purerl.serialise.parts import save_loss as save_loss
 from purerl.serialise.parts import save_part as save_part

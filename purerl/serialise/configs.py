@@ -88,22 +88,6 @@ def from_dict(values: Mapping[str, Any]) -> TrainConfig:
     return cls(**{name: parse_value(fields[name], v) for name, v in values.items()})
 
 
-def completed(values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what `to_dict` wrote, with the defaults of fields that are newer than it.
-
-    Args:
-        values: A config as a folder holds it. That of an algorithm that is not known
-            here is returned as it is.
-    """
-    from purerl.algorithms import config_class
-
-    try:
-        defaults = to_dict(config_class(values.get("algorithm", "ppo"))())
-    except (ConfigError, TypeError):
-        return dict(values)
-    return {**values, **{n: v for n, v in defaults.items() if n not in values}}
-
-
 def to_yaml(config: TrainConfig, path: str | Path) -> None:
     """Write the config as YAML, atomically."""
     write_atomic(path, yaml_text(to_dict(config)))

@@ -34,7 +34,8 @@ def parse_part(value: Any, kind: str = "") -> Any:
     Args:
         value: Value in a file, on a command line or in an axis. For a loss, an
             optimiser or a rule this may also be the name of a file that `save_part`
-            wrote.
+            wrote. A network may be given by its sizes, such as
+            `MLPValueLoss(hidden_sizes=(64, 64))`: see `make` of its class.
         kind: Noun of the part: `loss`, `optimiser`, `rule`, `schedule` or
             `distribution`; any of these where none is given.
 
@@ -56,74 +57,41 @@ def parse_part(value: Any, kind: str = "") -> Any:
         )
     cls = registry.class_of(values.pop("type"), kind)
     fields = {field.name: field for field in dataclasses.fields(cls)}
-    if hasattr(cls, "make") and "params" not in values:
-        return _made(cls, values)
-    for number in [name for name in values if isinstance(name, int)]:
-        if number >= len(fields):
-            raise ConfigError(
-                f"{cls.__name__} was given more values than it has fields: "
-                f"{', '.join(fields)}."
-            )
-        _name_place(values, number, list(fields)[number], cls)
-    for name in values:
-        check_known(name, list(fields), cls.__name__)
+    # A network may be given by its sizes; a part may be inside, such as a rule's base.
+    is_made = hasattr(cls, "make") and "params" not in values
+    known = inspect.signature(cls.make).parameters if is_made else fields
+    values = _named(cls, values, list(known))
     try:
+        if is_made:
+            return cls.make(**{name: _inside(v) for name, v in values.items()})
         return cls(**{n: _part_field(cls, fields[n], v) for n, v in values.items()})
     except ConfigError:
         raise
     except (TypeError, ValueError) as error:
         raise ConfigError(
-            f"cannot make the {kind or 'part'} {cls.__name__}: {error}."
+            f"cannot make the {registry.kind_of(cls)} {cls.__name__}: {error}."
         ) from None
 
 
-def parse_loss(value: Any) -> Any:
-    """Read a loss from its dict, from `"Name(field=number, ...)"`, or as it is.
-
-    A string that ends in `.yaml` or `.npz` names a file that `save_loss` wrote. A
-    network may be given by its sizes: `MLPValueLoss(hidden_sizes=(64, 64))`, see `make`
-    of its class.
-
-    Raises:
-        ConfigError: an unknown loss or field, or a file that cannot be read.
-    """
-    return parse_part(value, "loss")
-
-
-def _name_place(values: dict[Any, Any], number: int, name: str, cls: type) -> None:
-    """Give a value that was given by its place its name.
-
-    Raises:
-        ConfigError: it was given by its name too.
-    """
-    if name in values:
-        raise ConfigError(
-            f"{cls.__name__} was given {name} twice, as {values[number]!r} by its "
-            f"place and as {values[name]!r} by its name; leave one of them out."
-        )
-    values[name] = values.pop(number)
-
-
-def _made(cls: Any, values: dict[str, Any]) -> Any:
-    """A network from its sizes; a part may be inside, such as the base of a rule."""
-    for name in [name for name in values if isinstance(name, int)]:
-        known = list(inspect.signature(cls.make).parameters)
-        if name >= len(known):
+def _named(cls: type, values: dict[Any, Any], known: list[str]) -> dict[str, Any]:
+    """Values by name, those that were given by their place too."""
+    found = {n: v for n, v in values.items() if not isinstance(n, int)}
+    for place in (name for name in values if isinstance(name, int)):
+        if place >= len(known):
             raise ConfigError(
                 f"{cls.__name__} was given more values than it takes: "
                 f"{', '.join(known)}."
             )
-        _name_place(values, name, known[name], cls)
-    known = list(inspect.signature(cls.make).parameters)
-    for name in values:
+        name, value = known[place], values[place]
+        if name in found:
+            raise ConfigError(
+                f"{cls.__name__} was given {name} twice, as {value!r} by its place and "
+                f"as {found[name]!r} by its name; leave one of them out."
+            )
+        found[name] = value
+    for name in found:
         check_known(name, known, cls.__name__)
-    try:
-        return cls.make(**{name: _inside(value) for name, value in values.items()})
-    except ConfigError:
-        raise
-    except (TypeError, ValueError) as error:
-        kind = registry.kind_of(cls)
-        raise ConfigError(f"cannot make the {kind} {cls.__name__}: {error}.") from None
+    return found
 
 
 def _inside(value: Any) -> Any:

@@ -17,7 +17,7 @@ import numpy as np
 from purerl import registry, serialise
 from purerl.config import ConfigError
 from purerl.runner.arguments import as_seed
-from purerl.scale.devices import as_count
+from purerl.scale.devices import required
 from purerl.space.axes import choice, loguniform, read_axis, read_values, uniform
 from purerl.space.labels import identities, in_a_line, plain
 
@@ -133,7 +133,7 @@ def _told_apart(design: Design) -> Design:
 def _random(axes: Mapping[str, Any], num_points: int | None, seed: int) -> Design:
     if num_points is None:
         raise ConfigError("a random design needs num_points; for example 40.")
-    num_points = as_count("num_points", num_points)
+    num_points = required("num_points", num_points)
     seed = as_seed("design_seed", seed)
     if not axes:
         raise ConfigError("a random design needs at least one axis, got none.")

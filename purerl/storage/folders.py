@@ -60,12 +60,14 @@ class Kind(NamedTuple):
         words: The noun with its article.
         goes_on: The command that goes on with it.
         reads: The commands and functions that read it.
+        noun: The noun alone, for the sentence "holds another NOUN".
         is_tracked: Whether `purerl track` takes such a folder.
     """
 
     words: str
     goes_on: str
     reads: tuple[str, ...]
+    noun: str = "search"
     is_tracked: bool = True
 
 
@@ -79,7 +81,10 @@ KINDS = {
         ("{purerl} evaluate {folder}", "{purerl} render {folder}", _PLOT, _REPORT),
     ),
     "sweep": Kind(
-        "a sweep", _REPEAT.format("sweep"), (_PLOT, _REPORT, _LOAD.format("sweep"))
+        "a sweep",
+        _REPEAT.format("sweep"),
+        (_PLOT, _REPORT, _LOAD.format("sweep")),
+        "sweep",
     ),
     "pbt": Kind(
         "population-based training",
@@ -104,6 +109,7 @@ KINDS = {
         "an evolution",
         "{purerl} evolve --resume {folder}",
         (_PLOT, _REPORT, _LOAD.format("evolution")),
+        "evolution",
     ),
     COMPARISON: Kind(
         "a comparison",
@@ -278,9 +284,8 @@ def check_keys(where: str, stored: Mapping[str, Any]) -> None:
     Raises:
         ConfigError: naming both.
     """
-    refuse_other_keys(where, stored.get(PRNG_IMPL, DEFAULT_IMPL), impl_here())
-    here = _is_partitionable()
-    theirs = stored.get(PARTITIONABLE, here)
+    refuse_other_keys(where, stored[PRNG_IMPL], impl_here())
+    here, theirs = _is_partitionable(), stored[PARTITIONABLE]
     if theirs != here:
         raise ConfigError(
             f"{where} has random numbers of jax_threefry_partitionable={theirs}, and "
@@ -292,7 +297,7 @@ def check_keys(where: str, stored: Mapping[str, Any]) -> None:
 @contextlib.contextmanager
 def keys_of(stored: Mapping[str, Any]) -> Iterator[None]:
     """Make random keys of a manifest's implementation, in this thread."""
-    with jax.default_prng_impl(stored.get(PRNG_IMPL, impl_here())):
+    with jax.default_prng_impl(stored[PRNG_IMPL]):
         yield
 
 
@@ -399,27 +404,10 @@ def _seeds(text: Callable[[Any], str], seeds: Any) -> str:
 # Begin a folder, or go on with it.
 
 
-class Format(NamedTuple):
-    """The layout of the folders of one kind of result.
-
-    Attributes:
-        kind: The kind, of `KINDS`, that the manifest names.
-        version: The version of the layout that this program writes and reads.
-        noun: The noun for what a folder holds, for the sentence "holds another NOUN".
-        subfolders: Folders to make inside the folder.
-    """
-
-    kind: str
-    version: int
-    noun: str
-    subfolders: tuple[str, ...] = ()
-
-
 def open_folder(
     folder: Path,
     spec: Spec,
-    layout: Format,
-    *,
+    *subfolders: str,
     compare: Callable[[Spec, Spec], list[str]],
     merge: Callable[[Spec, Spec], Spec] = lambda stored, new: stored,
     remedy: Callable[[Spec, Spec], str] = lambda stored, new: REMEDY,
@@ -428,8 +416,9 @@ def open_folder(
 
     Args:
         folder: The folder.
-        spec: The specification of what is to be in it: plain values, with `config`.
-        layout: The kind of folder.
+        spec: The specification of what is to be in it: plain values, with `config`,
+            and with its `kind` and the `format` of its layout.
+        *subfolders: Folders to make inside the folder.
         compare: A function that says what differs between a stored and a new
             specification, in words.
         merge: A function that makes what the folder says from now on, from both.
@@ -443,19 +432,20 @@ def open_folder(
     new = json.loads(json.dumps(spec))
     if not (folder / MANIFEST).exists():
         refuse_remains(folder)
-        write(folder, new, layout.subfolders)
+        write(folder, new, subfolders)
         return new
-    refuse_other(folder, layout.kind)
-    stored = load_kind(folder, layout.kind, layout.version)
+    refuse_other(folder, new["kind"])
+    stored = load_kind(folder, new["kind"], new["format"])
     check_keys(f"out: {folder}", stored)
     found = compare(stored, new)
     if found:
-        refuse(found, f"out: {folder}", layout.noun, remedy(stored, new))
+        noun = KINDS[new["kind"]].noun if new["kind"] in KINDS else "search"
+        refuse(found, f"out: {folder}", noun, remedy(stored, new))
     merged = merge(stored, new)
     if merged == stored:
         go_on(folder, stored)
     else:
-        write(folder, merged, layout.subfolders)
+        write(folder, merged, subfolders)
     return merged
 
 
@@ -663,14 +653,7 @@ def load(folder: Path) -> Spec:
             f"there is no run in {folder} (no manifest.json). Give the folder that a "
             "run printed."
         )
-    stored = read_json(path, "Put back a copy of it, or start a new run.")
-    config = stored.get("config")
-    # The config of a search of one's own may be anything.
-    is_known = stored.get("kind", "run") in KINDS
-    if isinstance(config, dict) and (is_known or "algorithm" in config):
-        # So that what began before a field was there goes on with its default.
-        stored["config"] = serialise.completed(config)
-    return stored
+    return read_json(path, "Put back a copy of it, or start a new run.")
 
 
 def load_kind(folder: Path, wanted: str | Sequence[str], version: int) -> Spec:

@@ -26,6 +26,7 @@ from purerl.execution.stream import Job, rows_of, stream
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import tool
 from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers
 from purerl.storage import checkpoint, folders
@@ -35,9 +36,13 @@ from purerl.sweeps import store
 from purerl.sweeps.groups import written
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import Compiler, GroupPlan, SweepPlan, make_outline, without
-from purerl.sweeps.result import SweepResult, write_summary
-from purerl.sweeps.store import FolderStore, MemoryStore
-from purerl.sweeps.tracking import TrackedMembers, Tracking
+from purerl.sweeps.result import (
+    SweepResult,
+    Telling,
+    tracked_files,
+    write_summary,
+)
+from purerl.sweeps.store import MemberStore
 
 
 def broadcast_outline(outline: SweepPlan) -> SweepPlan:
@@ -77,14 +82,12 @@ class SweepLoop:
         self.outline = replace(outline, memory_limit=limit)
         self.workers, self.options, self.folder = workers, options, options.folder
         self.progress = options.progress and hosts.index() == 0
-        self.source = MemoryStore()  # It is used where there is no folder.
+        self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
         self.compiler = Compiler(workers, limit, options.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
-        members = TrackedMembers(
-            outline.config, outline.design, outline.seeds, self.points, self.folder
-        )
-        self.tracking = Tracking(members, trackers)
+        self.group = Group(trackers)
+        self.telling: Telling | None = None
         self.steps_before = self.done_steps = self.trained = 0
         self.is_stop_announced = False
 
@@ -101,13 +104,21 @@ class SweepLoop:
             # Every process: their folders may be several.
             stack.enter_context(folders.undone_if_empty(self.folder))
             finished = self._open()
-            hosts.run_on_all(lambda: self.tracking.begin(say))
-            stack.enter_context(self.tracking.group)
+            hosts.run_on_all(self._begin_trackers)
+            stack.enter_context(self.group)
             result = self._run(finished)
             if hosts.index() == 0:
                 write_summary(result)
-            self.tracking.close(result.finished)
+            if self.telling is not None:
+                self.telling.add_folder(self.group)
+            status = "finished" if result.finished else "interrupted"
+            self.group.close(status, tracked_files(result))
         return result
+
+    def _begin_trackers(self) -> None:
+        if self.group:
+            self.telling = Telling(self._result_with(self.source))
+            self.group.begin(self.telling.run, say, self.telling.total)
 
     def _run(self, finished: set[str]) -> SweepResult:
         """Compile and train what is missing, and sum up."""
@@ -131,7 +142,7 @@ class SweepLoop:
         planned: list[GroupPlan] = []
         seconds = 0.0
         with (
-            Interrupt(lambda: self.tracking.group.stop) as interrupt,
+            Interrupt(lambda: self.group.stop) as interrupt,
             PeakMemory(self.workers) as peak,
         ):
             with reporter:
@@ -187,7 +198,7 @@ class SweepLoop:
         # After the first: a shared folder is there by now, and is compared like any.
         hosts.run_on_all(lambda: None if is_first else self._open_own(folder))
         self.outline = broadcast_outline(self.outline)
-        stored = FolderStore(folder, verify=True)
+        stored = MemberStore.of(folder, verify=True)
         hosts.barrier()
         for path in stored.damaged:
             say(f"{path} is damaged: trained again")
@@ -296,15 +307,16 @@ class SweepLoop:
         with self.lock:
             self.trained += len(ids)
             if self.folder is None:
-                self.source.add(chunk)
-            self.tracking.add(ids, path or chunk)
+                self.source.add(ids, chunk)
+            if self.telling is not None:
+                self.telling.add(self.group, ids, path or chunk)
 
     def _result(
         self, planned: list[GroupPlan], seconds: float, before: float, peak: float
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         plan = replace(self.outline, groups=tuple(planned), options=self.options)
-        source = FolderStore(self.folder) if self.folder is not None else self.source
+        source = MemberStore.of(self.folder) if self.folder is not None else self.source
         own_steps = self.done_steps - self.steps_before
         trained, steps = map(int, hosts.all_sum([self.trained, own_steps]))
         seconds = float(hosts.all_max(seconds))
@@ -325,15 +337,14 @@ class SweepLoop:
             "memory_before": _round_known(before),
             "lanes": sorted({group.lanes for group in plan.groups}),
         }
-        return SweepResult(
-            self.outline.config,
-            self.outline.design,
-            self.outline.seeds,
-            source,
-            self.folder,
-            numbers,
-            self.points,
-        )
+        return self._result_with(source, numbers)
+
+    def _result_with(
+        self, source: store.MemberStore, numbers: dict[str, Any] | None = None
+    ) -> SweepResult:
+        outline = self.outline
+        about = outline.config, outline.design, outline.seeds
+        return SweepResult(*about, source, self.folder, numbers, self.points)
 
 
 def _steps_of(job: Job) -> int:

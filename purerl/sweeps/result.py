@@ -1,7 +1,8 @@
 """The result of a sweep: labelled arrays over its axes and seeds."""
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,8 @@ from purerl.report.sweep_data import ENV, several_tasks
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
+from purerl.runner.trackers.base import Ended, TrackedRun, ended, files_of, name_of
+from purerl.runner.trackers.group import Files, Group, Told
 from purerl.space.design import Design
 from purerl.space.labels import column, known_label, label, plain, variable_of
 from purerl.space.points import config_at
@@ -73,20 +76,24 @@ class SweepResult:
         self._source = source
         # The points as they were written: a loss may not come back to the last bit.
         self.written = list(written or design.points)
-        self._ids = [
+        self._read: dict[str, xr.DataArray] = {}
+
+    @cached_property
+    def ids(self) -> list[list[str]]:
+        """Ids of the members by point and seed; equal draws share one."""
+        return [
             [member_id(point, seed) for seed in self.seeds] for point in self.written
         ]
-        self._read: dict[str, xr.DataArray] = {}
 
     @property
     def finished(self) -> bool:
         """True if every member has been trained."""
-        return all(id in self._source for row in self._ids for id in row)
+        return all(id in self._source for row in self.ids for id in row)
 
     @property
     def num_finished(self) -> int:
         """The number of members that have been trained."""
-        return sum(id in self._source for row in self._ids for id in row)
+        return sum(id in self._source for row in self.ids for id in row)
 
     @cached_property
     def names(self) -> dict[str, str]:
@@ -329,7 +336,7 @@ class SweepResult:
         number = self._numbers.get(key_of(point))
         if number is None or seed not in self.seeds:
             return member_id(point, seed)
-        return self._ids[number][self.seeds.index(seed)]
+        return self.ids[number][self.seeds.index(seed)]
 
     def policy(self, point: Mapping[str, Any], seed: int) -> Callable[..., Any]:
         """Return the trained policy of one member (see `purerl.make_policy`)."""
@@ -362,8 +369,8 @@ class SweepResult:
         # Counts are whole numbers, or doubles where some members are frozen.
         kinds = {row.dtype for row in rows.values()}
         kind = np.float32 if kinds == {np.dtype(np.float32)} else np.float64
-        values = np.full((len(self._ids), len(self.seeds), *shape), np.nan, kind)
-        for i, ids in enumerate(self._ids):
+        values = np.full((len(self.ids), len(self.seeds), *shape), np.nan, kind)
+        for i, ids in enumerate(self.ids):
             for j, id in enumerate(ids):
                 if id in rows:
                     row = rows[id]
@@ -461,7 +468,7 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     names, kind = tuple(stored["axes"]), stored["design"]
     shape = tuple(stored["shape"])
     design = Design(kind, names, shape, points)
-    members = store.FolderStore(folder)
+    members = store.MemberStore.of(folder)
     for path in members.damaged:
         say(
             f"{path} is damaged, and its members are missing; run the sweep again: "
@@ -476,3 +483,110 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
             "that had finished; run the sweep again: the others are trained anew"
         )
     return result
+
+
+# Members that are read at once for a tracker.
+PIECE = 64
+
+
+class Telling:
+    """Tells trackers every member of a sweep whole, as soon as its chunk has ended.
+
+    Members are numbered in the order of the results.
+
+    Args:
+        result: The sweep, of which nothing need have been trained.
+
+    Attributes:
+        run: What trackers are told of the sweep when it begins.
+        total: Number of members.
+    """
+
+    def __init__(self, result: SweepResult) -> None:
+        self.result, design, out = result, result.design, result.out
+        self.total = len(result.written) * len(result.seeds)
+        self._columns = {name: column(design.points, name) for name in design.names}
+        # Equal draws of a random design share an id.
+        self._left: dict[str, list[int]] = {}
+        for number, id in enumerate(id for row in result.ids for id in row):
+            self._left.setdefault(id, []).append(number)
+        # The others are told when they end; a tracker may open the first one at once.
+        first = {0: self._ended({}, 0, 0).member}
+        config, name = store.described(result.config, out), name_of(out, "sweep")
+        self.run = TrackedRun(name, config, first, out, is_sweep=True)
+
+    def add(self, group: Group, ids: Sequence[str], chunk: store.Chunk | Path) -> None:
+        """Tell of a chunk that has ended.
+
+        Args:
+            group: The trackers.
+            ids: Ids of its members.
+            chunk: The chunk, or its file, which is read when a tracker comes to it.
+        """
+        news = [(row, id) for row, id in enumerate(ids) if id in self._left]
+        numbers = {id: self._left.pop(id) for _, id in news}
+        for start in range(0, len(news), PIECE):
+            piece = news[start : start + PIECE]
+
+            def load(piece: list[tuple[int, str]] = piece) -> Iterator[Ended]:
+                known = store.read_chunk(chunk) if isinstance(chunk, Path) else chunk
+                for row, id in piece:
+                    for number in numbers[id]:
+                        yield self._ended(known.arrays, row, number)
+
+            group.add((n for _, id in piece for n in numbers[id]), load)
+
+    def add_folder(self, group: Group) -> None:
+        """Tell what other processes or earlier calls have trained."""
+        if self.result.out is not None and self._left:
+            for path in store.chunk_paths(self.result.out):
+                self.add(group, store.chunk_ids(path), path)
+
+    def _ended(self, arrays: Mapping[str, np.ndarray], row: int, number: int) -> Ended:
+        place, seed = divmod(number, len(self.result.seeds))
+        values = {name: values[place] for name, values in self._columns.items()}
+        rows = {
+            kind: _rows(arrays, f"{kind}/", row) for kind in ("train", "evaluation")
+        }
+        return ended(number, values, self.result.seeds[seed], rows)
+
+
+def _rows(
+    arrays: Mapping[str, np.ndarray], kind: str, member: int
+) -> Iterator[dict[str, Any]]:
+    """A dict per segment or evaluation of a member, as far as it came to them."""
+    columns = {
+        name.removeprefix(kind): array[member]
+        for name, array in arrays.items()
+        if name.startswith(kind)
+    }
+    for index, steps in enumerate(columns.get("env_steps", ())):
+        if math.isnan(steps):
+            return
+        row = {name: column[index].tolist() for name, column in columns.items()}
+        yield {**row, "env_steps": int(steps)}
+
+
+def tracked_files(result: SweepResult) -> Files:
+    """Return what makes the files of a finished sweep that trackers keep."""
+    return files_of(
+        result.out if result.finished else None,
+        figures=("*.png",),
+        sweep=(folders.CONFIG, folders.MANIFEST),
+    )
+
+
+def told_of_sweep(folder: Path) -> Told:
+    """Return what trackers are told of a sweep's folder.
+
+    Raises:
+        ConfigError: no member has finished.
+    """
+    result = load_sweep(folder)
+    if not store.chunk_paths(folder):
+        raise ConfigError(
+            f"no member of the sweep in {folder} has finished. Run its command "
+            "again first."
+        )
+    telling, files = Telling(result), tracked_files(result)
+    return Told(telling.run, telling.total, telling.add_folder, files, result.finished)

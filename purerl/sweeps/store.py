@@ -155,7 +155,7 @@ def open_folder(folder: Path, spec: dict[str, Any], extend: bool) -> dict[str, A
     return folders.open_folder(
         folder,
         spec,
-        folders.Format("sweep", FORMAT, "sweep", ("chunks",)),
+        "chunks",
         compare=differences,
         merge=_extended,
         remedy=_remedy,
@@ -225,10 +225,18 @@ def chunk_paths(folder: Path) -> list[Path]:
     return sorted((folder / "chunks").glob("*.npz"))
 
 
-def chunk_ids(path: Path) -> tuple[str, ...]:
-    """Return the members of a chunk file; none where it is damaged."""
+def chunk_ids(path: Path, *, verify: bool = False) -> tuple[str, ...]:
+    """Return the members of a chunk file; none where it is damaged.
+
+    Args:
+        path: The file.
+        verify: Whether to read every array, for its checksum.
+    """
     try:
-        return tuple(_read_ids(path, verify=False))
+        if verify:
+            check_arrays(path)
+        with np.load(path, allow_pickle=False) as file:
+            return tuple(json.loads(file[MEMBERS].tobytes())["ids"])
     except DAMAGE:
         return ()
 
@@ -240,37 +248,46 @@ def read_chunk(path: Path) -> Chunk:
         ConfigError: it is damaged.
     """
     with _opened(path) as file:
-        contents = {name: file[name] for name in file.files}
+        contents = {name: file[name] for name in file}
     ids = json.loads(contents.pop(MEMBERS).tobytes())["ids"]
     return Chunk(tuple(ids), contents)
 
 
-class FolderStore:
-    """The files of a folder and the members in them; arrays are read when asked for.
-
-    Args:
-        folder: The folder of the sweep.
-        verify: Whether to read everything once, for its checksums.
+class MemberStore:
+    """Finished members: chunks in memory or in files, read when they are asked for.
 
     Attributes:
-        locations: The file and row of each member, by its id.
-        damaged: Files that cannot be read; without `verify`, not all such files.
+        locations: The chunk, by its number, and the row of each member, by its id.
+        chunks: The chunks, or their files.
+        damaged: Files that cannot be read; where they were not verified, not all such
+            files.
     """
 
-    def __init__(self, folder: Path, *, verify: bool = False) -> None:
-        self.folder = folder
-        self.locations: dict[str, tuple[Path, int]] = {}
+    def __init__(self) -> None:
+        self.locations: dict[str, tuple[int, int]] = {}
+        self.chunks: list[Chunk | Path] = []
         self.damaged: list[Path] = []
+
+    @classmethod
+    def of(cls, folder: Path, *, verify: bool = False) -> "MemberStore":
+        """Return what a sweep's folder holds; `verify` reads everything once."""
+        store = cls()
         for path in chunk_paths(folder):
-            try:
-                ids = _read_ids(path, verify)
-            except DAMAGE:
-                self.damaged.append(path)
-                continue
-            self.locations.update({id: (path, row) for row, id in enumerate(ids)})
+            ids = chunk_ids(path, verify=verify)
+            if ids:
+                store.add(ids, path)
+            else:
+                store.damaged.append(path)
+        return store
 
     def __contains__(self, id: str) -> bool:
         return id in self.locations
+
+    def add(self, ids: Sequence[str], chunk: Chunk | Path) -> None:
+        """Take a finished chunk, or its file, with the ids of its members."""
+        number = len(self.chunks)
+        self.chunks.append(chunk)
+        self.locations.update({id: (number, row) for row, id in enumerate(ids)})
 
     def rename_damaged(self) -> None:
         """Rename what cannot be read, so that it is trained again."""
@@ -278,15 +295,15 @@ class FolderStore:
             path.rename(path.with_suffix(".damaged"))
 
     def names(self) -> list[str]:
-        """Return the names of all arrays in any file.
+        """Return the names of all arrays in any chunk.
 
         Raises:
             ConfigError: a damaged file.
         """
         names: dict[str, None] = {}
-        for path in sorted({path for path, _ in self.locations.values()}):
-            with _opened(path) as file:
-                names.update(dict.fromkeys(file.files))
+        for chunk in self.chunks:
+            with _opened(chunk) as arrays:
+                names.update(dict.fromkeys(arrays))
         names.pop(MEMBERS, None)
         return list(names)
 
@@ -299,72 +316,31 @@ class FolderStore:
             ConfigError: a damaged file.
         """
         rows: dict[str, np.ndarray] = {}
-        by_path: dict[Path, list[tuple[str, int]]] = {}
+        wanted: dict[int, list[tuple[str, int]]] = {}
         # What one member takes does not grow with the others.
         ids = self.locations if only is None else filter(self.__contains__, only)
         for id in ids:
-            path, row = self.locations[id]
-            by_path.setdefault(path, []).append((id, row))
-        for path, members in by_path.items():
-            with _opened(path) as file:
-                array = file[name] if name in file.files else None
+            number, row = self.locations[id]
+            wanted.setdefault(number, []).append((id, row))
+        for number, members in wanted.items():
+            with _opened(self.chunks[number]) as arrays:
+                array = arrays[name] if name in arrays else None
             if array is not None:
                 rows.update({id: array[row] for id, row in members})
         return rows
 
 
-class MemoryStore:
-    """Finished chunks in memory, where no folder was given."""
-
-    def __init__(self) -> None:
-        self._chunks: list[Chunk] = []
-        self._ids: set[str] = set()
-
-    def __contains__(self, id: str) -> bool:
-        return id in self._ids
-
-    def add(self, chunk: Chunk) -> None:
-        """Keep a finished chunk."""
-        self._chunks.append(chunk)
-        self._ids.update(chunk.ids)
-
-    def names(self) -> list[str]:
-        """Return the names of all arrays."""
-        return list(dict.fromkeys(name for c in self._chunks for name in c.arrays))
-
-    def read(
-        self, name: str, only: Collection[str] | None = None
-    ) -> dict[str, np.ndarray]:
-        """Return one array's rows, by member; of these members only, if given."""
-        return {
-            id: chunk.arrays[name][row]
-            for chunk in self._chunks
-            if name in chunk.arrays
-            for row, id in enumerate(chunk.ids)
-            if only is None or id in only
-        }
-
-
-MemberStore = FolderStore | MemoryStore
-"""A source of members' arrays."""
-
-
 @contextlib.contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    """A chunk's file, which may have been damaged since it was indexed."""
+def _opened(chunk: Chunk | Path) -> Iterator[Mapping[str, np.ndarray]]:
+    """A chunk's arrays by name; its file may have been damaged since it was indexed."""
+    if isinstance(chunk, Chunk):
+        yield chunk.arrays
+        return
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with np.load(chunk, allow_pickle=False) as file:
             yield file
     except DAMAGE as error:
         raise ConfigError(
-            f"{path} is damaged ({error}). Delete it and run the sweep again: "
+            f"{chunk} is damaged ({error}). Delete it and run the sweep again: "
             "only its members are trained anew."
         ) from None
-
-
-def _read_ids(path: Path, verify: bool) -> list[str]:
-    """The members of a file; with `verify` every array's checksum is looked at."""
-    if verify:
-        check_arrays(path)
-    with np.load(path, allow_pickle=False) as file:
-        return json.loads(file[MEMBERS].tobytes())["ids"]

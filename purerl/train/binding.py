@@ -2,23 +2,22 @@
 
 import dataclasses
 import math
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 
 from purerl import auto, schedules
+from purerl.acting import exploration
 from purerl.acting.environment import (
     Environment,
     check_contract,
     resolve_env,
     time_limit,
+    with_params,
 )
 from purerl.algorithms import entry_of
-from purerl.algorithms.scheduled import (
-    check_environment_stays,
-    follow_schedules,
-    moving_numbers,
-)
 from purerl.config import (
     ConfigError,
     TrainConfig,
@@ -27,10 +26,20 @@ from purerl.config import (
     validate_fields,
 )
 from purerl.keys import MAX_UPDATES
+from purerl.learning.optimiser import annealed
 from purerl.learning.parts import check_frozen
+from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits
 from purerl.train.reads import check_may_move, read_by_start
-from purerl.types import Algorithm, Array, Metrics, Overrides, Schedule
+from purerl.types import (
+    Algorithm,
+    Array,
+    Hosted,
+    Metrics,
+    Overrides,
+    Recurrence,
+    Schedule,
+)
 
 
 class Plan(NamedTuple):
@@ -93,7 +102,7 @@ class Bound(NamedTuple):
         if parts:
             # The numbers of other overrides may be traced, which no check can read.
             config = dataclasses.replace(self.config, **parts)
-            entry_of(config).validate(schedules.at_start(config), self.env)
+            _validate(config, self.env)
 
     @property
     def automatic(self) -> dict[str, Any]:
@@ -111,7 +120,7 @@ class Bound(NamedTuple):
         entry = entry_of(config)
 
         def make(config: TrainConfig) -> Algorithm:
-            return entry.make(config, self.env, axis_name)
+            return entry.make(with_params(config, self.env), self.env, axis_name)
 
         return follow_schedules(config, make, self.plan.num_updates)
 
@@ -141,7 +150,7 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
     """
-    entry = entry_of(config)
+    entry_of(config)
     validate_fields(config)
     env = resolve_env(config)
     if env.on_host and not on_host:
@@ -152,7 +161,7 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
         )
     resolved = auto.resolve(config, env)
     check_environment_stays(resolved)
-    entry.validate(schedules.at_start(resolved), env)
+    _validate(resolved, env)
     resolved.check_numbers()
     check_contract(resolved, env)
     bound = Bound(resolved, env, make_plan(resolved, env), config)
@@ -164,6 +173,13 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
         init = bound.algorithm(resolved).init
         check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
     return bound
+
+
+def _validate(config: TrainConfig, env: Environment) -> None:
+    """Make the checks of an algorithm, and those of optimisers."""
+    config = schedules.at_start(config)
+    entry_of(config).validate(config, env)
+    check_optimisers(config)
 
 
 def _check_schedule(bound: Bound, name: str, schedule: Schedule) -> None:
@@ -212,3 +228,89 @@ def make_plan(config: TrainConfig, env: Environment) -> Plan:
     count = min(config.num_evaluations, max(1, affordable), num_updates)
     after = [round((k + 1) * num_updates / count) for k in range(count)]
     return Plan(num_updates, config.steps_per_update, tuple(after), max_steps)
+
+
+def follow_schedules(
+    config: TrainConfig, make: Callable[[Any], Algorithm], num_updates: int
+) -> Algorithm:
+    """Make the algorithm of a config whose numbers may be schedules.
+
+    An algorithm takes the numbers of its config as it finds them, traced or not, and
+    knows nothing of schedules: inside the update it is made anew with the numbers of
+    the moment. What is read when a state is made is that of the beginning of the run.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        make: Function that makes the algorithm of a config without schedules.
+        num_updates: Number of updates of the whole run.
+    """
+    if not schedules.is_moving(config):
+        return make(config)
+    moving = schedules.without_flags(config)
+    first = make(schedules.at(moving, 0.0))
+
+    def now(state: Any) -> Algorithm:
+        return make(schedules.at(moving, state.update / num_updates))
+
+    recurrence = first.recurrence
+    if recurrence is not None:
+
+        def remember(state: Any, *inputs: Any, **named: Any) -> tuple[Array, Any]:
+            found = now(state).recurrence
+            assert found is not None
+            return found.act(state, *inputs, **named)
+
+        recurrence = Recurrence(recurrence.init, remember)
+
+    def hosted(update: Array) -> Hosted:
+        found = make(schedules.at(moving, update / num_updates)).hosted
+        assert found is not None
+        return found(update)
+
+    return Algorithm(
+        init=first.init,
+        step=lambda state: now(state).step(state),
+        act=lambda state, *inputs, **named: now(state).act(state, *inputs, **named),
+        recurrence=recurrence,
+        hosted=None if first.hosted is None else hosted,
+    )
+
+
+def moving_numbers(config: TrainConfig, update: Array, num_updates: int) -> Metrics:
+    """Return every number of a config that moves within a run, by name, `[]` each.
+
+    Each is what the update begins with: schedules, annealed step sizes, epsilon, and
+    the exponent of importance weights. They follow from the number of the update, so
+    that no update has to report them.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        update: `[]` int32, number of updates done.
+        num_updates: Number of updates of the whole run.
+    """
+    config, share = schedules.without_flags(config), update / num_updates
+    found = {name: one(share) for name, one in schedules.named(config).items()}
+    now: Any = schedules.at(config, share)
+    for name, rate in schedules.annealed_rates(now).items():
+        found[name] = annealed(rate, now.learned_share(update), 1)
+    decays = getattr(now, "epsilon_schedule", "constant") != "constant"
+    if (decays or "epsilon_end" in found) and not getattr(now, "noisy", False):
+        found["epsilon"] = exploration.epsilon_of_update(now, update)
+    if getattr(now, "prioritised", False):
+        done = jnp.minimum(update * (now.steps_per_update / now.total_timesteps), 1.0)
+        exponent = now.importance_exponent
+        found["importance_exponent"] = exponent + (1.0 - exponent) * done
+    return {name: jnp.asarray(x, jnp.float32) for name, x in found.items()}
+
+
+def check_environment_stays(config: TrainConfig) -> None:
+    """Refuse schedules among the parameters of the environment.
+
+    Raises:
+        ConfigError: naming the field, and why.
+    """
+    if schedules.is_moving(config.env_params):
+        raise ConfigError(
+            "env_params must be numbers, got a schedule among them: evaluations would "
+            "be of a task that moves. Give the environment numbers."
+        )

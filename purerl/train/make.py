@@ -81,7 +81,11 @@ def make_train(
         check_key(key)
         segment = make_segment(bound, overrides, axis_name, hooks)
         if start is None:
-            warm_start.check_needless(first_update)
+            if first_update:
+                raise ConfigError(
+                    f"first_update is {first_update:,}, and no start is given: give "
+                    "train(key, start=state) the state that has done these updates."
+                )
             state, first = segment.init(key), 0
         else:
             state, first = warm_start.begin(

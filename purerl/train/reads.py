@@ -7,59 +7,31 @@ is made and never again: a program's outputs depend on them, or they do not.
 import dataclasses
 from collections.abc import Callable, Hashable
 from functools import lru_cache, partial
-from typing import Any, Protocol
+from typing import Any
 
 import jax
 import numpy as np
 from jax.core import Tracer
 
-from purerl.config import ConfigError, TrainConfig
-from purerl.envs.base import Environment
+from purerl.config import ConfigError
 from purerl.tracing import read_by, shape_of, shapes_of
-from purerl.types import Algorithm, Overrides, PyTree
+from purerl.types import Overrides, PyTree
 
 # Answers that are kept: a search asks again for what a sweep has asked.
 _KEPT = 256
 
 
-class Run(Protocol):
-    """A run that can be traced: a `purerl.train.Bound`."""
-
-    @property
-    def config(self) -> TrainConfig:
-        """Config with a value in every field that was `auto`."""
-        ...
-
-    @property
-    def env(self) -> Environment:
-        """The environment."""
-        ...
-
-    @property
-    def asked(self) -> TrainConfig:
-        """The config as it was given."""
-        ...
-
-    def at(self, overrides: Overrides | None) -> TrainConfig:
-        """Return the config that trains under overrides."""
-        ...
-
-    def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
-        """Make the algorithm of a config."""
-        ...
-
-
-def read_by_start(run: Run, values: Overrides) -> frozenset[str]:
+def read_by_start(run: Any, values: Overrides) -> frozenset[str]:
     """Return the names of the numbers that are read when an agent is made.
 
     Args:
-        run: Config and environment.
+        run: Config and environment, a `purerl.train.Bound`.
         values: Numbers by (dotted) name, of which shapes and types are looked at.
     """
     return _kept(_start, run, values)
 
 
-def read_by_updates(run: Run, values: Overrides) -> frozenset[str]:
+def read_by_updates(run: Any, values: Overrides) -> frozenset[str]:
     """Return the names of the numbers that updates read.
 
     Args:
@@ -69,7 +41,7 @@ def read_by_updates(run: Run, values: Overrides) -> frozenset[str]:
     return _kept(_updates, run, values)
 
 
-def check_may_move(run: Run, values: Overrides, asked: str) -> None:
+def check_may_move(run: Any, values: Overrides, asked: str) -> None:
     """Refuse to move numbers that no update of a run reads, or that have to stay.
 
     Args:
@@ -98,7 +70,7 @@ def check_may_move(run: Run, values: Overrides, asked: str) -> None:
         )
 
 
-def nothing_reads(name: str, run: Run, where: str) -> str:
+def nothing_reads(name: str, run: Any, where: str) -> str:
     """Return the sentence that says that nothing reads a number.
 
     Args:
@@ -113,7 +85,7 @@ def nothing_reads(name: str, run: Run, where: str) -> str:
     )
 
 
-def first_state(run: Run, values: Overrides) -> PyTree:
+def first_state(run: Any, values: Overrides) -> PyTree:
     """Return the shapes of the state that an agent with these numbers begins with.
 
     Args:
@@ -123,19 +95,19 @@ def first_state(run: Run, values: Overrides) -> PyTree:
     return jax.eval_shape(partial(_init, run), shapes_of(values), jax.random.key(0))
 
 
-def _init(run: Run, values: Overrides, key: Any) -> PyTree:
+def _init(run: Any, values: Overrides, key: Any) -> PyTree:
     return run.algorithm(run.at(values)).init(key)
 
 
-def _step(run: Run, values: Overrides, state: PyTree) -> PyTree:
+def _step(run: Any, values: Overrides, state: PyTree) -> PyTree:
     return run.algorithm(run.at(values)).step(state)
 
 
-def _start(run: Run, values: Overrides) -> frozenset[str]:
+def _start(run: Any, values: Overrides) -> frozenset[str]:
     return read_by(partial(_init, run), values, jax.random.key(0))
 
 
-def _updates(run: Run, values: Overrides) -> frozenset[str]:
+def _updates(run: Any, values: Overrides) -> frozenset[str]:
     return read_by(partial(_step, run), values, first_state(run, values))
 
 
@@ -150,15 +122,15 @@ class _Question:
         values: Shapes and types of the numbers asked about.
     """
 
-    kind: Callable[[Run, Overrides], frozenset[str]]
+    kind: Callable[[Any, Overrides], frozenset[str]]
     identity: Hashable
-    run: Run = dataclasses.field(compare=False)
+    run: Any = dataclasses.field(compare=False)
     values: Overrides = dataclasses.field(compare=False)
 
 
 def _kept(
-    kind: Callable[[Run, Overrides], frozenset[str]],
-    run: Run,
+    kind: Callable[[Any, Overrides], frozenset[str]],
+    run: Any,
     values: Overrides,
 ) -> frozenset[str]:
     """Return the answer to a question, from memory where it was asked before."""

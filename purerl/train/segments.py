@@ -12,13 +12,12 @@ from purerl.accelerator import packing
 from purerl.acting.environment import bind_params, time_limit
 from purerl.acting.evaluate import evaluate as play_evaluation
 from purerl.acting.policy import recurrence_of
-from purerl.algorithms.scheduled import check_environment_stays
 from purerl.config import ConfigError, TrainConfig
 from purerl.hooks import NO_HOOKS, Hooks, observations, with_metrics
 from purerl.keys import evaluation_key
 from purerl.learning.branches import change_if, traced_once
 from purerl.learning.collectives import vary_like
-from purerl.train.binding import Bound
+from purerl.train.binding import Bound, check_environment_stays
 from purerl.types import (
     Algorithm,
     Array,

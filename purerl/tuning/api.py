@@ -24,6 +24,7 @@ from purerl.runner.manifest import evaluations, notes
 from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
+from purerl.runner.trackers.group import Group
 from purerl.scale.devices import make_workers
 from purerl.storage.lock import locked
 from purerl.train import bind
@@ -35,7 +36,6 @@ from purerl.tuning.folder import kept_lanes
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import Holdout, TuneResult, compare
 from purerl.tuning.space import Space
-from purerl.tuning.tracking import Tracking
 
 if TYPE_CHECKING:
     from purerl.tuning.study import Study
@@ -95,8 +95,7 @@ class StudyLoop:
         self.reporter = Reporter(1, enabled=options.progress)
         self.began = time.perf_counter()
         self.trained = 0
-        trackers = choose(options.trackers, self.folder)
-        self.tracking = Tracking(options.config, options.trials, self.folder, trackers)
+        self.group = Group(choose(options.trackers, self.folder))
 
     def run(self) -> TuneResult:
         """Carry out what is missing of the study, and tell trackers."""
@@ -107,19 +106,22 @@ class StudyLoop:
             study = self._open()
             self.pool = Pool(self.options)
             self._begin_trackers(study)
-            with self.tracking.group:
+            with self.group:
                 result = self._carry_out(study)
-                self.tracking.close(result.finished)
+                status = "finished" if result.finished else "interrupted"
+                self.group.close(status, results.tracked_files(result))
             return result
 
     def _begin_trackers(self, study: "Study") -> None:
-        self.tracking.begin(self.reporter.notify)
+        run = results.tracked(self.options.config, self.folder)
+        total = self.options.trials
+        self.group.begin(run, self.reporter.notify, total, is_fixed=False)
         if not study.counts().running:  # Otherwise other workers tell of their trials.
-            self.tracking.add(study.rows())
+            results.tell(self.group, study.rows())
 
     def _carry_out(self, study: "Study") -> TuneResult:
         """Search, compare on fresh seeds, write the folder."""
-        with study.at_work(), Interrupt(lambda: self.tracking.group.stop) as interrupt:
+        with study.at_work(), Interrupt(lambda: self.group.stop) as interrupt:
             self._search(study, interrupt)
             is_done = study.counts().finished >= self.options.trials
             holdout = None
@@ -218,7 +220,7 @@ class StudyLoop:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
         numbers = {trial.user_attrs["stream"] for trial in trials}
-        self.tracking.add(row for row in rows if row.number in numbers)
+        results.tell(self.group, [row for row in rows if row.number in numbers])
         self.reporter.info(batch_line(rows, self.options.trials))
         self._write_table(rows)
 

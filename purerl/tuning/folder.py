@@ -23,6 +23,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds, stored_folder
 from purerl.runner.options import FIXED
+from purerl.runner.trackers.group import Told
 from purerl.space.axes import Choice, from_dict, is_whole
 from purerl.storage import folders
 from purerl.storage.folders import FIELD, check_keys, differences, refuse
@@ -194,6 +195,25 @@ def read(folder: Path, config: TrainConfig | None = None) -> Saved:
         out=folder,
     )
     return Saved(result, space, stored)
+
+
+def told_of_study(folder: Path) -> Told:
+    """Return what trackers are told of a study's folder.
+
+    Raises:
+        ConfigError: no trial has finished.
+    """
+    result, space, stored = read(folder)
+    if not any(row.state in results.STATES for row in result.rows):
+        raise ConfigError(f"no trial of the study in {folder} has finished yet.")
+    return Told(
+        results.tracked(space.config, folder),
+        int(stored["options"]["trials"]),
+        lambda group: results.tell(group, result.rows),
+        results.tracked_files(result),
+        result.finished,
+        is_fixed=False,
+    )
 
 
 def _read_rows(folder: Path, space: Space) -> list[Row]:

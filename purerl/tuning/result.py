@@ -16,6 +16,8 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.report.statistics import heading_of, mean_interval, text_of
 from purerl.report.statistics.missing import worst_of
 from purerl.runner.result import Best
+from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
+from purerl.runner.trackers.group import Files, Group
 from purerl.storage import folders
 from purerl.storage.files import CHECKSUM
 
@@ -338,3 +340,45 @@ def checked(text: str) -> str:
 
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
+
+
+def tracked(config: TrainConfig, folder: Path | None) -> TrackedRun:
+    """Return what trackers are told of a study: a nested run per trial."""
+    config_, name = serialise.to_dict(config), name_of(folder, "tune")
+    return TrackedRun(name, config_, {}, folder, is_sweep=True, kind="tune")
+
+
+def tell(group: Group, rows: Sequence[Row]) -> None:
+    """Tell trackers the finished trials among some."""
+    ended = [row for row in rows if row.state in STATES]
+    group.add([row.number for row in ended], lambda: map(_ended, ended))
+
+
+def _ended(row: Row) -> Ended:
+    """A finished trial as trackers are told it.
+
+    `train/score` is its mean score over the seeds along the way, `trial/score` that of
+    the seeds at its end, with their extremes.
+    """
+    rows: list[tuple[str, dict[str, Any]]] = [
+        ("train", {"env_steps": step, "score": score})
+        for step, score in sorted(row.curve.items())
+    ]
+    last = {
+        "env_steps": max(row.curve, default=0),
+        "score": list(row.seed_scores),
+        "total_env_steps": row.env_steps,
+    }
+    params = {**row.params, "trial": row.number, "state": row.state}
+    member = Member(f"trial={row.number}", None, params)
+    return Ended(row.number, member, [*rows, ("trial", last)])
+
+
+def tracked_files(result: TuneResult) -> Files:
+    """Return what makes the files of a finished study that trackers keep."""
+    return files_of(
+        result.out if result.finished else None,
+        study=(TABLE, "best.yaml", folders.SUMMARY),
+        figures=("*.png",),
+        sweep=(folders.CONFIG, folders.MANIFEST),
+    )

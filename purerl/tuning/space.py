@@ -91,9 +91,7 @@ class Space(FieldAxes):
     def drawn(self) -> dict[str, plots.Axis]:
         """Return how pictures show the axes, by name."""
         return {
-            name: plots.Axis(
-                name, isinstance(axis, LogUniform), list(self.names.get(name, []))
-            )
+            name: plots.Axis(isinstance(axis, LogUniform), self.names.get(name, []))
             for name, axis in self.axes.items()
         }
 

@@ -1,18 +1,20 @@
 """On-policy agents in the hands of tests: the phases of an update one by one."""
 
-from purerl.acting.environment import resolve_env
+from purerl.acting.environment import resolve_env, with_params
 from purerl.acting.rollout import Played
 from purerl.algorithms import entry_of, on_policy, policy_gradient
 
 
 def agent_of(config, make_agent=policy_gradient.make_agent):
     """The agent of a config in its environment."""
-    return make_agent(config, resolve_env(config))
+    env = resolve_env(config)
+    return make_agent(with_params(config, env), env)
 
 
 def algorithm_of(config):
     """The algorithm of a config that is not checked first."""
-    return entry_of(config).make(config, resolve_env(config))
+    env = resolve_env(config)
+    return entry_of(config).make(with_params(config, env), env)
 
 
 def played(transitions, memories=()):

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
-from scipy import integrate, stats
+from scipy import stats
 
 import purerl
 from purerl.acting.environment import resolve_env
@@ -147,14 +147,6 @@ def test_the_target_of_td3_is_the_textbooks():
         expected = batch.reward[n] + batch.discount[n] * min(values)
         np.testing.assert_allclose(target[n], expected, rtol=1e-4, atol=1e-5)
     assert clipped  # the bounds of the action did count
-
-
-def test_the_smoothing_noise_is_clipped_to_both_sides():
-    noise = jnp.array([-9.0, -1.0, 0.0, 1.0, 9.0])
-    got = td3.perturb(jnp.full(5, 0.25), noise, 0.2, 0.5)
-    np.testing.assert_allclose(got, [-0.25, 0.05, 0.25, 0.45, 0.75], rtol=1e-6)
-    # And the action with its noise to its own bounds.
-    np.testing.assert_allclose(td3.perturb(jnp.full(5, 0.25), noise, 0.2)[-1], 1.0)
 
 
 def test_a_step_of_td3_is_the_textbooks_and_policy_and_targets_wait():
@@ -327,30 +319,6 @@ def test_a_fixed_temperature_and_delays():
 
 
 # The squashed Gaussian.
-
-
-def test_unsummed_log_probability_of_the_squashed_policy():
-    # The known bug: the Gaussian's part per dimension, the correction summed.
-    mean, log_std = jnp.array([0.3, -1.0, 0.0]), jnp.array([-0.5, 0.2, -1.0])
-    noise = jnp.array([[0.4, 0.3, -0.6], [0.0, 2.0, 1.0]])
-    outputs = jax.tree.map(lambda x: jnp.stack([x, x]), Gaussian(mean, log_std))
-    action, log_prob = actor_critic.squash(outputs, noise)
-    assert action.shape == (2, 3) and log_prob.shape == (2,)
-    raw = np.arctanh(np.asarray(action, np.float64))
-    normal = stats.norm.logpdf(raw, mean, np.exp(log_std))
-    expected = (normal - np.log(1 - np.asarray(action, np.float64) ** 2)).sum(-1)
-    np.testing.assert_allclose(log_prob, expected, rtol=1e-4)
-
-
-def test_densities_of_the_squashed_policy_integrate_to_one():
-    outputs = Gaussian(jnp.array([0.4]), jnp.array([-0.3]))
-
-    def density(action):
-        noise = (np.arctanh(action) - 0.4) / np.exp(-0.3)
-        return float(jnp.exp(actor_critic.squash(outputs, jnp.array([noise]))[1]))
-
-    total, _ = integrate.quad(density, -1, 1, epsabs=1e-4)
-    np.testing.assert_allclose(total, 1.0, atol=1e-3)
 
 
 def test_densities_stay_exact_where_rounding_swallows_the_standard_deviation():
@@ -540,26 +508,3 @@ def test_a_buffer_is_no_longer_than_its_run():
 
 
 # One agent over several devices.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("config", [TD3, SAC], ids=["td3", "sac"])
-def test_an_agent_spread_over_a_named_axis_is_one_agent(config):
-    # Each lane has its environments, its items and its noise; gradients are averaged.
-    config = config.replace(
-        num_envs=4,
-        total_timesteps=3 * 80,
-        rounds_per_update=20,
-        learning_starts=50,
-        batch_size=8,
-        num_evaluations=0,
-    )
-    train = purerl.make_train(config, axis_name="devices")
-    spread = jax.jit(jax.vmap(train, in_axes=None, axis_size=2, axis_name="devices"))
-    result = spread(jax.random.key(0))
-    items = result.state.buffer.obs
-    assert items.shape == (2, 60, 2, 1) and (items[0] != items[1]).any()
-    shared = (result.state.params, result.state.target_params, result.metrics)
-    for leaf in jax.tree.leaves(shared):
-        np.testing.assert_array_equal(leaf[0], leaf[1])
-    assert np.isfinite(result.metrics["value_loss"][:, -1]).all()

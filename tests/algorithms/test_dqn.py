@@ -262,19 +262,6 @@ def test_the_options_leave_the_values_what_they_are(options):
     np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
 
 
-@pytest.mark.slow
-def test_priorities_are_those_of_the_last_td_errors():
-    config = PROBE.replace(
-        env="probe/action-observation", prioritised=True, total_timesteps=800
-    )
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    leaves = np.asarray(result.state.priorities.p).reshape(-1)
-    # 800 of 1000 slots are filled; nobody else can be drawn.
-    assert (leaves[:800] > 0).all() and (leaves[800:] == 0).all()
-    # Errors shrank from about 1 where items were drawn.
-    assert np.median(leaves) < 0.8
-
-
 @pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
 def test_the_step_size_of_dqn_decays_over_its_gradient_steps(share):
     parts, restore, learner = make(anneal_learning_rate=True)

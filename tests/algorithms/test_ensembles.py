@@ -14,35 +14,20 @@ import purerl
 from purerl import networks, optimisers
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import ensembles, sac, td3
-from purerl.algorithms.off_policy import Batch, Learner
+from purerl.algorithms.off_policy import Batch
 from purerl.config import ConfigError
 from purerl.envs.probe import ContinuousProbe
 from purerl.learning.branches import StepCount
 from purerl.losses import HuberError, SquaredError, quantile
 from purerl.replay import uniform as replay
 from tests.algorithms.q_probes import CONTINUOUS_PROBE
+from tests.algorithms.test_actor_critics import make
 
 N = 4
 SAC = purerl.SACConfig(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
 TD3 = purerl.TD3Config(env="probe/continuous", hidden_sizes=(5,), batch_size=N)
 REDQ = {"num_critics": 4, "critic_subset": 2}
 TQC = {"num_critics": 3, "num_quantiles": 4, "dropped_quantiles": 1}
-
-
-def make(algorithm, config):
-    """Parts, and a learner whose targets and networks differ and are not small."""
-    parts = algorithm.build(config, resolve_env(config))
-    state = jax.jit(partial(algorithm.init, parts))(jax.random.key(0))
-
-    def scramble(tree, seed):
-        leaves, structure = jax.tree.flatten(tree)
-        keys = jax.random.split(jax.random.key(seed), len(leaves))
-        pairs = zip(leaves, keys, strict=True)
-        moved = [x + 0.5 * jax.random.normal(k, x.shape) for x, k in pairs]
-        return jax.tree.unflatten(structure, moved)
-
-    params = scramble(state.params, 1)
-    return parts, Learner(params, scramble(state.target_params, 2), state.opt_state)
 
 
 def make_batch():
@@ -71,7 +56,7 @@ def one_critic(params, index, obs, action):
 
 def test_a_policy_that_climbs_the_first_critic_asks_no_other():
     """Of three critics side by side the first is computed alone, and is the first."""
-    config = purerl.TD3Config(num_critics=3, hidden_sizes=(8,), policy_value="first")
+    config = purerl.TD3Config(num_critics=3, hidden_sizes=(8,))
     parts = td3.build(config, resolve_env(config))
     params = td3.init(parts, jax.random.key(0)).params["critics"]
     inputs = jnp.ones((4, 3)), jnp.ones((4, 1))
@@ -82,7 +67,7 @@ def test_a_policy_that_climbs_the_first_critic_asks_no_other():
     np.testing.assert_allclose(
         objective(parts.config, one), objective(parts.config, every), rtol=1e-6
     )
-    config = config.replace(policy_value="mean")
+    config = config.replace(critic_subset=2)
     assert ensembles.policy_critics(config, parts.critics, params)(*inputs).shape[0] > 1
 
 
@@ -157,19 +142,9 @@ def test_every_gradient_step_of_redq_draws_its_own_critics():
 
 def test_the_policy_maximises_what_the_config_says():
     values = jnp.array([[1.0, 5.0], [3.0, 2.0], [8.0, 2.0]])
-    cases = {
-        "auto": [1.0, 2.0],
-        "min": [1.0, 2.0],
-        "mean": [4.0, 3.0],
-        "first": [1.0, 5.0],
-    }
-
-    def policy_objective(config, values):
-        return ensembles.policy_objective(purerl.resolve(config), values)
-
-    for chosen, expected in cases.items():
-        config = SAC.replace(num_critics=3, policy_value=chosen)
-        np.testing.assert_allclose(policy_objective(config, values), expected)
+    policy_objective = ensembles.policy_objective
+    config = SAC.replace(num_critics=3)
+    np.testing.assert_allclose(policy_objective(config, values), [1.0, 2.0])
     # Without being told, REDQ maximises the mean, and TD3 its first critic.
     config = SAC.replace(num_critics=3, critic_subset=2)
     np.testing.assert_allclose(policy_objective(config, values), [4.0, 3.0])
@@ -177,10 +152,8 @@ def test_the_policy_maximises_what_the_config_says():
     np.testing.assert_allclose(policy_objective(config, values), [1.0, 5.0])
     # Two that stand side by side are treated as an ensemble of two is.
     pair = (values[0], values[1])
-    for chosen, expected in {"min": [1.0, 2.0], "mean": [2.0, 3.5]}.items():
-        config = SAC.replace(policy_value=chosen)
-        for two in (pair, values[:2]):
-            np.testing.assert_allclose(policy_objective(config, two), expected)
+    for two in (pair, values[:2]):
+        np.testing.assert_allclose(policy_objective(SAC, two), [1.0, 2.0])
 
 
 @pytest.mark.slow
@@ -220,45 +193,6 @@ def test_the_loss_of_quantiles_in_numbers():
     first = (0.25 * 1.5 + 0.75 * 0.125) / 2
     second = (0.25 * 0.5 + 0.25 * 3.0) / 2
     np.testing.assert_allclose(found, [(first + second) / 2], rtol=1e-6)
-
-
-@pytest.mark.slow(optimised=False)
-def test_the_minimum_of_the_loss_are_the_quantiles():
-    # With a Huber loss that is next to the absolute error, of 1 .. 100.
-    target = jnp.arange(1.0, 101.0)[:, None]
-
-    def loss(theta):
-        return quantile.regression(HuberError(0.01), theta[None], target)[0]
-
-    grads = jax.grad(loss)(jnp.array([12.75, 37.75, 62.75, 87.75]))
-    # At its quantile a share tau of the samples lies below: 12, 37, 62, 87 of 100 and
-    # half of one, so that the slopes cancel to half a sample.
-    np.testing.assert_allclose(grads, 0.0, atol=0.01 * 0.005 / 4 + 1e-7)
-    away = jax.grad(loss)(jnp.array([20.0, 30.0, 70.0, 95.0]))
-    assert (jnp.sign(away) == jnp.array([1, -1, 1, 1])).all()
-
-
-def test_one_quantile_is_a_mean_critic_with_half_of_hubers_loss():
-    # Its level is 1/2, whichever side: the slope is half of that of Huber's loss, here
-    # of the mean target, where all errors are small enough to be squared.
-    batch = make_batch()
-    target = 0.1 * jax.random.normal(jax.random.key(5), (3, N))
-    values = 0.1 * jax.random.normal(jax.random.key(6), (3, N))
-
-    def of_quantiles(values):
-        def each(one):
-            return quantile.regression(HuberError(), one[:, None], target)
-
-        return (batch.weight * jax.vmap(each)(values).sum(0)).mean()
-
-    def of_means(values):
-        mean = jnp.broadcast_to(target.mean(0)[None], values.shape)
-        errors = HuberError()(values, mean, values)
-        return 0.5 * (batch.weight * errors.sum(0)).mean()
-
-    np.testing.assert_allclose(
-        jax.grad(of_quantiles)(values), jax.grad(of_means)(values), rtol=1e-5, atol=1e-8
-    )
 
 
 def test_the_target_of_tqc_is_the_textbooks():
@@ -494,10 +428,9 @@ def test_devices_draw_the_same_critics_and_their_own_noise():
             {"num_quantiles": 2},
             r"dropped_quantiles must be less than num_quantiles \(2\), got 2",
         ),
-        ({"policy_value": "median"}, "policy_value must be one of"),
         (
-            {"num_critics": 3, "critic_optimiser": optimisers.Muon()},
-            r"critic_optimiser must not be Muon\(\) with num_critics 3",
+            {"num_critics": 3, "optimiser": optimisers.Muon()},
+            r"optimiser must not be Muon\(\) with num_critics 3",
         ),
         (
             {"critic_subset": 1, "optimiser": optimisers.LearnedOptimiser.make(3)},
@@ -519,7 +452,7 @@ def test_bad_configs_are_refused(changes, words):
 @pytest.mark.parametrize("subset", [0, 2])
 def test_two_critics_one_by_one_have_an_optimiser_that_needs_layers(subset):
     for chosen in (optimisers.Muon(), optimisers.LearnedOptimiser.make(3)):
-        changed = {"critic_subset": subset, "critic_optimiser": chosen}
+        changed = {"critic_subset": subset, "optimiser": chosen}
         ensembles.validate(SAC.replace(**changed))
 
 

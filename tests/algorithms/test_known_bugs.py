@@ -7,7 +7,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy import stats
 
 import purerl
 from purerl import envs
@@ -16,9 +15,6 @@ from purerl.algorithms import off_policy, td3
 from purerl.algorithms.off_policy import Experience, Learner
 from purerl.envs import CartPole
 from purerl.learning import optimiser
-from purerl.losses import mpo as mpo_losses
-from purerl.networks.distributions import Gaussian, TanhGaussianHead
-from purerl.replay import batches, prioritised
 from purerl.replay import uniform as replay
 from tests.helpers import slow_but
 
@@ -82,20 +78,6 @@ def test_one_sided_smoothing_noise():
     np.testing.assert_allclose([noise.min(), noise.max()], [-0.5, 0.5], rtol=1e-6)
 
 
-def test_reused_keys():
-    # One key for all updates of a block: the same noise again and again.
-    hooks = make_hooks(CONFIG.replace(gradient_steps=2))
-    seen = []
-    for update in range(3):
-        keys = jax.random.split(jax.random.fold_in(jax.random.key(0), update))
-        bits, noise = off_policy.draw_learning(hooks, *keys)
-        assert noise.shape[:2] == bits.shape[:2] == (20, 2)
-        seen.append(np.asarray(noise).reshape(40, -1))
-        seen.append(np.asarray(bits).reshape(40, -1).astype(np.float64))
-    for rows in (np.concatenate(seen[::2]), np.concatenate(seen[1::2])):
-        assert len(np.unique(rows[:, 0])) == len(rows)
-
-
 class Count(NamedTuple):
     """A learner that only counts."""
 
@@ -143,61 +125,6 @@ def test_schedules_that_never_fire(num_envs):
     assert learner.in_order
     assert learner.calls == 2 * rounds
     assert learner.fired == 2 * rounds // 5
-
-
-def test_unsummed_log_probability():
-    # The Gaussian's part per dimension and the correction summed: wrong for A > 1.
-    head = TanhGaussianHead(-1.0, 1.0, (3,))
-    mean, log_std = jnp.array([0.3, -1.0, 0.0]), jnp.array([-0.5, 0.2, -1.0])
-    raw = jnp.array([0.5, -0.7, 0.1])
-    normal = stats.norm.logpdf(raw, mean, np.exp(log_std))
-    expected = (normal - np.log(1 - np.tanh(raw) ** 2)).sum()
-    log_prob = head.log_prob(Gaussian(mean, log_std), raw)
-    assert log_prob.shape == ()
-    np.testing.assert_allclose(log_prob, expected, rtol=1e-5)
-
-
-def test_std_passed_as_variance():
-    # KL of means 1 apart at std 2: 1 / (2 * 4) = 0.125, and 0.25 with 2 as variance.
-    target = Gaussian(jnp.zeros((1, 1)), jnp.full((1, 1), jnp.log(2.0)))
-    new = Gaussian(jnp.ones((1, 1)), jnp.full((1, 1), jnp.log(2.0)))
-    divergence = mpo_losses.decoupled_divergence(target, new)
-    np.testing.assert_allclose(divergence.mean, 0.125, rtol=1e-6)
-    np.testing.assert_allclose(divergence.std, 0.0, atol=1e-7)
-
-
-def test_per_exponent_sign():
-    # `(1 / (N P))^-beta` weighs what is drawn often most.
-    weights = prioritised.importance_weights(jnp.array([0.1, 0.4]), 0.5)
-    # (0.1 / 0.1)^-0.5 = 1 and (0.4 / 0.1)^-0.5 = 1/2
-    np.testing.assert_allclose(weights, [1.0, 0.5], rtol=1e-6)
-
-
-@pytest.mark.slow
-def test_time_limit_stored_as_terminal():
-    # CartPole never falls within five steps, so a limit of five truncates them all.
-    config = purerl.DQNConfig(
-        env_params={"max_steps_in_episode": 5},
-        total_timesteps=200,
-        num_envs=2,
-        learning_starts=50,
-        buffer_size=200,
-        batch_size=8,
-        hidden_sizes=(4,),
-        num_evaluations=0,
-    )
-    state = jax.jit(purerl.make_train(config))(jax.random.key(0)).state
-    buffer = replay.in_order(state.buffer)
-    assert not buffer.terminated.any()
-    assert int(buffer.truncated.sum()) == 200 // 5
-    replayed = batches.of_steps(config, None)
-    numbers = jnp.arange(200, dtype="uint32")
-    batch = replayed.batch(buffer, numbers, jnp.ones(200), lambda obs: obs)
-    np.testing.assert_allclose(batch.discount, config.gamma)
-    # What follows a truncated step is the state before the reset, not a fresh one:
-    # one step moves the cart by 0.02 times its speed.
-    drift = np.abs(batch.next_obs[:, 0] - batch.obs[:, 0] - 0.02 * batch.obs[:, 1])
-    assert drift.max() < 1e-6
 
 
 def test_deterministic_acting_during_training():

@@ -324,17 +324,6 @@ def acted():
 
 
 @pytest.mark.slow
-def test_stored_actions_are_the_squashed_ones_that_the_environment_got(acted):
-    _, result = acted
-    buffer = replay.in_order(result.state.buffer)
-    assert np.abs(buffer.action).max() <= 1.0
-    # Reward -(a - (1.5 + o))^2 of a = 1 + 2 * stored, the middle and half the range.
-    taken = 1.0 + 2.0 * buffer.action[:, 0]
-    expected = -jnp.square(taken - (1.5 + buffer.obs[:, 0]))
-    np.testing.assert_allclose(buffer.reward, expected, rtol=1e-4, atol=1e-6)
-
-
-@pytest.mark.slow
 def test_deterministic_acting_during_training(acted):
     # The known bug: after the warm-up the deterministic action was taken. A policy of
     # nearly mean 0 and std 1 gives distinct actions, with tanh(N(0, 1))'s spread 0.63.
@@ -343,25 +332,6 @@ def test_deterministic_acting_during_training(acted):
     after = np.asarray(buffer.action)[config.learning_starts :]
     assert len(np.unique(after)) == after.size
     assert 0.4 < after.std() < 0.85
-
-
-@pytest.mark.slow
-def test_the_warm_up_is_uniform_and_ends_to_the_step(acted):
-    # A policy with mean 5 acts within tanh(5 +- 4 std) > 0.75; uniform actions do not.
-    config, _ = acted
-    parts = mpo.build(config.replace(learning_rate=1e-9), config.env)
-    state = mpo.init(parts, jax.random.key(0))
-    mean_layer = state.params["actor"]["params"]["Dense_0"]
-    mean_layer["bias"] = jnp.full(ACTIONS, 5.0)
-    state = jax.jit(mpo.make(parts.config, config.env).step)(state)[0]
-    actions = np.asarray(replay.in_order(state.buffer).action)
-    outermost = (actions > 0.75).all(1)
-    assert outermost[config.learning_starts :].all()
-    assert not outermost[config.learning_starts - 1]
-    warm_up = actions[: config.learning_starts]
-    assert outermost[: config.learning_starts].mean() < 0.15  # 1/64 of uniform ones
-    np.testing.assert_allclose(warm_up.mean(), 0.0, atol=0.25)
-    np.testing.assert_allclose(warm_up.std(), 1 / np.sqrt(3), atol=0.12)
 
 
 def test_the_deterministic_action_is_the_squashed_mean_scaled(start):
@@ -396,7 +366,7 @@ def test_sampled_actions_have_the_policys_quantiles(start):
     [
         ({"env": SeveralChoices()}, "or one discrete action at a time.*use PPOConfig"),
         ({"temperature": "slsqp"}, "must be one of exact, gradient"),
-        ({"log_std_min": 3.0}, "log_std_min must be less than log_std_max"),
+        ({"log_std_min": 3.0}, "log_std_min must be less than 2"),
         ({"epsilon": 0.0}, "epsilon must be greater than 0"),
         ({"learning_starts": 9_000}, "learning_starts must be at most the 8000 steps"),
     ],
@@ -404,16 +374,3 @@ def test_sampled_actions_have_the_policys_quantiles(start):
 def test_bad_configs_are_refused(changes, words):
     with pytest.raises(ConfigError, match=words):
         purerl.make_train(PROBE.replace(**changes))
-
-
-def test_unbounded_actions_are_refused():
-    env = TwoActions()
-    config = PROBE.replace(env=env)
-
-    @dataclasses.dataclass(unsafe_hash=True)
-    class Unbounded(ContinuousProbe):
-        def action_space(self, params=None):
-            return spaces.Box(-jnp.inf, jnp.inf, (1,))
-
-    with pytest.raises(ConfigError, match="needs bounded actions"):
-        purerl.make_train(config.replace(env=Unbounded()))

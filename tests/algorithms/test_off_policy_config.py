@@ -6,7 +6,7 @@ import pytest
 
 import purerl
 from purerl import ConfigError, SACConfig, TD3Config
-from purerl.runner.api import run
+from purerl.runner.run import run
 
 SMALL = {
     "env": "Pendulum-v1",

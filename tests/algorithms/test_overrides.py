@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl import losses
-from tests.algorithms.short_runs import CONFIG, KEYS, UPDATES, assert_close, lane
+from tests.algorithms.short_runs import CONFIG, KEYS, assert_close, lane
 
 GRID = CONFIG.replace(env_params={"length": 0.5}, num_evaluations=0)
 
@@ -22,41 +22,6 @@ def program(config, key):
 def single(config, key):
     # All leaves strong float32: otherwise each mixture of types compiles anew.
     return program(jax.tree.map(jnp.float32, config), key)
-
-
-@pytest.mark.slow
-def test_learning_rate_times_entropy_times_seeds_in_one_call():
-    train = purerl.make_train(GRID)
-    rates, entropies = jnp.array([1e-3, 1e-2]), jnp.array([0.0, 0.01, 0.5])
-
-    def cell(rate, entropy, key):
-        return train(key, {"learning_rate": rate, "entropy_coef": entropy})
-
-    seeds = jax.vmap(cell, (None, None, 0))
-    grid = jax.jit(jax.vmap(jax.vmap(seeds, (None, 0, None)), (0, None, None)))
-    result = grid(rates, entropies, KEYS[:2])
-    assert result.metrics["entropy"].shape == (2, 3, 2, UPDATES)
-    for i, j, k in ((0, 0, 0), (1, 2, 1), (1, 0, 1), (0, 2, 0)):
-        config = GRID.replace(learning_rate=rates[i], entropy_coef=entropies[j])
-        assert_close(lane(result, (i, j, k)), single(config, KEYS[k]))
-    # and the cells are different runs
-    assert len(np.unique(result.metrics["grad_norm"][..., -1])) == 12
-
-
-@pytest.mark.slow
-def test_pole_length_times_seeds_in_one_call():
-    train = purerl.make_train(GRID)
-    lengths = jnp.array([0.25, 0.5, 1.0])
-
-    def cell(length, key):
-        return train(key, {"env_params.length": length})
-
-    grid = jax.jit(jax.vmap(jax.vmap(cell, (None, 0)), (0, None)))
-    result = grid(lengths, KEYS[:2])
-    for i, k in ((0, 0), (1, 0), (2, 1)):
-        config = GRID.replace(env_params={"length": lengths[i]})
-        assert_close(lane(result, (i, k)), single(config, KEYS[k]))
-    assert len(np.unique(result.metrics["value_loss"][..., -1])) == 6
 
 
 @pytest.mark.slow

@@ -1,6 +1,5 @@
 """PLR: PPO's own update in levels that are new, or replayed."""
 
-import chex
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 
 import purerl
 from purerl import envs, schedules
+from purerl.acting.environment import with_params
 from purerl.acting.rollout import carry_of, start_of
 from purerl.algorithms import on_policy, plr, policy_gradient
 from purerl.algorithms.plr import PLRConfig
@@ -142,6 +142,12 @@ def test_a_replayed_level_is_one_of_the_buffer_and_a_new_one_is_kept(robust):
         assert same.any(1).all() or (not metrics["replayed"][u] and size == CAPACITY)
 
 
+def agent_in(config, env):
+    """The agent of a config in an environment."""
+    config = with_params(purerl.resolve(config), env)
+    return policy_gradient.make_agent(config, env)
+
+
 @pytest.mark.parametrize(
     "kind", slow_but(["max_monte_carlo", "positive_value_loss"], "max_monte_carlo")
 )
@@ -153,9 +159,7 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     after, metrics = jax.jit(algorithm.step)(state)
 
     env = RepeatedLevels(envs.Maze(**OPTIONS))
-    parts = policy_gradient.make_agent(
-        purerl.resolve(purerl.PPOConfig(env=env, **FIELDS)), env
-    )
+    parts = agent_in(purerl.PPOConfig(env=env, **FIELDS), env)
     keys = update_keys(state, 8)
     level = jax.tree.map(lambda x: x[:ENVS], after.level_buffer.levels)
     obs, inside = jax.vmap(env.reset_in)(jax.random.split(keys[7], ENVS), level)
@@ -181,40 +185,6 @@ def test_scores_are_those_of_the_rollout_that_was_learned_from(kind):
     np.testing.assert_allclose(after.level_buffer.score[:ENVS], expected, atol=1e-6)
     np.testing.assert_allclose(after.level_buffer.best_return[:ENVS], best)
     np.testing.assert_allclose(metrics["level_score"], expected.mean(), atol=1e-6)
-
-
-@pytest.mark.slow
-def test_it_keeps_the_contract_of_algorithms():
-    purerl.check(CONFIG.replace(total_timesteps=3 * ENVS * STEPS))
-
-
-@pytest.mark.slow
-def test_numbers_of_replay_are_vmapped_with_training():
-    train = purerl.make_train(CONFIG)
-    overrides = {
-        "replay_probability": jnp.array([0.0, 1.0, 1.0]),
-        "min_fill": jnp.array([0.5, 0.5, 1.0]),
-    }
-    swept = jax.jit(jax.vmap(train, in_axes=(None, 0)))(jax.random.key(0), overrides)
-    # Four levels an update: six of twelve are there after two, all after three.
-    expected = [[0] * 8, [0] * 2 + [1] * 6, [0] * 3 + [1] * 5]
-    np.testing.assert_array_equal(swept.metrics["replayed"], expected)
-
-
-@pytest.mark.slow
-def test_a_run_that_goes_on_ends_as_one_that_was_not_stopped(tmp_path):
-    """The buffer of levels is part of checkpoints, also where a run is extended."""
-    options = {"seeds": 2, "segment_updates": 4, "progress": False}
-    config = CONFIG.replace(anneal_learning_rate=False, num_evaluations=1)
-    whole = purerl.run(config, **options)
-    half = config.replace(total_timesteps=config.total_timesteps // 2)
-    purerl.run(half, out=tmp_path, **options)
-    resumed = purerl.run(config, out=tmp_path, resume=True, extend=True, **options)
-    saved = purerl.load_run(tmp_path)
-    for other in (resumed.state, saved.state):
-        chex.assert_trees_all_equal(other.level_buffer, whole.state.level_buffer)
-        chex.assert_trees_all_equal(other.params, whole.state.params)
-    assert whole.state.level_buffer.size.max() == CAPACITY
 
 
 @pytest.mark.slow
@@ -341,7 +311,7 @@ def test_a_replayed_level_has_its_new_score_and_time(robust):
 
 def test_the_new_score_of_a_level_is_by_its_highest_return_so_far():
     env = RepeatedLevels(envs.Maze(**OPTIONS))
-    parts = policy_gradient.make_agent(purerl.resolve(CONFIG), env)
+    parts = agent_in(CONFIG, env)
     state = plr.init(parts, jax.random.key(1))
     agent = plr.ppo_state(state)
     collected = on_policy.collect(parts, agent, update_keys(state, 8)[:3])
@@ -372,7 +342,7 @@ def test_levels_are_drawn_by_the_configs_temperature_and_staleness(robust):
         config = CONFIG.replace(
             replay_probability=1.0, staleness_coef=staleness, temperature=temperature
         )
-        parts = policy_gradient.make_agent(purerl.resolve(config), env)
+        parts = agent_in(config, env)
         played = plr.choose(parts, state, update_keys(state, 8))
         assert played.is_replay
         np.testing.assert_array_equal(played.places, place)

@@ -10,9 +10,8 @@ import pytest
 import purerl
 from purerl.algorithms import on_policy, ppo
 from purerl.learning import minibatches, optimiser
-from purerl.optimisers import SGD, Adam, Muon, OpenOptimiser
+from purerl.optimisers import SGD
 from tests.algorithms.agents import agent_of
-from tests.contracts.test_algorithms import small
 from tests.helpers import tiny_config
 
 PPO = tiny_config(total_timesteps=96, num_evaluations=0, anneal_learning_rate=False)
@@ -108,62 +107,6 @@ def test_both_step_sizes_decay():
     same(after.params, late.params)
 
 
-def test_a_critic_may_have_an_optimiser_of_its_own():
-    config = PPO.replace(num_epochs=1, num_minibatches=1)
-    _, adam, _ = updated(config)
-    _, descended, _ = updated(config.replace(optimiser=SGD()))
-    _, both, _ = updated(config.replace(critic_optimiser=SGD()))
-    # Each network moves as it does where its optimiser is that of both.
-    close(both.params["actor"], adam.params["actor"])
-    close(both.params["critic"], descended.params["critic"])
-    assert distance(both, adam) > 0 and distance(both, descended) > 0
-    # The gradient of both is clipped at once, so that equal ones are one optimiser.
-    config = PPO.replace(max_grad_norm=0.01, learning_rate=0.01)
-    equal = config.replace(critic_optimiser=config.optimiser)
-    _, one, found = updated(config)
-    _, two, again = updated(equal)
-    close(one.params, two.params)
-    close(found["grad_norm"], again["grad_norm"])
-    # Its step size is its own too.
-    rates = equal.replace(critic_learning_rate=1e-3)
-    close(
-        updated(rates)[1].params,
-        updated(rates.replace(critic_optimiser=None))[1].params,
-    )
-
-
-def test_both_optimisers_decay_and_leave_frozen_parts_alone():
-    config = PPO.replace(
-        critic_optimiser=Adam(b1=0.5),
-        anneal_learning_rate=True,
-        frozen=("critic.Dense_0",),
-    )
-    start, after, metrics = updated(config)
-    critics = [state.params["critic"]["params"] for state in (start, after)]
-    same(*(critic["Dense_0"] for critic in critics))
-    hidden = [critic["torso"]["Dense_0"]["kernel"] for critic in critics]
-    assert np.abs(hidden[0] - hidden[1]).max() > 0
-    # What is clipped is the norm of what moves.
-    whole = updated(config.replace(frozen=()))[2]
-    assert 0 < metrics["grad_norm"] < whole["grad_norm"]
-    late = start._replace(update=jnp.int32(3))  # after the last of three updates
-    step = jax.jit(purerl.make_algorithm(config).step)
-    same(step(late)[0].params, late.params)
-
-
-@pytest.mark.parametrize("algorithm", ["ppo", "recurrent_ppo"])
-@pytest.mark.parametrize("chosen", [Muon(), OpenOptimiser.make(4, 3)], ids=type)
-@pytest.mark.slow(optimised=False)
-def test_a_critics_optimiser_may_know_layers_and_activity(algorithm, chosen):
-    config = small(algorithm, num_epochs=1, num_minibatches=1)
-    _, plain, _ = updated(config)
-    start, after, metrics = updated(config.replace(critic_optimiser=chosen))
-    others = [name for name in plain.params if name != "critic"]
-    close([after.params[n] for n in others], [plain.params[n] for n in others])
-    assert distance(after, plain) > 0 and distance(after, start) > 0
-    assert np.isfinite(metrics["value_loss"])
-
-
 def test_advantages_may_be_standardised_over_the_whole_batch():
     config = PPO.replace(normalize_whole_batch=True)
     state = purerl.make_algorithm(PPO).init(jax.random.key(0))
@@ -206,7 +149,6 @@ def test_a_std_may_depend_on_the_state():
     [
         ("target_kl", {"target_kl": 1e-3}),
         ("critic_learning_rate", {"critic_learning_rate": 1e-3}),
-        ("critic_optimiser.eps", {"critic_optimiser": Adam()}),
     ],
 )
 @pytest.mark.slow(optimised=False)
@@ -225,22 +167,3 @@ def test_they_are_numbers_that_can_be_mapped(name, changes):
 def test_a_wrong_limit_is_refused():
     with pytest.raises(purerl.ConfigError, match="target_kl must"):
         purerl.make_train(PPO.replace(target_kl=0.0))
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"state_dependent_std": True}, "has no effect with discrete actions"),
-        (
-            {
-                "env": "probe/continuous",
-                "state_dependent_std": True,
-                "log_std_init": 2.5,
-            },
-            "log_std_init must be greater than -20 and less than 2",
-        ),
-    ],
-)
-def test_what_would_do_nothing_is_refused(changes, words):
-    with pytest.raises(purerl.ConfigError, match=words):
-        purerl.make_train(PPO.replace(**changes))

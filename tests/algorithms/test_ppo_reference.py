@@ -9,7 +9,7 @@ from scipy import stats
 import purerl
 from purerl import losses
 from purerl.algorithms import ppo
-from purerl.learning import diagnostics, normalise, optimiser
+from purerl.learning import normalise, optimiser
 from purerl.optimisers import Adam
 from purerl.types import Transition
 from tests.algorithms.agents import agent_of, samples_of
@@ -298,7 +298,7 @@ def test_explained_variance_golden():
         target=jnp.array([0.0, 2.0, 4.0]),
     )
     np.testing.assert_allclose(
-        diagnostics.explained_variance(batch.value, batch.target, None), 0.75, rtol=1e-6
+        normalise.explained_variance(batch.value, batch.target, None), 0.75, rtol=1e-6
     )
 
 

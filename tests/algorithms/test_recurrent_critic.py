@@ -58,7 +58,7 @@ class Rolled:
 
     def __init__(self, config):
         self.parts = agent_of(config)
-        algorithm = ppo.algorithm(self.parts)
+        algorithm = on_policy.algorithm(self.parts, ppo.learn)
         self.state = jax.jit(algorithm.init)(jax.random.key(4))
         step = jax.jit(algorithm.step)
         for _ in range(2):

@@ -82,7 +82,7 @@ class Trained:
         def act(obs, memory, noise):
             return policy.act(obs, memory, (noise, step))
 
-        return rollout.collect_recurrent(
+        return rollout.collect(
             self.parts.stepper,
             state.envs,
             state.memory,

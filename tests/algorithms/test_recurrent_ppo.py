@@ -223,7 +223,7 @@ def of(network, memory):
 def rolled(request):
     """A state in the midst of training, and what its next update begins with."""
     parts = bound(CHAINS[request.param])
-    algorithm = ppo.algorithm(parts)
+    algorithm = on_policy.algorithm(parts, ppo.learn)
     start, step = jax.jit(algorithm.init)(jax.random.key(4)), jax.jit(algorithm.step)
     for _ in range(3):
         start, _ = step(start)
@@ -396,7 +396,7 @@ def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypat
 @pytest.mark.slow
 def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     # Episodes of 4 steps in rollouts of 8: every one that ends a rollout.
-    right = rollout.unroll_recurrent
+    right = rollout.unroll
 
     def wrong(*args):
         played = right(*args)
@@ -405,7 +405,7 @@ def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
     config = ONE_PASS.replace(num_evaluations=0)
     kept = np.asarray(train(config).state.memory)
     np.testing.assert_array_equal(kept, np.zeros_like(kept))
-    monkeypatch.setattr(rollout, "unroll_recurrent", wrong)
+    monkeypatch.setattr(rollout, "unroll", wrong)
     leaked = np.asarray(train(config).state.memory)
     assert (np.abs(leaked).max(-1) > 1e-3).all()
 
@@ -506,31 +506,6 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
 
 
 # Scale
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", [{}, APART], ids=CHAINS)
-def test_vmapped_agents_are_their_single_runs(changes):
-    config = CONFIG.replace(total_timesteps=16 * 14 * 3, num_evaluations=0, **changes)
-    run = purerl.make_train(config)
-    keys = jax.random.split(jax.random.key(0), 2)
-    together = jax.jit(jax.vmap(run))(keys)
-    single = jax.jit(run)
-    for i in range(2):
-        alone = single(keys[i])
-        for name, values in alone.metrics.items():
-            np.testing.assert_allclose(
-                together.metrics[name][i], values, rtol=1e-3, atol=1e-5, err_msg=name
-            )
-        for network in KEYS:
-            np.testing.assert_allclose(
-                of(network, together.state.memory)[i],
-                of(network, alone.state.memory),
-                rtol=1e-3,
-                atol=1e-5,
-            )
-    for memory in jax.tree.leaves(together.state.memory):
-        assert (memory[0] != memory[1]).any()
 
 
 @pytest.mark.slow

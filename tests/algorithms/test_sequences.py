@@ -74,7 +74,7 @@ class Rolled:
         self.config = CONFIG.replace(**side.changes)
         self.env = resolve_env(self.config)
         parts = policy_gradient.make_agent(self.config, self.env)
-        algorithm = ppo.algorithm(parts)
+        algorithm = on_policy.algorithm(parts, ppo.learn)
         state, step = (
             jax.jit(algorithm.init)(jax.random.key(4)),
             jax.jit(algorithm.step),
@@ -108,7 +108,7 @@ class Rolled:
 
     def begun(self, parts, rows):
         """The rows without burn-in, from the memories after it, as constants."""
-        return on_policy.begun(parts, self.moved, rows)
+        return parts.memory.begun(self.moved, rows)
 
 
 @pytest.fixture(scope="module", params=slow_but(SIDES, "one memory"))

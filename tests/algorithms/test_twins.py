@@ -9,8 +9,9 @@ import pytest
 
 import purerl
 from purerl import networks, optimisers
+from purerl.accelerator import twins
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import sac, td3, twins
+from purerl.algorithms import sac, td3
 from purerl.algorithms.off_policy import Learner
 from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits
@@ -37,7 +38,7 @@ TWO = {
     "batch-norm": purerl.SACConfig(**SMALL, crossq=True),
     "pictures": purerl.SACConfig(**SMALL, env="Breakout-MinAtar"),
     "few-steps": purerl.TD3Config(**SMALL | {"rounds_per_update": 8}),
-    "layers": purerl.TD3Config(**SMALL, critic_optimiser=optimisers.Muon()),
+    "layers": purerl.TD3Config(**SMALL, optimiser=optimisers.Muon()),
     "own": purerl.SACConfig(**SMALL, critic=networks.ActionCritic((4,), "tanh")),
 }
 

@@ -3,6 +3,7 @@ import errno
 import importlib
 import json
 import pkgutil
+import shlex
 import shutil
 import typing
 
@@ -13,8 +14,8 @@ import purerl
 import purerl.cli
 from purerl import presets, serialise
 from purerl.algorithms import ALGORITHMS, config_class
-from purerl.cli import COMMANDS, evaluate, flags, main
-from purerl.cli.train import Train
+from purerl.cli import COMMANDS, EXAMPLES, evaluate, flags, main
+from purerl.cli.train import parser
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.runner.options import Options
@@ -329,20 +330,6 @@ def test_a_length_that_is_none_is_called_by_its_flag(trained, capsys):
     assert "--extend must be the steps of the longer run" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (["--algorithm", "recurrent_dqn", "--values", "quantile"], "--values is a fi"),
-        (["--crossq", "--env", "Pendulum-v1"], "--crossq is a field of sac, which"),
-        (["--no-double"], "--no-double is a field of dqn, recurrent_dqn, which the al"),
-        (["--rule=x.npz"], "--rule is a field of lpg, disco, which the algorithm of"),
-    ],
-)
-def test_a_field_of_another_algorithm_is_said_to_be_one(words, sentence, capsys):
-    assert main(["train", *words]) != 0
-    assert sentence in capsys.readouterr().err
-
-
 WHOLE = {"1e3": 1000, "1_000": 1000, "1000.0": 1000, "1000": 1000, "-1e0": -1}
 
 
@@ -380,7 +367,7 @@ def test_every_integer_flag_takes_numbers_as_people_write_them(capsys):
 @pytest.mark.parametrize("algorithm", ALGORITHMS)
 def test_every_integer_field_takes_numbers_as_people_write_them(algorithm):
     base = config_class(algorithm)()
-    cls = flags.parser_class(base, Train)
+    cls = parser(base)
     for field in dataclasses.fields(base):
         if field.type in (int, "int"):
             words = [f"--{field.name.replace('_', '-')}", "1e3"]
@@ -395,3 +382,21 @@ def test_a_name_is_no_formula(trained, tmp_path):
     for command in (["plot"], ["plot", "--metric", "entropy"], ["report"]):
         assert main([command[0], str(out), *command[1:]]) == 0
     assert r"$\frac$ a_b^ $" in (out / "report.html").read_text()
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_example_of_a_command_has_its_flags(command, monkeypatch, capsys):
+    class Read(Exception):  # noqa: N818
+        pass
+
+    parse = flags.parse
+
+    def read(*args):
+        parse(*args)
+        raise Read
+
+    monkeypatch.setattr(flags, "parse", read)
+    program, name, *words = shlex.split(EXAMPLES[command])
+    assert (program, name) == ("purerl", command)
+    with pytest.raises(Read):
+        main([name, *words])

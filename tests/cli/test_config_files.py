@@ -8,7 +8,7 @@ import yaml
 
 from purerl import PPOConfig, serialise
 from purerl.cli import flags, main
-from purerl.cli.train import SHARED, Train, base_config
+from purerl.cli.train import base_config, parser
 from purerl.config import ConfigError
 from purerl.contrib.hardware.device import load_device
 
@@ -102,7 +102,7 @@ READERS = {
         "env_kwargs", [f"a={Path(path).read_text()}"]
     ),
     "a number": lambda path: flags.parse(
-        flags.parser_class(PPOConfig(), Train),
+        parser(PPOConfig()),
         ["--policy-loss.clip-eps", Path(path).read_text()],
         "train",
     ),
@@ -144,7 +144,7 @@ def test_mappings_of_a_file_are_what_it_says(field, values, tmp_path):
 def read(path, argv=None):
     argv = argv or ["--config", path]
     base = base_config(argv)
-    parsed = flags.parse(flags.parser_class(base, Train, *SHARED), argv, "train")
+    parsed = flags.parse(parser(base), argv, "train")
     return flags.read_config(parsed, base)
 
 

@@ -64,47 +64,6 @@ def test_a_dry_run_refuses_the_axes_that_training_refuses(command, capsys):
         assert "a population shares one" in capsys.readouterr().err
 
 
-CUT = ["--evolve", "learning_rate", "--truncation", "5", "--strategy", "persistent-es"]
-
-
-@pytest.mark.parametrize(
-    ("command", "sentence"),
-    [
-        (["pbt", *AXIS, "--population", "0"], "population must be a positive whole"),
-        (["pbt", *AXIS, "--rounds", "0"], "num_rounds must be a positive whole"),
-        (["pbt", *AXIS, "--quantile", "0.9"], "quantile must lie between 0 and 0.5"),
-        (["pbt", *AXIS, "--factors", "1.0"], "factors must be positive numbers other"),
-        (
-            ["pbt", *AXIS, "--ready-updates", "4", "--segment-updates", "3"],
-            "segment_updates must divide ready_updates = 4",
-        ),
-        (["pbt", *AXIS, "--extend"], "--extend goes on with what a folder holds"),
-        (["halving", *AXIS, "--min-updates", "-2"], "min_updates must be a positive"),
-        (["halving", *AXIS, "--points", "-1"], "num_points must be a positive whole"),
-        (
-            ["halving", *AXIS, "--min-updates", "4", "--segment-updates", "3"],
-            "segment_updates must divide min_updates = 4",
-        ),
-        # Of 20 updates.
-        (["evolve", *CUT, "--generations", "3"], "generations must be a multiple of 4"),
-        (
-            ["evolve", *CUT, "--generations", "4", "--segment-updates", "3"],
-            "segment_updates must divide truncation = 5",
-        ),
-        (["evolve", *CUT, "--chunk-blocks", "0"], "chunk_blocks must be a positive"),
-        (["evolve", *CUT, "--snapshot-every", "-1"], "snapshot_every must be 0 or"),
-    ],
-)
-def test_a_dry_run_refuses_the_options_that_training_refuses(
-    command, sentence, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.chdir(tmp_path)
-    assert main([*command, *TINY]) == 2
-    assert sentence in capsys.readouterr().err
-    assert main([*command, *TINY, "--dry-run"]) == 2
-    assert sentence in capsys.readouterr().err
-
-
 def test_a_dry_run_refuses_numbers_that_a_population_cannot_move(capsys):
     axis = ["--algorithm", "sac", "--axis", "temperature_init=loguniform(0.1,1.0)"]
     assert main(["pbt", *axis, "--dry-run"]) == 2
@@ -181,15 +140,26 @@ def test_no_seeds_are_said_as_they_were_given(command, tmp_path, capsys, monkeyp
     assert "got 0" in error and "range" not in error
 
 
+CUT = ["--truncation", "5", "--strategy", "persistent-es"]  # of 20 updates
+
+
 @pytest.mark.parametrize(
     ("command", "flags", "sentence"),
     [
         ("train", ["--seeds", "2", "--first-seed", "4294967295"], "2^32 - 1, got"),
+        ("train", ["--keep-checkpoints", "0"], "must be a positive whole number"),
         ("pbt", ["--population", "0"], "population must be a positive whole number"),
-        ("pbt", ["--quantile", "0.7"], "quantile must lie between 0 and 0.5, got 0.7"),
         ("pbt", ["--rounds", "0"], "num_rounds must be a positive whole number"),
+        ("pbt", ["--quantile", "0.7"], "quantile must lie between 0 and 0.5, got 0.7"),
+        ("pbt", ["--factors", "1.0"], "factors must be positive numbers other"),
+        (
+            "pbt",
+            ["--ready-updates", "4", "--segment-updates", "3"],
+            "segment_updates must divide ready_updates = 4",
+        ),
+        ("pbt", ["--extend"], "--extend goes on with what a folder holds"),
         ("pbt", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1, got"),
-        ("halving", ["--points", "0"], "num_points must be a positive whole number"),
+        ("halving", ["--points", "-1"], "num_points must be a positive whole number"),
         ("halving", ["--min-updates", "0"], "min_updates must be a positive whole"),
         ("halving", ["--segment-updates", "2"], "must divide min_updates = 5"),
         ("halving", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1, got"),
@@ -199,37 +169,39 @@ def test_no_seeds_are_said_as_they_were_given(command, tmp_path, capsys, monkeyp
         ("tune", ["--holdout-seeds", "-3"], "holdout_seeds must be a positive whole"),
         ("tune", ["--sampler-seed", "-1"], "seed must be a whole number from 0 to"),
         ("tune", ["--first-seed", "-1"], "whole numbers from 0 to 2^32 - 1, got"),
+        ("evolve", [*CUT, "--generations", "3"], "generations must be a multiple of 4"),
+        (
+            "evolve",
+            [*CUT, "--generations", "4", "--segment-updates", "3"],
+            "segment_updates must divide truncation = 5",
+        ),
+        ("evolve", ["--chunk-blocks", "0"], "chunk_blocks must be a positive"),
+        ("evolve", ["--snapshot-every", "-1"], "snapshot_every must be 0 or"),
+        *(
+            (command, ["--checkpoint-seconds", "-1"], "a number of seconds, 0 or more")
+            for command in ("train", "pbt", "halving", "evolve")
+        ),
+        *(
+            (command, flags, sentence)
+            for command in ("compare", "transfer")
+            for flags, sentence in (
+                (["--seed", "-1"], "seed must be a whole number from 0 to 2^32 - 1"),
+                (["--first-seed", "-1"], "different whole numbers from 0 to 2^32 - 1"),
+                (["--memory-limit", "xyz"], "memory_limit must be a positive number"),
+            )
+        ),
     ],
 )
-def test_a_dry_run_refuses_the_numbers_that_training_refuses(
+def test_a_dry_run_refuses_the_options_that_training_refuses(
     command, flags, sentence, tmp_path, capsys, monkeypatch
 ):
     monkeypatch.chdir(tmp_path)
-    args = [*OTHERS[command], *TINY, *flags]
     for more in (["--dry-run"], []):
-        assert main([*args, *more]) == 2
+        assert main([*OTHERS[command], *TINY, *flags, *more]) == 2
         assert sentence in capsys.readouterr().err
 
 
-def test_a_dry_run_refuses_axes_that_a_population_cannot_move(capsys):
-    args = ["pbt", "--algorithm", "sac", "--total-timesteps", "2000", "--dry-run"]
-    assert main([*args, "--axis", "temperature_init=loguniform(0.01,1)"]) == 2
-    assert "a population changes its numbers" in capsys.readouterr().err
-
-
-TRAINING = [
-    ["train"],
-    ["sweep", "--axis", "learning_rate=1e-3,1e-2"],
-    ["pbt", *AXIS],
-    ["halving", *AXIS, *HALVING],
-    ["tune", *AXIS],
-    ["evolve", "--evolve", "learning_rate"],
-    ["compare", "--setting", "a:", "--setting", "b: learning_rate=1e-4"],
-    ["transfer", "--loss", "squared"],
-]
-
-
-@pytest.mark.parametrize("command", TRAINING, ids=lambda words: words[0])
+@pytest.mark.parametrize("command", OTHERS)
 @pytest.mark.parametrize(
     ("flags", "sentence"),
     [
@@ -243,53 +215,9 @@ def test_a_dry_run_refuses_the_trackers_that_training_refuses(
 ):
     monkeypatch.chdir(tmp_path)
     for more in ([], ["--dry-run"]):
-        assert main([*command, *TINY, *flags, *more]) == 2
+        assert main([*OTHERS[command], *TINY, *flags, *more]) == 2
         assert sentence in capsys.readouterr().err
     assert not list(tmp_path.rglob("*.json"))
-
-
-@pytest.mark.parametrize(
-    "command",
-    [words for words in TRAINING if words[0] in ("train", "pbt", "halving", "evolve")],
-    ids=lambda words: words[0],
-)
-def test_a_dry_run_refuses_a_time_that_is_none(command, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main([*command, *TINY, "--checkpoint-seconds", "-1", "--dry-run"]) == 2
-    assert "must be a number of seconds, 0 or more" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    ("flags", "sentence"),
-    [
-        (["--seed", "-1"], "seed must be a whole number from 0 to 2^32 - 1, got -1"),
-        (["--first-seed", "-1"], "different whole numbers from 0 to 2^32 - 1, got"),
-        (["--memory-limit", "xyz"], "memory_limit must be a positive number of bytes"),
-    ],
-)
-@pytest.mark.parametrize("command", TRAINING[-2:], ids=lambda words: words[0])
-def test_a_dry_run_of_a_comparison_refuses_what_it_refuses(
-    command, flags, sentence, capsys
-):
-    assert main([*command, *TINY, *flags, "--dry-run"]) == 2
-    assert sentence in capsys.readouterr().err
-
-
-def test_a_dry_run_refuses_to_keep_no_checkpoint(capsys):
-    assert main(["train", *TINY, "--keep-checkpoints", "0", "--dry-run"]) == 2
-    assert "must be a positive whole number, got 0" in capsys.readouterr().err
-
-
-PLANS = {
-    "train": [],
-    "sweep": AXIS,
-    "pbt": AXIS,
-    "halving": [*AXIS, *HALVING],
-    "tune": [*AXIS, "--trials", "2"],
-    "evolve": ["--evolve", "learning_rate"],
-    "compare": ["--setting", "fast: learning_rate=1e-2"],
-    "transfer": ["--loss", "squared"],
-}
 
 
 def test_every_plan_is_among_these():
@@ -297,10 +225,10 @@ def test_every_plan_is_among_these():
     homes = {name: MAINS.get(name, name).partition(":")[0] for name in COMMANDS}
     texts = {name: (folder / f"{home}.py").read_text() for name, home in homes.items()}
     plans = {name for name, text in texts.items() if "parsed.dry_run" in text}
-    assert plans == set(PLANS)
+    assert plans == set(OTHERS)
 
 
-@pytest.mark.parametrize("command", PLANS)
+@pytest.mark.parametrize("command", OTHERS)
 @pytest.mark.parametrize(
     "out", ["/dev/null", "/dev/null/x", "/proc/x", "n" * 300, "link"]
 )
@@ -309,6 +237,6 @@ def test_a_dry_run_refuses_a_folder_that_cannot_be_written(
 ):
     monkeypatch.chdir(tmp_path)
     Path("link").symlink_to("nowhere")
-    assert main([command, *PLANS[command], *TINY, "--dry-run", "--out", out]) == 2
+    assert main([*OTHERS[command], *TINY, "--dry-run", "--out", out]) == 2
     assert f"out: cannot write to {out} (" in capsys.readouterr().err
     assert [path.name for path in tmp_path.iterdir()] == ["link"]

@@ -59,13 +59,10 @@ def test_a_flag_sets_a_part_or_a_number_inside_it(line, field, expected):
     assert read(line) == purerl.PPOConfig(**{field: expected})  # and nothing else
 
 
-def test_an_optimiser_of_some_parameters_is_none_or_a_part():
-    line = "--actor-optimiser;Lion;--actor-learning-rate;1e-4"
-    config = read(line, purerl.SACConfig())
-    assert config.actor_optimiser == optimisers.Lion()
-    assert read("--actor-optimiser;None", config).actor_optimiser is None
+def test_a_step_size_of_some_parameters_is_none_or_a_number():
+    config = read("--optimiser;Lion;--actor-learning-rate;1e-4", purerl.SACConfig())
+    assert config.optimiser == optimisers.Lion()
     assert (config.actor_learning_rate, config.critic_learning_rate) == (1e-4, None)
-    assert config.critic_optimiser is None
 
 
 @pytest.mark.parametrize(

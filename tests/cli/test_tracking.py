@@ -1,13 +1,14 @@
 """`--track` and `--tracking-uri`: by name, by address, and afterwards with --resume."""
 
-import json
+import dataclasses
 
 import pytest
 
 from purerl import serialise
-from purerl.cli import main
+from purerl.cli import main, tools
 from purerl.config import ConfigError
 from purerl.runner import options
+from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import Tracker
 from purerl.runner.trackers.group import load_stored
 from tests.helpers import tiny_config
@@ -44,8 +45,7 @@ def test_track_by_name_and_afterwards(tmp_path, capsys):
     assert main([*late, "--track", "mlflow"]) == 0
     assert "had finished already" in capsys.readouterr().out
     curve = event_scalars(out / "tensorboard/seed=1")["train/entropy"]
-    lines = (out / "metrics/train/seed=1.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    (rows,) = by_member(read_rows(out / "metrics")["train"], [1])
     assert [step for step, _ in curve] == [row["env_steps"] for row in rows]
     runs = client.search_runs([experiment], "tags.seed = '1'")
     (run,) = runs
@@ -71,14 +71,14 @@ def test_mistakes_print_one_sentence(tmp_path, capsys, flags, fragment):
 
 AXIS = ("--axis", "gamma=uniform(0.9,0.99)")
 COMMANDS = {
-    "train": ("cli.train.run", ()),
-    "sweep": ("cli.tools.sweep", ("--axis", "gamma=0.9,0.99")),
-    "pbt": ("population.pbt.pbt", AXIS),
-    "halving": ("population.halving.halving", AXIS),
-    "tune": ("cli.tools.tune", AXIS),
-    "evolve": ("cli.evolve.evolve", ("--evolve", "gamma")),
-    "compare": ("cli.tools.compare", ("--setting", "own:")),
-    "transfer": ("cli.tools.compare", ("--loss", "squared")),
+    "train": ("train.run", ()),
+    "sweep": ("tools.SWEEP", ("--axis", "gamma=0.9,0.99")),
+    "pbt": ("tools.PBT", AXIS),
+    "halving": ("tools.HALVING", AXIS),
+    "tune": ("tools.TUNE", AXIS),
+    "evolve": ("evolve.evolve", ("--evolve", "gamma")),
+    "compare": ("tools.compare", ("--setting", "own:")),
+    "transfer": ("tools.compare", ("--loss", "squared")),
 }
 
 
@@ -99,7 +99,9 @@ def test_every_command_that_trains_takes_an_address_of_mlflow(
         told.append(trackers)
         raise ConfigError("stopped before any training")
 
-    monkeypatch.setattr(f"purerl.{function}", stop)
+    known = getattr(tools, command.upper(), None)
+    stops = stop if known is None else dataclasses.replace(known, call=stop)
+    monkeypatch.setattr(f"purerl.cli.{function}", stops)
     monkeypatch.setattr(options, "make_tracker", lambda name, uri: Made(uri))
     words = [command, *words, "--out", str(tmp_path), "--tracking-uri", "sqlite:///x"]
     assert main(words) == 2

@@ -101,26 +101,6 @@ def test_losses_and_environments_make_a_difference(result):
     assert not np.array_equal(curves[0], curves[1])
 
 
-@pytest.mark.slow(optimised=False)
-def test_a_folder_is_gone_on_with(result, folder, monkeypatch):
-    trained = []
-
-    def train(part, *rest):
-        trained.append((part.environment, len(part.names)))
-        return original(part, *rest)
-
-    original = training._train_part
-    monkeypatch.setattr(training, "_train_part", train)
-    again = compare(folder)
-    assert trained == []
-    more = compare(folder, {**HUBER, "third": losses.HuberError(2.0)})
-    assert trained == [("CartPole-v1", 1), ("long", 1)]
-    for one in (again, more):
-        for name, values in result.scores.items():
-            np.testing.assert_array_equal(one.scores[name][:, :2], values)
-    assert more.settings == ("soft", "hard", "third")
-
-
 def test_files_come_back(result, tmp_path):
     result.save(tmp_path)
     loaded = purerl.load_comparison(tmp_path)
@@ -294,15 +274,6 @@ def test_many_settings_share_their_resamples(monkeypatch):
     moved = {f"moved{n}": rng.normal(size=12) + 5 for n in range(10)}
     assert set(moved) <= clear_of_zero({**gaps, **moved})
     assert asked[0] >= 10 and len(asked) <= 3
-
-
-def test_means_over_several_tasks_are_resampled_once_for_all_confidences():
-    scores = np.random.default_rng(0).normal(size=(12, 3)) * 5 + 1
-    ends = statistics.ends_of_mean(scores, 6_000)
-    for confidence, resamples in ((0.99, 6_000), (0.95, 2_000)):
-        options = {"confidence": confidence, "resamples": resamples}
-        expected = statistics.estimate(scores, "mean", **options)
-        assert tuple(ends(confidence, resamples)) == expected[1:3]
 
 
 def test_a_page_names_learned_optimisers_and_rules():

@@ -1,4 +1,4 @@
-"""A number that is not finite ends an episode, and never an agent; see `acting.bad`.
+"""A number that is not finite ends an episode, and never an agent.
 
 Each row of `test_algorithms.SMALL` is trained in its environment, of which every
 episode breaks at a certain step.
@@ -15,7 +15,7 @@ import pytest
 
 import purerl
 from purerl import envs
-from purerl.acting import bad
+from purerl.acting.rollout import is_finite, replaced
 from purerl.algorithms import ALGORITHMS
 from purerl.metrics import is_defined
 from purerl.types import Transition
@@ -100,8 +100,8 @@ def test_no_number_that_is_not_finite_reaches_an_agent(name):
         if "observation" in what and is_numbered:
             continue  # Numbers of states are whole.
         result = results[what] = trained(name, what)
-        assert bool(bad.is_finite(result.state)) or name == "plr", what
-        assert bool(bad.is_finite(result.state.params)), what
+        assert bool(is_finite(result.state)) or name == "plr", what
+        assert bool(is_finite(result.state.params)), what
         counted = result.metrics["bad_transitions"]
         assert int(counted[-1]) == expected(name), what
         assert bool((jnp.diff(counted.astype(int)) >= 0).all())
@@ -145,7 +145,7 @@ def test_an_episode_that_begins_with_a_bad_observation_is_cut_at_once():
         fields = SMALL["ppo" if make is purerl.PPOConfig else "dqn"]
         config = make(env=Blind(), eval_episodes=64, num_evaluations=1, **fields)
         result = jax.jit(purerl.make_train(config))(KEY)
-        assert bool(bad.is_finite(result.state.params))
+        assert bool(is_finite(result.state.params))
         assert int(result.metrics["bad_transitions"][-1]) > 0
         unseen = result.evaluation["episode_length"] == 0
         assert 8 <= int(unseen.sum()) <= 36  # 64 / 3, five deviations either way
@@ -165,7 +165,7 @@ class Sure(envs.CartPole):
 def test_of_finite_observations_a_reward_alone_is_bad(name):
     result = jax.jit(purerl.make_train(small(name, env=Sure())))(KEY)
     assert int(result.metrics["bad_transitions"][-1]) == expected(name)
-    assert bool(bad.is_finite(result.state))
+    assert bool(is_finite(result.state))
     assert bool((result.evaluation["episode_length"] == AT - 1).all())
 
 
@@ -184,7 +184,7 @@ def test_nothing_changes_where_observations_are_known_to_be_finite(name, monkeyp
 
 def test_a_bad_reward_with_a_finite_observation_stays_a_step_that_earned_nothing():
     given = rollout([[0], [1]])
-    found, _ = bad.replaced(given, (), finite_observations=True)
+    found, _ = replaced(given, (), finite_observations=True)
     np.testing.assert_array_equal(found.terminated, [[False], [False]])
     np.testing.assert_array_equal(found.truncated, [[False], [True]])
     np.testing.assert_array_equal(found.obs, given.obs)
@@ -218,7 +218,7 @@ def rollout(flags):
 )
 def test_others_take_the_place_of_bad_transitions(flags, taken, truncated):
     given = rollout(flags)
-    found, memories = bad.replaced(given, given.obs)
+    found, memories = replaced(given, given.obs)
     taken = np.asarray(taken, np.float32)
     pair = np.stack([taken, taken + 0.5], -1)
     for name in ("action", "log_prob", "reward"):
@@ -232,7 +232,7 @@ def test_others_take_the_place_of_bad_transitions(flags, taken, truncated):
 def test_a_termination_that_takes_the_place_of_a_bad_one_stays_one():
     given = rollout([[1, 0]])
     given = given._replace(terminated=jnp.array([[True, True]]))
-    found, _ = bad.replaced(given)
+    found, _ = replaced(given)
     np.testing.assert_array_equal(found.terminated, [[True, True]])
     np.testing.assert_array_equal(found.truncated, [[False, False]])
 

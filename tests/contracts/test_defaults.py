@@ -6,7 +6,7 @@ import inspect
 import pytest
 
 import purerl
-from purerl.cli import evolve, export, plan, render, train
+from purerl.cli import export, plan, render
 
 TOOLS = {
     "train": purerl.run,
@@ -22,14 +22,12 @@ TOOLS = {
 }
 # Commands with a class of flags of their own.
 OWN = {
-    "train": train.Train,
-    "evolve": evolve.Evolve,
     "render": render.Render,
     "export": export.Export,
     "lanes": plan.FindLanes,
 }
-# Flags of another type: the folder of the run, and how far it goes.
-OTHERS = {("train", "resume"), ("train", "extend"), ("export", "out")}
+# A flag of another type: the folder of the run.
+OTHERS = {("export", "out")}
 SHARED = ("lanes", "segment_updates", "checkpoint_seconds", "trackers", "progress")
 
 

@@ -9,9 +9,11 @@ import pytest
 import purerl
 from purerl import ConfigError
 from purerl.cli import evolve as evolve_command
-from purerl.cli import main
+from purerl.cli import flags, main
 from purerl.cli import train as train_command
-from purerl.cli.flags import Tracking
+from purerl.meta.setup import EvolveOptions
+from purerl.runner.options import options_of
+from purerl.runner.run import RunOptions
 from purerl.storage import folders
 from tests.storage.every_kind import AXES, CONFIG, SHARED, WRITE
 
@@ -73,21 +75,21 @@ def test_a_folder_has_every_option_that_changes_it(written, kind):
 
 
 @pytest.mark.parametrize(
-    ("kind", "command", "allowed"),
+    ("kind", "options", "allowed"),
     [
-        ("run", train_command.Train, train_command.RESUME_FLAGS),
-        ("evolution", evolve_command.Evolve, evolve_command._RESUME),
+        ("run", RunOptions, train_command.RESUME_FLAGS),
+        ("evolution", EvolveOptions, evolve_command._RESUME),
     ],
 )
 def test_what_may_be_given_with_resume_is_the_folders_own_if_it_is_not(
-    written, kind, command, allowed
+    written, kind, options, allowed
 ):
     kept = set(names_in(written[kind])) - OF_THE_CALL
-    for field in dataclasses.fields(command):
+    for field in dataclasses.fields(flags.flags_of(options)):
         if field.name.replace("_", "-") in allowed and field.name in kept:
             told = field.name == "generations"  # `main` looks whether it was given
             assert told or field.default is None, field.name
-    tracking = {field.name for field in dataclasses.fields(Tracking)}
+    tracking = {flag.name for flag in options_of(options)["trackers"].flags}
     others = {name.replace("-", "_") for name in allowed} - kept - OF_THE_CALL
     assert others <= {
         *(*tracking, "coordinator", "num_processes", "process", "device", "compile")

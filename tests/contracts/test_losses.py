@@ -168,14 +168,14 @@ def test_a_loss_survives_the_dict_and_yaml_of_its_config(name, tmp_path):
     ],
 )
 def test_a_loss_is_read_from_a_string(text, expected):
-    parsed = serialise.parse_loss(text)
+    parsed = serialise.parse_part(text, "loss")
     assert parsed == expected
     assert type(parsed) is type(expected)
 
 
 def test_a_loss_object_passes_through():
     loss = losses.ClipDrift(0.3)
-    assert serialise.parse_loss(loss) is loss
+    assert serialise.parse_part(loss, "loss") is loss
 
 
 @pytest.mark.parametrize(
@@ -185,7 +185,7 @@ def test_a_loss_object_passes_through():
         ("ClipDrift(clip_ep=0.2)", ["clip_ep", "Did you mean 'clip_eps'"]),
         (
             "ClipDrift(0.2, 0.3)",
-            ["more values than it has fields: clip_eps."],
+            ["more values than it takes: clip_eps."],
         ),
         ("ClipDrift[0.2]", ["cannot read", "ClipDrift(clip_eps=0.2)"]),
         ("ClipDrift(clip_eps=", ["cannot read"]),
@@ -195,7 +195,7 @@ def test_a_loss_object_passes_through():
 )
 def test_a_bad_loss_string_says_what_to_write(text, fragments):
     with pytest.raises(ConfigError) as error:
-        serialise.parse_loss(text)
+        serialise.parse_part(text, "loss")
     for fragment in fragments:
         assert fragment in str(error.value)
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.acting.environment import resolve_env
+from purerl.acting.environment import resolve_env, with_params
 from purerl.acting.exploration import Coin
 from purerl.config import ConfigError
 from purerl.contrib import bandit
@@ -24,7 +24,9 @@ def parts_of(**fields):
     config = BanditConfig(**K3, **fields)
     env = resolve_env(config)
     bandit.validate(config, env)
-    return bandit.Parts(config, bandit.rollout.make_stepper(config, env, None), 3)
+    return bandit.Parts(
+        config, bandit.rollout.make_stepper(with_params(config, env), env, None), 3
+    )
 
 
 def learner(values, counts=(1, 1, 1), mean=0.0):

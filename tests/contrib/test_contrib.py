@@ -47,7 +47,10 @@ def test_a_package_gives_its_names_on_first_use(package, name):
 
 def test_registries_know_it_by_name():
     assert ALGORITHMS["disco"].config is purerl.DiscoConfig
-    assert purerl.serialise.parse_loss("FormulaDrift()") == losses.FormulaDrift.make()
+    assert (
+        purerl.serialise.parse_part("FormulaDrift()", "loss")
+        == losses.FormulaDrift.make()
+    )
     assert envs.make("Chicken-v0").name == "Chicken-v0"
 
 

@@ -177,14 +177,6 @@ def test_a_unit_is_as_active_as_it_is_beside_its_layer():
 
 
 def test_a_number_that_is_in_no_layer_has_no_activity():
-    config = purerl.SACConfig(
-        temperature_optimiser=OpenOptimiser(),
-        hidden_sizes=(4,),
-        total_timesteps=2000,
-        num_evaluations=0,
-    )
-    result = jax.eval_shape(purerl.make_train(config), jax.random.key(0))
-    assert result.state.params["log_temperature"].shape == ()
     layout = layout_of(jnp.zeros(()))
     assert dormancy(layout, ACTIVITY, jnp.zeros(())).tolist() == [1.0]
 

@@ -195,26 +195,42 @@ def test_a_uniform_range_bounds_the_tanh_entropy():
     assert entropy.max() > np.log(4.0) - 0.1
 
 
-def test_gaussian_actions_are_clipped_and_scaled_to_asymmetric_bounds():
-    # Dimension 0 in [-1, 3] (centre 1, radius 2); dimension 1 in [0, 10].
-    head = GaussianHead(np.array([-1.0, 0.0]), np.array([3.0, 10.0]), (2,))
-    raw = jnp.array([[0.0, 0.0], [0.5, -0.5], [1.0, 1.0], [7.0, -7.0]])
-    np.testing.assert_allclose(
-        head.to_env(raw), [[1.0, 5.0], [2.0, 2.5], [3.0, 10.0], [3.0, 0.0]], atol=1e-6
-    )
+INF = np.inf
 
 
-def test_unbounded_dimensions_pass_through():
-    head = GaussianHead(np.array([-1.0, -np.inf]), np.array([3.0, np.inf]), (2,))
-    np.testing.assert_allclose(head.to_env(jnp.array([7.0, 7.0])), [3.0, 7.0])
-
-
-def test_a_dimension_with_one_bound_is_clipped_there():
-    """As Gymnasium's ClipAction does; the raw action keeps its own units."""
-    low, high = np.array([0.0, -np.inf, -1.0]), np.array([np.inf, 2.0, 3.0])
-    head = GaussianHead(low, high, (3,))
-    raw = jnp.array([[-5.0, 5.0, 5.0], [7.0, -7.0, 0.5]])
-    np.testing.assert_array_equal(head.to_env(raw), [[0.0, 2.0, 3.0], [7.0, -7.0, 2.0]])
+@pytest.mark.parametrize(
+    ("head_class", "low", "high", "raw", "actions"),
+    [
+        # Dimension 0 in [-1, 3] (centre 1, radius 2); dimension 1 in [0, 10].
+        (
+            GaussianHead,
+            [-1.0, 0.0],
+            [3.0, 10.0],
+            [[0.0, 0.0], [0.5, -0.5], [1.0, 1.0], [7.0, -7.0]],
+            [[1.0, 5.0], [2.0, 2.5], [3.0, 10.0], [3.0, 0.0]],
+        ),
+        (GaussianHead, [-1.0, -INF], [3.0, INF], [[7.0, 7.0]], [[3.0, 7.0]]),
+        # With one bound as Gymnasium's ClipAction: the raw action keeps its units.
+        (
+            GaussianHead,
+            [0.0, -INF, -1.0],
+            [INF, 2.0, 3.0],
+            [[-5.0, 5.0, 5.0], [7.0, -7.0, 0.5]],
+            [[0.0, 2.0, 3.0], [7.0, -7.0, 2.0]],
+        ),
+        (
+            TanhGaussianHead,
+            [LOW],
+            [HIGH],
+            [[-50.0], [0.0], [np.arctanh(0.5)], [50.0]],
+            [[LOW], [1.0], [2.0], [HIGH]],
+        ),
+    ],
+    ids=["two bounds", "no bounds", "one bound", "tanh"],
+)
+def test_raw_actions_are_brought_to_the_bounds(head_class, low, high, raw, actions):
+    head = head_class(np.array(low), np.array(high), (len(low),))
+    np.testing.assert_allclose(head.to_env(jnp.array(raw)), actions, atol=1e-6)
 
 
 def test_the_largest_number_as_a_bound_means_none():
@@ -253,12 +269,6 @@ def test_no_action_is_rounded_out_of_its_bounds(head_class, low, high):
     ends = np.asarray(head.to_env(jnp.array([[-50.0], [50.0]])))[:, 0]
     assert low <= ends[0] and ends[1] <= high
     np.testing.assert_allclose(ends, [low, high], rtol=1e-6)
-
-
-def test_tanh_actions_stay_inside_asymmetric_bounds():
-    head = TanhGaussianHead(LOW, HIGH, (1,))
-    raw = jnp.array([[-50.0], [0.0], [np.arctanh(0.5)], [50.0]])
-    np.testing.assert_allclose(head.to_env(raw)[:, 0], [LOW, 1.0, 2.0, HIGH], atol=1e-6)
 
 
 def test_the_density_of_a_gaussian_is_that_of_the_action_before_clipping():

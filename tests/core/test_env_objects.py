@@ -155,7 +155,7 @@ def test_circles_and_long_texts_end():
 def test_a_setting_trains_in_its_own_environment_though_it_is_equal_to_the_others():
     config = tiny_config(env=Paid(1.0), num_evaluations=0)
     assert Paid(1.0) == Paid(7.0)  # as dataclasses without a field
-    with pytest.raises(ConfigError, match="is a config of another environment"):
+    with pytest.raises(ConfigError, match="is a config of another task"):
         purerl.compare(config, {"a": {}, "b": config.replace(env=Paid(7.0))}, seeds=2)
 
 

@@ -1,12 +1,15 @@
 """The published networks of images, and the types in which torsos compute."""
 
 import chex
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from purerl.networks import MLP, Impala, Nature, init_params, make_torso
+from purerl.networks.layers import Conv
+from purerl.tracing import traced_for
 
 ATARI = (84, 84, 4)
 
@@ -61,6 +64,57 @@ def convolve(x, layer, stride, padding):
             window = x[i * stride : i * stride + size, j * stride : j * stride + size]
             out[i, j] = np.tensordot(window, kernel, 3) + bias
     return out
+
+
+@pytest.mark.parametrize("agents", [None, 3])
+@pytest.mark.parametrize(
+    ("shape", "size", "stride", "padding"),
+    [
+        ((10, 10, 4), 3, 1, "VALID"),
+        ((5, 7, 2), 3, 1, "SAME"),
+        ((6, 4, 1), 2, 1, "SAME"),  # an even window has more padding at its end
+        ((12, 9, 3), 4, 2, "VALID"),  # a stride that leaves pixels over
+        ((12, 9, 3), 4, 2, "SAME"),
+        ((9, 8, 2), 8, 4, "VALID"),
+        ((3, 3, 2), 1, 2, "SAME"),
+    ],
+)
+def test_convolutions_and_their_gradients_are_flaxs(
+    shape, size, stride, padding, agents
+):
+    theirs = nn.Conv(5, (size, size), stride, padding)
+    ours = Conv(5, size, stride, padding)
+    lead = () if agents is None else (agents,)
+    obs = jax.random.normal(jax.random.key(0), (*lead, 4, *shape))
+    keys = jax.random.split(jax.random.key(1), lead) if lead else jax.random.key(1)
+    init = jax.vmap(theirs.init) if lead else theirs.init
+    params = init(keys, obs)
+    # The parameters are no zeros, so that a bias that is lost is seen.
+    params = jax.tree.map(
+        lambda x: x + jnp.cos(jnp.arange(x.size)).reshape(x.shape), params
+    )
+
+    def outputs_and_gradients(module):
+        def loss(params, obs):
+            y = module.apply(params, obs)
+            return (jnp.sin(y) * jnp.arange(y.size).reshape(y.shape)).sum(), y
+
+        both = jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)
+        (_, y), gradients = (jax.vmap(both) if lead else both)(params, obs)
+        return y, gradients
+
+    expected = outputs_and_gradients(theirs)
+    chex.assert_trees_all_close(
+        outputs_and_gradients(ours), expected, rtol=1e-4, atol=2e-4
+    )
+    with traced_for("cuda"):
+        found = outputs_and_gradients(ours)
+    chex.assert_trees_all_equal(found, expected)
+    assert jax.tree.map(
+        jnp.shape, ours.init(jax.random.key(0), jnp.zeros((1, *shape)))
+    ) == (
+        jax.tree.map(jnp.shape, theirs.init(jax.random.key(0), jnp.zeros((1, *shape))))
+    )
 
 
 def normalise(x):

@@ -74,7 +74,7 @@ def test_a_registered_loss_comes_back_from_yaml_as_itself(tmp_path):
     }
     back = through_yaml(config, tmp_path)
     assert back.policy_loss == loss and type(back.policy_loss) is Soft
-    assert serialise.parse_loss("Softly(weight=2, kind='x')") == Soft(2, "x")
+    assert serialise.parse_part("Softly(weight=2, kind='x')", "loss") == Soft(2, "x")
     # The same structure: a program that took one takes the other.
     assert jax.tree.structure(back) == jax.tree.structure(config)
 
@@ -158,7 +158,7 @@ def test_what_cannot_be_registered_is_refused(name, cls, fragments, registry):
 )
 def test_text_that_makes_no_loss_gets_a_sentence(text, fragments):
     with pytest.raises(ConfigError) as error:
-        serialise.parse_loss(text)
+        serialise.parse_part(text, "loss")
     for fragment in fragments:
         assert fragment in str(error.value)
 

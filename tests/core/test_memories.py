@@ -22,6 +22,8 @@ MEMORIES = {
     "s5": S5(SIZE, state_size=3),
     "transformer": Transformer(SIZE, window=5, num_heads=2),
     "of one's own": nets.Leaky(SIZE),
+    "gru": "gru",
+    "lstm": "lstm",
 }
 # Environment 0 begins episodes at 3 and at 4, environment 1 at 0, environment 2 at 8.
 FIRST = jnp.zeros((STEPS, ENVS), bool).at[[3, 4, 0, 8], [0, 0, 1, 2]].set(True)
@@ -40,7 +42,9 @@ class Sequence:
 
     def __init__(self, module):
         self.module = module
-        self.kind = kind_of(module, 99)  # a module has its own size
+        # A module has its own size.
+        self.kind = kind_of(module, SIZE if isinstance(module, str) else 99)
+        self.read = self.kind.read
         core = self.core = self.kind.core(MLP((5,), "tanh"))
         rng = np.random.default_rng(1)
         self.obs = jnp.asarray(rng.normal(size=(STEPS, ENVS, OBS)), jnp.float32)
@@ -54,7 +58,7 @@ class Sequence:
         self.start = self.kind.last(before)
 
 
-@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru"))
+@pytest.fixture(scope="module", params=slow_but(MEMORIES, "lru", "gru", "lstm"))
 def sequence(request):
     return Sequence(MEMORIES[request.param])
 
@@ -80,16 +84,16 @@ def by_steps(sequence, params, obs, memory):
 def test_a_sequence_is_its_steps(sequence):
     whole = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
     steps = by_steps(sequence, sequence.params, sequence.obs, sequence.start)
-    close(whole.output, steps.output)
+    close(sequence.read(whole), sequence.read(steps))
     close(sequence.kind.last(whole), jax.tree.map(lambda x: x[-1], steps))
     # A single episode without an axis for it, and others with two, are the same.
     alone = jax.tree.map(lambda x: x[2], sequence.start)
-    close(
-        sequence.step(sequence.params, sequence.obs[0, 2], alone).output, whole[0][0, 2]
-    )
+    stepped = sequence.step(sequence.params, sequence.obs[0, 2], alone)
+    first = sequence.read(whole)[0, 2]
+    close(sequence.read(stepped), first)
     grid = jax.tree.map(lambda x: jnp.stack([x, x]), sequence.start)
     obs = jnp.stack([sequence.obs[0]] * 2)
-    close(sequence.step(sequence.params, obs, grid).output[1, 2], whole.output[0, 2])
+    close(sequence.read(sequence.step(sequence.params, obs, grid))[1, 2], first)
 
 
 @pytest.mark.slow
@@ -101,9 +105,9 @@ def test_a_sequence_in_two_pieces_is_the_whole(sequence):
             sequence.params, sequence.obs[piece], memory, FIRST[piece]
         )
         memory = sequence.kind.last(found)
-        outputs.append(found.output)
-    close(jnp.concatenate(outputs), whole.output)
-    close(memory.carry, whole.carry)
+        outputs.append(sequence.read(found))
+    close(jnp.concatenate(outputs), sequence.read(whole))
+    close(memory, sequence.kind.last(whole))
 
 
 def test_gradients_are_those_of_the_steps(sequence):
@@ -113,13 +117,13 @@ def test_gradients_are_those_of_the_steps(sequence):
     @jax.grad
     def of_whole(arguments):
         found = sequence.unroll(*arguments, sequence.start, FIRST)
-        return (weights * found.output).sum()
+        return (weights * sequence.read(found)).sum()
 
     @jax.jit
     @jax.grad
     def of_steps(arguments):
         steps = by_steps(sequence, *arguments, sequence.start)
-        return (weights * steps.output).sum()
+        return (weights * sequence.read(steps)).sum()
 
     arguments = (sequence.params, sequence.obs)
     found, expected = of_whole(arguments), of_steps(arguments)
@@ -128,23 +132,26 @@ def test_gradients_are_those_of_the_steps(sequence):
 
 
 def test_what_follows_a_reset_knows_nothing_of_what_preceded_it(sequence):
-    one = sequence.unroll(sequence.params, sequence.obs, sequence.start, FIRST)
+    def outputs_and_last(obs, start, first):
+        found = sequence.unroll(sequence.params, obs, start, first)
+        return sequence.read(found), jax.tree.leaves(sequence.kind.last(found))
+
+    one, last = outputs_and_last(sequence.obs, sequence.start, FIRST)
     moved = sequence.obs.at[:3, 0].add(1.0)
     start = jax.tree.map(lambda x: x + jnp.ones_like(x), sequence.start)
-    other = sequence.unroll(sequence.params, moved, start, FIRST)
-    np.testing.assert_array_equal(one.output[3:, 0], other.output[3:, 0])
-    np.testing.assert_array_equal(one.output[:, 1], other.output[:, 1])
-    np.testing.assert_array_equal(one.output[8, 2], other.output[8, 2])
-    for x, y in zip(*map(jax.tree.leaves, (one.carry, other.carry)), strict=True):
+    other, other_last = outputs_and_last(moved, start, FIRST)
+    np.testing.assert_array_equal(one[3:, 0], other[3:, 0])
+    np.testing.assert_array_equal(one[:, 1], other[:, 1])
+    np.testing.assert_array_equal(one[8, 2], other[8, 2])
+    for x, y in zip(last, other_last, strict=True):
         np.testing.assert_array_equal(x, y)  # every environment had a reset
-    assert (one.output[:3, 0] != other.output[:3, 0]).any(-1).all()
-    assert (one.output[:8, 2] != other.output[:8, 2]).any(-1)[0]
+    assert (one[:3, 0] != other[:3, 0]).any(-1).all()
+    assert (one[:8, 2] != other[:8, 2]).any(-1)[0]
     # It is the memory of a fresh start, in what is carried on too.
-    fresh = sequence.unroll(
-        sequence.params, sequence.obs[4:], sequence.kind.blank((ENVS,)), FIRST[4:]
-    )
-    close(other.output[4:, 0], fresh.output[:, 0])
-    for x, y in zip(*map(jax.tree.leaves, (other.carry, fresh.carry)), strict=True):
+    blank = sequence.kind.blank((ENVS,))
+    fresh, fresh_last = outputs_and_last(sequence.obs[4:], blank, FIRST[4:])
+    close(other[4:, 0], fresh[:, 0])
+    for x, y in zip(other_last, fresh_last, strict=True):
         close(x[0], y[0])
 
 
@@ -154,7 +161,7 @@ def test_no_gradient_crosses_a_reset(sequence):
     @jax.grad
     def slopes(obs):
         found = sequence.unroll(sequence.params, obs, sequence.start, FIRST)
-        return found.output[-1].sum()
+        return sequence.read(found)[-1].sum()
 
     moves = (jnp.abs(slopes(sequence.obs)).max(-1) > 0).T
     np.testing.assert_array_equal(moves[0], [0, 0, 0, 0, 1, 1, 1, 1, 1])

@@ -246,7 +246,7 @@ def test_the_clips_are_fields_and_reach_what_is_learned_from():
     seen = observe.prepare(parts, moments, jnp.array([[3.0], [-3.0], [0.1]]))
     np.testing.assert_allclose(seen, [[0.5], [-0.5], [0.1]], rtol=1e-6)
 
-    state = ppo.algorithm(parts).init(jax.random.key(0))
+    state = on_policy.algorithm(parts, ppo.learn).init(jax.random.key(0))
     played = on_policy.collect(parts, state, jax.random.key(1))
     estimates, _ = policy_gradient.estimate(parts, state, played)
     scaled = np.abs(np.asarray(estimates.reward))

@@ -11,7 +11,12 @@ from flax import struct
 
 import purerl
 from purerl import envs, serialise
-from purerl.acting.environment import bind_params, resolve_env, time_limit
+from purerl.acting.environment import (
+    bind_params,
+    resolve_env,
+    time_limit,
+    with_params,
+)
 from purerl.acting.rollout import draw_pool, make_stepper
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
@@ -108,7 +113,8 @@ def test_the_numbers_that_are_drawn_are_those_that_move_the_cart():
 
 def test_a_pool_holds_resets_with_numbers_of_their_own():
     config = tiny_config(env_params=RANGES, reset_scheme="pool", reset_pool_size=16)
-    stepper = make_stepper(config, resolve_env(config), None)
+    env = resolve_env(config)
+    stepper = make_stepper(with_params(config, env), env, None)
     pool = draw_pool(stepper, jax.random.key(0))
     assert len(set(np.asarray(drawn_params(pool.state)["length"]).tolist())) == 16
     with pytest.raises(ConfigError, match="Use reset_scheme='fresh'"):

@@ -41,9 +41,7 @@ def rolled():
         memory = {"seen": jnp.zeros((ENVS, 1))}
         parts = []
         for key_roll in keys:
-            played = rollout.collect_recurrent(
-                stepper, carry, memory, policy, key_roll, STEPS
-            )
+            played = rollout.collect(stepper, carry, memory, policy, key_roll, STEPS)
             carry, memory = played.envs, played.memory
             parts.append(played)
         return parts

@@ -11,7 +11,8 @@ import pytest
 import scipy.stats
 
 import purerl
-from purerl.replay import batches, rows
+from purerl.accelerator import rows
+from purerl.replay import batches
 from purerl.replay import uniform as replay
 from purerl.tracing import traced_for
 from tests.helpers import assert_same_bits, slow_but

@@ -72,49 +72,6 @@ def test_gae_equals_a_plain_loop_over_random_flags(seed, gae_lambda):
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_lambda_zero_gives_the_td_error():
-    reward, value, next_value, terminated, truncated = random_rollout(7)
-    actual = gae(
-        *map(jnp.asarray, (reward, value, next_value, terminated, truncated)),
-        gamma=0.9,
-        gae_lambda=0.0,
-    )
-    td_error = reward + 0.9 * next_value * (1 - terminated) - value
-    np.testing.assert_allclose(actual, td_error, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_lambda_one_gives_the_discounted_return_minus_the_value():
-    # Within one episode V(s'_t) = V(s_{t+1}), so the values between cancel:
-    # A_t = sum_k gamma^k r_{t+k} + gamma^n V(s'_last) - V(s_t); 0 if it terminated.
-    rng = np.random.default_rng(0)
-    steps, gamma = 12, 0.9
-    reward = rng.normal(size=(steps, 2))
-    values = rng.normal(size=(steps + 1, 2))
-    terminated = np.zeros((steps, 2), bool)
-    terminated[-1, 0] = True  # one episode terminates, the other one is cut
-    actual = gae(
-        *(jnp.asarray(x, jnp.float32) for x in (reward, values[:-1], values[1:])),
-        jnp.asarray(terminated),
-        jnp.zeros((steps, 2), bool),
-        gamma=gamma,
-        gae_lambda=1.0,
-    )
-    for b, last in ((0, 0.0), (1, values[-1, 1])):
-        for t in range(steps):
-            rest = steps - t
-            discounts = gamma ** np.arange(rest)
-            total = (discounts * reward[t:, b]).sum() + gamma**rest * last
-            np.testing.assert_allclose(
-                actual[t, b], total - values[t, b], rtol=1e-4, atol=1e-5
-            )
-
-
-def test_gae_refuses_unbatched_arrays():
-    with pytest.raises(AssertionError):
-        gae(*(jnp.zeros(3),) * 3, *(jnp.zeros(3, bool),) * 2, gamma=1.0, gae_lambda=1.0)
-
-
 def test_q_lambda_of_five_steps_with_a_truncation_and_a_termination():
     # gamma = lambda = 1/2. Step 1 is truncated, step 3 terminates; M = max Q(s').
     #   G_4 = 4 + 6/2                   the rollout ends: bootstrap with M alone
@@ -157,44 +114,6 @@ def test_q_lambda_equals_a_plain_loop_over_random_flags(seed, trace_decay):
         trace_decay=trace_decay,
     )
     np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
-def test_q_lambda_at_zero_is_the_one_step_target_of_q_learning():
-    reward, _, next_value, terminated, truncated = random_rollout(7)
-    assert (terminated & ~truncated).any() and (truncated & ~terminated).any()
-    actual = q_lambda(
-        *map(jnp.asarray, (reward, next_value, terminated, truncated)),
-        gamma=0.9,
-        trace_decay=0.0,
-    )
-    expected = reward + 0.9 * next_value * (1 - terminated)
-    np.testing.assert_allclose(actual, expected, atol=1e-6)
-
-
-def test_q_lambda_is_the_advantage_of_gae_plus_the_value_within_an_episode():
-    # With V(s) = max_a Q(s, a) everywhere, both are sum_k (gamma lambda)^k delta_k.
-    rng = np.random.default_rng(0)
-    values = rng.normal(size=(13, 2))
-    flags = np.zeros((12, 2), bool)
-    flags[-1, 0] = True  # one episode terminates, the other one goes on
-    reward, value, next_value = (
-        jnp.asarray(x, jnp.float32)
-        for x in (rng.normal(size=(12, 2)), values[:-1], values[1:])
-    )
-    ends = (jnp.asarray(flags), jnp.zeros((12, 2), bool))
-    target = q_lambda(reward, next_value, *ends, gamma=0.9, trace_decay=0.7)
-    advantage = gae(reward, value, next_value, *ends, gamma=0.9, gae_lambda=0.7)
-    np.testing.assert_allclose(target, advantage + value, rtol=1e-4, atol=1e-5)
-
-
-def test_q_lambda_refuses_unbatched_arrays():
-    with pytest.raises(AssertionError):
-        q_lambda(
-            *(jnp.zeros(3),) * 2,
-            *(jnp.zeros(3, bool),) * 2,
-            gamma=1.0,
-            trace_decay=1.0,
-        )
 
 
 def test_retrace_of_four_steps_with_a_truncation_and_a_termination():
@@ -241,24 +160,6 @@ def test_retrace_equals_its_sum_of_corrections(seed):
     np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-4)
 
 
-def test_rewards_to_go_do_not_leak_over_the_end_of_an_episode():
-    # gamma = 1/2, V(s') = 100, 20, 100, 100, 6.
-    #   R_4 = 4 + 6/2 = 7      the rollout ends within a path: completed by V alone
-    #   R_3 = 8                terminated: nothing beyond, and nothing of R_4
-    #   R_2 = 2 + 8/2 = 6
-    #   R_1 = 1 + 20/2 = 11    truncated: completed by V, and nothing of R_2
-    #   R_0 = 1 + 11/2 = 6.5
-    # The known bug of an unfinished last path is R_4 = 4, or what was there before.
-    to_go = rewards_to_go(
-        reward=column(1, 1, 2, 8, 4),
-        next_value=column(100, 20, 100, 100, 6),
-        terminated=column(0, 0, 0, 1, 0, dtype=bool),
-        truncated=column(0, 1, 0, 0, 0, dtype=bool),
-        gamma=0.5,
-    )
-    np.testing.assert_array_equal(to_go[:, 0], [6.5, 11.0, 6.0, 8.0, 7.0])
-
-
 def test_a_path_that_terminates_with_the_rollout_is_not_completed():
     to_go = rewards_to_go(
         reward=jnp.ones((1, 2)),
@@ -290,11 +191,6 @@ def test_rewards_to_go_equal_sums_over_each_path(seed):
         *map(jnp.asarray, (reward, next_value, terminated, truncated)), gamma=gamma
     )
     np.testing.assert_allclose(actual, expected, atol=1e-5)
-
-
-def test_rewards_to_go_refuse_unbatched_arrays():
-    with pytest.raises(AssertionError):
-        rewards_to_go(*(jnp.zeros(3),) * 2, *(jnp.zeros(3, bool),) * 2, gamma=1.0)
 
 
 def test_n_step_targets_of_six_steps_with_a_truncation_and_a_termination():
@@ -361,3 +257,14 @@ def test_an_episode_that_ends_with_the_rollout_carries_nothing_on():
         gamma=0.5,
     )
     np.testing.assert_array_equal(carry, [0.0, 3.0])
+
+
+def test_arrays_without_environments_are_refused():
+    values, flags, one = (jnp.zeros(3),) * 2, (jnp.zeros(3, bool),) * 2, {"gamma": 1.0}
+    for refused in (
+        lambda: gae(values[0], *values, *flags, **one, gae_lambda=1.0),
+        lambda: q_lambda(*values, *flags, **one, trace_decay=1.0),
+        lambda: rewards_to_go(*values, *flags, **one),
+    ):
+        with pytest.raises(AssertionError):
+            refused()

@@ -37,10 +37,14 @@ def chain(reset_scheme="fresh", pool=8, limit=1):
     return Stepper(env, params, reset_scheme, pool, None)
 
 
-def act(obs, keys):
+def act(obs, memory, keys):
     """A coin per environment; what is stored and what the environment gets differ."""
     coin = jax.vmap(lambda k: jax.random.bernoulli(k).astype(jnp.int32))(keys)
-    return 10 + coin, 0.5 * obs[:, 0], coin
+    return (10 + coin, 0.5 * obs[:, 0], coin), memory
+
+
+def policy(prepare):
+    return rollout.Policy(act, prepare, jax.random.split)
 
 
 def collect(stepper, key, steps=STEPS, num_envs=ENVS):
@@ -48,11 +52,10 @@ def collect(stepper, key, steps=STEPS, num_envs=ENVS):
     def program(key):
         key_init, key_roll = jax.random.split(key)
         carry = rollout.init_envs(stepper, key_init, num_envs)
-        prepare = lambda obs: 2.0 * obs  # noqa: E731
-        after, batch, episodes = rollout.collect(
-            stepper, carry, act, prepare, key_roll, steps
-        )
-        return carry, after, batch, rollout.episode_metrics(episodes, None)
+        doubled = policy(lambda obs: 2.0 * obs)
+        played = rollout.collect(stepper, carry, (), doubled, key_roll, steps)
+        metrics = rollout.episode_metrics(played.episodes, None)
+        return carry, played.envs, played.transitions, metrics
 
     return program(key)
 
@@ -227,8 +230,8 @@ def test_over_rollouts_starts_have_the_environments_distribution(scheme):
     def start(key):
         key_init, key_roll = jax.random.split(key)
         carry = rollout.init_envs(stepper, key_init, 1)
-        carry, *_ = rollout.collect(stepper, carry, act, lambda x: x, key_roll, 1)
-        return jnp.argmax(carry.obs[0])
+        played = rollout.collect(stepper, carry, (), policy(lambda x: x), key_roll, 1)
+        return jnp.argmax(played.envs.obs[0])
 
     positions = start(jax.random.split(jax.random.key(0), 4000))
     counts = np.bincount(positions, minlength=4)

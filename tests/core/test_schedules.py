@@ -10,12 +10,12 @@ from flax import struct
 
 import purerl
 from purerl import schedules, serialise
-from purerl.algorithms.scheduled import follow_schedules
 from purerl.config import ConfigError, apply_overrides
 from purerl.learning import optimiser
 from purerl.schedules import Constant, Cosine, Linear, Piecewise, WarmUp
 from purerl.sweeps.groups import group_points
 from purerl.train import bind
+from purerl.train.binding import follow_schedules
 from purerl.types import Algorithm
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 

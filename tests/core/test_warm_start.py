@@ -179,8 +179,7 @@ STARTS = [
     (
         lambda a: purerl.networks_of(one(a)),
         purerl.DQNConfig(hidden_sizes=(8,)),
-        r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0"
-        r".*\.\.\. No layer of these networks fits this agent\.",
+        r"actor\.Dense_0\.bias has no place in this agent, whose networks are Dense_0",
     ),
     (
         lambda a: one(a),
@@ -199,17 +198,6 @@ STARTS = [
 def test_a_start_that_does_not_fit_is_refused(agents, start, config, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         begin(config, start(agents))
-
-
-def test_a_part_that_fits_is_named():
-    config = purerl.SACConfig(hidden_sizes=(8,), num_evaluations=0)
-    init = make_segment(bind(config)).init
-    networks = purerl.networks_of(jax.eval_shape(init, jax.random.key(0)))
-    sentence = (
-        r"Or start from a part that fits: purerl\.networks_of\(state, 'actor'\)\."
-    )
-    with pytest.raises(purerl.ConfigError, match=sentence):
-        begin(config.replace(critic_hidden_sizes=(9, 9)), networks)
 
 
 def _with_layers(env="CartPole-v1", **changes):
@@ -277,25 +265,15 @@ def test_a_part_begins_in_another_algorithm(deep):
 def test_statistics_that_were_used_and_do_not_fit_are_the_reason(deep):
     other = _with_layers("Acrobot-v1", **SCALED)
     part = purerl.networks_of(deep[1], "actor.torso.Dense_1")
-    sentence = (
-        r"^start: obs_moments\.mean is float32 \(4,\), and this agent needs float32 "
-        r"\(6,\): the networks have learned from observations that were scaled by "
-        r"these statistics, .*\. Train .* those of obs_moments, .* without them\."
-    )
+    sentence = r"^start: obs_moments\.mean is float32 \(4,\), .* come with every part"
     with pytest.raises(purerl.ConfigError, match=sentence):
         begin(other, part)
-    whole = (
-        r"The part torso\.Dense_1 would fit, but obs_moments\.mean is float32 \(4,\)"
-    )
-    with pytest.raises(purerl.ConfigError, match=whole):
-        begin(other, purerl.networks_of(deep[1]))
-    # Of raw observations that part fits indeed, and is named.
-    with pytest.raises(purerl.ConfigError, match=r"a part that fits: .*torso\.Dense_1"):
-        begin(other, purerl.networks_of(deep[0]))
+    # Of raw observations that part fits indeed.
+    begin(other, purerl.networks_of(deep[0], "actor.torso.Dense_1"))
     # In a program that is traced nobody knows whether anything was scaled.
     sac = purerl.SACConfig(env="CartPole-v1", hidden_sizes=(8, 8), num_evaluations=0)
     train = purerl.make_train(sac)
-    with pytest.raises(purerl.ConfigError, match=r"no place .* networks may have"):
+    with pytest.raises(purerl.ConfigError, match=r"obs_moments\.\w+ has no place"):
         jax.eval_shape(lambda start: train(jax.random.key(0), start=start), part)
 
 

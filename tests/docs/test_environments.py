@@ -1,5 +1,7 @@
 """The pages on wrappers, older environments, drawn parameters and suites: they run."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 
@@ -40,6 +42,20 @@ def test_parameters_are_drawn_as_the_page_says():
 def test_the_grids_of_a_population_are_drawn():
     names = run(DOCS / "suites.md")
     assert names["in_grids"].metrics["episode_return"].shape == (3, 4)
+
+
+@pytest.mark.slow
+def test_the_table_from_the_registry_has_every_environment():
+    path = DOCS / "hooks" / "environment_table.py"
+    spec = importlib.util.spec_from_file_location("environment_table", path)
+    assert spec is not None and spec.loader is not None
+    table = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(table)
+    assert table.MARKER in (DOCS / "suites.md").read_text()
+    shown = table.render()
+    for name in envs.registered():
+        assert f"| `{name}` |" in shown, name
+    assert "| `CartPole-v1` | 4 numbers | `Discrete(2)` |" in shown
 
 
 def test_the_pages_tables_have_every_part():

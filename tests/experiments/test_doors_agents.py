@@ -5,15 +5,10 @@ installed.
 """
 
 import itertools
-import sys
-from pathlib import Path
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
-
 from doors_agents import config as settings
 from doors_agents import loop
 

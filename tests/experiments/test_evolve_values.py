@@ -1,9 +1,10 @@
 """The evolution of the numbers of algorithms that learn action values."""
 
 import json
-import sys
 from pathlib import Path
 
+import evolve_values
+import frame
 import pytest
 
 import purerl
@@ -11,10 +12,6 @@ from purerl import presets, serialise
 from purerl.acting.environment import resolve_env
 from purerl.auto import resolve
 from purerl.meta.genome import Genome
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments"))
-
-import evolve_values
 
 SETTINGS = evolve_values.SETTINGS
 
@@ -46,7 +43,7 @@ def test_every_task_can_be_trained_on_and_none_is_in_both_lists(name):
 @pytest.mark.parametrize("name", ["dqn", "sac"])
 def test_the_preset_has_the_numbers_that_were_evolved(name):
     kept = json.loads(evolve_values.STORE.read_text())[name]["learned"]
-    learned, preset = serialise.from_dict(kept), presets.load(f"{name}-tuned")
+    learned, preset = frame.kept_config(kept), presets.load(f"{name}-tuned")
     default, same = SETTINGS[name].default, {}
     for number in SETTINGS[name].evolve:
         mine, theirs = preset, learned
@@ -62,7 +59,6 @@ def test_what_was_evolved_is_kept_and_can_be_trained_with():
     kept = json.loads(evolve_values.STORE.read_text())["pqn"]["learned"]
     artifacts = Path(__file__).parents[2] / "experiments" / "artifacts"
     config = serialise.from_yaml(artifacts / "pqn-evolved.yaml")
-    # Read, so that fields that configs have got since then have their defaults.
-    learned = serialise.from_dict(kept)
+    learned = frame.kept_config(kept)
     assert serialise.to_dict(config) == serialise.to_dict(learned)
     purerl.make_train(config)

@@ -1,15 +1,9 @@
 """The figures of docs/results/speed.md show the numbers that the benchmarks wrote."""
 
 import json
-import sys
-from pathlib import Path
 
+import figures
 import pytest
-
-FOLDER = Path(__file__).parents[2] / "experiments" / "benchmarks"
-sys.path.insert(0, str(FOLDER))
-
-import figures  # noqa: E402
 
 
 def lengths(figure):

@@ -4,16 +4,13 @@ import json
 import sys
 from pathlib import Path
 
+import frame
 import pytest
 
 import purerl
 from purerl import serialise
 
 FOLDER = Path(__file__).parents[2] / "experiments"
-sys.path.insert(0, str(FOLDER))
-
-import frame  # noqa: E402
-
 ROWS = frame.Words(("one", "two"))
 
 

@@ -39,7 +39,7 @@ def test_a_part_leaves_its_file_and_is_not_measured_again(tmp_path):
     assert measured.microseconds_per_kernel == pytest.approx(rate)
     # A part that failed stays failed until it is asked for again.
     record["error"] = "out of memory"
-    name = "kernels-dqn-cartpole"
+    name = "dqn"
     (tmp_path / f"{name}.json").write_text(json.dumps(record | {"part": name}))
     again = day("--toy", "--only", "device", name, "--out", tmp_path)
     assert "device: has its file\n" in again
@@ -75,7 +75,7 @@ def test_a_day_needs_whole_numbers_of_one_and_more(flag):
 def test_every_part_at_toy_size(tmp_path):
     parts = [line.split()[0] for line in day("--list").splitlines()]
     # At toy size the others of these kinds are the same; here are no peers.
-    kinds = ("ppo-", "kernels-", "profile-")
+    kinds = ("ppo-", "profile-")
     first = [next(p for p in parts if p.startswith(kind)) for kind in kinds]
     wanted = [p for p in parts if not p.startswith(kinds) or p in first]
     peers = tmp_path / "none"

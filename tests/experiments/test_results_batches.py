@@ -1,15 +1,10 @@
 """A learning result that is trained a few seeds at a time is one row."""
 
 import json
-import sys
 import threading
 import time
 
 import pytest
-
-from tests.docs.pages import ROOT
-
-sys.path.insert(0, str(ROOT / "experiments"))
 import results as batches
 
 CONFIG = {"env": "CartPole-v1"}

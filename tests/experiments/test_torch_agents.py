@@ -4,9 +4,6 @@ Their noise is zero here, so that both see the same; a layer norm's epsilon is n
 the same in the two libraries (1e-6 and 1e-5), which the tolerances allow for.
 """
 
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -25,9 +22,6 @@ from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 
 torch = pytest.importorskip("torch")
-sys.path.insert(0, str(Path(__file__).parents[2] / "experiments" / "studies"))
-
-import jax4rl  # noqa: E402
 import jaxrl  # noqa: E402
 import jaxrl_timers  # noqa: E402
 from torch_agents import mpo as torch_mpo  # noqa: E402
@@ -197,13 +191,6 @@ def test_the_better_number_of_pytorchs_threads_counts():
     row = jaxrl.time_row("td3", x)
     assert row.here == "purerl 3.00, PyTorch 6.00: 2.0 times as fast"
     assert jaxrl.seconds_of(x, "torch", "update") == 4.0
-    table = jaxrl.threads_table({"td3": x}, 2)
-    assert table.rows == [["TD3", "5.00", "4.00", "6.00", "7.00"]]
-    assert table.headers[1:3] == ["gradient steps alone, 1", "gradient steps alone, 2"]
-    assert jax4rl.threads_note(50.0, None, 1) == ""
-    assert "2 threads PyTorch's update took 200.0 ms, and purerl's 25 % of that" in (
-        jax4rl.threads_note(50.0, 200.0, 2)
-    )
 
 
 def test_mpos_loss_is_purerls(batch):

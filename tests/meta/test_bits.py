@@ -88,14 +88,16 @@ def test_a_generation_more_goes_on(whole, tmp_path):
     assert_same_bits(outcome(purerl.load_evolution(tmp_path)), outcome(whole))
 
 
-@pytest.fixture(scope="module", params=["optimiser", "rule"])
-def learned(request):
-    """A part with weights, by name, and its evolution in one process."""
-    return request.param, evolve(*PARTS[request.param]())
+@pytest.fixture(scope="module", params=PARTS)
+def evolved(request, whole):
+    """A part by name, and its evolution in one process."""
+    part = request.param
+    return part, whole if part == "loss" else evolve(*PARTS[part]())
 
 
-def check_killed_and_resumed(whole, folder, part="loss"):
-    """Kill an evolution after its first generation, go on, and compare."""
+@pytest.mark.slow
+def test_killed_and_resumed_is_uninterrupted(evolved, tmp_path):
+    (part, whole), folder = evolved, tmp_path
     child = start_child(folder, part=part)
     until = time.monotonic() + 120
     while not list(folder.glob("checkpoints/*.npz")):
@@ -110,17 +112,6 @@ def check_killed_and_resumed(whole, folder, part="loss"):
     assert_same_bits(outcome(rest), outcome(whole))
 
 
-@pytest.mark.slow(optimised=False)
-def test_killed_and_resumed_is_uninterrupted(whole, tmp_path):
-    check_killed_and_resumed(whole, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_part_with_weights_killed_and_resumed_is_uninterrupted(learned, tmp_path):
-    part, whole = learned
-    check_killed_and_resumed(whole, tmp_path, part)
-
-
 def test_a_kill_while_a_file_is_written_leaves_the_old_one(whole, tmp_path):
     evolve(out=tmp_path, generations=1)
     # What a killed writer leaves behind: a temporary name, half of the bytes.
@@ -129,8 +120,9 @@ def test_a_kill_while_a_file_is_written_leaves_the_old_one(whole, tmp_path):
     assert_same_bits(outcome(evolve(out=tmp_path)), outcome(whole))
 
 
-def check_two_processes(whole, folder, part="loss"):
-    """Evolve in two processes that share a folder, and compare."""
+@pytest.mark.slow
+def test_two_processes_that_share_a_folder_are_one(evolved, tmp_path):
+    (part, whole), folder = evolved, tmp_path
     with socket.socket() as free:
         free.bind(("localhost", 0))
         port = free.getsockname()[1]
@@ -142,17 +134,6 @@ def check_two_processes(whole, folder, part="loss"):
         (line,) = [x for x in text.splitlines() if x.startswith(f"{process} ")]
         np.testing.assert_array_equal([float(x) for x in line.split()[1:]], expected)
     assert_same_bits(outcome(purerl.load_evolution(folder)), outcome(whole))
-
-
-@pytest.mark.slow
-def test_two_processes_are_one(whole, tmp_path):
-    check_two_processes(whole, tmp_path)
-
-
-@pytest.mark.slow
-def test_a_part_with_weights_in_two_processes_is_that_of_one(learned, tmp_path):
-    part, whole = learned
-    check_two_processes(whole, tmp_path, part)
 
 
 def test_members_are_plain_training_with_their_overrides(whole):

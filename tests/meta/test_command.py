@@ -10,7 +10,7 @@ from purerl.acting.environment import resolve_env
 from purerl.cli import main
 from purerl.meta import presets
 from purerl.meta.genome import Genome
-from purerl.meta.setup import EvolutionSettings, make_setup
+from purerl.meta.setup import EvolveOptions, make_setup
 from purerl.meta.strategy import read_strategy
 
 from .conftest import EVOLVED, LANES, SEGMENT, STRATEGY
@@ -102,10 +102,9 @@ def test_presets_are_the_published_settings(name):
 
 def test_a_preset_is_a_whole_evolution():
     values = presets.load("value-loss-cartpole")
-    values.pop("generations")
-    setup = make_setup(values.pop("config"), EvolutionSettings(**values))
+    setup = make_setup(EvolveOptions(**values))
     assert setup.settings["strategy"]["beta1"] == 0.99
-    assert setup.fitness == "training_curve"
+    assert setup.asked.fitness == "training_curve"
     assert setup.runs == 512
     # 1952 updates of 4 x 64 steps each: 500,000 rounded down to whole updates.
     assert setup.steps == 512 * 1953 * 256

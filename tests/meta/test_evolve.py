@@ -11,7 +11,6 @@ from purerl import losses, serialise
 from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import crossed
-from purerl.meta import loop
 from purerl.meta import training as runs
 from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
@@ -146,7 +145,7 @@ def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
             pass
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "Interrupt", AtTheSixthLook)
+        patch.setattr("purerl.meta.evolve.Interrupt", AtTheSixthLook)
         part = evolve(out=tmp_path)
     assert part.done == 1 and not part.finished
     assert "purerl evolve --resume" in capsys.readouterr().err
@@ -161,7 +160,7 @@ def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch
             raise purerl.ConfigError("every member of generation 2 failed.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "check_progress", fail_in_the_second)
+        patch.setattr("purerl.meta.evolve.check_progress", fail_in_the_second)
         with pytest.raises(purerl.ConfigError, match="every member of generation 2"):
             evolve(out=tmp_path)
     assert purerl.load_evolution(tmp_path).done == 1
@@ -175,7 +174,7 @@ def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch
         raise purerl.ConfigError("every member of generation 1 failed.")
 
     with monkeypatch.context() as patch:
-        patch.setattr(loop, "check_progress", fail)
+        patch.setattr("purerl.meta.evolve.check_progress", fail)
         with pytest.raises(purerl.ConfigError, match="every member of generation 1"):
             evolve(out=tmp_path, strategy="open-es(sigma=9.0, learning_rate=0.2)")
     assert evolve(out=tmp_path, generations=1).done == 1
@@ -289,14 +288,14 @@ def test_what_is_learned_is_for_the_only_environment():
 
 @pytest.mark.slow
 def test_all_that_was_evolved_is_judged_together(tmp_path):
-    from purerl.cli import transfer
+    from purerl.cli import tools
 
     loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
     config = tiny_config(value_loss=loss)
     result = evolve(
         config, "value_loss,learning_rate", generations=1, population=2, out=tmp_path
     )
-    field, found = transfer._evolved(tmp_path, "")
+    field, found = tools._evolved(tmp_path, "")
     assert field == "value_loss" and list(found) == ["learned", "generation 0"]
     for name, start in (("learned", result.learned), ("generation 0", config)):
         assert set(found[name]) == {"value_loss", "learning_rate"}

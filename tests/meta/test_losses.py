@@ -124,7 +124,7 @@ def test_artifacts_come_back_bit_for_bit(loss, suffix, tmp_path):
     assert jax.tree.structure(again) == jax.tree.structure(loss)
     as_floats = jax.tree.map(np.float32, (again, loss))
     assert_same_bits(*as_floats)
-    assert serialise.parse_loss(str(path)) is not None
+    assert serialise.parse_part(str(path), "loss") is not None
     field = "policy_loss" if "Drift" in type(loss).__name__ else "value_loss"
     purerl.make_train(purerl.PPOConfig(**{field: again}))  # any training takes it
 
@@ -184,10 +184,14 @@ def test_an_artifact_of_other_fields_is_refused(tmp_path):
 
 
 def test_networks_by_their_sizes():
-    loss = serialise.parse_loss("MLPValueLoss(hidden_sizes=(4, 2), inputs='pair')")
+    loss = serialise.parse_part(
+        "MLPValueLoss(hidden_sizes=(4, 2), inputs='pair')", "loss"
+    )
     assert [kernel.shape for kernel, _ in loss.params] == [(2, 4), (4, 2), (2, 1)]
     assert not any(np.any(x) for x in jax.tree.leaves(loss))
-    drift = serialise.parse_loss("MLPDrift(init='random', seed=1, hidden_size=3)")
+    drift = serialise.parse_part(
+        "MLPDrift(init='random', seed=1, hidden_size=3)", "loss"
+    )
     expected = losses.MLPDrift.create(jax.random.key(1), 3)
     assert_same_bits(drift, expected)
 

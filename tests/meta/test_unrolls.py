@@ -74,7 +74,7 @@ def test_stopped_and_gone_on_with_is_uninterrupted(
     stopped_after, truncated, tmp_path, monkeypatch
 ):
     """Between two runs and in the middle of one, which then begins again."""
-    from purerl.meta.loop import EvolutionLoop
+    from purerl.meta.evolve import EvolutionLoop
     from purerl.meta.training import Stopped
 
     generation = EvolutionLoop.generation

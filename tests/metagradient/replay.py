@@ -13,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl import algorithms
+from purerl.acting.environment import with_params
 from purerl.algorithms import lpg, on_policy, outer, ppo, pqn, vpg
 from purerl.keys import update_keys
 from purerl.metagradient.api import MetaGradientFunction
@@ -58,15 +59,16 @@ def record(
 ) -> Replay:
     """Play the rollouts of the updates, and of the outer loss; under `enable_x64`."""
     bound = bind(config)
+    env = bound.env
     name = algorithms.name_of(config)
     judge = algorithms.entry_of(config).outer
     module = MODULES[name]
     values = values or doubled(meta.start())
 
     def parts_of(values):
-        return judge.make_agent(bound.at(meta.overrides(values)), bound.env)
+        return judge.make_agent(with_params(bound.at(meta.overrides(values)), env), env)
 
-    reference = judge.make_agent(bound.config, bound.env)
+    reference = judge.make_agent(with_params(bound.config, env), env)
 
     def begin(key):
         state = bound.algorithm(bound.config).init(key)

@@ -13,7 +13,7 @@ from purerl.acting import rollout
 from purerl.algorithms import ALGORITHMS, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
-from purerl.optimisers import SGD, Adam, AdamW, Lion, Muon, RAdam, RMSProp
+from purerl.optimisers import SGD, Adam, AdamW, Lion, Muon, RAdam
 from purerl.optimisers.first_order import differentiable
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.tracing import traced_for
@@ -388,8 +388,6 @@ def test_the_programs_of_training_are_as_without_the_marks(config, key, monkeypa
 UNCLIPPED = PPO.replace(max_grad_norm=None, critic_learning_rate=1e-2)
 ONE_STEP = PPO.replace(num_epochs=1, num_minibatches=1)
 BY_SIGN = PPO.replace(optimiser=Lion(weight_decay=0.1), learning_rate=1e-3)
-POLICY_BY_SIGN = BY_SIGN.replace(critic_optimiser=Adam(), critic_learning_rate=1e-2)
-CRITIC_BY_SIGN = UNCLIPPED.replace(critic_optimiser=Lion(weight_decay=0.1))
 APART = EACH["recurrent_ppo"][0].replace(
     env=boxes.WatchedChain(5), actor_keys=("some",), max_grad_norm=None
 )
@@ -408,12 +406,6 @@ LATE = {
         "value_loss",
         {"shared_torso": True},
         {},
-    ),
-    "critic's optimiser": (
-        UNCLIPPED.replace(critic_optimiser=RMSProp()),
-        "critic_optimiser.decay",
-        {},
-        TWICE,
     ),
     "one step": (
         ONE_STEP.replace(critic_learning_rate=1e-2),
@@ -434,15 +426,6 @@ BY_SIGNS = {
     "sign": (BY_SIGN, "gamma", {"optimiser": Adam()}, {}),
     "sign's mean": (BY_SIGN, "optimiser.b1", {"optimiser": Adam()}, {}),
     "sign's bound": (BY_SIGN, "max_grad_norm", {"optimiser": SGD()}, {}),
-    "policy by sign": (POLICY_BY_SIGN, "gamma", {}, JUDGED),
-    "judged policy by sign": (POLICY_BY_SIGN, "critic_optimiser.b1", {}, JUDGED),
-    "critic by sign": (CRITIC_BY_SIGN, "value_coef", {"shared_torso": True}, {}),
-    "critic's mean": (
-        CRITIC_BY_SIGN,
-        "critic_optimiser.b2",
-        {"critic_optimiser": Adam()},
-        {},
-    ),
     "vpg by sign": (VPG.replace(optimiser=Lion()), "gae_lambda", {}, None),
     "pqn by sign": (EACH["pqn"][0].replace(optimiser=Lion()), "gamma", {}, None),
     "lpg by sign": (LPG.replace(optimiser=Lion()), "rule", {}, None),
@@ -495,9 +478,6 @@ def test_what_is_refused_is_zero_and_beside_it_there_is_a_derivative(
         (UNCLIPPED.replace(optimiser=Muon()), "value_coef", {}),
         (BY_SIGN, "learning_rate, optimiser.weight_decay", {}),
         (BY_SIGN, "optimiser", {}),
-        (CRITIC_BY_SIGN, "critic_learning_rate, critic_optimiser.weight_decay", TWICE),
-        (CRITIC_BY_SIGN, "gamma, gae_lambda", {}),
-        (POLICY_BY_SIGN, "value_coef, critic_learning_rate", JUDGED),
         (LPG, "rule", {}),
         (LPG, "rule.params", {}),
         (BELLS, "rule.low, rule.gae_lambda", {}),

@@ -8,6 +8,16 @@ from tests.helpers import tiny_config
 NUM_UPDATES = 20
 LANES = 4
 SEED = 3
+ROUND, SIZE = 4, 6  # five rounds; two blocks, the second one with two idle lanes
+PBT = {
+    "population": SIZE,
+    "ready_updates": ROUND,
+    "lanes": LANES,
+    "fitness": "evaluation",
+    "progress": False,
+}
+RUNG = 2  # rungs after 2, 6 and 20 updates; brackets of 9, 5 and 3 members
+HALVING = {"min_updates": RUNG, "eta": 3, "lanes": LANES, "progress": False}
 
 
 @pytest.fixture(scope="session")
@@ -22,22 +32,3 @@ def axes():
         "gamma": purerl.uniform(0.9, 0.999),
         "entropy_coef": [0.0, 0.01, 0.1],
     }
-
-
-class KilledError(Exception):
-    """In place of a kill: nothing after it runs."""
-
-
-def stop_after(monkeypatch, records: int):
-    """Let a search die right after it has written so many more records."""
-    from purerl.search import folder
-
-    save, left = folder.save_step, [records]
-
-    def save_and_count(*args):
-        save(*args)
-        left[0] -= 1
-        if left[0] == 0:
-            raise KilledError
-
-    monkeypatch.setattr(folder, "save_step", save_and_count)

@@ -161,10 +161,3 @@ def test_numbers_that_are_wrong_together_are_neither_drawn_nor_moved_to(monkeypa
     }
     held = {"entropy_coef": 0.45, "gamma": 0.52}
     assert space.explore(held, (0,), up, 0.0) == held
-
-
-@pytest.mark.parametrize("call", [purerl.pbt, purerl.halving])
-def test_searches_are_a_number_or_different_seeds(call, tiny, axes):
-    for searches in (0, [4, 4]):
-        with pytest.raises(purerl.ConfigError, match=r"^searches must be a positive"):
-            call(tiny, axes, searches=searches)

@@ -7,6 +7,9 @@ from typing import Any
 import numpy as np
 import xarray as xr
 
+from purerl.algorithms.ppo import PPOConfig
+from purerl.runner.result import RunResult
+
 AXES: dict[str, list[Any]] = {
     "learning_rate": [1e-4, 3e-4, 1e-3, 3e-3, 1e-2],
     "entropy_coef": [0.0, 0.01, 0.03, 0.1],
@@ -119,3 +122,35 @@ def _dataset(
     config = {"algorithm": "ppo", "env": "CartPole-v1", "total_timesteps": 500_000}
     attrs = {"config": json.dumps(config), "design": design, "axes": json.dumps(axes)}
     return xr.Dataset(variables, coords, attrs)
+
+
+def run(agents: int = 3, updates: int = 20, returns: Any = None) -> RunResult:
+    """A run of CartPole-v1 with four evaluations; or with given returns and none."""
+    rng = np.random.default_rng(3)
+    evaluation = {}
+    if returns is None:
+        curve = 500 / (1 + np.exp(-(np.arange(updates) - 8) / 3))
+        returns = curve + rng.normal(0.0, 20.0, (agents, updates))
+        shape = (agents, 4, 6)
+        evaluation = {
+            "env_steps": np.tile(np.arange(1, 5) * 2_500, (agents, 1)),
+            "episode_return": returns[:, 4::5, None] + rng.normal(size=shape),
+            "episode_length": np.full(shape, 9),
+            "cut_episodes": np.zeros(shape[:2], int),
+        }
+    returns = np.asarray(returns, float)
+    steps = np.broadcast_to(np.arange(1, returns.shape[1] + 1) * 500, returns.shape)
+    return RunResult(
+        config=PPOConfig(env="CartPole-v1"),
+        seeds=tuple(range(len(returns))),
+        update=returns.shape[1],
+        state=None,
+        metrics={"env_steps": steps, "episode_return": returns},
+        evaluation=evaluation,
+        finished=True,
+        compile_seconds=1.0,
+        train_seconds=2.0,
+        train_steps=60_000,
+        out=None,
+        diverged_at=np.full(len(returns), -1),
+    )

@@ -116,47 +116,73 @@ def cells(picture, rows, columns):
     ]
 
 
-def test_doors_agent_goal_wall_and_openings():
-    env = envs.Doors(size=(7, 9), num_doors=2)
-    state = envs.doors.DoorsState(0, jnp.array([5, 2]), jnp.array([0, 7]))
-    picture = drawing.drawing_of(env).draw(state, env.default_params)
-    expected = [[DUSK] * 9 for _ in range(7)]
-    expected[3] = [DUSK if c in (0, 3) else canvas.GREY for c in range(9)]
-    expected[5][2], expected[0][7] = canvas.SKY, canvas.YELLOW
-    assert cells(picture, 7, 9) == expected
+SKY, YELLOW, GREEN, GREY, ORANGE = (
+    getattr(canvas, name) for name in ("SKY", "YELLOW", "GREEN", "GREY", "ORANGE")
+)
+ROOMS = {"pos": [3, 8], "goal": [1, 1]}
+BALL = {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9}
+DOORS = {"agent": np.array([5, 2]), "goal": np.array([0, 7])}
+OBJECTS = {"cell": np.array(4), "present": np.array([True, True, False])}
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "state", "where", "colour"),
+    ("name", "kwargs", "shape", "state", "drawn", "is_all"),
     [
-        ("FourRooms-misc", (13, 13), {"pos": [3, 8], "goal": [1, 1]}, (3, 8), "SKY"),
-        ("FourRooms-misc", (13, 13), {"pos": [3, 8], "goal": [1, 1]}, (1, 1), "YELLOW"),
-        ("FourRooms-misc", (13, 13), {"pos": [3, 8], "goal": [1, 1]}, (0, 5), "GREY"),
-        ("FrozenLake-misc", (4, 4), {"position": 6}, (1, 2), "ORANGE"),
-        ("FrozenLake-misc", (4, 4), {"position": 6}, (3, 3), "YELLOW"),
-        ("DeepSea-bsuite", (8, 8), {"row": 5, "column": 2}, (5, 2), "SKY"),
+        # Name and options, state, colours of cells, and whether all others are empty.
         (
-            "Catch-bsuite",
-            (10, 5),
-            {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9},
-            (4, 1),
-            "YELLOW",
+            *("Doors-v0", {"size": (7, 9), "num_doors": 2}, (7, 9), DOORS),
+            {(5, 2): SKY, (0, 7): YELLOW}
+            | {(3, column): GREY for column in (1, 2, 4, 5, 6, 7, 8)},
+            True,
         ),
         (
-            "Catch-bsuite",
-            (10, 5),
-            {"ball_x": 1, "ball_y": 4, "paddle_x": 3, "paddle_y": 9},
-            (9, 3),
-            "SKY",
+            *("FourRooms-misc", {}, (13, 13), ROOMS),
+            {(3, 8): SKY, (1, 1): YELLOW, (0, 5): GREY},
+            False,
+        ),
+        (
+            *("FrozenLake-misc", {}, (4, 4), {"position": 6}),
+            {(1, 2): ORANGE, (3, 3): YELLOW},
+            False,
+        ),
+        (
+            *("DeepSea-bsuite", {}, (8, 8), {"row": 5, "column": 2}),
+            {(5, 2): SKY},
+            False,
+        ),
+        ("Catch-bsuite", {}, (10, 5), BALL, {(4, 1): YELLOW, (9, 3): SKY}, True),
+        (
+            *("GridWorld-v0", {}, (8, 12), {"position": np.array([3, 5])}),
+            {(0, 0): YELLOW, (7, 11): GREEN, (3, 5): SKY},
+            True,
+        ),
+        (
+            *("CliffWalking-v0", {}, (4, 11), {"position": np.array([1, 4])}),
+            {(3, 10): YELLOW, (3, 0): GREEN, (1, 4): SKY}
+            | {(3, column): "#9c4a2f" for column in range(1, 10)},
+            True,
+        ),
+        (
+            *("ObjectGrid-v0", {"size": (3, 4)}, (3, 4), OBJECTS),
+            {(0, 1): GREEN, (1, 2): ORANGE, (1, 0): SKY},
+            True,
         ),
     ],
 )
-def test_a_cell_of_a_grid_has_the_colour_of_what_stands_there(
-    name, shape, state, where, colour
+def test_cells_of_a_grid_have_the_colours_of_what_stands_there(
+    name, kwargs, shape, state, drawn, is_all
 ):
-    env = envs.make(name)
-    picture = drawing.drawing_of(env).draw(SimpleNamespace(**state), None)
-    assert cells(picture, *shape)[where[0]][where[1]] == getattr(canvas, colour)
+    env = envs.make(name, **kwargs)
+    params = env.default_params
+    if name == "ObjectGrid-v0":
+        params = params.replace(
+            cells=np.array([1, 6, 11]), rewards=np.array([0.5, -0.5, -1.0])
+        )
+    found = drawing.drawing_of(env)
+    shown = cells(found.draw(SimpleNamespace(**state), params), *shape)
+    for row, column in np.ndindex(*shape):
+        if is_all or (row, column) in drawn:
+            assert shown[row][column] == drawn.get((row, column), DUSK)
 
 
 @pytest.mark.parametrize("name", grids.GAMES)
@@ -189,7 +215,7 @@ def test_a_bar_is_as_high_as_its_number():
 
 
 def test_a_drawing_of_ones_own(monkeypatch):
-    monkeypatch.setattr(registry, "_OWN", {})
+    monkeypatch.setattr(registry, "_DRAWINGS", {})
 
     class Empty(envs.Environment):
         pass
@@ -254,44 +280,6 @@ def test_every_environment_of_this_package_has_a_drawing_of_its_own(name):
     env = envs.make(name)
     inside = envs.wrappers.innermost(env)
     assert inside.name in drawing.registered() and drawing.drawing_of(env).fps
-
-
-@pytest.mark.parametrize(
-    ("id", "place", "expected"),
-    [
-        ("GridWorld-v0", (3, 5), {(0, 0): "YELLOW", (7, 11): "GREEN", (3, 5): "SKY"}),
-        (
-            "CliffWalking-v0",
-            (1, 4),
-            {(3, 10): "YELLOW", (3, 0): "GREEN", (1, 4): "SKY"},
-        ),
-    ],
-)
-def test_grids_whose_cells_have_numbers(id, place, expected):
-    env = envs.make(id)
-    found = drawing.drawing_of(env)
-    shown = cells(
-        found.draw(SimpleNamespace(position=np.array(place)), None), *env.size
-    )
-    assert found.fps == 8
-    colours = {cell: getattr(canvas, name) for cell, name in expected.items()}
-    for row, column in np.ndindex(*env.size):
-        falls = id.startswith("Cliff") and row == 3 and 0 < column < 10
-        ground = "#9c4a2f" if falls else DUSK
-        assert shown[row][column] == colours.get((row, column), ground)
-
-
-def test_objects_of_a_grid_are_drawn_by_what_they_pay_while_they_are_there():
-    env = envs.make("ObjectGrid-v0", size=(3, 4))
-    params = env.default_params.replace(
-        cells=np.array([1, 6, 11]), rewards=np.array([0.5, -0.5, -1.0])
-    )
-    state = SimpleNamespace(cell=np.array(4), present=np.array([True, True, False]))
-    found = drawing.drawing_of(env)
-    shown = cells(found.draw(state, params), *env.size)
-    colours = {(0, 1): canvas.GREEN, (1, 2): canvas.ORANGE, (1, 0): canvas.SKY}
-    for row, column in np.ndindex(*env.size):
-        assert shown[row][column] == colours.get((row, column), DUSK)
 
 
 def test_a_maze_is_drawn_with_its_level_inside_wrappers():

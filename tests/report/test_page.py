@@ -9,10 +9,8 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from purerl.algorithms.ppo import PPOConfig
 from purerl.config import ConfigError
 from purerl.report import html, page, tables
-from purerl.runner.result import RunResult
 from purerl.search import folder as search_folder
 from purerl.storage import files
 from tests.helpers import slow_but
@@ -28,38 +26,16 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     data = synthetic.grid(num_seeds=4).isel(hidden_sizes=[0, 1], entropy_coef=[0, 1])
     page.sweep_page(data, folder / "sweep.html", command="purerl sweep <x>")
-    page.run_page(make_run(), folder / "run.html")
+    page.run_page(RUN, folder / "run.html")
     table = html.table_html(("trial", "torso", "value"), TRIALS)
-    html.write_page(folder / "table.html", "Table", html.Section("Trials", table))
+    html.write_page(folder / "table.html", "Table", {"Trials": table})
     return folder
 
 
+RUN = synthetic.run()
+RUN.evaluation["cut_episodes"][:, -1] = [2, 0, 1]
 # Ranked by value, a failure last.
 TRIALS = [(3, "mlp", 200.0), (0, "mlp", 10.0), (2, "mlp", 9.0), (1, "gru", np.nan)]
-
-
-def make_run() -> RunResult:
-    rng = np.random.default_rng(0)
-    steps = np.tile(np.arange(1, 21) * 1000.0, (3, 1))
-    evaluated = {
-        "env_steps": np.tile([0.0, 10_000.0, 20_000.0], (3, 1)),
-        "episode_return": rng.normal(100, 5, (3, 3, 4)),
-        "episode_length": np.full((3, 3, 4), 9),
-        "cut_episodes": np.array([[5, 5, 2], [5, 5, 0], [5, 5, 1]]),
-    }
-    return RunResult(
-        config=PPOConfig(env="CartPole-v1"),
-        seeds=(0, 1, 2),
-        state=None,
-        metrics={"env_steps": steps, "episode_return": rng.normal(90, 9, (3, 20))},
-        evaluation=evaluated,
-        finished=True,
-        compile_seconds=1.0,
-        train_seconds=2.0,
-        train_steps=60_000,
-        out=None,
-        diverged_at=np.full(3, -1),
-    )
 
 
 class Checker(HTMLParser):
@@ -131,25 +107,25 @@ def test_what_a_runs_page_says(folder):
     checker.feed((folder / "run.html").read_text())
     text = " ".join(checker.text)
     assert "Run: CartPole-v1" in text
-    assert "60,000" in text
+    assert "30,000" in text
     assert "1.0 compiling, 2.0 training" in text
-    assert "3 of 12 episodes still ran after 9 steps" in text
+    assert "3 of 18 episodes still ran after 9 steps" in text
     assert "learning_rate" in text
 
 
 def test_a_run_has_the_same_table_on_its_page_and_in_the_terminal(folder):
-    agents = tables.agents_of(make_run())
+    agents = tables.agents_of(RUN)
     text = (folder / "run.html").read_text().split("<h2>Agents</h2>")[1]
     found = re.findall(r"<tr>(<td.*?)</tr>", text.split("</section>")[0])
     shown = [re.findall(r"<td[^>]*>(.*?)</td>", row) for row in found]
     assert shown == agents.rows
-    columns = [list(column.cells) for column in tables.run_table(make_run()).columns]
+    columns = [list(column.cells) for column in tables.run_table(RUN).columns]
     assert [list(row) for row in zip(*columns, strict=True)][:3] == agents.rows
 
 
 def test_a_run_without_a_folder_needs_a_path():
     with pytest.raises(ConfigError, match="say where to write the page"):
-        page.run_page(make_run())
+        page.run_page(RUN)
 
 
 def test_the_page_of_a_search_of_ones_own(tmp_path, monkeypatch):
@@ -183,7 +159,7 @@ def test_large_pictures_are_images(monkeypatch):
     from purerl.report import plots
 
     monkeypatch.setattr(html, "LARGE", 10)
-    text = html.figure_html(plots.run_curve(make_run()), "a < b")
+    text = html.figure_html(plots.run_curve(RUN), "a < b")
     assert 'src="data:image/png;base64,iVBOR' in text
     assert "<figcaption>a &lt; b</figcaption>" in text
 

@@ -189,8 +189,6 @@ def test_seeds_and_their_losses(grid):
     lost = read_scores(grid).diverged.reshape(5, 4, 2, 6)[4]
     assert lost.any()
     assert any("lost" in text and text.startswith("0.01") for text in texts(figure))
-    ecdf = plots.seed_scores(grid, "learning_rate", kind="ecdf")
-    assert len(ecdf.axes[0].lines) == 5
 
 
 def test_profiles_fall_from_one_to_zero(grid):
@@ -220,7 +218,6 @@ def test_power(tmp_path):
             lambda g, r: plots.heat_map(g.isel(entropy_coef=[0], hidden_sizes=[0])),
             "two",
         ),
-        (lambda g, r: plots.seed_scores(g, kind="violin"), "kind must be one of"),
     ],
 )
 def test_bad_input_is_one_sentence(grid, random, call, words):
@@ -250,22 +247,6 @@ def test_saving_is_atomic(tmp_path):
     assert [p.name for p in tmp_path.iterdir()] == ["a.png"]
 
 
-def test_tables_in_the_terminal(grid):
-    from rich.console import Console
-
-    console = Console(width=120, record=True, file=open("/dev/null", "w"))
-    with console.file:
-        console.print(tables.best_table(grid, 3))
-    text = console.export_text()
-    rows = [line for line in text.splitlines() if "256-256" in line]
-    assert rows[0].split()[1::2][:3] == ["1e-3", "0.01", "256-256"]
-    scores = read_scores(grid)
-    best = scores.filled[scores.ranking()[0]]
-    assert f"{best.mean():,.1f}" in rows[0]
-    found = statistics.mean_interval(best)
-    assert f"{best.mean():,.1f} │ {found.text(1, 'range of 6')}" in rows[0]
-
-
 def test_the_ends_beside_a_mean_are_those_of_the_mean():
     """Of ten runs the interval of the mean is not that of the IQM."""
     data = synthetic.grid(num_seeds=12).isel(hidden_sizes=[1], entropy_coef=[1])
@@ -277,6 +258,7 @@ def test_the_ends_beside_a_mean_are_those_of_the_mean():
     names = [str(column.header) for column in table.columns]
     cells = [next(iter(column.cells)) for column in table.columns]
     assert names[-4:] == ["mean", "95% interval", "IQM", "lost"]
+    assert cells[:4] == ["1e-3", "0.01", "256-256", f"{best.mean():,.1f}"]
     assert cells[-3] == found.text(1, "95% interval")
     # The page rounds as the terminal does.
     for cell in cells[-4:-1]:
@@ -316,7 +298,7 @@ def test_pictures_and_tables_of_an_unfinished_sweep(grid, tmp_path):
 def test_a_file_that_cannot_be_written_is_named_as_it_was_given(tmp_path):
     for write in (
         lambda path: plots.save(style.new_figure(2, 2), path.with_suffix(".png")),
-        lambda path: write_page(path, "title"),
+        lambda path: write_page(path, "title", {}),
     ):
         with pytest.raises(OSError, match=r"missing/x\.(png|html)'$"):
             write(tmp_path / "missing" / "x.html")
@@ -336,12 +318,12 @@ def overlaps(labels):
 def test_labels_of_ticks_do_not_overlap():
     values = [0.0, 0.001, 0.01, 0.03, 0.1]
     figure, panels = style.panel_grid(3, sharey=True)
-    style.scale_axis(panels[0], values, log=False)
+    style.Axis(log=False).set_up(panels[0], "x", values, most=8)
     panels[0].plot(values, values)
-    style.scale_axis(panels[1], [1e-4, 1e-3, 1e-2], log=True)
+    style.Axis(log=True).set_up(panels[1], "x", [1e-4, 1e-3, 1e-2])
     panels[1].plot([1e-4, 1e-3, 1e-2], [0, 1, 2])
-    names = ["ClipDrift(clip_eps=0.2)", "DPODrift(alpha=2, beta=0.6)"]
-    style.scale_axis(panels[2], names, log=False)
+    names = ["ClipDrift(clip_eps=0.2)", "ClipDrift(clip_eps=0.25)"]
+    style.Axis.of(names).set_up(panels[2], "x")
     figure.canvas.draw()
     shown = [label.get_text() for label in panels[0].get_xticklabels()]
     assert shown == ["0", "", "0.01", "0.03", "0.1"]
@@ -518,3 +500,27 @@ def test_text_is_shown_as_it_is_wherever_it_stands():
     texts = [text for text in figure.findobj(Text) if text.get_text() == name]
     assert len(texts) == 10  # The label of a tick is there on both sides.
     assert not any(text.get_parse_math() for text in texts)
+
+
+def test_known_points_are_connected_where_no_episode_ended():
+    nan = np.nan
+    figure = plots.run_curve(
+        synthetic.run(returns=[[1, nan, 3, nan], [nan, nan, 5, 7]])
+    )
+    lines = figure.axes[0].get_lines()
+    for line in lines:
+        assert np.isfinite(line.get_ydata()).all()  # a NaN would cut the line
+    np.testing.assert_array_equal(lines[0].get_xdata(), [500, 1500])
+    np.testing.assert_array_equal(lines[1].get_xdata(), [1500, 2000])
+    np.testing.assert_array_equal(lines[2].get_xdata(), [500, 1500, 2000])
+    np.testing.assert_array_equal(lines[2].get_ydata(), [1, 4, 7])
+    band = figure.axes[0].collections[0].get_paths()
+    assert len(band) == 1  # in one piece
+
+
+def test_a_curve_of_one_seed_is_one_line():
+    nan = np.nan
+    figure = plots.run_curve(synthetic.run(returns=[[nan, 2, nan, 4]]))
+    (line,) = figure.axes[0].get_lines()
+    np.testing.assert_array_equal(line.get_xdata(), [1000, 2000])
+    np.testing.assert_array_equal(line.get_ydata(), [2, 4])

@@ -38,16 +38,10 @@ def test_welch_is_scipys(number):
 
 
 @pytest.mark.slow
-def test_false_alarms_tell_which_test_to_trust():
+def test_false_alarms_are_as_rare_as_the_test_says():
     welch = power.power_curve(difference=0.0, std=1.0, seeds=(5, 30))
     assert welch.power[0] < 0.055
     assert welch.power[1] == pytest.approx(0.05, abs=0.008)
-    bootstrap = power.power_curve(
-        difference=0.0, std=1.0, seeds=(5, 40), test="bootstrap", simulations=1_000
-    )
-    # Colas et al. 2018: the bootstrap with few seeds alarms far too often.
-    assert bootstrap.power[0] > 0.09
-    assert bootstrap.power[1] < 0.08
 
 
 @pytest.mark.slow
@@ -91,9 +85,7 @@ def test_scores_that_never_vary():
         ({"difference": np.nan, "std": 1.0}, "finite number"),
         ({"difference": 1.0, "std": -1.0}, "at least 0"),
         ({"difference": 1.0, "std": 1.0, "seeds": (1, 2)}, "at least 2"),
-        ({"difference": 1.0, "std": 1.0, "test": "sign"}, "one of welch"),
         ({"difference": 1.0, "std": 1.0, "significance": 5}, "between 0 and 1"),
-        ({"difference": 1.0, "std": 1.0, "simulations": 0}, "at least 1"),
         ({"difference": 1.0, "pilot": [1.0]}, "at least 2 runs"),
     ],
 )

@@ -18,10 +18,10 @@ from PIL import Image, ImageColor
 
 import purerl
 from purerl import envs
-from purerl.acting.environment import resolve_env
+from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, evaluate, record
-from purerl.acting.stepping import bind_params, step_without_reset
-from purerl.cli import main, plot
+from purerl.acting.rollout import step_without_reset
+from purerl.cli import main, report
 from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
 from purerl.randomisation import Uniform
@@ -328,7 +328,7 @@ def test_metrics_of_a_sweep_have_a_panel_each():
 def test_other_folders_have_no_metrics(tmp_path):
     write_json(tmp_path / "comparison.json", {})
     with pytest.raises(ConfigError, match="metrics are drawn of a run or a sweep"):
-        plot.draw(tmp_path, ("entropy",))
+        report.draw(tmp_path, ("entropy",))
 
 
 @pytest.mark.slow

@@ -116,7 +116,7 @@ def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, columns):
     figure = style.new_figure(style.PAGE_WIDTH, 3.6)
     panels = figure.subplots(1, columns, squeeze=False)[0]
     for panel, name in zip(panels, axes, strict=True):
-        tuning.Axis(name, True, []).set_up(panel, "x")
+        tuning.Axis(True).set_up(panel, "x")
         panel.plot(ends, [0, 1], "o")
         style.finish(panel, x=name)
     figure.canvas.draw()
@@ -142,5 +142,5 @@ def test_labels_of_a_logarithmic_axis_do_not_overlap(ends, columns):
 def test_parts_are_labelled_by_their_class_where_it_tells_them_apart(names, labels):
     figure = style.new_figure()
     axes = figure.subplots()
-    tuning.Axis("optimiser", False, names).set_up(axes, "x")
+    tuning.Axis(False, names).set_up(axes, "x")
     assert [text.get_text() for text in axes.get_xticklabels()] == labels

@@ -82,36 +82,34 @@ def test_a_run_in_use_is_not_resumed(tiny, copy):
     assert contents(copy) == before
 
 
-def test_a_damaged_row_is_named_and_nothing_is_thrown_away(tiny, copy):
+@pytest.mark.parametrize(
+    ("change", "sentence"),
+    [
+        (
+            lambda lines: [lines[0], lines[1][:9] + "\n", *lines[2:]],
+            "rows.jsonl is damaged in line 2 of",
+        ),
+        (
+            lambda lines: lines[:-3],
+            r"rows.jsonl ends with update 1., .* a checkpoint of update 20:",
+        ),
+        (lambda lines: [], r"rows.jsonl has no rows, .* a checkpoint of update 20:"),
+    ],
+    ids=["damaged", "cut", "gone"],
+)
+def test_rows_that_are_wrong_are_named_and_nothing_is_thrown_away(
+    tiny, copy, change, sentence
+):
     path = copy / "metrics" / "rows.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join([lines[0], lines[1][:9] + "\n", *lines[2:]]))
+    path.write_text("".join(change(path.read_text().splitlines(keepends=True))))
     before = contents(copy)
-    with pytest.raises(ConfigError, match=r"rows.jsonl is damaged in line 2 of"):
-        run_tiny(tiny, seeds=2, out=copy, resume=True)
-    assert contents(copy) == before
-    with pytest.raises(ConfigError, match=r"rows.jsonl is damaged in line 2 of"):
-        purerl.load(copy)
-
-
-def test_metrics_that_are_gone_are_named(tiny, copy):
-    shutil.rmtree(copy / "metrics")
-    sentence = r"rows.jsonl has no rows, .* a checkpoint of update 20:"
-    with pytest.raises(ConfigError, match=sentence):
-        run_tiny(tiny, seeds=2, out=copy, resume=True)
-    with pytest.raises(ConfigError, match=sentence):
-        purerl.load(copy)
-
-
-def test_rows_that_are_gone_are_named(tiny, copy):
-    path = copy / "metrics" / "rows.jsonl"
-    lines = path.read_text().splitlines(keepends=True)
-    path.write_text("".join(lines[:-3]))
-    sentence = r"rows.jsonl ends with update 1., .* a checkpoint of update 20:"
-    with pytest.raises(ConfigError, match=sentence):
-        run_tiny(tiny, seeds=2, out=copy, resume=True)
-    with pytest.raises(ConfigError, match=sentence):
-        purerl.load(copy)
+    for read in (
+        lambda: run_tiny(tiny, seeds=2, out=copy, resume=True),
+        lambda: purerl.load(copy),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            read()
+        assert contents(copy) == before
 
 
 def test_a_folder_that_is_not_there_is_not_made(tiny, tmp_path):
@@ -140,7 +138,7 @@ def test_an_extension_that_was_killed_before_the_config_goes_on(tiny, copy, exte
     before = path.read_text()
     summary.write_text("{}")
     curve.write_bytes(b"of the shorter run")
-    manifest.extend(copy, folders.load(copy), longer)
+    manifest.extend_run(copy, folders.load(copy), longer)
     after = path.read_text()
     assert "total_timesteps: 1280" in after
     assert not summary.exists() and not curve.exists()
@@ -181,12 +179,9 @@ def test_a_checkpoint_of_another_config_is_refused(tiny, copy):
         load_run(copy, tiny.replace(hidden_sizes=(16,)))
 
 
-def test_resuming_with_another_config_names_the_field(tiny, copy):
+def test_resuming_with_another_config_or_seeds_says_what_differs(tiny, copy):
     with pytest.raises(ConfigError, match=r"learning_rate is 0.00025 there and 0.01"):
         run_tiny(tiny.replace(learning_rate=0.01), seeds=2, out=copy, resume=True)
-
-
-def test_resuming_with_other_seeds_says_so(tiny, copy):
     with pytest.raises(ConfigError, match=r"are 0..1 \(2\) there and 0..2 \(3\) here"):
         run_tiny(tiny, seeds=3, out=copy, resume=True)
 

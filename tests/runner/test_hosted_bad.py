@@ -6,7 +6,7 @@ import pytest
 
 import purerl
 from purerl import envs
-from purerl.acting.bad import is_finite
+from purerl.acting.rollout import is_finite
 from tests.helpers import assert_same_bits, slow_but
 
 AT, BRITTLE = 5, "purerl-test/Brittle-v0"

@@ -7,8 +7,8 @@ import pytest
 import purerl
 from purerl.execution import hosted
 from purerl.execution.hosted import HostedCohort, HostedProgram
-from purerl.runner.api import HOST_SEGMENTS
 from purerl.runner.rows import read_rows
+from purerl.runner.run import HOST_SEGMENTS
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but
 from tests.runner import hosted_tasks
@@ -120,8 +120,8 @@ def test_a_segment_is_an_update_on_the_host(tmp_path, monkeypatch):
     """So that Ctrl-C, which is asked about between segments, waits for one at most."""
     lengths = {}
     monkeypatch.setattr(
-        "purerl.runner.api.RunLoop",
-        lambda bound, members, folder, options, *rest: pytest.fail(str(options.length)),
+        "purerl.runner.run.RunLoop",
+        lambda bound, seeds, asked, *rest: pytest.fail(str(asked.segment_updates)),
     )
     for updates in (200, HOST_SEGMENTS + 1):
         config = CONFIGS["ppo"].replace(total_timesteps=updates * 16)

@@ -170,6 +170,7 @@ def test_a_summary_is_json_also_where_a_return_is_no_number(tmp_path):
     result = RunResult(
         config=purerl.PPOConfig(),
         seeds=(0, 1),
+        update=20,
         state=None,
         metrics={"env_steps": np.array([[64], [64]])},
         evaluation={

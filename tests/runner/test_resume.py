@@ -1,8 +1,4 @@
-import subprocess
-import sys
-import textwrap
 import threading
-import time
 
 import jax
 import numpy as np
@@ -15,7 +11,6 @@ from purerl.runner.rows import RowFile, by_member, read_rows
 from tests.helpers import StopAfter, slow_but
 
 from .conftest import (
-    LANES,
     NUM_UPDATES,
     SEGMENT,
     assert_same_bits,
@@ -217,6 +212,23 @@ def test_resuming_a_finished_run_changes_nothing(tiny, whole, tmp_path):
     assert_same_bits(outcome(again), outcome(whole))
 
 
+def test_the_same_call_begins_goes_on_and_returns_what_has_finished(
+    tiny, whole, tmp_path
+):
+    """What a job does that may be put into the queue again."""
+    call = {"seeds": SEEDS, "out": tmp_path / "run", "resume": "auto"}
+    stopped = run_tiny(tiny, **call, trackers=[StopAfter(SEGMENT)])
+    assert not stopped.finished and stopped.update == SEGMENT
+    resumed = run_tiny(tiny, **call, trackers=[])
+    assert resumed.finished and resumed.update == NUM_UPDATES
+    again = run_tiny(tiny, **call)
+    assert again.train_steps == 0
+    for result in (resumed, again):
+        assert_same_bits(outcome(result), outcome(whole))
+    with pytest.raises(purerl.ConfigError, match=r"gamma is 0\.99 there and 0\.9 here"):
+        run_tiny(tiny.replace(gamma=0.9), **call)
+
+
 @pytest.mark.slow
 def test_only_the_last_checkpoints_stay(tiny, tmp_path):
     run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run", keep_checkpoints=2)
@@ -241,56 +253,6 @@ def test_a_member_does_not_depend_on_number_order_or_neighbours(tiny, whole, see
 def test_seeds_differ(whole):
     returns = whole.metrics["episode_return"][:, -1]
     assert len(set(returns.tolist())) == SEEDS
-
-
-@pytest.mark.slow(optimised=False)
-def test_killed_at_random_moments_and_resumed_equals_uninterrupted(
-    tiny, whole, tmp_path
-):
-    """SIGKILL leaves no time for anything; what is on disk must be enough."""
-    out = tmp_path / "run"
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(f"""
-        import sys, time, jax
-        jax.config.update("jax_numpy_rank_promotion", "raise")
-        jax.config.update("jax_num_cpu_devices", 2)
-        jax.config.update("jax_compilation_cache_dir", sys.argv[2])
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-        import purerl
-        from purerl import serialise
-        class Slow(purerl.Tracker):
-            background = False
-            def log(self, kind, seed, row):
-                if seed == 0 and kind == "train":
-                    print(row["update"], flush=True)
-                    time.sleep(0.2)
-        purerl.run(
-            serialise.from_yaml(sys.argv[1]), seeds={SEEDS}, lanes={LANES},
-            segment_updates={SEGMENT}, out={str(out)!r}, progress=False,
-            checkpoint_seconds=0.0, trackers=[Slow()],
-            resume=len(sys.argv) > 3,
-        )
-        """)
-    )
-    purerl.serialise.to_yaml(tiny, tmp_path / "config.yaml")
-    command = [
-        sys.executable,
-        str(script),
-        str(tmp_path / "config.yaml"),
-        jax.config.jax_compilation_cache_dir,
-    ]
-    for attempt, rows in enumerate((1, 2)):
-        args = command + (["resume"] if attempt else [])
-        with subprocess.Popen(args, stdout=subprocess.PIPE, text=True) as process:
-            for _ in range(rows):
-                assert process.stdout.readline(), "the run ended before it was killed"
-            time.sleep(0.25 + 0.05 * attempt)
-            process.kill()
-            process.wait()
-    resumed = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
-    assert resumed.finished
-    assert_same_bits(outcome(resumed), outcome(whole))
 
 
 @pytest.mark.slow
@@ -356,7 +318,7 @@ def test_an_interrupted_run_says_how_it_can_go_on(
 
 
 def test_a_finished_run_is_resumed_without_a_compilation(tiny, tmp_path, monkeypatch):
-    from purerl.runner import loop
+    from purerl.runner import run as loop
 
     whole = run_tiny(tiny, seeds=SEEDS, out=tmp_path / "run")
 

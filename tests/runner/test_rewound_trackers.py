@@ -5,13 +5,14 @@ import pytest
 import purerl
 from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers.base import Member, TrackedRun, scalars
-from purerl.runner.trackers.group import Group, load_stored, rewind
+from purerl.runner.trackers.group import load_stored, rewind
 from purerl.runner.trackers.mlflow import MLflowTracker
 from purerl.runner.trackers.tensorboard import EventFile, cut
 from tests.helpers import StopAfter, tiny_config
 
 from .conftest import SEGMENT, run_tiny
 from .test_trackers import Keeps
+from .told import RUN, group
 from .tracked import event_scalars, event_tags, mlflow_history
 
 # MLflow's own use of SQLAlchemy.
@@ -136,27 +137,18 @@ def test_the_same_run_tells_nothing_twice(tiny, tmp_path):
     assert_event_files_are_those_of_the_run(out)
 
 
-RUN = TrackedRun("name", {}, {0: Member("seed=0", 0, {})})
-
-
 def test_a_tracker_that_cannot_begin_is_told_of_it_later(tmp_path):
-    def group(tracker):
-        said = []
-        made = Group([tracker])
-        made.begin(RUN._replace(folder=tmp_path), said.append)
-        return made, said
-
-    first, _ = group(Keeps(id="a"))
+    first, _ = group(Keeps(id="a"), folder=tmp_path)
     for update in (1, 2, 3):
         first.log("train", 0, {"update": update})
     first.close("interrupted")
     rewind(tmp_path, 2, 64)
-    bad, _ = group(Keeps(fails="begin", id="a"))
+    bad, _ = group(Keeps(fails="begin", id="a"), folder=tmp_path)
     bad.close("interrupted")
     rewind(tmp_path, 1, 32)  # The checkpoint of before was damaged, and deleted.
     assert load_stored(tmp_path)["keeps"]["rewound"] == {"step": 32, "rows": 2}
     good = Keeps(id="a")
-    last, said = group(good)
+    last, said = group(good, folder=tmp_path)
     assert good.begun.rewound == 32 and "it keeps 2 rows of" in said[0]
     for update in (1, 2, 3):
         last.log("train", 0, {"update": update})

@@ -14,7 +14,7 @@ from purerl.scale.host import to_host
 from purerl.storage import checkpoint
 from purerl.train import bind, make_segment
 from purerl.warm_start import networks_of
-from tests.helpers import StopAfter
+from tests.helpers import StopAfter, slow_but
 
 from .conftest import SEGMENT, assert_same_bits, run_tiny
 
@@ -231,87 +231,60 @@ def test_a_start_that_does_not_fit_is_refused_and_nothing_is_written(
     assert not out.exists()
 
 
-@pytest.mark.slow(optimised=False)
-def test_sequences_of_another_burn_in_are_refused(tmp_path):
-    config = purerl.RecurrentDQNConfig(
-        env="probe/memory",
-        num_envs=2,
-        sequence_length=4,
-        burn_in=2,
-        n_step=1,
-        buffer_size=64,
-        batch_size=2,
-        learning_starts=1,
-        hidden_sizes=(4,),
-        memory_size=4,
-        total_timesteps=32,
-        num_evaluations=0,
-    )
-    purerl.run(config, out=tmp_path / "a", progress=False)
-    start = purerl.Start(tmp_path / "a", "all")
-    other = config.replace(burn_in=1, total_timesteps=64)
-    with pytest.raises(purerl.ConfigError, match=r"start: burn_in is 2 in .* and 1 he"):
-        purerl.run(other, out=tmp_path / "b", start=start, progress=False)
-    assert not (tmp_path / "b").exists()
+MEMORY = {
+    "env": "probe/memory",
+    "sequence_length": 4,
+    "burn_in": 2,
+    "memory_size": 4,
+}
+REPLAY = {"buffer_size": 64, "batch_size": 4}
+REPLAYED = {
+    "sequences": (
+        purerl.RecurrentDQNConfig(n_step=1, learning_starts=1, **MEMORY, **REPLAY),
+        {"burn_in": 1},
+    ),
+    # They say which steps are complete; without them nothing depends on it.
+    "priorities": (
+        purerl.DQNConfig(
+            prioritised=True, learning_starts=8, rounds_per_update=8, **REPLAY
+        ),
+        {"n_step": 3},
+    ),
+    "steps": (
+        purerl.DQNConfig(learning_starts=8, rounds_per_update=8, **REPLAY),
+        {"n_step": 3},
+    ),
+    "no replay": (
+        purerl.RecurrentPPOConfig(
+            num_steps=8, num_minibatches=1, head_sizes=(4,), **MEMORY
+        ),
+        {"burn_in": 1},
+    ),
+}
 
 
-@pytest.mark.parametrize("prioritised", [True, False])
-def test_priorities_of_another_number_of_steps_are_refused(prioritised, tmp_path):
-    """They say which steps are complete; without them nothing depends on it."""
-    config = purerl.DQNConfig(
-        num_envs=2,
-        buffer_size=64,
-        batch_size=4,
-        learning_starts=8,
-        rounds_per_update=8,
-        hidden_sizes=(4,),
-        total_timesteps=32,
-        num_evaluations=0,
-        prioritised=prioritised,
-    )
+@pytest.mark.parametrize("name", slow_but(REPLAYED, "priorities", "steps"))
+def test_what_a_replay_buffer_was_made_for_stays(name, tmp_path):
+    config, change = REPLAYED[name]
+    small = {"num_envs": 2, "hidden_sizes": (4,), "num_evaluations": 0}
+    config = config.replace(total_timesteps=32, **small)
     purerl.run(config, out=tmp_path / "a", progress=False)
-    start = purerl.Start(tmp_path / "a", "all")
-    other = config.replace(n_step=3, total_timesteps=48)
-    if not prioritised:
-        assert purerl.run(other, start=start, progress=False).finished
+    options = {"start": purerl.Start(tmp_path / "a", "all"), "progress": False}
+    other = config.replace(total_timesteps=64, **change)
+    if name in ("steps", "no replay"):
+        assert purerl.run(other, **options).finished
         return
-    with pytest.raises(purerl.ConfigError, match=r"start: n_step is 1 in .* and 3 he"):
-        purerl.run(other, out=tmp_path / "b", start=start, progress=False)
+    ((field, value),) = change.items()
+    sentence = rf"start: {field} is {getattr(config, field)} in .* and {value} he"
+    with pytest.raises(purerl.ConfigError, match=sentence):
+        purerl.run(other, out=tmp_path / "b", **options)
     assert not (tmp_path / "b").exists()
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_burn_in_may_change_where_no_memory_is_stored(tmp_path):
-    config = purerl.RecurrentPPOConfig(
-        env="probe/memory",
-        num_envs=2,
-        num_steps=8,
-        sequence_length=4,
-        burn_in=2,
-        num_minibatches=1,
-        hidden_sizes=(4,),
-        memory_size=4,
-        head_sizes=(4,),
-        total_timesteps=32,
-        num_evaluations=0,
-    )
-    purerl.run(config, out=tmp_path / "a", progress=False)
-    start = purerl.Start(tmp_path / "a", "all")
-    other = config.replace(burn_in=1, total_timesteps=64)
-    after = purerl.run(other, out=tmp_path / "b", start=start, progress=False)
-    assert after.finished and int(after.state.update[0]) == 4
 
 
 def test_another_algorithm_has_no_place_for_the_networks(tiny_off_policy, stopped):
-    sentence = r"start: actor\S+ has no place .* No layer of these networks fits this"
+    sentence = r"start: actor\S+ has no place"
     with pytest.raises(purerl.ConfigError, match=sentence):
         read_start(purerl.Start(stopped), bind(tiny_off_policy), [0])
-
-
-def test_networks_of_another_size_name_the_flag_that_leaves_them_out(tiny, stopped):
-    other = bind(tiny.replace(hidden_sizes=(9,)))
-    with pytest.raises(purerl.ConfigError, match="No layer of these networks fits"):
-        read_start(purerl.Start(stopped), other, [0])
 
 
 def test_a_part_goes_to_an_environment_of_other_observations(tiny, tmp_path):

@@ -200,7 +200,7 @@ def tell(tracker, config, folder=None):
         run = TrackedRun("rates", config, first, folder, is_sweep=True)
         group.begin(run, print, len(MEMBERS))
         group.add(range(len(MEMBERS)), lambda: MEMBERS)
-        group.close("finished", files_of(folder, "sweep", "config.yaml"))
+        group.close("finished", files_of(folder, sweep=["config.yaml"]))
     assert group.lacks_nothing
 
 

@@ -13,10 +13,10 @@ import purerl
 from purerl.config import ConfigError
 from purerl.runner.trackers import group as writer_group
 from purerl.runner.trackers import writer
-from purerl.runner.trackers.base import Member, TrackedRun
-from purerl.runner.trackers.group import Group, load_stored
+from purerl.runner.trackers.group import load_stored
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
+from .told import group
 
 UPDATES = [*range(SEGMENT, NUM_UPDATES, SEGMENT), NUM_UPDATES]
 
@@ -58,9 +58,6 @@ def test_training_does_not_wait_for_a_tracker_that_does_not_answer(tiny):
     assert threading.main_thread() not in blocked.threads
 
 
-RUN = TrackedRun("name", {}, {0: Member("seed=0", 0, {})})
-
-
 class Keeps(purerl.Tracker):
     """Keeps the updates that it is told; fails once it has as many as it may."""
 
@@ -93,13 +90,6 @@ class Hangs(Keeps):
         if len(self.updates) == 3:
             self.hangs.set()
             self.may_go.wait(10.0)
-
-
-def group(*trackers, folder=None):
-    said = []
-    made = Group(trackers)
-    made.begin(RUN._replace(folder=folder), said.append)
-    return made, said
 
 
 def tell(trackers, updates):

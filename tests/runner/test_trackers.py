@@ -11,14 +11,13 @@ import purerl
 from purerl.config import ConfigError
 from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import choose, read_trackers
-from purerl.runner.trackers.base import Member, TrackedRun, flat_params, scalars
-from purerl.runner.trackers.group import Group, load_stored
+from purerl.runner.trackers.base import flat_params, scalars
+from purerl.runner.trackers.group import load_stored
 from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits
 
 from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny
-
-RUN = TrackedRun("name", {}, {0: Member("seed=0", 0, {})})
+from .told import group
 
 
 class Keeps(purerl.Tracker):
@@ -138,13 +137,6 @@ def test_a_missing_package_gets_a_sentence(monkeypatch, name, package):
         purerl.make_tracker(name)
     assert f"needs the package {package}" in str(error.value)
     assert "pip install 'purerl[tracking]'" in str(error.value)
-
-
-def group(*trackers, folder=None):
-    said = []
-    made = Group(trackers)
-    made.begin(RUN._replace(folder=folder), said.append)
-    return made, said
 
 
 @pytest.mark.parametrize("method", ["log", "flush", "close"])

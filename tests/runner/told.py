@@ -3,6 +3,10 @@
 from typing import Any
 
 import purerl
+from purerl.runner.trackers.base import Member, TrackedRun
+from purerl.runner.trackers.group import Group
+
+RUN = TrackedRun("name", {}, {0: Member("seed=0", 0, {})})
 
 
 class Told(purerl.Tracker):
@@ -32,8 +36,16 @@ class Told(purerl.Tracker):
         self.ended.append(seed)
 
     def artifact(self, path, name):
-        assert path.exists()
+        assert path.is_dir() or path.stat().st_size > 0
         self.files.append(name)
 
     def close(self, status="finished"):
         self.status = status
+
+
+def group(*trackers, folder=None):
+    """Trackers of a run of one seed that have begun, and what they say."""
+    said: list[str] = []
+    made = Group(trackers)
+    made.begin(RUN._replace(folder=folder), said.append)
+    return made, said

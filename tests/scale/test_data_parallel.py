@@ -9,7 +9,7 @@ import purerl
 from purerl import ConfigError
 from purerl.acting import rollout
 from purerl.contrib.disco import learner as disco
-from purerl.learning import diagnostics, normalise
+from purerl.learning import normalise
 from purerl.scale.parallel import AXIS, split_specs
 from tests.helpers import tiny_config
 
@@ -57,7 +57,7 @@ def test_equals_the_single_device_run(pair, name):
     [
         rollout.make_stepper,
         normalise.scale_rewards,
-        diagnostics.explained_variance,
+        normalise.explained_variance,
         disco.seen_moments,
     ],
 )
@@ -123,14 +123,9 @@ def test_an_agent_begins_with_networks_over_several_devices():
         np.testing.assert_allclose(found[name], value, atol=1e-20)
 
 
-def test_what_would_see_a_part_of_the_state_is_refused():
-    config = tiny_config(num_envs=4)
-    with pytest.raises(ConfigError, match=r"observe cannot be given .*one device has"):
-        purerl.data_parallel(config, observe=lambda state: state.update)
-    with pytest.raises(ConfigError, match=r"metrics cannot be given .*one device has"):
-        purerl.data_parallel(config, metrics=lambda state, metrics: {})
+def test_an_update_that_is_not_in_the_run_is_refused():
     with pytest.raises(ConfigError, match="first_update must be from 0 to"):
-        purerl.data_parallel(config, first_update=10**6)
+        purerl.data_parallel(tiny_config(num_envs=4), first_update=10**6)
 
 
 @pytest.mark.slow
@@ -142,36 +137,35 @@ def test_minibatches_take_samples_of_both_devices():
 
 
 @pytest.mark.parametrize(
-    ("changes", "fragment"),
+    ("config", "fragment"),
     [
         (
-            {"num_envs": 3},
+            tiny_config(num_envs=3),
             "num_envs must be divisible by the 2 devices, got 3; nearest: 2 or 4.",
         ),
-        ({"num_envs": 1}, r"num_envs=1 cannot be spread over 2 devices: .*purerl.pmap"),
         (
-            {"num_envs": 2, "num_minibatches": 32, "normalize_advantages": False},
+            tiny_config(num_envs=1),
+            r"num_envs=1 cannot be spread over 2 devices: .*purerl.pmap",
+        ),
+        (
+            tiny_config(num_envs=2, num_minibatches=32, normalize_advantages=False),
             r"num_envs \* num_steps / devices \(16\) .* got 32; .* that fits is 16\.",
         ),
+        (
+            purerl.RecurrentPPOConfig(
+                num_envs=4, num_steps=12, sequence_length=4, num_minibatches=4
+            ),
+            r"num_envs \* num_steps / sequence_length / devices \(6\) .* fits is 3",
+        ),
+        (
+            purerl.DQNConfig(num_envs=2, batch_size=1025),
+            r"batch_size must .* got 1025; nearest",
+        ),
     ],
+    ids=["environments", "one environment", "minibatches", "sequences", "batch"],
 )
-def test_sizes_that_do_not_split_are_refused(changes, fragment):
+def test_sizes_that_do_not_split_are_refused(config, fragment):
     with pytest.raises(ConfigError, match=fragment):
-        purerl.data_parallel(tiny_config(**changes))
-
-
-def test_sequences_that_do_not_split_are_refused():
-    config = purerl.RecurrentPPOConfig(
-        num_envs=4, num_steps=12, sequence_length=4, num_minibatches=4
-    )
-    words = r"num_envs \* num_steps / sequence_length / devices \(6\) .* fits is 3"
-    with pytest.raises(ConfigError, match=words):
-        purerl.data_parallel(config)
-
-
-def test_a_batch_that_does_not_split_is_refused():
-    config = purerl.DQNConfig(num_envs=2, batch_size=1025)
-    with pytest.raises(ConfigError, match=r"batch_size must .* got 1025; nearest"):
         purerl.data_parallel(config)
 
 

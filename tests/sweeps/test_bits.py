@@ -142,7 +142,6 @@ CHILD = """
     jax.config.update("jax_num_cpu_devices", 2)
     from tests.helpers import tiny_config
     import purerl
-from purerl.execution import cache
     purerl.sweep(tiny_config(), {"learning_rate": %r}, seeds=5, out=sys.argv[2],
                  lanes=%d, segment_updates=%d, chunk_blocks=1, progress=False)
 """ % (RATES, LANES, SEGMENT)  # noqa: UP031
@@ -177,7 +176,7 @@ def test_killed_at_any_moment_and_run_again(tiny, whole, tmp_path):
     assert again.summary["trained_members"] <= 15 - 2 * (kept - 1)
     assert_equal(again, whole)
     # Nothing but chunks that can be read is left where results are.
-    assert not store.FolderStore(out, verify=True).damaged
+    assert not store.MemberStore.of(out, verify=True).damaged
 
 
 @pytest.mark.slow

@@ -10,7 +10,7 @@ from purerl.report.sweep_data import read_scores, rows
 from purerl.space.design import expand
 from purerl.sweeps.groups import member_id
 from purerl.sweeps.result import SweepResult
-from purerl.sweeps.store import Chunk, MemoryStore
+from purerl.sweeps.store import Chunk, MemberStore
 from tests.helpers import tiny_config
 
 
@@ -24,8 +24,8 @@ def result_of(axes, seeds, design="grid", **arrays):
         "train/episode_return": np.zeros((len(ids), 1), np.float32),
     }
     named = {name.replace("__", "/"): np.asarray(x) for name, x in arrays.items()}
-    store = MemoryStore()
-    store.add(Chunk(ids, {**stored, **named}))
+    store = MemberStore()
+    store.add(ids, Chunk(ids, {**stored, **named}))
     return SweepResult(tiny_config(), points, seeds, store)
 
 
@@ -144,7 +144,7 @@ def test_of_equal_means_the_point_with_all_scores_comes_first():
 def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
     """Padding counts neither as an episode nor as the last evaluation."""
     points = expand({"learning_rate": [1e-3, 1e-4]})
-    store = MemoryStore()
+    store = MemberStore()
     for point, shape in zip(points.points, [(2, 3), (1, 2)], strict=True):
         arrays = {
             "diverged_at": np.array([-1]),
@@ -156,7 +156,8 @@ def test_members_with_fewer_episodes_and_evaluations_have_their_own_means():
             "evaluation/episode_length": np.ones((1, *shape), np.int32),
             "evaluation/env_steps": np.arange(1, shape[0] + 1)[None] * 320,
         }
-        store.add(Chunk((member_id(point, 0),), arrays))
+        ids = (member_id(point, 0),)
+        store.add(ids, Chunk(ids, arrays))
     result = SweepResult(tiny_config(), points, (0,), store)
     assert result.scores().values.ravel().tolist() == [4.0, 0.5]
     assert read_scores(result.dataset).scores.ravel().tolist() == [4.0, 0.5]

@@ -146,10 +146,10 @@ def test_one_members_rows_open_one_file(tmp_path):
     result = write_sweep(tmp_path, "gamma", [0.9, 0.99])
     with pytest.raises(purerl.ConfigError, match="no finished member"):
         result.state({"gamma": 0.5}, seed=0)
-    index = store.FolderStore(tmp_path)
+    index = store.MemberStore.of(tmp_path)
     id = member_id({"gamma": 0.99}, 0)
     other, _ = index.locations[member_id({"gamma": 0.9}, 0)]
-    other.write_bytes(b"")
+    index.chunks[other].write_bytes(b"")
     np.testing.assert_array_equal(index.read("state/w", {id})[id], [1, 1])
     with pytest.raises(purerl.ConfigError, match="is damaged"):
         index.read("state/w")
@@ -157,7 +157,8 @@ def test_one_members_rows_open_one_file(tmp_path):
 
 def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, capsys):
     write_sweep(tmp_path, "gamma", [0.9, 0.99])
-    path, _ = store.FolderStore(tmp_path).locations[member_id({"gamma": 0.9}, 0)]
+    index = store.MemberStore.of(tmp_path)
+    path = index.chunks[index.locations[member_id({"gamma": 0.9}, 0)][0]]
     path.write_bytes(b"")
     result = purerl.load_sweep(tmp_path)
     assert f"{path} is damaged" in capsys.readouterr().err

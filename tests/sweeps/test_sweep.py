@@ -1,4 +1,5 @@
 import json
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -240,7 +241,13 @@ def test_more_updates_per_segment_than_a_run_has_are_a_whole_run(tiny):
 
 
 def test_what_a_folder_has_is_not_held_in_memory_too(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(store.MemoryStore, "add", lambda *args: pytest.fail("kept"))
+    add = store.MemberStore.add
+
+    def add_file(self, ids, chunk):
+        assert isinstance(chunk, Path)
+        add(self, ids, chunk)
+
+    monkeypatch.setattr(store.MemberStore, "add", add_file)
     result = run_sweep(tiny, {"learning_rate": RATES}, seeds=2, out=tmp_path)
     assert result.finished
 

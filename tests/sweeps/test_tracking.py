@@ -10,6 +10,7 @@ from purerl.config import ConfigError
 from purerl.execution import stream
 from purerl.runner.trackers import writer
 from purerl.sweeps import loop
+from tests.runner.told import Told
 
 from .conftest import RATES, run_sweep
 
@@ -17,32 +18,10 @@ AXES = {"learning_rate": RATES[:2]}
 MEMBERS = [(rate, seed) for rate in RATES[:2] for seed in (0, 1)]
 
 
-class Keeps(purerl.Tracker):
-    """Keeps whose rows it is told; fails at one member if it is asked to."""
-
-    name = "keeps"
-
-    def __init__(self, fails_at=None, error=None):
-        self.id, self.fails_at, self.error = None, fails_at, error
-        self.members, self.rows, self.status, self.files = [], [], "", []
-
-    def begin(self, run):
-        self.run, self.id, self.gone_on = run, run.id or "there", run.id is not None
-
-    def log(self, kind, seed, row):
-        if seed == self.fails_at:
-            self.error()
-        member = self.run.members[seed]
-        known = (member.params["learning_rate"], member.seed)
-        if known not in self.members:
-            self.members.append(known)
-        self.rows.append((seed, kind, row["env_steps"], row["episode_return"]))
-
-    def artifact(self, path, name):
-        self.files.append(name)
-
-    def close(self, status="finished"):
-        self.status = status
+def members_of(told):
+    """The members that a tracker was told, in their order."""
+    members = told.members.values()
+    return [(member.params["learning_rate"], member.seed) for member in members]
 
 
 def one_by_one(workers, tasks, one):
@@ -50,44 +29,40 @@ def one_by_one(workers, tasks, one):
         one(workers[0], task)
 
 
-def dies():
-    raise OSError("the server has stopped")
-
-
 @pytest.fixture
 def swept(tiny, tmp_path, capsys):
     """A folder whose tracker has two of four members, that tracker, what was said."""
-    out, first = tmp_path / "swept", Keeps(2, dies)
+    out, first = tmp_path / "swept", Told(fails_at=2)
     assert run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[first]).finished
     return out, first, capsys.readouterr().err
 
 
 @pytest.mark.slow
 def test_a_tracker_is_told_the_rows_of_the_results(tiny):
-    keeps = Keeps()
-    result = run_sweep(tiny, AXES, seeds=2, lanes=4, trackers=[keeps])
-    assert keeps.members == MEMBERS and keeps.status == "finished"
-    found = [row for row in keeps.rows if row[:2] == (3, "train")]
+    told = Told()
+    result = run_sweep(tiny, AXES, seeds=2, lanes=4, trackers=[told])
+    assert members_of(told) == MEMBERS and told.status == "finished"
+    found = [row for kind, row in told.rows[3] if kind == "train"]
     known = result.dataset.sel(learning_rate=RATES[1], seed=1)
-    assert [row[2] for row in found] == known["env_steps"].values.tolist()
-    assert [row[3] for row in found] == pytest.approx(
+    assert [row["env_steps"] for row in found] == known["env_steps"].values.tolist()
+    assert [row["episode_return"] for row in found] == pytest.approx(
         known["episode_return"].values.tolist(), nan_ok=True
     )
-    evaluations = [row for row in keeps.rows if row[:2] == (3, "evaluation")]
-    assert evaluations[-1][3] == known["evaluation_return"].values[-1].tolist()
+    *_, last = (row for kind, row in told.rows[3] if kind == "evaluation")
+    assert last["episode_return"] == known["evaluation_return"].values[-1].tolist()
 
 
 @pytest.mark.slow
 def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
     tiny, tmp_path, monkeypatch
 ):
-    out, first, again = tmp_path / "swept", Keeps(), Keeps()
+    out, first, again = tmp_path / "swept", Told(), Told()
     trained = []
 
     def stops(*args, **kwargs):
         if len(trained) == 2:
             # Chunks of before have been told: nothing waits for the sweep's end.
-            assert first.members == MEMBERS[:2]
+            assert members_of(first) == MEMBERS[:2]
             raise KeyboardInterrupt
         trained.append(args)
         return curves_of(*args, **kwargs)
@@ -100,7 +75,7 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
         patch.setattr(stream, "run_blocks", one_by_one)
         run_sweep(tiny, AXES, trackers=[first], **options)
     assert first.status == "interrupted"
-    entry = json.loads((out / "trackers.json").read_text())["keeps"]
+    entry = json.loads((out / "trackers.json").read_text())["told"]
     assert (entry["rows"], entry["members"], entry["status"]) == (
         2,
         [[0, 1]],
@@ -108,25 +83,25 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
     )
     assert run_sweep(tiny, AXES, trackers=[again], **options).finished
     # Two workers train at once from here on: each member is told when it ends.
-    assert again.gone_on and sorted(again.members) == MEMBERS[2:]
+    assert again.has_gone_on and sorted(members_of(again)) == MEMBERS[2:]
     assert again.status == "finished"
 
 
 def test_what_a_tracker_has_missed_of_a_sweep_is_sent_later(swept, capsys):
     out, first, said = swept
-    assert "tracker 'keeps' failed (OSError: the server has stopped)" in said
-    assert f"purerl.track('{out}', [Keeps(...)])" in said
+    assert "tracker 'told' failed (OSError: the server has stopped)" in said
+    assert f"purerl.track('{out}', [Told(...)])" in said
     assert "lacks 2 of 4 members" in said
-    entry = json.loads((out / "trackers.json").read_text())["keeps"]
+    entry = json.loads((out / "trackers.json").read_text())["told"]
     assert (entry["rows"], entry["total"], entry["status"]) == (2, 4, "")
-    second = Keeps()
+    second = Told()
     assert purerl.track(out, [second])
-    assert second.gone_on and second.status == "finished"
-    assert first.members == MEMBERS[:2] and second.members == MEMBERS[2:]
+    assert second.has_gone_on and second.status == "finished"
+    assert members_of(first) == MEMBERS[:2] and members_of(second) == MEMBERS[2:]
     assert len(first.rows) == len(second.rows) and "sweep/config.yaml" in second.files
-    third = Keeps()
+    third = Told()
     assert purerl.track(out, [third])
-    assert third.members == [] and third.status == ""
+    assert third.members == {} and third.status == ""
     assert "has everything" in capsys.readouterr().err
 
 
@@ -134,12 +109,12 @@ def test_a_file_of_trackers_without_its_members_is_refused(swept):
     out, *_ = swept
     path = out / "trackers.json"
     stored = json.loads(path.read_text())
-    del stored["keeps"]["members"]
+    del stored["told"]["members"]
     path.write_text(json.dumps(stored))
-    second = Keeps()
+    second = Told()
     with pytest.raises(ConfigError, match=r"its checksum differs\). Delete it"):
         purerl.track(out, [second])
-    assert second.members == []
+    assert second.members == {}
 
 
 @pytest.mark.slow
@@ -148,19 +123,31 @@ def test_a_tracker_that_does_not_answer_does_not_hold_a_sweep(
 ):
     monkeypatch.setattr(writer, "BEGIN_SECONDS", 0.3)
     may_go = threading.Event()
-    silent = Keeps(1, lambda: may_go.wait(30.0))
+
+    class Silent(Told):
+        def log(self, kind, seed, row):
+            if seed == 1:
+                may_go.wait(30.0)
+            super().log(kind, seed, row)
+
+    silent = Silent()
     out = tmp_path / "swept"
     result = run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[silent])
+    known = members_of(silent)
     may_go.set()
-    assert result.finished and silent.members == MEMBERS[:1]
+    assert result.finished and known == MEMBERS[:1]
     assert "no answer within 0.3 s" in capsys.readouterr().err
-    assert json.loads((out / "trackers.json").read_text())["keeps"]["rows"] == 1
+    assert json.loads((out / "trackers.json").read_text())["told"]["rows"] == 1
 
 
 def test_a_tracker_that_cannot_begin_is_said_before_anything_is_trained(tiny, tmp_path):
-    tracker = Keeps()
-    tracker.begin = lambda run: dies()
-    with pytest.raises(ConfigError, match="'keeps' cannot begin"):
+    tracker = Told()
+
+    def dies(run):
+        raise OSError("the server has stopped")
+
+    tracker.begin = dies
+    with pytest.raises(ConfigError, match="'told' cannot begin"):
         run_sweep(tiny, AXES, out=tmp_path / "swept", trackers=[tracker])
     assert not list((tmp_path / "swept" / "chunks").iterdir())
 
@@ -170,4 +157,4 @@ def test_a_sweep_of_which_nothing_has_finished_is_not_sent(swept):
     for chunk in (out / "chunks").iterdir():
         chunk.unlink()
     with pytest.raises(ConfigError, match="no member of the sweep"):
-        purerl.track(out, [Keeps()])
+        purerl.track(out, [Told()])

@@ -202,16 +202,6 @@ def test_a_trial_that_kills_every_worker_is_given_up(url):
 
 
 @pytest.mark.slow
-def test_trials_given_back_come_again(url):
-    study = opened(url)
-    asked = study.ask(4)
-    finish(study, asked[:1])
-    study.give_back(asked[1:])
-    assert study.counts() == (1, 0, 3)
-    assert [t.params for t in study.ask(4)] == [t.params for t in asked[1:]]
-
-
-@pytest.mark.slow
 def test_what_was_taken_away_does_not_count(url):
     first = opened(url)
     slow = abandon(first)

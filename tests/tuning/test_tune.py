@@ -23,7 +23,7 @@ from purerl.cli import main
 from purerl.cli.tools import show_study
 from purerl.report.page import study_page
 from purerl.storage.files import write_json
-from purerl.tuning import api, batch
+from purerl.tuning import batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
 from purerl.tuning.folder import read
@@ -286,28 +286,6 @@ def test_without_evaluations_the_training_return_counts(chain):
     assert scores[8.0] == pytest.approx(4 * scores[2.0]) and scores[2.0] > 0
 
 
-@pytest.mark.slow
-def test_ctrl_c_gives_back_what_was_begun(chain, tmp_path, monkeypatch):
-    look = api.StudyLoop._report_scores
-    calls = []
-
-    def interrupt(self, *args):
-        calls.append(args)
-        if len(calls) == 8:  # in the second batch
-            os.kill(os.getpid(), signal.SIGINT)
-        look(self, *args)
-
-    monkeypatch.setattr(api.StudyLoop, "_report_scores", interrupt)
-    axes = {AXIS: purerl.uniform(0.5, 9.0)}
-    stopped = tune(chain, axes, out=tmp_path / "a", trials=9)
-    assert not stopped.finished and len(stopped.rows) == 3
-    monkeypatch.setattr(api.StudyLoop, "_report_scores", look)
-    resumed = tune(chain, axes, out=tmp_path / "a", trials=9)
-    whole = tune(chain, axes, trials=9)
-    assert [r.params for r in resumed.rows] == [r.params for r in whole.rows]
-    assert [r.score for r in resumed.rows] == [r.score for r in whole.rows]
-
-
 def stopped_at(call, monkeypatch):
     """Let Ctrl-C come with a report of a trial."""
     report, calls = Study.report, []
@@ -321,13 +299,19 @@ def stopped_at(call, monkeypatch):
     monkeypatch.setattr(Study, "report", counted)
 
 
-@pytest.mark.parametrize("pruner", ["hyperband", "median"])
-@pytest.mark.parametrize("call", [3, 22, 26])
-def test_pruners_decide_as_in_a_study_that_was_never_stopped(
-    chain, tmp_path, monkeypatch, pruner, call
+@pytest.mark.parametrize(
+    ("pruner", "call", "sampler"),
+    [
+        *(("hyperband", call, "random") for call in (3, 26)),
+        *(("median", call, "random") for call in (3, 22, 26)),
+        ("hyperband", 22, "tpe"),
+    ],
+)
+def test_a_study_that_was_stopped_has_the_same_trials(
+    chain, tmp_path, monkeypatch, pruner, call, sampler
 ):
     axes = {AXIS: purerl.uniform(0.5, 9.0)}
-    options = {"trials": 16, "batch": 4, "sampler": "random", "pruner": pruner}
+    options = {"trials": 16, "batch": 4, "sampler": sampler, "pruner": pruner}
     with purerl.share_programs():
         whole = tune(chain, axes, **options)
         with monkeypatch.context() as patched:
@@ -338,27 +322,6 @@ def test_pruners_decide_as_in_a_study_that_was_never_stopped(
     assert len({row.state for row in whole.rows}) == 2  # some were pruned
     assert resumed.rows == whole.rows  # also by their numbers
     assert purerl.load_tune(tmp_path, chain).rows == whole.rows
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("pruner", ["hyperband", "median"])
-def test_a_study_that_was_stopped_has_the_same_trials(tmp_path, monkeypatch, pruner):
-    config = purerl.PPOConfig(
-        env="CartPole-v1", num_envs=4, total_timesteps=20_480, num_evaluations=0
-    )
-    axes = {
-        "learning_rate": purerl.loguniform(1e-4, 1e-1),
-        "gamma": purerl.uniform(0.9, 0.999),
-    }
-    options = {"trials": 24, "batch": 4, "seeds": 1, "holdout_seeds": 2}
-    options |= {"pruner": pruner, "progress": False}
-    with purerl.share_programs():
-        whole = purerl.tune(config, axes, **options)
-        with monkeypatch.context() as patched:
-            stopped_at(50, patched)
-            purerl.tune(config, axes, out=tmp_path, **options)
-        resumed = purerl.tune(config, axes, out=tmp_path, **options)
-    assert resumed.rows == whole.rows
 
 
 WORKER = """
@@ -391,27 +354,6 @@ def states(out):
             return [row[0] for row in database.execute("select state from trials")]
     except sqlite3.OperationalError:
         return []
-
-
-@pytest.mark.slow
-def test_killed_and_continued_has_exactly_its_trials(tmp_path):
-    out = tmp_path / "study"
-    process = start_worker(out, 12)
-    until = time.monotonic() + 120
-    while not ({"COMPLETE", "RUNNING"} <= set(states(out))):
-        assert process.poll() is None and time.monotonic() < until
-        time.sleep(0.01)
-    process.kill()
-    process.communicate()
-    left = states(out)
-    assert left.count("RUNNING") and left.count("COMPLETE") < 12
-    resumed = start_worker(out, 12)
-    trained = int(resumed.communicate(timeout=120)[0])
-    assert resumed.returncode == 0
-    after = states(out)
-    assert after.count("COMPLETE") == 12 and not after.count("RUNNING")
-    assert after.count("FAIL") == left.count("RUNNING")
-    assert trained == 12 - left.count("COMPLETE")
 
 
 def test_a_waiting_trial_is_taken_by_one_worker(tmp_path, monkeypatch):

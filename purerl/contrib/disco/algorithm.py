@@ -34,12 +34,12 @@ from purerl import auto, networks
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape, to_features
 from purerl.algorithms import network_config, pieces
-from purerl.algorithms.checks import check_hidden_sizes
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     AUTO,
     DECAY,
     FRACTION,
+    LAYERS,
     NON_NEGATIVE,
     POSITIVE,
     POSITIVE_OR_NONE,
@@ -71,7 +71,6 @@ from purerl.metrics import averages
 from purerl.networks import composite
 from purerl.networks.distributions import make_head
 from purerl.optimisers import Adam
-from purerl.optimisers.check import check_optimisers
 from purerl.replay import uniform as ring
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Transition
@@ -141,7 +140,7 @@ class DiscoConfig(NetworkConfig):
         POSITIVE_OR_NONE,
     )
     hidden_sizes: tuple[int, ...] = static(
-        (512, 512), "Units of each hidden layer; the last is linear.", SIZES
+        (512, 512), "Units of each hidden layer; the last is linear.", LAYERS
     )
     activation: str = static(
         "relu",
@@ -195,8 +194,6 @@ def validate(config: DiscoConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    check_hidden_sizes(config.hidden_sizes)
-    check_optimisers(config)
     check_disco_rule(config.rule, config.prediction_size)
     space = env.action_space(env.default_params)
     if not hasattr(space, "n"):
@@ -348,20 +345,20 @@ def _example(parts: Parts, envs: rollout.EnvCarry) -> Transition:
 def step(parts: Parts, state: DiscoState) -> tuple[DiscoState, Metrics]:
     """Make one update: collect trajectories, remember them, take one gradient step."""
     keys = update_keys(state, _NUM_KEYS)
-    act, prepare, draw = policy(parts, state)
-    collected = rollout.collect(
-        parts.stepper, state.envs, act, prepare, keys[:3], parts.config.num_steps, draw
+    num_steps = parts.config.num_steps
+    played = rollout.collect(
+        parts.stepper, state.envs, (), policy(parts, state), keys[:3], num_steps
     )
-    return learn(parts, state, collected, keys)
+    return learn(parts, state, played, keys)
 
 
 def policy(parts: Parts, state: DiscoState) -> rollout.Policy:
     """Return how the network of a state chooses actions while it is trained."""
 
-    def act(features: Any, noise: Array) -> tuple[Array, Array, Array]:
+    def act(features: Any, memory: PyTree, noise: Array) -> Any:
         logits = predict(parts, state.params, features).logits
         raw = parts.head.choose(logits, noise)
-        return raw, logits, parts.head.to_env(raw)
+        return (raw, logits, parts.head.to_env(raw)), memory
 
     return rollout.Policy(act, partial(to_features, parts.obs_space), parts.head.noise)
 
@@ -381,18 +378,18 @@ def act(parts: Parts, state: DiscoState, obs: Array, key: Array | None = None) -
 
 
 def learn(
-    parts: Parts, state: DiscoState, collected: rollout.Rollout, keys: Array
+    parts: Parts, state: DiscoState, played: rollout.Played, keys: Array
 ) -> tuple[DiscoState, Metrics]:
     """Remember a rollout, and learn from a batch of trajectories where that is due.
 
     Args:
         parts: Network, environments and config; see `build`.
         state: State with which the rollout was collected.
-        collected: The rollout, with the policy's logits in its transitions.
+        played: The rollout, with the policy's logits in its transitions.
         keys: Keys of the update, the first three of which the rollout has used.
     """
     config, axis = parts.config, parts.axis_name
-    envs, transitions, episodes = collected
+    envs, transitions, episodes = played.envs, played.transitions, played.episodes
     num_envs = envs.episode_return.shape[0]
     before = state.update.astype(jnp.uint32) * jnp.uint32(num_envs)
     trajectories = jax.tree.map(lambda x: jnp.swapaxes(x, 0, 1), transitions)

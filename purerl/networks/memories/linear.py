@@ -139,7 +139,53 @@ def along_last(vector: Array, ndim: int) -> Array:
     return vector.reshape((1,) * (ndim - 1) + (-1,))
 
 
-class LRU(nn.Module):
+class Recurrences(nn.Module):
+    """A dense layer, and blocks around recurrences over complex numbers.
+
+    Attributes:
+        features: Number of outputs.
+        state_size: N, complex numbers of each block's state; None takes `features`.
+        num_blocks: Number of blocks.
+    """
+
+    features: int
+    state_size: int | None = None
+    num_blocks: int = 1
+
+    def __post_init__(self) -> None:
+        check_sizes(self, ("features", "state_size", "num_blocks"))
+        super().__post_init__()
+
+    def unit(self, size: int) -> nn.Module:
+        """Return the recurrence of a block, of N complex numbers."""
+        raise NotImplementedError
+
+    def initial(self, shape: tuple[int, ...]) -> tuple[Complex, ...]:
+        """Return the states of `[*shape]` episodes about to begin: zeros."""
+        zeros = jnp.zeros((*shape, self.state_size or self.features))
+        return (Complex(zeros, zeros),) * self.num_blocks
+
+    @nn.compact
+    def __call__(
+        self, carry: Sequence[Complex], inputs: Array, resets: Array
+    ) -> tuple[tuple[Complex, ...], Array]:
+        """The states after the last step, and outputs `[T, B, features]`.
+
+        Args:
+            carry: States `[B, N]` of the blocks before the first step.
+            inputs: `[T, B, F]` inputs of the steps.
+            resets: `[T, B]` bool, the step begins an episode.
+        """
+        hidden, after = Dense(self.features)(inputs), []
+        for number, state in enumerate(carry):
+            unit = self.unit(self.state_size or self.features)
+            block = Block(unit, self.features, name=f"block_{number}")
+            state, hidden = block(state, hidden, resets)
+            after.append(state)
+        return tuple(after), hidden
+
+
+class LRU(Recurrences):
     """Linear recurrent units in residual blocks, over all steps of a sequence at once.
 
     A dense layer brings the inputs to `features` numbers. Each of the blocks after it
@@ -162,47 +208,21 @@ class LRU(nn.Module):
         max_phase: Largest angle of the eigenvalues at first, in radians.
     """
 
-    features: int
-    state_size: int | None = None
-    num_blocks: int = 1
     r_min: float = 0.9
     r_max: float = 0.999
     max_phase: float = 2 * math.pi
 
     def __post_init__(self) -> None:
-        check_sizes(self, ("features", "state_size", "num_blocks"))
+        super().__post_init__()
         if not 0 <= self.r_min < self.r_max < 1 or not self.max_phase > 0:
             raise ValueError(
                 "r_min and r_max must be 0 <= r_min < r_max < 1, and max_phase greater "
                 f"than 0, got {self.r_min}, {self.r_max} and {self.max_phase}"
             )
-        super().__post_init__()
 
-    def initial(self, shape: tuple[int, ...]) -> tuple[Complex, ...]:
-        """Return the states of `[*shape]` episodes about to begin: zeros."""
-        size = self.features if self.state_size is None else self.state_size
-        zeros = jnp.zeros((*shape, size))
-        return (Complex(zeros, zeros),) * self.num_blocks
-
-    @nn.compact
-    def __call__(
-        self, carry: Sequence[Complex], inputs: Array, resets: Array
-    ) -> tuple[tuple[Complex, ...], Array]:
-        """The states after the last step, and outputs `[T, B, features]`.
-
-        Args:
-            carry: States `[B, N]` of the blocks before the first step.
-            inputs: `[T, B, F]` inputs of the steps.
-            resets: `[T, B]` bool, the step begins an episode.
-        """
-        size = self.features if self.state_size is None else self.state_size
-        hidden, after = Dense(self.features)(inputs), []
-        for number in range(self.num_blocks):
-            unit = LinearUnit(size, self.r_min, self.r_max, self.max_phase)
-            block = Block(unit, self.features, name=f"block_{number}")
-            state, hidden = block(carry[number], hidden, resets)
-            after.append(state)
-        return tuple(after), hidden
+    def unit(self, size: int) -> nn.Module:
+        """Return the recurrence of a block, of N complex numbers."""
+        return LinearUnit(size, self.r_min, self.r_max, self.max_phase)
 
 
 class LinearUnit(nn.Module):
@@ -266,7 +286,7 @@ _LARGEST_REAL = -1e-4
 _MOST = 4096  # States whose matrix takes 1 GB.
 
 
-class S5(nn.Module):
+class S5(Recurrences):
     """State space layers in residual blocks, over all steps of a sequence at once.
 
     A dense layer brings the inputs to `features` numbers. Each of the blocks after it
@@ -288,14 +308,11 @@ class S5(nn.Module):
         dt_max: Largest time of a step at first.
     """
 
-    features: int
-    state_size: int | None = None
-    num_blocks: int = 1
     dt_min: float = 0.001
     dt_max: float = 0.1
 
     def __post_init__(self) -> None:
-        check_sizes(self, ("features", "state_size", "num_blocks"))
+        super().__post_init__()
         if not 0 < self.dt_min < self.dt_max:
             raise ValueError(
                 "dt_min and dt_max must be 0 < dt_min < dt_max, got "
@@ -306,33 +323,10 @@ class S5(nn.Module):
                 f"its states must be at most {_MOST:,}, for a matrix of twice as many "
                 "rows is diagonalised at the start"
             )
-        super().__post_init__()
 
-    def initial(self, shape: tuple[int, ...]) -> tuple[Complex, ...]:
-        """Return the states of `[*shape]` episodes about to begin: zeros."""
-        size = self.features if self.state_size is None else self.state_size
-        zeros = jnp.zeros((*shape, size))
-        return (Complex(zeros, zeros),) * self.num_blocks
-
-    @nn.compact
-    def __call__(
-        self, carry: Sequence[Complex], inputs: Array, resets: Array
-    ) -> tuple[tuple[Complex, ...], Array]:
-        """The states after the last step, and outputs `[T, B, features]`.
-
-        Args:
-            carry: States `[B, N]` of the blocks before the first step.
-            inputs: `[T, B, F]` inputs of the steps.
-            resets: `[T, B]` bool, the step begins an episode.
-        """
-        size = self.features if self.state_size is None else self.state_size
-        hidden, after = Dense(self.features)(inputs), []
-        for number in range(self.num_blocks):
-            space = StateSpace(size, self.dt_min, self.dt_max)
-            block = Block(space, self.features, name=f"block_{number}")
-            state, hidden = block(carry[number], hidden, resets)
-            after.append(state)
-        return tuple(after), hidden
+    def unit(self, size: int) -> nn.Module:
+        """Return the recurrence of a block, of N complex numbers."""
+        return StateSpace(size, self.dt_min, self.dt_max)
 
 
 class StateSpace(nn.Module):

@@ -35,60 +35,71 @@ class Moment(NamedTuple):
     params: Any
 
 
+Make = Callable[[Any], Drawing]
+
+
+def _plain(draw: Draw, fps: int) -> Make:
+    return lambda env: Drawing(draw, fps)
+
+
+def _made(make: Callable[[Any], Draw], fps: int) -> Make:
+    """Of what needs the structure of the environment: walls, sizes."""
+    return lambda env: Drawing(make(env), fps)
+
+
+def _game(env: Any) -> Drawing:
+    return Drawing(
+        grids.game(env),
+        12,
+        lambda state, params, obs: env.wrapped.get_obs(state, params),
+    )
+
+
+def _bandit(env: Any) -> Drawing:
+    return Drawing(
+        partial(scenes.bars, title="values of the arms"),
+        4,
+        lambda state, params, obs: env.arm_values(state, params),
+    )
+
+
+def _observed(env: Any) -> Drawing:
+    return Drawing(scenes.bars, 4, lambda state, params, obs: obs)
+
+
 _SWINGUPS = ("Balance", "BalanceSparse", "Swingup", "SwingupSparse")
 _OBSERVED = (
     *("BernoulliBandit-misc", "Chicken-v0", "DiscountingChain-v0"),
     *("GaussianBandit-misc", "IteratedPrisonersDilemma-v0", "MatchingPennies-v0"),
     *("MemoryChain-bsuite", "SimpleBandit-bsuite", "UmbrellaChain-bsuite"),
 )
-# Drawings by the name of the environment, and their pace. The steps of CartPole last
-# 20 ms; those of CartpoleSwingup last 10 ms, and it is drawn at half its pace.
-_PLAIN: dict[str, tuple[Draw, int]] = {
-    "CartPole-v1": (scenes.cartpole, 50),
-    **{f"Cartpole{name}-v0": (scenes.swingup, 50) for name in _SWINGUPS},
-    "Acrobot-v1": (scenes.acrobot, 15),
-    "MountainCar-v0": (scenes.mountain_car, 30),
-    "MountainCarContinuous-v0": (scenes.mountain_car, 30),
-    "Pendulum-v1": (scenes.pendulum, 20),
-    "Reacher-misc": (scenes.reacher, 20),
-    "PointRobot-misc": (scenes.point_robot, 15),
-    "Swimmer-misc": (scenes.swimmer, 20),
+# By the name of the environment, or of its class, what makes its drawing. The steps of
+# CartPole last 20 ms; those of CartpoleSwingup 10 ms, and it is drawn at half its pace.
+_DRAWINGS: dict[str, Make] = {
+    "CartPole-v1": _plain(scenes.cartpole, 50),
+    **{f"Cartpole{name}-v0": _plain(scenes.swingup, 50) for name in _SWINGUPS},
+    "Acrobot-v1": _plain(scenes.acrobot, 15),
+    "MountainCar-v0": _plain(scenes.mountain_car, 30),
+    "MountainCarContinuous-v0": _plain(scenes.mountain_car, 30),
+    "Pendulum-v1": _plain(scenes.pendulum, 20),
+    "Reacher-misc": _plain(scenes.reacher, 20),
+    "PointRobot-misc": _plain(scenes.point_robot, 15),
+    "Swimmer-misc": _plain(scenes.swimmer, 20),
+    "Doors-v0": _made(grids.doors, 8),
+    "GridWorld-v0": _made(grids.numbered, 8),
+    "CliffWalking-v0": _made(grids.numbered, 8),
+    "ObjectGrid-v0": _made(grids.objects, 8),
+    "Maze-v0": _made(grids.maze, 8),
+    "FourRooms-misc": _made(grids.rooms, 8),
+    "MetaMaze-misc": _made(grids.rooms, 8),
+    "FrozenLake-misc": _made(grids.frozen_lake, 5),
+    "Catch-bsuite": _made(grids.catch, 5),
+    "DeepSea-bsuite": _made(grids.deep_sea, 5),
+    "Pong-misc": _made(scenes.pong, 20),
+    **dict.fromkeys(grids.GAMES, _game),
+    "KArmedBandit-v0": _bandit,
+    **dict.fromkeys(_OBSERVED, _observed),
 }
-# Those that need the structure of the environment: walls, sizes.
-_MADE: dict[str, tuple[Callable[[Any], Draw], int]] = {
-    "Doors-v0": (grids.doors, 8),
-    "GridWorld-v0": (grids.numbered, 8),
-    "CliffWalking-v0": (grids.numbered, 8),
-    "ObjectGrid-v0": (grids.objects, 8),
-    "Maze-v0": (grids.maze, 8),
-    "FourRooms-misc": (grids.rooms, 8),
-    "MetaMaze-misc": (grids.rooms, 8),
-    "FrozenLake-misc": (grids.frozen_lake, 5),
-    "Catch-bsuite": (grids.catch, 5),
-    "DeepSea-bsuite": (grids.deep_sea, 5),
-    "Pong-misc": (scenes.pong, 20),
-}
-# Those that are made of something other than the state.
-_BUILT_IN: dict[str, Callable[[Any], Drawing]] = {
-    **dict.fromkeys(
-        grids.GAMES,
-        lambda env: Drawing(
-            grids.game(env),
-            12,
-            lambda state, params, obs: env.wrapped.get_obs(state, params),
-        ),
-    ),
-    "KArmedBandit-v0": lambda env: Drawing(
-        partial(scenes.bars, title="values of the arms"),
-        4,
-        lambda state, params, obs: env.arm_values(state, params),
-    ),
-    **dict.fromkeys(
-        _OBSERVED,
-        lambda env: Drawing(scenes.bars, 4, lambda state, params, obs: obs),
-    ),
-}
-_OWN: dict[str, Drawing] = {}
 
 
 def register(name: str, draw: Draw, *, fps: int = FPS) -> None:
@@ -111,7 +122,7 @@ def register(name: str, draw: Draw, *, fps: int = FPS) -> None:
         raise ConfigError(
             f"draw of {name} must be a function of (state, params), got {draw!r}."
         )
-    _OWN[name] = Drawing(draw, check_fps(fps))
+    _DRAWINGS[name] = _plain(draw, check_fps(fps))
 
 
 def check_fps(fps: Any) -> int:
@@ -130,7 +141,7 @@ def check_fps(fps: Any) -> int:
 
 def registered() -> tuple[str, ...]:
     """Return the names of environments that have a drawing, sorted."""
-    return tuple(sorted({*_PLAIN, *_MADE, *_BUILT_IN, *_OWN}))
+    return tuple(sorted(_DRAWINGS))
 
 
 def drawing_of(env: envs.Environment) -> Drawing:
@@ -144,16 +155,10 @@ def drawing_of(env: envs.Environment) -> Drawing:
     """
     inside = innermost(env)
     wrapped = getattr(inside, "wrapped", inside)
-    for name in (inside.name, type(inside).__name__, type(wrapped).__name__):
-        if name in _OWN:
-            return _OWN[name]
-    if inside.name in _PLAIN:
-        return Drawing(*_PLAIN[inside.name])
-    if inside.name in _MADE:
-        make, fps = _MADE[inside.name]
-        return Drawing(make(inside), fps)
-    if inside.name in _BUILT_IN:
-        return _BUILT_IN[inside.name](inside)
+    # Names of classes are none of this package's: they were registered.
+    for name in (type(inside).__name__, type(wrapped).__name__, inside.name):
+        if name in _DRAWINGS:
+            return _DRAWINGS[name](inside)
     if inside.has_picture:
         return Drawing(inside.render)
     raise ConfigError(

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
+from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.statistics import mean_interval
@@ -112,10 +113,8 @@ def metric_series(result: Run) -> dict[str, Series]:
                 continue
             values = np.asarray(values, dtype=float)
             if is_evaluation:
-                name, values = (
-                    f"evaluation_{name.removeprefix('episode_')}",
-                    values.mean(-1),
-                )
+                name = f"evaluation_{name.removeprefix('episode_')}"
+                values = values.mean(-1)
             steps = np.asarray(rows["env_steps"][0], dtype=float)
             values = _until_diverged(result, rows, values, is_evaluation)
             found[name] = Series(steps, values, is_evaluation)
@@ -206,17 +205,18 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
     )
     # Many bands over one another hide the lines.
     opacity = 0.15 if len(settings) <= 4 else 0.08
-    words, num_failed = set(), 0
+    of_runs = ("environment", "setting", "seed")
+    scores = [x.values for x in dataset.data_vars.values() if x.dims == of_runs]
+    # A run that failed has no score by some measure, `[E, N, S]`.
+    failed, words = np.any(np.isnan(scores), axis=0), set()
     for place, (axes, name) in enumerate(zip(panels, names, strict=True)):
-        is_failed = _failed_runs(dataset)[place]
-        num_failed += int(is_failed.sum())
         curves = dataset["curve"].values[place]
         worst = np.nanmin(curves, initial=np.inf)
         for number, setting in enumerate(settings):
             steps = dataset["env_steps"].values[place, number]
             is_piece = np.isfinite(steps)
             values = curves[number][:, is_piece]
-            has_ended = is_failed[number][:, None] & ~is_followed(values)
+            has_ended = failed[place, number][:, None] & ~is_followed(values)
             values = np.where(has_ended & np.isfinite(worst), worst, values)
             found = statistics.curve(values, "mean")
             words.add(found.words)
@@ -229,7 +229,7 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
                 opacity=opacity,
                 label=setting,
                 linewidth=1.6,
-                marker=style.MARKERS[number % len(style.MARKERS)],
+                marker=style.marker_of(number),
                 markersize=5,
                 marks=8,
                 first=number % 8,  # So that the marks of settings do not meet.
@@ -237,18 +237,11 @@ def comparison_figure(dataset: "xr.Dataset") -> "Figure":
         style.step_axis(axes)
         style.finish(axes, name, "environment steps", "return")
     title = f"mean of the seeds, and in the band {' or '.join(sorted(words))}"
-    if num_failed:
-        runs = "1 run" if num_failed == 1 else f"{num_failed} runs"
+    if failed.any():
+        runs = with_noun(int(failed.sum()), "run")
         title += f"; {runs} failed, the worst from its end on"
     style.legend_below(figure, panels[0], 4, fontsize=10, title=title, title_fontsize=9)
     return figure
-
-
-def _failed_runs(dataset: "xr.Dataset") -> np.ndarray:
-    """Flags of runs that have no score by some measure: they failed. `[E, N, S]`."""
-    of_runs = ("environment", "setting", "seed")
-    scores = [x.values for x in dataset.data_vars.values() if x.dims == of_runs]
-    return np.any(np.isnan(scores), axis=0)
 
 
 def is_followed(values: np.ndarray) -> np.ndarray:
@@ -285,27 +278,21 @@ def evolution_curve(
         marker="o" if is_short else "",
         markersize=3.5,
     )
+    look = {"marker": "^" if is_short else "", "markersize": 3.5, "linewidth": 1.2}
     axes.plot(
         generations,
         history["best"],
         color=style.COLOURS[1],
         label="best member",
-        linewidth=1.2,
-        marker="^" if is_short else "",
-        markersize=3.5,
+        **look,
     )
     failed = history["failed"]
     if failed.any():
-        where = failed > 0
+        where = generations[failed > 0]
         low = np.nanmin(mean - std) if np.isfinite(mean).any() else 0.0
-        axes.scatter(
-            generations[where],
-            np.full(where.sum(), low),
-            marker="x",
-            s=14,
-            color=style.INK,
-            label=f"members failed ({int(failed.sum()):,} in all)",
-        )
+        words = f"members failed ({int(failed.sum()):,} in all)"
+        look = {"marker": "x", "s": 14, "color": style.INK, "label": words}
+        axes.scatter(where, np.full(len(where), low), **look)
     axes.legend(frameon=False, fontsize=9)
     axes.locator_params(axis="x", integer=True)
     kind = settings["fitness"].replace("_", " ")

@@ -1,7 +1,7 @@
 """Pictures of searches over hyperparameters: scores and values as training goes on."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -12,8 +12,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-# Values that span more than this factor are drawn on a logarithmic scale.
-LOG_FACTOR = 20.0
+FAINT: dict[str, Any] = {"color": style.COLOURS[0], "alpha": style.FAINT, "lw": 1}
 
 
 def population_scores(
@@ -31,7 +30,7 @@ def population_scores(
     updates = dataset["updates"].values
     for seed, axes in zip(seeds, panels, strict=True):
         scores = dataset["score"].sel(seed=seed).values
-        axes.plot(updates, scores, color=style.COLOURS[0], alpha=style.FAINT, lw=1)
+        axes.plot(updates, scores, **FAINT)
         if seed in lineages:
             line = lineages[seed][: len(updates)]
             best = scores[np.arange(len(line)), line]
@@ -57,10 +56,12 @@ def population_values(
     x = np.stack([np.concatenate([[0], ends[:-1]]), ends], 1).ravel()
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "round", "member").values
-        numbers = _as_numbers(axes, values)
+        axis = style.Axis.of(values.ravel().tolist())
+        axis.set_up(axes, "y", most=5)
+        numbers = axis.places(values.ravel().tolist()).reshape(values.shape)
         for place, seed in enumerate(dataset["seed"].values.tolist()):
             mine = np.repeat(numbers[place], 2, axis=0)
-            axes.plot(x, mine, color=style.COLOURS[0], alpha=style.FAINT, lw=1.0)
+            axes.plot(x, mine, **FAINT)
             if seed in lineages:
                 line = np.repeat(lineages[seed][: len(ends)], 2)
                 colour = style.COLOURS[1 + place % (len(style.COLOURS) - 1)]
@@ -106,9 +107,11 @@ def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> "Figure":
     trained = dataset["trained_updates"].values
     sizes = 12 + 60 * trained / max(1, trained.max())
     for name, axes in zip(names, panels, strict=True):
-        values = dataset[name].transpose("seed", "point").values
-        numbers = _as_numbers(axes, values, along="x")
-        axes.scatter(numbers, score, s=sizes, alpha=0.6, color=style.COLOURS[0])
+        values = dataset[name].transpose("seed", "point").values.ravel().tolist()
+        axis = style.Axis.of(values)
+        axis.set_up(axes, "x", most=5)
+        look = {"s": sizes.ravel(), "alpha": 0.6, "color": style.COLOURS[0]}
+        axes.scatter(axis.places(values), score.ravel(), **look)
         style.finish(axes, "", name, "score at the last rung")
     return figure
 
@@ -134,17 +137,3 @@ def request_scores(scores: Sequence[np.ndarray]) -> "Figure":
 def _panels(count: int, share: bool = True) -> tuple["Figure", list["Axes"]]:
     """Up to three panels in a row."""
     return style.panel_grid(count, height=2.9, head=0.5, least=5.2, sharey=share)
-
-
-def _as_numbers(axes: "Axes", values: np.ndarray, along: str = "y") -> np.ndarray:
-    """Values as places on an axis: names side by side, wide ranges by logarithm."""
-    if not all(style.is_number(value) for value in values.ravel().tolist()):
-        names = sorted({str(value) for value in values.ravel()})
-        ticks = axes.yaxis if along == "y" else axes.xaxis
-        ticks.set_ticks(range(len(names)), names)
-        table = {name: float(place) for place, name in enumerate(names)}
-        return np.vectorize(lambda value: table[str(value)], otypes=[float])(values)
-    numbers = values.astype(float)
-    if numbers.min() > 0 and numbers.max() > LOG_FACTOR * numbers.min():
-        style.log_axis(axes, along)
-    return numbers

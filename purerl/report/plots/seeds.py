@@ -1,10 +1,9 @@
-"""Scores of seeds: strips, distribution functions, performance profiles, power."""
+"""Scores of seeds: strips, performance profiles, power."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
-from purerl.config import ConfigError
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.plots.sweeps import MAX_LINES, choose_lines
@@ -15,46 +14,40 @@ if TYPE_CHECKING:
     import xarray as xr
     from matplotlib.figure import Figure
 
-KINDS = ("strip", "ecdf")
 THRESHOLDS = 101
+PERCENT = "{x:.0%}"
 
 
 def seed_scores(
     dataset: "xr.Dataset",
     by: str | None = None,
     *,
-    kind: str = "strip",
     configurations: int = MAX_LINES,
     metric: str = SCORE,
 ) -> "Figure":
-    """Draw how seeds of configurations score, the best or one per value of an axis.
+    """Draw a dot per seed over a box of quartiles: of the best, or by an axis.
 
     Args:
         dataset: Dataset of a sweep.
         by: The axis of which each value is drawn, at the best of the others.
-        kind: The kind of picture: `"strip"` (a dot per seed over a box of quartiles) or
-            `"ecdf"` (share of seeds up to a score).
         configurations: Number of configurations at most.
         metric: Name of the variable.
 
     Raises:
-        ConfigError: an unknown kind, axis or metric; several environments, unless `by`
+        ConfigError: an unknown axis or metric; several environments, unless `by`
             is their axis.
     """
-    if kind not in KINDS:
-        raise ConfigError(f"kind must be one of {', '.join(KINDS)}, got {kind!r}.")
     scores = read_scores(dataset, metric)
     heading, common, lines = choose_lines(scores, by, most=configurations)
     groups = {line.name: scores.scores[line.indices[0]] for line in lines}
-    where = f" ({common})" if common else ""
-    title = f"{env_name(dataset)}: final score of every seed{where}"
-    return score_groups(groups, kind=kind, title=title, heading=heading)
+    title = f"{env_name(dataset)}: final score of every seed"
+    title += f" ({common})" if common else ""
+    return score_groups(groups, title=title, heading=heading)
 
 
 def score_groups(
     groups: dict[str, np.ndarray],
     *,
-    kind: str = "strip",
     title: str = "",
     heading: str = "",
 ) -> "Figure":
@@ -62,7 +55,6 @@ def score_groups(
 
     Args:
         groups: Scores `[S]` by the name of the group.
-        kind: Kind of picture, `"strip"` or `"ecdf"`.
         title: Title of the picture.
         heading: The heading of the names: what they are values of.
     """
@@ -71,8 +63,6 @@ def score_groups(
         lost = int((~np.isfinite(values)).sum())
         names.append(f"{name}  ({lost} of {len(values)} lost)" if lost else name)
     known = [values[np.isfinite(values)] for values in groups.values()]
-    if kind == "ecdf":
-        return _ecdf(names, known, title, heading)
     figure = style.new_figure(7.5, 1.3 + 0.42 * len(names))
     axes = figure.subplots()
     rng = np.random.default_rng(0)
@@ -135,15 +125,14 @@ def profile(
     axes = figure.subplots()
     for number, (line, values) in enumerate(zip(lines, chosen, strict=True)):
         found = statistics.performance_profile(values, levels)
-        colour = style.colour_of(number)
-        band = {"step": "post", "color": colour, "alpha": 0.12, "lw": 0}
-        axes.fill_between(levels, found.low, found.high, **band)
-        steps = {"where": "post", "color": colour, "lw": 1.8}
-        axes.step(levels, found.value, label=line.name, **steps)
+        look = {"opacity": 0.12, "drawstyle": "steps-post", "label": line.name}
+        style.draw_band(axes, levels, found, style.colour_of(number), **look)
     axes.set_ylim(-0.02, 1.02)
     axes.set_xlim(levels[0], levels[-1])
-    _percent(axes)
-    _legend(axes, heading)
+    axes.yaxis.set_major_formatter(PERCENT)
+    if axes.get_legend_handles_labels()[1]:  # One without a name needs none.
+        legend = axes.legend(frameon=False, fontsize=8.5, loc="best", title=heading)
+        legend.get_title().set(color=style.INK, fontsize=8.5)
     where = f" ({common})" if common else ""
     bands = ", 95% intervals" if found.kind == "interval" else ""
     title = f"{env_name(dataset)}: performance profile{bands}{where}"
@@ -162,37 +151,10 @@ def power(curve: PowerCurve) -> "Figure":
         axes, curve.seeds, (curve.power, *ends), style.COLOURS[0], "o-", markersize=4
     )
     numbers = curve.seeds.tolist()
-    style.scale_axis(axes, numbers, log=len(numbers) > 3, most=12)
+    style.Axis(log=len(numbers) > 3).set_up(axes, "x", numbers, most=12)
     axes.set_ylim(0, 1.03)
-    _percent(axes)
+    axes.yaxis.set_major_formatter(PERCENT)
     spread = " and ".join(f"{s:.3g}" for s in dict.fromkeys(curve.std))
     title = f"Difference {curve.difference:.3g}, standard deviation {spread}"
     style.finish(axes, title, "seeds of each configuration", "chance to detect it")
     return figure
-
-
-def _ecdf(
-    names: list[str], known: list[np.ndarray], title: str, heading: str
-) -> "Figure":
-    figure = style.new_figure(7.5, 4.4)
-    axes = figure.subplots()
-    for number, (name, values) in enumerate(zip(names, known, strict=True)):
-        if len(values):
-            axes.ecdf(values, color=style.colour_of(number), lw=1.8, label=name)
-    _legend(axes, heading)
-    _percent(axes)
-    style.finish(axes, title, "final score", "seeds that score at most this")
-    return figure
-
-
-def _legend(axes: Any, heading: str) -> None:
-    if not axes.get_legend_handles_labels()[1]:
-        return  # One configuration without a name: there is nothing to tell apart.
-    legend = axes.legend(frameon=False, fontsize=8.5, loc="best", title=heading)
-    legend.get_title().set(color=style.INK, fontsize=8.5)
-
-
-def _percent(axes: Any) -> None:
-    from matplotlib.ticker import PercentFormatter
-
-    axes.yaxis.set_major_formatter(PercentFormatter(1.0, decimals=0))

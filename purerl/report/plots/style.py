@@ -11,13 +11,14 @@ import math
 import os
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from purerl.atomic import write_atomic
+from purerl.report.sweep_data import in_order, is_log, is_number, label
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -37,6 +38,7 @@ MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK = "#24292f"  # Text and axes; in a page it takes the colour of the page's text.
 FAINT = 0.22
 LETTER = 0.083  # Inches of a letter of a tick's label.
+LONGEST = 30  # Letters of it, at most.
 TURNED, LINE = 35, 0.22  # Degrees of labels that would touch; inches that they need.
 COLOUR_MAP = "viridis"
 DPI = 150
@@ -116,6 +118,11 @@ def colour_of(number: int) -> str:
     return COLOURS[number % len(COLOURS)]
 
 
+def marker_of(number: int) -> str:
+    """Return the marker of the line with a number."""
+    return MARKERS[number % len(MARKERS)]
+
+
 def draw_band(
     axes: "Axes",
     x: np.ndarray,
@@ -143,7 +150,9 @@ def draw_band(
     value, low, high = (np.broadcast_to(part, x.shape) for part in found[:3])
     known = np.isfinite(value)
     x, value, low, high = x[known], value[known], low[known], high[known]
-    axes.fill_between(x, low, high, color=colour, alpha=opacity, linewidth=0)
+    step = "post" if line.get("drawstyle") == "steps-post" else None
+    band = {"color": colour, "alpha": opacity, "linewidth": 0, "step": step}
+    axes.fill_between(x, low, high, **band)
     if marks:
         line["markevery"] = (line.pop("first", 0), max(1, len(x) // marks))
     axes.plot(x, value, mark, color=colour, **{"linewidth": 1.8, **line})
@@ -155,17 +164,14 @@ def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
     axes.plot(x, y, "*", **{**look, **options})
 
 
-def legend_below(figure: "Figure", axes: "Axes", columns: int, **options: Any) -> Any:
+def legend_below(
+    figure: "Figure", axes: "Axes", columns: int = 2, **options: Any
+) -> Any:
     """Write one legend for all panels under them, from the lines of one of them."""
     handles, labels = axes.get_legend_handles_labels()
-    legend = figure.legend(
-        handles,
-        labels,
-        loc="outside lower center",
-        ncols=min(columns, max(1, len(labels))),
-        frameon=False,
-        **{"fontsize": 9, **options},
-    )
+    look = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
+    columns = min(columns, max(1, len(labels)))
+    legend = figure.legend(handles, labels, ncols=columns, **look | options)
     for text in (*legend.get_texts(), legend.get_title()):
         text.set_color(INK)
     return legend
@@ -217,69 +223,89 @@ def ink(axes: "Axes") -> None:
 
 def step_axis(axes: "Axes") -> None:
     """Label environment steps along x, with 10k and 1M for thousands and millions."""
-    from matplotlib.ticker import EngFormatter, MaxNLocator
-
-    axes.xaxis.set_major_formatter(EngFormatter(sep=""))
-    axes.xaxis.set_major_locator(MaxNLocator(5))  # More would touch in narrow panels.
+    axes.xaxis.set_major_formatter(_ticker().EngFormatter(sep=""))
+    # More ticks would touch in narrow panels.
+    axes.xaxis.set_major_locator(_ticker().MaxNLocator(5))
     axes.set_xlim(left=0)
 
 
-def scale_axis(
-    axes: "Axes", values: Sequence[Any], *, log: bool, most: int = 8
-) -> np.ndarray:
-    """Set up x for an axis of a sweep and give every value its position.
+class Axis(NamedTuple):
+    """The places of values along x or y: names side by side, numbers by their size.
 
-    Numbers lie where they belong, on a logarithmic scale if `log`; strings lie side
-    by side. Up to `most` values have a tick each.
-
-    Args:
-        axes: Axes to set up.
-        values: Values of the sweep's axis, numbers or strings.
+    Attributes:
         log: Whether the scale is logarithmic.
-        most: Number of ticks at most.
-
-    Returns:
-        Positions `[V]`.
+        names: The names in their order; empty where the values are numbers.
     """
-    from matplotlib.ticker import FixedFormatter, FixedLocator, NullLocator
 
-    from purerl.report.sweep_data import label
+    log: bool = False
+    names: Sequence[Any] = ()
 
-    numbers = all(is_number(value) for value in values)
-    if not numbers:
-        positions = np.arange(len(values), dtype=float)
-        axes.set_xlim(-0.5, len(values) - 0.5)
-    else:
-        positions = np.asarray(values, float)
-        if log:
-            log_axis(axes, "x", most)
-    if len(values) <= most:
-        labels = [label(value) for value in values]
-        places = np.log(positions) if log and numbers else positions
-        # The outermost ones of numbers lie near the ends of the panel.
-        span = float(np.ptp(places)) / 0.9 if numbers else len(values)
-        labels, is_turned = _apart(axes, places, span or 1.0, labels)
-        axes.xaxis.set_major_locator(FixedLocator(positions.tolist()))
-        axes.xaxis.set_minor_locator(NullLocator())
-        axes.xaxis.set_major_formatter(FixedFormatter(labels))
+    @classmethod
+    def of(cls, values: Iterable[Any]) -> "Axis":
+        """Return the axis of some values: logarithmic where that tells them apart."""
+        values = in_order(values)
+        if all(map(is_number, values)):
+            return cls(log=is_log(values))
+        return cls(names=values)
+
+    def places(self, values: Iterable[Any]) -> np.ndarray:
+        """Return the places of some values, `[N]`."""
+        if self.names:
+            values = [self.names.index(value) for value in values]
+        return np.asarray(list(values), float)
+
+    def set_up(
+        self, axes: "Axes", along: str, values: Sequence[Any] = (), most: int = 4
+    ) -> None:
+        """Set scale, limits and tick labels of x or y.
+
+        Args:
+            axes: The panel.
+            along: The direction of the axis, `x` or `y`.
+            values: Numbers that have a tick each, if they are not more than `most`.
+            most: Number of ticks at most; every name has one.
+        """
+        axis = axes.xaxis if along == "x" else axes.yaxis
+        if self.names:
+            set_limits = axes.set_xlim if along == "x" else axes.set_ylim
+            set_limits(-0.5, len(self.names) - 0.5)
+            values, labels = range(len(self.names)), _names_in_short(self.names)
+            places, span = np.arange(len(self.names)), len(self.names)
+        else:
+            if self.log:
+                log_axis(axes, along, most)
+            if not 0 < len(values) <= most:
+                return
+            labels = [label(value) for value in values]
+            places = np.log(values) if self.log else np.asarray(values, float)
+            # The outermost ones lie near the ends of the panel.
+            span = float(np.ptp(places)) / 0.9 or 1.0
+        is_turned = False
+        if along == "x":
+            labels, is_turned = _apart(axes, places, span, labels)
+        axis.set_major_locator(_ticker().FixedLocator(list(values)))
+        axis.set_major_formatter(_ticker().FixedFormatter(labels))
+        axis.set_minor_locator(_ticker().NullLocator())
         if is_turned:
             axes.tick_params(axis="x", rotation=TURNED)
-    return positions
+
+
+def _names_in_short(names: Sequence[Any]) -> list[str]:
+    """Names, of parts their classes, where these tell them apart."""
+    classes = [str(name).partition("(")[0] for name in names]
+    texts = classes if len(set(classes)) == len(names) else map(label, names)
+    return [
+        text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in texts
+    ]
 
 
 def _apart(
     axes: "Axes", places: np.ndarray, span: float, labels: Sequence[str]
 ) -> tuple[list[str], bool]:
-    """Return labels that do not lie over one another, and whether they are turned.
+    """Labels along x that do not lie over one another, and whether they are turned.
 
     Where turning them is not enough, a label that would touch the one before it is left
     out; the last one stays, in the place of those before it.
-
-    Args:
-        axes: The panel, of which the width is known about.
-        places: Places of the labels, as far apart as on the axis, `[V]`.
-        span: Length of the axis, in units of the places.
-        labels: The labels.
     """
     figure, spec = axes.get_figure(root=True), axes.get_subplotspec()
     columns = spec.get_gridspec().ncols if spec else 1
@@ -287,17 +313,16 @@ def _apart(
     width = (figure.get_figwidth() if figure else PAGE_WIDTH) / columns - 0.45
     order = np.argsort(places, kind="stable")
     inches = (places[order] - places[order][0]) / span * width
-    needs = np.array([LETTER * len(labels[i]) + LETTER for i in order])
-    gaps = np.diff(inches)
-    if (gaps >= (needs[1:] + needs[:-1]) / 2).all():
+    needs = np.array([LETTER * (len(labels[i]) + 1) for i in order])
+    if (np.diff(inches) >= (needs[1:] + needs[:-1]) / 2).all():
         return list(labels), False
-    kept: list[int] = []
-    for number in range(len(order)):
-        if kept and inches[number] - inches[kept[-1]] < LINE:
-            if number < len(order) - 1 or len(kept) == 1:
-                continue
-            kept.pop()
-        kept.append(number)
+    kept = [0]
+    for number in range(1, len(order)):
+        is_far = inches[number] - inches[kept[-1]] >= LINE
+        if not is_far and number == len(order) - 1 and len(kept) > 1:
+            kept[-1] = number
+        elif is_far:
+            kept.append(number)
     shown = {int(order[number]) for number in kept}
     return [text if i in shown else "" for i, text in enumerate(labels)], True
 
@@ -310,31 +335,27 @@ def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
         along: The direction of the axis, `x` or `y`.
         most: The largest number of ticks.
     """
-    from matplotlib.ticker import FuncFormatter, NullLocator
+    ticker = _ticker()
 
-    from purerl.report.sweep_data import label
-
-    (axes.set_xscale if along == "x" else axes.set_yscale)("log")
-    axis = axes.xaxis if along == "x" else axes.yaxis
-    axis.set_major_locator(_few_ticks(most))
-    axis.set_major_formatter(FuncFormatter(lambda value, _: label(float(value))))
-    axis.set_minor_locator(NullLocator())
-
-
-def _few_ticks(most: int) -> Any:
-    from matplotlib.ticker import Locator
-
-    class FewTicks(Locator):
+    class FewTicks(ticker.Locator):
         """The most ticks at round numbers that are not too many."""
 
         def __call__(self) -> np.ndarray:
-            assert self.axis is not None
-            return self.tick_values(*sorted(self.axis.get_view_interval()))
+            low, high = sorted(self.axis.get_view_interval())
+            return log_ticks(low, high, most)
 
-        def tick_values(self, vmin: float, vmax: float) -> np.ndarray:
-            return log_ticks(vmin, vmax, most)
+    (axes.set_xscale if along == "x" else axes.set_yscale)("log")
+    axis = axes.xaxis if along == "x" else axes.yaxis
+    axis.set_major_locator(FewTicks())
+    axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: label(float(x))))
+    axis.set_minor_locator(ticker.NullLocator())
 
-    return FewTicks()
+
+def _ticker() -> Any:
+    load_matplotlib()
+    from matplotlib import ticker
+
+    return ticker
 
 
 def log_ticks(low: float, high: float, most: int) -> np.ndarray:
@@ -347,23 +368,18 @@ def log_ticks(low: float, high: float, most: int) -> np.ndarray:
         high: Upper end.
         most: Number of ticks at most.
     """
-    first, last = math.floor(math.log10(low)), math.ceil(math.log10(high))
-    found: list[list[float]] = []
+    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    decades: list[float] = []
+    fitting: list[float] = []
     for digits in ((1,), (1, 3), (1, 2, 5), range(1, 10), np.arange(10, 100) / 10):
-        every = [d * 10.0**power for power in range(first, last + 1) for d in digits]
-        found.append([x for x in every if low * (1 - 1e-9) <= x <= high * (1 + 1e-9)])
-    fitting = [ticks for ticks in found if 2 <= len(ticks) <= most]
-    if fitting:
-        return np.asarray(max(fitting, key=len))
-    decades = found[0]
+        every = [d * 10.0**power for power in powers for d in digits]
+        ticks = [x for x in every if low * (1 - 1e-9) <= x <= high * (1 + 1e-9)]
+        decades = decades or ticks
+        if max(1, len(fitting)) < len(ticks) <= most:
+            fitting = ticks
     if len(decades) > most:
-        return np.asarray(decades[:: -(-len(decades) // most)])
-    return np.asarray([low, high])
-
-
-def is_number(value: Any) -> bool:
-    """Return whether it is a number and no flag."""
-    return isinstance(value, int | float | np.number) and not isinstance(value, bool)
+        fitting = decades[:: -(-len(decades) // most)]
+    return np.asarray(fitting or [low, high])
 
 
 def label_ends(

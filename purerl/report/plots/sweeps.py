@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError, check_known
+from purerl.execution.format import with_noun
 from purerl.report import statistics
 from purerl.report.plots import style
 from purerl.report.plots.runs import is_followed
@@ -16,12 +17,10 @@ from purerl.report.sweep_data import (
     Scores,
     curve_metric,
     env_name,
-    is_log,
     label,
     metric_name,
     read_scores,
     rows,
-    seeds_in_words,
     short,
 )
 
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
 MAX_LINES = 8
 POINTS = 100  # Points of a line whose runs have rows at different steps.
 TITLE_INCHES = 0.085  # The width of a letter of a title, at the most on average.
+TICKS = 8  # Values of an axis, at most, that have a tick each.
 ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
 
 
@@ -102,22 +102,21 @@ def sweep_curves(
     chosen = choose_lines(scores, by, others, lines)
     figure = style.new_figure(height=4.4 * len(names) - 0.6 * (len(names) - 1))
     panels = figure.subplots(len(names), squeeze=False)[:, 0]
-    ends = []
+    ends, bands = [], []
     for axes, name in zip(panels, names, strict=True):
         end, words = _draw_panel(
             axes, rows(dataset, name), scores, chosen.lines, name, confidence
         )
         ends.append(end)
+        bands.append(" or ".join(dict.fromkeys(words)))
         style.step_axis(axes)
-        is_first, is_last = axes is panels[0], axes is panels[-1]
-        style.finish(
-            axes,
-            _title(dataset, by, others, scores, words, chosen.common)
-            if is_first
-            else "",
-            "environment steps per agent" if is_last else "",
-            name.replace("_", " "),
-        )
+        style.finish(axes, y=name.replace("_", " "))
+    title = _title(dataset, by, others, scores, chosen.common)
+    seeds = with_noun(scores.scores.shape[1], "seed")
+    missing = f"; {scores.missing}" if scores.missing else ""
+    band = f"IQM over {seeds}, bands: {bands[0]}{missing}"
+    style.finish(panels[0], f"{title}\n{band}")
+    style.finish(panels[-1], x="environment steps per agent")
     figure.canvas.draw()  # Labels are placed by the final size of the axes.
     for axes, end in zip(panels, ends, strict=True):
         axes.set_ylim(*axes.get_ylim())
@@ -155,16 +154,8 @@ def _draw_panel(
             continue
         found = statistics.curve(filled, confidence=confidence)
         colour = style.colour_of(number)
-        style.draw_band(
-            axes,
-            grid,
-            found,
-            colour,
-            opacity=0.16,
-            marker=style.MARKERS[number % len(style.MARKERS)],
-            markersize=4.5,
-            marks=8,
-        )
+        look = {"marker": style.marker_of(number), "markersize": 4.5, "marks": 8}
+        style.draw_band(axes, grid, found, colour, opacity=0.16, **look)
         last = found.value[np.isfinite(found.value)][-1]
         ends.append((float(last), line.name, colour))
         words.append(found.words)
@@ -172,24 +163,14 @@ def _draw_panel(
 
 
 def _title(
-    dataset: "xr.Dataset",
-    by: str | None,
-    others: str,
-    scores: Scores,
-    words: Sequence[str],
-    common: str,
+    dataset: "xr.Dataset", by: str | None, others: str, scores: Scores, common: str
 ) -> str:
-    band = f"IQM over {seeds_in_words(scores.scores.shape[1])}, bands: "
-    band += " or ".join(dict.fromkeys(words))
-    if scores.missing:
-        band += f"; {scores.missing}"
+    name = env_name(dataset)
     if by is None:
-        where = f" ({common})" if common else ""
-        return f"{env_name(dataset)}: best configurations{where}\n{band}"
+        return f"{name}: best configurations" + f" ({common})" * bool(common)
     rest = ", ".join(short(name) for name in scores.names if name != by)
     how = "at their best" if others == "best" else "pooled"
-    where = f" ({rest} {how})" if rest else ""
-    return f"{env_name(dataset)} by {short(by)}{where}\n{band}"
+    return f"{name} by {short(by)}" + f" ({rest} {how})" * bool(rest)
 
 
 def choose_lines(
@@ -327,16 +308,13 @@ def cells(scores: Scores, y: str, x: str, others: str = "mean") -> Cells:
     if ENV not in (x, y):
         scores.check_one_task()
     rows, columns = scores.values(y), scores.values(x)
-    found: dict[tuple[int, int], list[float]] = {}
-    for point, mean, is_begun in zip(
-        scores.points, scores.means, scores.is_begun, strict=True
-    ):
-        if is_begun:
-            cell = rows.index(point[y]), columns.index(point[x])
-            found.setdefault(cell, []).append(mean)
     table = np.full((len(rows), len(columns)), np.nan)
-    for cell, means in found.items():
-        table[cell] = np.mean(means) if others == "mean" else np.max(means)
+    means, join = scores.means, np.mean if others == "mean" else np.max
+    for cell in np.ndindex(table.shape):
+        inside = set(scores.with_value(y, rows[cell[0]]))
+        inside &= set(scores.with_value(x, columns[cell[1]]))
+        if inside:
+            table[cell] = join(means[sorted(inside)])
     best = np.unravel_index(np.nanargmax(table), table.shape)
     return Cells(rows, columns, table, (int(best[0]), int(best[1])))
 
@@ -376,6 +354,9 @@ def heat_map(
             "a heat map needs two axes with several values; draw the slices instead."
         )
     rows, columns, table, best = cells(scores, y, x, others)
+    style.load_matplotlib()
+    from matplotlib.patches import Rectangle
+
     rest = [short(name) for name in scores.names if name not in (x, y)]
     how = f"\n{', '.join(rest)}: {others}" if rest else ""
     title = f"{env_name(dataset)}: final score, mean over seeds{how}"
@@ -394,7 +375,11 @@ def heat_map(
         axes.tick_params(axis="x", rotation=45)
     if len(columns) <= ANNOTATED and len(rows) <= 2 * ANNOTATED:
         _write_cells(axes, table, image)
-    _frame_cell(axes, *best)
+    # The best cell is the brightest one: black shows on it.
+    place = (best[1] - 0.5, best[0] - 0.5)
+    look: dict[str, Any] = {"fill": False, "edgecolor": "#000000", "lw": 3}
+    frame = Rectangle(place, 1, 1, clip_on=False, zorder=3, **look)
+    axes.add_patch(frame)
     axes.set_xlabel(short(x))
     axes.set_ylabel(short(y))
     axes.set_title(title, fontsize=11, color=style.INK, loc="left")
@@ -416,20 +401,6 @@ def _write_cells(axes: Any, table: np.ndarray, image: Any) -> None:
         axes.text(column, row, label(float(value)), **place)
 
 
-def _frame_cell(axes: "Axes", row: int, column: int) -> None:
-    """Draw a frame around a cell."""
-    from matplotlib.patches import Rectangle
-
-    # White within black shows on every colour of the map.
-    for colour, width in (("#000000", 4.5), ("#ffffff", 2.2)):
-        square = Rectangle(
-            (column - 0.5, row - 0.5), 1, 1, fill=False, edgecolor=colour, lw=width
-        )
-        square.set_clip_on(False)
-        square.set_zorder(3)
-        axes.add_patch(square)
-
-
 def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     """Draw the final score against each axis: other axes at all settings, and the best.
 
@@ -445,9 +416,10 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     filled, means = scores.filled, scores.means
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
-        positions = style.scale_axis(axes, values, log=is_log(values))
+        axis = style.Axis.of(values)
+        axis.set_up(axes, "x", values, TICKS)
         known = [scores.with_value(name, value) for value in values]
-        positions = positions[list(map(bool, known))]
+        positions = axis.places(values)[list(map(bool, known))]
         groups = [group for group in known if group]
         tops = [max(group, key=lambda p: means[p]) for group in groups]
         kinds = [("others at their best", [[top] for top in tops])]
@@ -456,15 +428,14 @@ def slices(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         for number, (words, members) in enumerate(kinds):
             found = [statistics.estimate(filled[group].T) for group in members]
             ends = " or ".join(dict.fromkeys(e.words for e in found))
-            value, low, high = np.array([e[:3] for e in found]).T
+            look = {"marker": style.marker_of(number), "markersize": 5}
             style.draw_band(
                 axes,
                 positions,
-                (value, low, high),
-                style.COLOURS[number],
-                marker=style.MARKERS[number],
-                markersize=5,
+                list(zip(*(e[:3] for e in found), strict=True)),
+                style.colour_of(number),
                 label=f"{words}; {ends}",
+                **look,
             )
         style.finish(axes, x=short(name))
     title = f"{env_name(dataset)}: final score, IQM over seeds"
@@ -485,10 +456,10 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
     best = int(ranking[0])
     for axes, name in zip(panels, scores.names, strict=True):
         values = scores.values(name)
-        axis = style.scale_axis(axes, values, log=is_log(values))
-        where = dict(zip(values, axis, strict=True))
-        positions = np.array([where[point[name]] for point in scores.points])
-        if not all(style.is_number(value) for value in values):
+        axis = style.Axis.of(values)
+        axis.set_up(axes, "x", values, TICKS)
+        positions = axis.places(point[name] for point in scores.points)
+        if axis.names:
             # Values that are strings share few positions, so dots are moved beside one
             # another.
             jitter = np.random.default_rng(0).uniform(-0.22, 0.22, len(positions))
@@ -499,7 +470,7 @@ def scatter(dataset: "xr.Dataset", *, metric: str = SCORE) -> "Figure":
         name_of_best = f"best: {scores.name(best)}"
         style.draw_star(axes, positions[best], means[best], label=name_of_best)
         style.finish(axes, x=short(name))
-    seeds = seeds_in_words(scores.scores.shape[1])
+    seeds = with_noun(scores.scores.shape[1], "seed")
     title = (
         f"{env_name(dataset)}: {len(ranking)} configurations, mean and range of {seeds}"
     )

@@ -1,59 +1,25 @@
 """Pictures of a study: history, importance, contour, slices."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from purerl.report.plots import style
+from purerl.report.plots.style import Axis as Axis
 from purerl.report.plots.style import save as save
 from purerl.report.sweep_data import short
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-BLUE, RED, GREEN = style.COLOURS[:3]
+BLUE, RED = style.COLOURS[:2]
 GREY = style.COLOURS[-1]
-TICKS = 4  # A logarithmic axis has few ticks, as three panels lie side by side.
 CELLS = 160  # A contour has so many cells along each side.
 # The standard deviation of the Gaussian that smooths a contour, as a share of an axis.
 BANDWIDTH = 0.15
 
-
 Trial = Any  # A `purerl.tuning.result.Row`, or what has the same attributes.
-
-
-class Axis(NamedTuple):
-    """The places of an axis's values in a picture.
-
-    Attributes:
-        name: Name of the axis.
-        log: Whether its scale is logarithmic.
-        names: Names of a choice's values, in order; empty where it is a number.
-    """
-
-    name: str
-    log: bool
-    names: list[Any]
-
-    def coordinates(self, rows: Sequence[Trial]) -> np.ndarray:
-        """Return the coordinates `[N]` of some trials."""
-        values = [row.params[self.name] for row in rows]
-        if self.names:
-            return np.array([float(self.names.index(value)) for value in values])
-        return np.asarray(values, float)
-
-    def set_up(self, axes: "Axes", along: str) -> None:
-        """Set the scale and the tick labels of x or y."""
-        axis = axes.xaxis if along == "x" else axes.yaxis
-        if self.names:
-            labels = _choices(self.names)
-            axis.set_ticks(range(len(labels)), labels)
-            set_limits = axes.set_xlim if along == "x" else axes.set_ylim
-            set_limits(-0.5, len(labels) - 0.5)
-        elif self.log:
-            style.log_axis(axes, along, TICKS)
 
 
 def figures(
@@ -77,45 +43,36 @@ def figures(
     return found
 
 
+def _complete(rows: Sequence[Trial]) -> tuple[list[Trial], np.ndarray]:
+    """The trials that are complete, and their scores."""
+    complete = [row for row in rows if row.state == "complete"]
+    return complete, np.array([row.score for row in complete], float)
+
+
 def history(rows: Sequence[Trial]) -> "Figure":
     """Draw scores in the order of the trials, and the best so far."""
     figure = style.new_figure()
     axes = figure.subplots()
-    complete = [row for row in rows if row.state == "complete"]
+    complete, scores = _complete(rows)
     numbers = [row.number for row in complete]
-    scores = np.array([row.score for row in complete], float)
     axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
     pruned = [row for row in rows if row.state == "pruned" and row.curve]
     if pruned:
-        axes.plot(
-            [row.number for row in pruned],
-            [row.curve[max(row.curve)] for row in pruned],
-            "x",
-            color=GREY,
-            ms=5,
-            label="pruned, at its last score",
-        )
+        last = [row.curve[max(row.curve)] for row in pruned]
+        look = {"color": GREY, "ms": 5, "label": "pruned, at its last score"}
+        axes.plot([row.number for row in pruned], last, "x", **look)
     low = axes.get_ylim()[0]
     lost = [row.number for row in rows if row.state in ("diverged", "refused")]
     if lost:
-        axes.plot(
-            lost, [low] * len(lost), "v", color=RED, ms=6, label="diverged or refused"
-        )
+        look = {"color": RED, "ms": 6, "label": "diverged or refused"}
+        axes.plot(lost, [low] * len(lost), "v", **look)
     best = np.maximum.accumulate(scores)
-    end = max(row.number for row in rows)
-    axes.step(
-        [*numbers, end],
-        [*best, best[-1]],
-        where="post",
-        color=RED,
-        lw=1.8,
-        label="best so far",
-    )
-    default = [row for row in complete if row.is_default]
-    if default and default[0].score is not None:
-        axes.axhline(
-            default[0].score, color=style.INK, lw=1, ls=(0, (5, 4)), label="default"
-        )
+    ends = [*numbers, max(row.number for row in rows)], [*best, best[-1]]
+    axes.step(*ends, where="post", color=RED, lw=1.8, label="best so far")
+    for row in complete:
+        if row.is_default:
+            look = {"color": style.INK, "lw": 1, "ls": (0, (5, 4))}
+            axes.axhline(row.score, label="default", **look)
     style.finish(axes, f"{len(rows)} trials", "trial", "score, mean over seeds")
     axes.locator_params(axis="x", integer=True)
     style.legend_below(figure, axes, 4)
@@ -129,15 +86,9 @@ def importance(shares: Mapping[str, float]) -> "Figure":
     axes = figure.subplots()
     values = [shares[name] for name in names]
     axes.barh([short(name) for name in names], values, color=BLUE, height=0.62)
+    look: dict[str, Any] = {"va": "center", "fontsize": 9, "color": style.INK}
     for height, share in enumerate(values):
-        axes.text(
-            share + 0.01 * max(values),
-            height,
-            f"{share:.2f}",
-            va="center",
-            fontsize=9,
-            color=style.INK,
-        )
+        axes.text(share + 0.01 * max(values), height, f"{share:.2f}", **look)
     axes.set_xlim(0, 1.12 * max(values))
     style.finish(axes, "importance (PED-ANOVA)", "share")
     axes.grid(axis="y", visible=False)
@@ -152,8 +103,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
 
     # The palest blues would not be seen.
     shades = ListedColormap(colormaps["Blues"](np.linspace(0.25, 1.0, 256)))
-    complete = [row for row in rows if row.state == "complete"]
-    scores = np.array([row.score for row in complete], float)
+    complete, scores = _complete(rows)
     order = np.array([row.number for row in complete], float)
     best = int(scores.argmax())
     names = list(drawn)
@@ -164,7 +114,7 @@ def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     for number, name in enumerate(names):
         axes, axis = panels[number], drawn[name]
         axis.set_up(axes, "x")
-        positions = axis.coordinates(complete)
+        positions = axis.places(row.params[name] for row in complete)
         if axis.names:
             # Trials with the same value are moved beside one another.
             spread = np.random.default_rng(0).uniform(-0.2, 0.2, len(positions))
@@ -194,8 +144,7 @@ def contour(
         names: Names of the axes, the most important first.
     """
     pairs = [(x, y) for i, x in enumerate(names) for y in names[i + 1 :]]
-    complete = [row for row in rows if row.state == "complete"]
-    scores = np.array([row.score for row in complete], float)
+    complete, scores = _complete(rows)
     figure = style.new_figure(style.PAGE_WIDTH, 3.7 if len(pairs) > 1 else 4.8)
     panels = figure.subplots(1, len(pairs), squeeze=False)[0]
     limits = (float(np.quantile(scores, 0.1)), float(scores.max()))
@@ -204,10 +153,15 @@ def contour(
     look = {"cmap": style.COLOUR_MAP, "vmin": limits[0], "vmax": limits[1]}
     best = int(scores.argmax())
     dots = None
-    for axes, (x, y) in zip(panels, pairs, strict=True):
-        first, second = drawn[x].coordinates(complete), drawn[y].coordinates(complete)
-        across, up = _line(drawn[x], first), _line(drawn[y], second)
-        sides = [_scaled(drawn[x], first, across), _scaled(drawn[y], second, up)]
+    for axes, pair in zip(panels, pairs, strict=True):
+        first, second = (
+            drawn[name].places(row.params[name] for row in complete) for name in pair
+        )
+        across, up = _line(drawn[pair[0]], first), _line(drawn[pair[1]], second)
+        sides = [
+            _scaled(drawn[pair[0]], first, across),
+            _scaled(drawn[pair[1]], second, up),
+        ]
         surface, near = _smooth(sides, scores)
         opacity: Any = 0.25 + 0.75 * near
         mesh = {"alpha": opacity, "shading": "nearest", "rasterized": True}
@@ -215,9 +169,9 @@ def contour(
         edge = {"edgecolors": "#ffffff", "lw": 0.8}
         dots = axes.scatter(first, second, c=scores, s=30, zorder=3, **edge, **look)
         style.draw_star(axes, first[best], second[best], mew=0.9, zorder=4)
-        drawn[x].set_up(axes, "x")
-        drawn[y].set_up(axes, "y")
-        style.finish(axes, x=short(x), y=short(y))
+        for name, along in zip(pair, ("x", "y"), strict=True):
+            drawn[name].set_up(axes, along)
+        style.finish(axes, x=short(pair[0]), y=short(pair[1]))
         axes.grid(visible=False)
         axes.set_xlim(across[0], across[-1])
         axes.set_ylim(up[0], up[-1])
@@ -225,27 +179,24 @@ def contour(
     return figure
 
 
-def _line(axis: Axis, positions: np.ndarray) -> np.ndarray:
-    """Coordinates across a picture."""
+def _line(axis: Axis, places: np.ndarray) -> np.ndarray:
+    """Places across a picture."""
     if axis.names:
         return np.linspace(-0.5, len(axis.names) - 0.5, CELLS)
-    if axis.log:
-        low, high = np.log(positions.min()), np.log(positions.max())
-        pad = 0.05 * (high - low) or 0.05
-        return np.exp(np.linspace(low - pad, high + pad, CELLS))
-    pad = 0.05 * (positions.max() - positions.min()) or 0.05 * (
-        abs(positions.max()) or 1.0
-    )
-    return np.linspace(positions.min() - pad, positions.max() + pad, CELLS)
+    scale = np.log if axis.log else np.asarray
+    low, high = scale(places.min()), scale(places.max())
+    pad = 0.05 * (high - low) or (0.05 if axis.log else 0.05 * (abs(high) or 1.0))
+    line = np.linspace(low - pad, high + pad, CELLS)
+    return np.exp(line) if axis.log else line
 
 
 def _scaled(
-    axis: Axis, positions: np.ndarray, line: np.ndarray
+    axis: Axis, places: np.ndarray, line: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Places and line as shares of the picture's width."""
     scale = np.log if axis.log else np.asarray
     low, high = scale(line[0]), scale(line[-1])
-    return (scale(positions) - low) / (high - low), (scale(line) - low) / (high - low)
+    return (scale(places) - low) / (high - low), (scale(line) - low) / (high - low)
 
 
 def _smooth(
@@ -253,22 +204,8 @@ def _smooth(
 ) -> tuple[np.ndarray, np.ndarray]:
     """Smoothed scores `[Y, X]`, and how near trials are, in 0 .. 1."""
     (x, across), (y, up) = sides
-    weights = _gauss(across[None, :, None] - x) * _gauss(up[:, None, None] - y)
+    squares = (across[None, :, None] - x) ** 2 + (up[:, None, None] - y) ** 2
+    weights = np.exp(-0.5 * squares / BANDWIDTH**2)
     total = weights.sum(-1)
     surface = (weights * scores).sum(-1) / np.maximum(total, 1e-30)
     return surface, np.clip(weights.max(-1) * 5, 0, 1)
-
-
-def _gauss(distance: np.ndarray) -> np.ndarray:
-    return np.exp(-0.5 * (distance / BANDWIDTH) ** 2)
-
-
-def _choices(names: Sequence[Any]) -> list[str]:
-    """Labels of a choice: of parts their classes, where these tell them apart."""
-    classes = [str(name).partition("(")[0] for name in names]
-    return [_text(x) for x in (classes if len(set(classes)) == len(names) else names)]
-
-
-def _text(value: Any) -> str:
-    text = f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 18 else text[:17] + "…"

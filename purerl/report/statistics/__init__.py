@@ -4,7 +4,6 @@ from purerl.report.statistics.intervals import INTERVAL as INTERVAL
 from purerl.report.statistics.intervals import Estimate as Estimate
 from purerl.report.statistics.intervals import compare as compare
 from purerl.report.statistics.intervals import curve as curve
-from purerl.report.statistics.intervals import ends_of_mean as ends_of_mean
 from purerl.report.statistics.intervals import estimate as estimate
 from purerl.report.statistics.intervals import estimates as estimates
 from purerl.report.statistics.intervals import has_interval as has_interval

@@ -292,27 +292,27 @@ def estimates(
     check_numbers(confidence, resamples, seed)
     (known,), missing = resolve(scores, nan=nan)
     kind, runs = _kind_of_table(known)
-    ends = np.full((2, len(statistics)), np.nan)
+    both = np.full((2, len(statistics)), np.nan)
     if kind == "interval":
         draws = resampling.resampled(
             known, statistics, resamples, seed=seed, target=target
         )
-        ends = _percentiles(draws, confidence, runs, known.shape[1])
+        both = _percentiles(draws, confidence, runs, known.shape[1])
     found = {}
-    for name, (low, high) in zip(statistics, ends.T, strict=True):
+    for name, (low, high) in zip(statistics, both.T, strict=True):
         value = resampling.aggregate(known, name, target)
         if name == "mean" and known.shape[1] == 1:
             options = {"confidence": confidence, "resamples": resamples, "seed": seed}
-            of_mean = mean_interval(known[:, 0], **options)
-            ends_of = float(of_mean.low), float(of_mean.high)
-            found[name] = Estimate(value, *ends_of, missing, *of_mean[4:])
+            own = mean_interval(known[:, 0], **options)
+            ends = float(own.low), float(own.high)
+            found[name] = Estimate(value, *ends, missing, *own[4:])
             continue
         if kind == "range":
             is_gap = name == "optimality_gap"
             shown = np.maximum(target - known, 0.0) if is_gap else known
             low, high = np.nanmin(shown), np.nanmax(shown)
-        ends_of = float(low), float(high)
-        found[name] = Estimate(value, *ends_of, missing, kind, runs, confidence)
+        ends = float(low), float(high)
+        found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
     return found
 
 
@@ -375,14 +375,7 @@ def probability_of_improvement(
             found.append(twice / (2 * mine.sum(1) * theirs.sum(1)))
         return np.mean(found, axis=0)
 
-    value = float(shares(resampling.once(first + second))[0])
-    kinds, numbers = zip(*map(_kind_of_table, tables), strict=True)
-    runs = min(numbers)
-    if set(kinds) != {"interval"}:
-        return Estimate(value, np.nan, np.nan, missing, "none", runs)
-    draws = resampling.bootstrap(shares, first + second, resamples, seed)
-    low, high = map(float, _percentiles(draws, confidence, runs, len(first + second)))
-    return Estimate(value, low, high, missing, "interval", runs, confidence)
+    return _estimate_of(shares, tables, missing, confidence, resamples, seed)
 
 
 def performance_profile(
@@ -430,13 +423,27 @@ def performance_profile(
             shares.append((upto[:, -1:] - upto[:, place]) / upto[:, -1:])
         return np.mean(shares, axis=0)
 
-    value = above(resampling.once(columns))[0]
-    kind, runs = _kind_of_table(known)
-    if kind != "interval":
-        nothing = np.full(levels.shape, np.nan)
-        return Estimate(value, nothing, nothing, missing, "none", runs)
-    draws = resampling.bootstrap(above, columns, resamples, seed)
-    low, high = _percentiles(draws, confidence, runs, known.shape[1])
+    return _estimate_of(above, [known], missing, confidence, resamples, seed)
+
+
+def _estimate_of(
+    compute: Callable[[resampling.Counts], np.ndarray],
+    tables: Sequence[np.ndarray],
+    missing: int,
+    confidence: float,
+    resamples: int,
+    seed: int,
+) -> Estimate:
+    """Estimate what is computed of the counts of all runs, from their resamples."""
+    columns = [x for table in tables for x in resampling.sorted_columns(table)]
+    value = compute(resampling.once(columns))[0]
+    kinds, numbers = zip(*map(_kind_of_table, tables), strict=True)
+    low, high = np.full((2, *np.shape(value)), np.nan)
+    kind, runs = "none", min(numbers)
+    if set(kinds) == {"interval"}:
+        draws = resampling.bootstrap(compute, columns, resamples, seed)
+        low, high = _percentiles(draws, confidence, runs, len(columns))
+        kind = "interval"
     return Estimate(value, low, high, missing, kind, runs, confidence)
 
 
@@ -509,29 +516,6 @@ def curve(
         fewest = min(kinds[t][1] for t in at)
         low[at], high[at] = _percentiles(draws, confidence, fewest, tasks)
     return Estimate(value, low, high, missing, kind, runs, confidence)
-
-
-def ends_of_mean(
-    scores: np.ndarray, most: int, seed: int = 0
-) -> Callable[[float, int], np.ndarray]:
-    """Resample the mean over several tasks once, for intervals of several confidences.
-
-    Args:
-        scores: Scores of S runs of M tasks, `[S, M]`, all of them known.
-        most: The highest number of resamples that an interval is to be of.
-        seed: Seed of the resampling.
-
-    Returns:
-        A function of a confidence and of a number of resamples, up to `most`, that
-        returns the two ends that `estimate` finds with these two.
-    """
-    draws = resampling.resampled(scores, ("mean",), most, seed=seed)[:, 0]
-
-    def ends(confidence: float, resamples: int) -> np.ndarray:
-        # The first resamples of a longer draw are those of a shorter one.
-        return _percentiles(draws[:resamples], confidence, *scores.shape)
-
-    return ends
 
 
 def _kind_of(runs: int) -> str:

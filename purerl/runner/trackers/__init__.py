@@ -4,7 +4,7 @@ Their packages are imported when a tracker is made, never before.
 """
 
 import difflib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module, util
 from pathlib import Path
 from typing import Any
@@ -53,8 +53,15 @@ def _is_installed(package: str) -> bool:
         return False
 
 
-def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
+def read_trackers(
+    trackers: Sequence[str | Tracker], stored: Mapping[str, Any] | None = None
+) -> list[Tracker]:
     """Make trackers from names and objects.
+
+    Args:
+        trackers: Names and objects of trackers.
+        stored: What `trackers.json` has: a tracker that is given by its name alone is
+            made as it was made before.
 
     Raises:
         ConfigError: no sequence, an unknown name, an object that is no tracker, or the
@@ -67,7 +74,8 @@ def read_trackers(trackers: Sequence[str | Tracker]) -> list[Tracker]:
     opened: list[Tracker] = []
     for tracker in trackers:
         if isinstance(tracker, str):
-            tracker = make_tracker(tracker)
+            entry = (stored or {}).get(tracker) if tracker in TRACKERS else None
+            tracker = make_tracker(tracker, **(entry["options"] if entry else {}))
         if not isinstance(tracker, Tracker):
             raise ConfigError(
                 f"trackers takes names and subclasses of purerl.Tracker, got "
@@ -95,16 +103,5 @@ def choose(
     """
     stored = load_stored(resumed)
     if trackers is None:
-        return [
-            make_tracker(name, **entry["options"])
-            for name, entry in stored.items()
-            if name in TRACKERS
-        ]
-    # A tracker that is given by its name alone is made as it was made before.
-    names = [
-        make_tracker(t, **stored[t]["options"])
-        if isinstance(t, str) and t in stored and t in TRACKERS
-        else t
-        for t in ((trackers,) if isinstance(trackers, str | Tracker) else trackers)
-    ]
-    return read_trackers(trackers if isinstance(trackers, str | Tracker) else names)
+        trackers = [name for name in stored if name in TRACKERS]
+    return read_trackers(trackers, stored)

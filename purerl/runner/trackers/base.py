@@ -128,18 +128,27 @@ def ended(
     return Ended(number, Member(text, seed, dict(params)), told)
 
 
-def files_of(folder: Path | None, under: str, *names: str) -> dict[str, Path]:
-    """Return files of a folder that trackers keep, as far as they are there.
+def files_of(
+    folder: Path | None, **names: Sequence[str]
+) -> Callable[[Path], dict[str, Path]]:
+    """Return what makes the files of a folder that trackers keep, if they are there.
 
     Args:
         folder: The folder, if there is one.
-        under: Name of the folder in which trackers keep them.
-        *names: Names of the files, or patterns such as `*.png`.
+        **names: Names of files, or patterns such as `*.png`, by the name of the folder
+            in which trackers keep them.
     """
-    if folder is None:
-        return {}
-    found = [path for name in names for path in sorted(folder.glob(name))]
-    return {f"{under}/{path.name}": path for path in found}
+
+    def files(drawn: Path) -> dict[str, Path]:
+        del drawn
+        return {
+            f"{under}/{path.name}": path
+            for under, patterns in (names.items() if folder else ())
+            for pattern in patterns
+            for path in sorted(folder.glob(pattern))  # type: ignore[union-attr]
+        }
+
+    return files
 
 
 class Tracker:

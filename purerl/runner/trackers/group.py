@@ -13,14 +13,16 @@ rows it has taken, in their order. Of members told whole, `rows` is how many it 
 rows that it was told no longer hold, `rewound` says so until it has begun again.
 """
 
+import contextlib
 import itertools
 import json
+import tempfile
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from purerl.execution.format import program, quoted
 from purerl.runner.trackers import writer as writers
@@ -39,6 +41,9 @@ REWOUND = "rewound"
 # that does not answer must not stop the end of a run.
 LOCK_SECONDS = 10.0
 _lock = threading.Lock()
+# Makes the files to keep by name; it may draw into the folder that it is given, which
+# stays until all trackers are closed.
+Files = Callable[[Path], Mapping[str, Path]]
 
 
 class Group:
@@ -71,12 +76,6 @@ class Group:
     def stop(self) -> bool:
         """True if any of the trackers asks to stop."""
         return any(getattr(w.tracker, "stop", False) for w in self._writers)
-
-    @property
-    def takes_files(self) -> bool:
-        """True if any of the trackers does something with files."""
-        kinds = [type(writer.tracker) for writer in self._writers]
-        return any(kind.artifact is not Tracker.artifact for kind in kinds)
 
     @property
     def lacks_nothing(self) -> bool:
@@ -169,33 +168,36 @@ class Group:
             writer.work()
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
-        """Tell all of some members that have ended.
+        """Tell all of some members that have ended, if any was not told before.
 
         Args:
             numbers: Numbers of the members.
             load: Function that reads them. It may be called later, in other threads, so
                 that a tracker that is far behind costs no memory.
         """
-        self._ended.update(numbers)
+        told = set(numbers)
+        if told <= self._ended:
+            return
+        self._ended |= told
         for writer in self._writers:
             writer.call("tell", load)
 
-    def artifact(self, path: Path, name: str) -> None:
-        """Keep a file or folder with every tracker; it must stay until `close`."""
-        for writer in self._writers:
-            writer.call("artifact", path, name)
-
-    def close(self, status: str, files: Mapping[str, Path] | None = None) -> None:
+    def close(self, status: str, files: Files = lambda folder: {}) -> None:
         """Wait for what is left to be written, and say what was missed.
 
         Args:
             status: The status to close with: `finished`, `interrupted` or `failed`.
-            files: Files to keep, by the name under which.
+            files: Makes the files to keep, if any tracker takes files.
         """
         self.flush()
-        for name, path in (files or {}).items():
-            self.artifact(path, name)
-        self._end(status)
+        kinds = [type(writer.tracker) for writer in self._writers]
+        with contextlib.ExitStack() as stack:
+            if any(kind.artifact is not Tracker.artifact for kind in kinds):
+                drawn = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
+                for name, path in files(Path(stack.enter_context(drawn))).items():
+                    for writer in self._writers:
+                        writer.call("artifact", path, name)
+            self._end(status)
         for writer in self._writers:
             self._say_what_is_missed(writer)
 
@@ -321,6 +323,40 @@ class Group:
                 entry["members"] = list(_ranges(numbers))
             entries[tracker.name] = entry
         _store(self._run.folder, entries)
+
+
+class Told(NamedTuple):
+    """What a folder holds for trackers; see `send`.
+
+    Attributes:
+        run: The description of what the folder holds.
+        total: Number of its rows, of a sweep members.
+        tell: Tells a group all of them.
+        files: Makes the files to keep.
+        is_finished: Whether nothing more will come.
+        is_fixed: See `Group.begin`.
+    """
+
+    run: TrackedRun
+    total: int
+    tell: Callable[[Group], None]
+    files: Files
+    is_finished: bool
+    is_fixed: bool = True
+
+
+def send(told: Told, trackers: Sequence[Tracker], notify: Notify) -> bool:
+    """Send what trackers lack of a folder; return whether they have all of it now.
+
+    Raises:
+        ConfigError: a tracker cannot begin.
+    """
+    group = Group(trackers, in_threads=False)
+    with group:
+        group.begin(told.run, notify, told.total, told.is_fixed)
+        told.tell(group)
+        group.close("finished" if told.is_finished else "interrupted", told.files)
+    return group.lacks_nothing
 
 
 def _update(logged: LoggedRow) -> int:

@@ -71,14 +71,14 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"env": boxes.PACKED, "actor_keys": ("cart",), "critic_keys": ()},
     ),
     # Physics drawn for every episode, around which wrappers stand, and a memory and an
-    # optimiser of the critic's that are not the defaults.
+    # optimiser that are not the defaults.
     "recurrent-ppo-randomised": (
         "recurrent_ppo",
         {
             "env_params": {"length": Uniform(0.25, 1.0)},
             "env_wrappers": ("StickyActions(0.1)", "PreviousActionReward()"),
             "memory": nets.Leaky(4),
-            "critic_optimiser": SGD(momentum=0.9),
+            "optimiser": SGD(momentum=0.9),
         },
     ),
     "dqn-masked": ("dqn", {"env": boxes.MASKED}),

@@ -1,4 +1,4 @@
-"""Two critics as one network, for a program with few kernels.
+"""Two critics of TD3 and SAC as one network, for a program with few kernels.
 
 On an accelerator small networks take the time of kernels that follow one another, and
 two critics that see the same have every kernel twice. Within an update they are an
@@ -15,8 +15,6 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.algorithms.actor_critic import ActorCriticConfig, Agent
-from purerl.algorithms.off_policy import Hooks, Learner, State
 from purerl.networks.heads import ActionCritic, DiscreteCritic
 from purerl.networks.torsos import MLP
 from purerl.optimisers.first_order import is_known
@@ -28,25 +26,7 @@ from purerl.types import PyTree
 FEWEST_STEPS = 16
 
 
-def enter(
-    make_hooks: Callable[[Agent], Hooks], agent: Agent, state: State
-) -> tuple[Hooks, Learner, Callable[[Learner], Learner]]:
-    """Return what an update of a state works with; see `off_policy.Enter`.
-
-    Args:
-        make_hooks: Function that makes an algorithm's part of the learner.
-        agent: Networks, environments, replay and config.
-        state: State of one agent.
-    """
-    learner = Learner(state.params, state.target_params, state.opt_state)
-    critics = as_one(agent.config, agent.critics)
-    if critics is None:
-        return make_hooks(agent), learner, lambda learner: learner
-    hooks = make_hooks(agent._replace(critics=critics))
-    return hooks, joined(learner), separated
-
-
-def as_one(config: ActorCriticConfig, critics: nn.Module) -> networks.Ensemble | None:
+def as_one(config: Any, critics: nn.Module) -> networks.Ensemble | None:
     """Return both critics as one network, None where they stay two.
 
     They stay two on a CPU, which multiplies two plain matrices faster than a batch of
@@ -62,8 +42,7 @@ def as_one(config: ActorCriticConfig, critics: nn.Module) -> networks.Ensemble |
         return None
     if config.rounds_per_update * config.gradient_steps_per_round < FEWEST_STEPS:
         return None
-    optimiser = config.critic_optimiser or config.optimiser
-    if not (is_known(optimiser) and _is_dense(critics.make())):
+    if not (is_known(config.optimiser) and _is_dense(critics.make())):
         return None
     return networks.Ensemble(critics.make, 2)
 
@@ -79,19 +58,17 @@ def _is_dense(critic: nn.Module) -> bool:
     return type(critic) is DiscreteCritic and type(critic.torso) is MLP
 
 
-def joined(learner: Learner) -> Learner:
+def joined(learner: Any) -> Any:
     """Return a learner whose critics are an ensemble, from one with two of them."""
     return _changed(learner, _join, learner.params["critics"])
 
 
-def separated(learner: Learner) -> Learner:
+def separated(learner: Any) -> Any:
     """Return the learner that `joined` was given, after it has learned."""
     return _changed(learner, _separate, learner.params["critics"])
 
 
-def _changed(
-    learner: Learner, change: Callable[[PyTree], PyTree], like: PyTree
-) -> Learner:
+def _changed(learner: Any, change: Callable[[PyTree], PyTree], like: PyTree) -> Any:
     """Change the critics' parameters, targets and moments.
 
     Args:
@@ -115,7 +92,7 @@ def _changed(
         )
         return {**parts, "critics": new}
 
-    return Learner(*map(of, learner))
+    return type(learner)(*map(of, learner))
 
 
 def _join(params: PyTree) -> PyTree:

@@ -1,0 +1,622 @@
+"""purerl.run: one agent per seed, trained segment by segment.
+
+Segments of updates run on the devices; between them the host writes metrics, shows
+progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the run.
+"""
+
+import dataclasses
+import time
+from collections.abc import Sequence
+from contextlib import closing
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import jax
+import numpy as np
+
+from purerl import serialise
+from purerl.config import ConfigError, TrainConfig
+from purerl.execution.cohort import Cohort, make_cohort
+from purerl.execution.format import format_count, with_noun
+from purerl.execution.hosted import HostedCohort, HostedProgram
+from purerl.execution.members import every
+from purerl.execution.memory import fitting_lanes, require_number
+from purerl.execution.programs import SEGMENTS, segment_length
+from purerl.runner import manifest
+from purerl.runner.arguments import as_folder, check_seeds, check_switch, num_seeds
+from purerl.runner.interrupt import Interrupt
+from purerl.runner.manifest import CURVE, evaluations, how_to_go_on, notes
+from purerl.runner.options import Flag, Saved, option, seeds_option, tool
+from purerl.runner.result import RunResult, write_summary
+from purerl.runner.rows import (
+    DIVERGED,
+    Divergence,
+    Records,
+    read_diverged_at,
+    stack_rows,
+)
+from purerl.runner.start import (
+    NETWORKS,
+    Begun,
+    Start,
+    as_start,
+    check_same_start,
+    parse_start,
+    read_again,
+    read_start,
+    with_values_of_start,
+)
+from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers.base import describe
+from purerl.runner.trackers.group import Group
+from purerl.runner.trackers.writer import Notify
+from purerl.scale import hosts
+from purerl.scale.devices import as_count, default_lanes, make_workers
+from purerl.storage import checkpoint, folders
+from purerl.storage.checkpoint import Pace
+from purerl.storage.lock import locked
+from purerl.train import Bound, bind, make_segment
+from purerl.types import PyTree
+
+# Segments of a run whose environments are stepped on the host: an update each, so that
+# Ctrl-C and a checkpoint wait for one only, but no more rows than can be kept.
+HOST_SEGMENTS = 10_000
+KEEP_CHECKPOINTS = 3
+
+
+def _as_resume(name: str, value: Any) -> bool | str:
+    if isinstance(value, str) and value == "auto":
+        return value
+    check_switch(name, value, "Or 'auto'. The folder of the run goes to out.")
+    return bool(value)
+
+
+def _as_extend(name: str, value: Any) -> bool:
+    check_switch(name, value, "The number of steps is total_timesteps of the config.")
+    return bool(value)
+
+
+def _as_spread(name: str, value: Any) -> bool:
+    check_switch(name, value, "An agent is spread over all devices.")
+    return bool(value)
+
+
+def _read_start(run: str | None, parts: str) -> Start | None:
+    """Return the agents that `--from` and `--from-parts` name, or None."""
+    if run is not None:
+        return parse_start(run, parts)
+    if parts != NETWORKS:
+        raise ConfigError(
+            f"--from-parts {parts} says what is taken over from another run: give "
+            "--from RUN with it."
+        )
+    return None
+
+
+@dataclasses.dataclass(frozen=True)
+class RunOptions(Saved):
+    """The options of `purerl.run`."""
+
+    tool: ClassVar[str] = "run"
+
+    config: TrainConfig
+    _: dataclasses.KW_ONLY
+    seeds: int | Sequence[int] = seeds_option(1, "Number of agents.")
+    out: str | Path | None = option(
+        None,
+        "Folder to write; runs/<env>-<time> if not given.",
+        doc="The folder to write; nothing is written without one.",
+        kind=Path | None,
+        check=as_folder,
+    )
+    resume: bool | Literal["auto"] = option(
+        False,
+        "Folder of a run to go on with; auto for that of --out, if it holds one.",
+        doc="Whether to go on with the run in `out`; `'auto'` does so if there is one, "
+        "and begins it if there is none, as a job does that may be started again.",
+        kind=Path | None,
+        absent=None,
+        check=_as_resume,
+    )
+    extend: bool = option(
+        False,
+        "Steps in all up to which the run of --resume is trained.",
+        doc="Whether, with `resume`, to go on to the `total_timesteps` of this config, "
+        "which may be more than the run was started with, also where it had finished. "
+        "What follows the share of the run that is done, such as an annealed learning "
+        "rate, follows the longer run from there on.",
+        kind=int | None,
+        absent=None,
+        check=_as_extend,
+    )
+    start: str | Path | Start | None = option(
+        None,
+        "Begin with the agents in a run's folder, seed by seed, or with one.",
+        doc="The folder of a run whose agents' networks the agents begin with, seed by "
+        "seed; `purerl.Start` says what else is taken over, and from which agent. The "
+        "folder of this run says what it began with.",
+        flag="from_run",
+        word="from",
+        metavar="RUN[:SEED]",
+        kind=str | None,
+        also=(
+            Flag(
+                "Parts of the agents that are taken over from --from: networks, all "
+                "(to go on), or names of parts, such as actor.torso.",
+                "from_parts",
+                str,
+                NETWORKS,
+            ),
+        ),
+        read=_read_start,
+        check=lambda name, value: as_start(value),
+    )
+    segment_updates: int | None = option(
+        None,
+        "Updates per compiled call, part of what fixes the bits; about a hundredth of "
+        "the run if not given, one where environments are on the host.",
+        check=as_count,
+    )
+    keep_checkpoints: int | None = option(
+        None,
+        "Number of newest checkpoints to keep; if not given, 3, or what the run had.",
+        check=as_count,
+    )
+    data_parallel: bool = option(
+        False,
+        "Spread each agent's environments over all devices.",
+        check=_as_spread,
+    )
+
+    def __post_init__(self) -> None:
+        if self.extend is True and not self.resume:
+            raise ConfigError(
+                "extend=True goes on with a run: give resume=True and out=, its folder."
+            )
+        super().__post_init__()
+        if self.resume and self.out is None:
+            raise ConfigError("resume needs out: the folder of the run to go on with.")
+
+
+NEW_EPISODES = (
+    "the environments are on the host and were not saved: all of them begin new "
+    "episodes, so that the run is not the uninterrupted one bit for bit"
+)
+# Number of finished updates, and the arrays of a checkpoint by name.
+Restored = tuple[int, dict[str, np.ndarray]]
+
+
+class RunLoop:
+    """One call of `purerl.run`: the pieces that its phases share.
+
+    Args:
+        bound: Config, environment and plan of every agent.
+        seeds: Seeds of the agents.
+        options: The `RunOptions`, with the lanes and segments that hold.
+        trackers: Trackers of this call, beside JSON lines.
+        begun: The agents to begin with, where they are not fresh.
+    """
+
+    def __init__(
+        self,
+        bound: Bound,
+        seeds: tuple[int, ...],
+        options: RunOptions,
+        trackers: Sequence[Tracker],
+        begun: Begun | None,
+    ) -> None:
+        self.bound, self.seeds, self.folder = bound, seeds, options.folder
+        self.progress, self.begun = options.progress, begun
+        self.spread = options.data_parallel
+        # None of them is open any more.
+        assert options.lanes and options.segment_updates and options.keep_checkpoints
+        self.lanes, self.length = options.lanes, options.segment_updates
+        self.keep = options.keep_checkpoints
+        self.trackers = Group(trackers)
+        self.records = Records(seeds, self.folder, self.trackers)
+        self.divergence = Divergence(seeds)
+        self.notify: Notify = print
+        self.is_disk_full = False
+        self.saved_at = self.tried_at = 0
+        self.pace = Pace(options.checkpoint_seconds)
+
+    def run(self, resume: bool) -> RunResult:
+        """Train what is missing of the run."""
+        # Imported here so that only callers that run pay for importing rich.
+        from purerl.runner.progress import Reporter
+
+        restored = self._restore() if resume else None
+        first = self.begun.first_update if self.begun else 0
+        first = restored[0] if restored else first
+        self.saved_at = self.tried_at = first
+        total = self.bound.plan.num_updates
+        each = self.bound.plan.steps_per_update * len(self.seeds)
+        reporter = Reporter(total * each, first * each, enabled=self.progress)
+        self.notify = reporter.notify  # whether progress is shown or not
+        for line in self._where_it_goes_on(restored):
+            reporter.info(line)
+        config = serialise.to_dict(self.bound.config) if self.trackers else {}
+        run = describe(self.folder, config, self.seeds)
+        self.trackers.begin(run, self.notify)
+        self.records.send_missing(self.trackers)
+        for sentence in self.trackers.where():
+            reporter.info(sentence)
+        if restored and first >= total:
+            with self.trackers:
+                shapes = jax.eval_shape(
+                    make_segment(self.bound).init, jax.random.key(0)
+                )
+                where = self._folder / "checkpoints"
+                state = checkpoint.unflatten(restored[1], shapes, where)
+                result = self._result(state, 0.0, 0.0, first, total)
+        else:
+            result = self._train(restored, first, reporter)
+        if result.finished:
+            write_summary(result)
+        status = "finished" if result.finished else "interrupted"
+        files = partial(tracked_files, result, self.notify)
+        self.trackers.close(status, files)
+        return result
+
+    def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
+        if not restored:
+            return [self.begun.sentence()] if self.begun else []
+        lines = [f"resuming {self.folder} after update {restored[0]:,}"]
+        if self.bound.env.on_host:
+            lines.append(NEW_EPISODES)
+        note = folders.differences_of_versions(folders.load(self._folder))
+        return [*lines, f"[yellow]{note}"] if note else lines
+
+    def _train(self, restored: Restored | None, first: int, reporter: Any) -> RunResult:
+        """Compile, train until the end or until somebody stops it, and sum up."""
+        with Interrupt(lambda: self.trackers.stop) as interrupt, self.trackers:
+            for line in (self._banner(), *notes(self.bound)):
+                reporter.info(line)
+            cohort = self._cohort()
+            reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
+            began = time.perf_counter()
+            with closing(cohort):
+                if restored:
+                    shapes, where = cohort.program.member_shapes(), self._folder
+                    states = checkpoint.unflatten(
+                        restored[1], shapes, where / "checkpoints", goes_on=True
+                    )
+                    cohort.restore(states, first)
+                else:
+                    cohort.init()
+                    if self.begun:
+                        cohort.restore(self.begun.put(cohort.gather()), first)
+                with reporter:
+                    update = self._segments(cohort, first, interrupt, reporter)
+        if update < self.bound.plan.num_updates:
+            reporter.notify(self._how_to_resume(update))
+        compiled, seconds = cohort.compile_seconds, time.perf_counter() - began
+        return self._result(cohort.gather(), compiled, seconds, first, update)
+
+    def _result(
+        self, state: PyTree, compiled: float, seconds: float, first: int, update: int
+    ) -> RunResult:
+        """The result of a call that trained from one update to another."""
+        plan = self.bound.plan
+        return RunResult(
+            config=self.bound.config,
+            seeds=self.seeds,
+            update=max(first, update),
+            state=state,
+            metrics=stack_rows(self.records.rows["train"]),
+            evaluation=stack_rows(self.records.rows["evaluation"]),
+            finished=update >= plan.num_updates,
+            compile_seconds=compiled,
+            train_seconds=seconds,
+            train_steps=max(0, update - first)
+            * plan.steps_per_update
+            * len(self.seeds),
+            out=self.folder,
+            diverged_at=self.divergence.diverged_at,
+        )
+
+    def _segments(
+        self,
+        cohort: Cohort | HostedCohort,
+        update: int,
+        interrupt: Interrupt,
+        reporter: Any,
+    ) -> int:
+        """Train segment by segment, and save now and then; the last update."""
+        plan = self.bound.plan
+        each = plan.steps_per_update * len(self.seeds)
+
+        def is_stopped() -> bool:
+            if interrupt.asked:
+                return True
+            is_tried = self.folder is None or cohort.update == self.tried_at
+            return not is_tried and self.pace.is_due()
+
+        asked = interrupt.asked
+        while update < plan.num_updates and not asked:
+            try:
+                for segment in cohort.segments(plan.num_updates, is_stopped):
+                    latest = self.records.add(plan, segment)
+                    update = segment.end
+                    reporter.update(update * each, latest)
+                    if sentence := self.divergence.sentence(segment):
+                        self.notify(sentence)
+                        self._write_diverged()
+            except Exception as error:
+                self._save_after(error, cohort)
+                raise
+            asked = interrupt.asked
+            self._save(cohort, is_last=asked)
+        return update
+
+    def _cohort(self) -> Cohort | HostedCohort:
+        """Return the agents and their program."""
+        members = every({}, 1, self.seeds)
+        if self.bound.env.on_host:
+            program = HostedProgram(self.bound)
+            return HostedCohort(program, members.keys, self.length)
+        return make_cohort(
+            self.bound,
+            members,
+            self.lanes,
+            self.length,
+            data_parallel=self.spread,
+        )
+
+    @property
+    def _folder(self) -> Path:
+        assert self.folder is not None
+        return self.folder
+
+    def _banner(self) -> str:
+        config, plan = self.bound.config, self.bound.plan
+        device = jax.local_devices()[0]
+        lanes = f"({with_noun(len(make_workers()), 'worker')}, "
+        lanes += f"{with_noun(self.lanes, 'lane')})"
+        if self.bound.env.on_host:
+            lanes = "(environments on the host, agents in turns)"
+        steps = plan.num_updates * plan.steps_per_update
+        ratio = getattr(config, "update_ratio", None)
+        learning = ""
+        if ratio is not None:
+            unit = "step" if ratio == 1 else "steps"
+            learning = f"{ratio:.3g} gradient {unit} per environment step, "
+        return (
+            f"{with_noun(len(self.seeds), 'agent')}, {self.bound.env.name}, "
+            f"{format_count(steps)} steps each, "
+            f"{with_noun(plan.num_updates, 'update')}, {learning}"
+            f"{evaluations(self.bound)}, on {device.device_kind} {lanes}"
+        )
+
+    def _save(self, cohort: Cohort | HostedCohort, is_last: bool) -> None:
+        """Write a checkpoint; where it cannot be, only the last one is an error."""
+        if self.folder is None or cohort.update == self.saved_at:
+            return
+        folder = self.folder / "checkpoints"
+        self.tried_at = cohort.update
+        try:
+            with self.pace.saving():
+                states = cohort.gather()
+                checkpoint.save(folder, cohort.update, states, self.keep)
+            self.saved_at, self.is_disk_full = cohort.update, False
+        except checkpoint.NotSavedError as error:
+            if is_last or cohort.update >= self.bound.plan.num_updates:
+                raise
+            if not self.is_disk_full:  # said once, until there is room again
+                self.notify(f"{error} Training goes on without it.")
+            self.is_disk_full = True
+
+    def _save_after(self, error: Exception, cohort: Cohort | HostedCohort) -> None:
+        """Save what was done before an environment of the host failed, and say so."""
+        if not isinstance(cohort, HostedCohort) or cohort.failed is None:
+            return
+        seed, update = self.seeds[cohort.failed[0]], cohort.failed[1]
+        error.add_note(
+            f"purerl: this was raised while the agent of seed {seed} made update "
+            f"{update:,} in {self.bound.env.name}."
+        )
+        if self.folder is None:
+            error.add_note("purerl: nothing was saved (no out folder).")
+            return
+        if cohort.program.keeps_states and cohort.update > 0:
+            try:
+                self._save(cohort, is_last=True)
+            except checkpoint.NotSavedError as unsaved:
+                error.add_note(f"purerl: {unsaved}")
+        saved = checkpoint.steps(self.folder / "checkpoints")
+        note = f"update {saved[-1]:,} is saved. {self._go_on()}" if saved else ""
+        error.add_note(f"purerl: {note or 'no update was saved.'}")
+
+    def _restore(self) -> Restored | None:
+        """The last checkpoint, and the rows up to it; None if it saved none yet."""
+        folder = self._folder / "checkpoints"
+        restored = checkpoint.restore(folder) if checkpoint.steps(folder) else None
+        if restored:
+            self.records.rewind(restored[0])
+        else:
+            folders.refuse_lost_checkpoints(self._folder)
+            self.records.back_up()
+        if self.bound.env.on_host:  # New episodes, so that its rows are others.
+            self.records.rewind_trackers()
+        stored, update = folders.load(self._folder), restored[0] if restored else 0
+        found = read_diverged_at(stored, self.seeds, update)
+        self.divergence.diverged_at = found
+        self._write_diverged()
+        return restored
+
+    def _write_diverged(self) -> None:
+        """Write into the folder which agents have diverged, before a checkpoint is."""
+        if self.folder is None:
+            return
+        entry = self.divergence.entry
+        if entry != folders.load(self.folder).get(DIVERGED):
+            folders.update(self.folder, {DIVERGED: entry})
+
+    def _how_to_resume(self, update: int) -> str:
+        if self.folder is None:
+            return (
+                f"stopped after update {update:,}; nothing was saved (no out folder), "
+                "and the agents are in the result alone"
+            )
+        what = f"after update {update:,} and saved it"
+        if update == 0:
+            what = "before the first update, with nothing to save yet"
+        return f"stopped {what}. {self._go_on()}"
+
+    def _go_on(self) -> str:
+        """Return the sentence on how to go on from the last checkpoint."""
+        return how_to_go_on(self.bound.config, self.seeds, self._folder)
+
+
+def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, Path]:
+    """Return the files of a run that trackers keep, by name.
+
+    `run/` holds config.yaml, manifest.json and the last checkpoint (the parameters of
+    all seeds) as in a run's folder, so that `purerl.load_run` reads it;
+    `figures/curve.png` is the learning curve of a finished run.
+
+    Args:
+        result: The result of the run.
+        notify: A function that prints a sentence for people.
+        drawn: A folder to draw into where the run has none.
+    """
+    out, files = result.out, {}
+    if out is not None:
+        saved = checkpoint.steps(out / "checkpoints")
+        names = ["config.yaml", "manifest.json"]
+        names += [f"checkpoints/{step}" for step in saved[-1:]]
+        files = {f"run/{name}": out / name for name in names if (out / name).exists()}
+    if result.finished:
+        path = (out or drawn) / CURVE
+        try:
+            from purerl.report import plots
+
+            plots.learning_curve(result, path)
+            files[f"figures/{CURVE}"] = path
+        except Exception as error:  # A picture is not worth a run.
+            notify(f"the learning curve could not be drawn ({error}).")
+    return files
+
+
+@tool(RunOptions)
+def run(asked: RunOptions) -> RunResult:
+    """Train one agent per seed, with progress, metrics, checkpoints and resume.
+
+    A run that was interrupted or killed and then resumed ends with the same bits as
+    one that was not. Ctrl-C finishes the segment, saves, and says how to go on; a
+    second one stops at once.
+
+    Where environments are stepped on the host (`env="gymnasium/CartPole-v1"`), agents
+    take turns, and a resumed run begins new episodes, so that its bits are others. What
+    an environment raises there is raised here, with notes that say in which agent and
+    update, and how to go on from the last update, which is saved.
+
+    Functions that look at agents while they train (`observe`, `metrics`) are given to
+    `purerl.make_train`, whose `train(key, overrides, start)` goes on from a state.
+
+    Raises:
+        ConfigError: a config that cannot be trained, a folder that cannot be written
+            or resumed, a damaged checkpoint, agents to start from that do not fit,
+            several processes.
+    """
+    hosts.require_one(
+        "a run of purerl.run",
+        "Train seeds in several processes with purerl.sweep(config, seeds=..., "
+        "out=...): each process takes a part, and one folder holds all results.",
+    )
+    folder, config, source = asked.folder, asked.config, asked.start
+    assert source is None or isinstance(source, Start)
+    is_begun = asked.resume is True or (
+        asked.resume == "auto" and folders.is_begun(folder)
+    )
+    if is_begun:
+        stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
+        config = manifest.with_values_of(stored, config)
+        _check_kept(stored, asked)
+    bound = bind(with_values_of_start(source, config), on_host=True)
+    if bound.env.on_host:
+        _check_on_host(bound, asked)
+    require_number(bound, num_seeds(asked.seeds), make_workers())
+    seeds = check_seeds(asked.seeds)
+    trackers = choose(asked.trackers, folder if is_begun else None)
+    begun = None if source is None or is_begun else read_start(source, bound, seeds)
+    if not is_begun:
+        asked = _with_widths(asked, bound, len(seeds))
+    with locked(folder), folders.undone_if_empty(folder):
+        if is_begun:
+            stored = manifest.go_on(folder, bound.config, seeds, asked.extend)
+            asked = _as_stored(asked, stored)
+            check_same_start(stored.get("start"), source)
+            if "start" in stored and not checkpoint.steps(folder / "checkpoints"):
+                begun = read_again(stored["start"], bound, seeds)
+        elif folder is not None:
+            described = {} if begun is None else {"start": begun.described}
+            manifest.check_new(folder)
+            about = manifest.describe_run(bound.config, seeds, asked)
+            folders.write(folder, about | described)
+        return RunLoop(bound, seeds, asked, trackers, begun).run(is_begun)
+
+
+def _check_kept(stored: dict[str, Any], asked: RunOptions) -> None:
+    """Refuse to resume a run with another way of training than it began with.
+
+    Raises:
+        ConfigError: naming the option, both values and the remedy.
+    """
+    # The manifest has the number of devices, which is looked at later.
+    kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
+    for name in ("lanes", "segment_updates", "data_parallel"):
+        value = getattr(asked, name)
+        if value not in (None, False) and value != kept[name]:
+            raise ConfigError(
+                f"{name} must be {kept[name]}, got {value}: the run in {asked.out} has "
+                "begun so, and its numbers depend on it. Leave it out to resume."
+            )
+
+
+def _check_on_host(bound: Bound, asked: RunOptions) -> None:
+    """Refuse options of compiled programs that have their environments in them.
+
+    Raises:
+        ConfigError: naming the option and the remedy.
+    """
+    env = bound.env.name
+    if asked.data_parallel:
+        raise ConfigError(
+            f"data_parallel must be False with env={env!r}: its environments are "
+            "stepped on the host, and are not spread over devices."
+        )
+    if asked.lanes not in (None, 1):
+        raise ConfigError(
+            f"lanes must be left out with env={env!r}, got {asked.lanes}: its "
+            "environments are stepped on the host, and agents take turns."
+        )
+
+
+def _as_stored(asked: RunOptions, stored: dict[str, Any]) -> RunOptions:
+    """The options with those that the run has begun with, which it keeps."""
+    kept = {name: stored[name] for name in manifest.KEPT}
+    kept["data_parallel"] = bool(kept["data_parallel"])
+    if asked.keep_checkpoints not in (None, kept["keep_checkpoints"]):
+        kept["keep_checkpoints"] = asked.keep_checkpoints
+        folders.update(asked.folder, {"keep_checkpoints": asked.keep_checkpoints})
+    return dataclasses.replace(asked, **kept)
+
+
+def _with_widths(asked: RunOptions, bound: Bound, num_members: int) -> RunOptions:
+    """The options with the width of a block and of a segment, where none is given."""
+    segments = HOST_SEGMENTS if bound.env.on_host else SEGMENTS
+    length = asked.segment_updates or segment_length(bound, segments=segments)
+    lanes = asked.lanes
+    if lanes is None and (asked.data_parallel or bound.env.on_host):
+        lanes = 1
+    elif lanes is None:
+        workers = make_workers()
+        members_each = -(-num_members // len(workers))
+        default = default_lanes(num_members, workers)
+        lanes = fitting_lanes(bound, default, members_each, length, workers)
+    keep = asked.keep_checkpoints or KEEP_CHECKPOINTS
+    return dataclasses.replace(
+        asked, lanes=lanes, segment_updates=length, keep_checkpoints=keep
+    )
