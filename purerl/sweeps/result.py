@@ -204,7 +204,7 @@ class SweepResult:
                 that were never evaluated; another metric is its last training row.
         """
         found = self[metric]
-        final = self._read_scores(found.name)
+        final = self._read_scores(str(found.name))
         evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
         if metric in _RENAMED and evaluated in self.names:
             # An axis over `num_evaluations` may hold a zero.
