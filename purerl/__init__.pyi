@@ -56,11 +56,11 @@ from purerl.population.halving import HalvingResult as HalvingResult
 from purerl.population.halving import halving as halving
 from purerl.population.pbt import PBTResult as PBTResult
 from purerl.population.pbt import pbt as pbt
-from purerl.population.result import BestMember as BestMember
 from purerl.population.saved import load_search as load_search
 from purerl.population.schedules import Schedule as Schedule
 from purerl.population.schedules import Scheduled as Scheduled
 from purerl.population.schedules import train_schedules as train_schedules
+from purerl.population.search import BestMember as BestMember
 from purerl.report.folder import load as load
 from purerl.report.folder import track as track
 from purerl.report.rendering import Rendering as Rendering
@@ -103,10 +103,10 @@ from purerl.train import make_policy as make_policy
 from purerl.train import make_train as make_train
 from purerl.train import resolve as resolve
 from purerl.tuning.api import tune as tune
-from purerl.tuning.folder import load_tune as load_tune
 from purerl.tuning.result import HeldOutScores as HeldOutScores
 from purerl.tuning.result import Holdout as Holdout
 from purerl.tuning.result import TuneResult as TuneResult
+from purerl.tuning.result import load_tune as load_tune
 from purerl.types import Algorithm as Algorithm
 from purerl.types import Hosted as Hosted
 from purerl.types import Recurrence as Recurrence

@@ -111,8 +111,8 @@ class HostEnvironment(Environment[Any, EnvParams]):
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Refuse to step inside a program."""
         raise ValueError(
-            f"{self.name} is stepped on the host, and not in a compiled program: train "
-            "with purerl.run(config) or `purerl train`."
+            f"{self.name} is stepped on the host, and no compiled program can do that: "
+            "train with purerl.run(config) or `purerl train`."
         )
 
 

@@ -196,7 +196,8 @@ def _made(name: str, options: dict[str, Any]) -> Any:
         near = [folded[one] for one in found]
         raise ValueError(
             f"jumanji_name {name!r} is none of Jumanji's: choose "
-            f"{', '.join([*near, 'one of ' + ', '.join(known)])}."
+            f"{''.join(f'{one}, ' for one in near)}{'or ' if near else ''}one of "
+            f"{', '.join(known)}."
         )
     try:
         return make(name, **options)

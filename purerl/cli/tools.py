@@ -35,8 +35,8 @@ from purerl.meta import store
 from purerl.metrics import decimals
 from purerl.population import halving as halvings
 from purerl.population import pbt as populations
-from purerl.population.result import Result
 from purerl.population.schedules import Schedule
+from purerl.population.search import Result
 from purerl.runner import manifest
 from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts

@@ -12,20 +12,24 @@ import io
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from purerl import serialise
 from purerl.atomic import write_atomic
-from purerl.comparison.rows import filled_scores, make_rows
 from purerl.comparison.settings import Setting, Task, described
 from purerl.comparison.training import Compared, Scores
 from purerl.config import ConfigError, part_kind, shown
 from purerl.execution.format import this_command
-from purerl.report import plots
-from purerl.report.comparison import Row, make_table
-from purerl.report.statistics.missing import as_numbers, check_choice, lowest_of
+from purerl.report import plots, statistics
+from purerl.report.comparison import ALL, ERRORS, Row, make_table
+from purerl.report.statistics.missing import (
+    as_numbers,
+    check_choice,
+    lowest_of,
+    worst_of,
+)
 from purerl.runner.arguments import check_seeds, stored_folder
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
@@ -96,47 +100,12 @@ def read_numbers(
     return np.broadcast_to(found, len(environments))
 
 
-KIND, FILE, FORMAT = folders.COMPARISON, folders.COMPARISON_FILE, 2
+KIND, FILE, FORMAT = folders.COMPARISON, folders.COMPARISON_FILE, 3
 REPEAT = "Repeat the call that wrote it: nothing is trained again."
 
 
-class Stored(NamedTuple):
-    """The contents of the files of a comparison.
-
-    Attributes:
-        values: Names, seeds, and what the settings and environments are, as plain
-            values; scores and steps are nested lists with None for no number.
-        curves: Curves by environment, as `Comparison` has them.
-        rows: The rows of the table; they are not read again.
-    """
-
-    values: dict[str, Any]
-    curves: dict[str, np.ndarray]
-    rows: Sequence[Row] = ()
-
-
-def write(folder: Path, stored: Stored, figure: "Figure") -> None:
-    """Write a comparison's files.
-
-    Raises:
-        OSError: the folder cannot be written to.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    values = {"kind": KIND, "format": FORMAT, "command": this_command()}
-    values |= stored.values
-    values["rows"] = [_plain_row(row) for row in stored.rows]
-    path = folder / FILE
-    curves = {f"curve{i}": x for i, x in enumerate(stored.curves.values())}
-    values["curves_sha256"] = checkpoint.digest(curves).hex()
-    plots.save(figure, path.with_suffix(".png"))
-    write_atomic(path.with_suffix(".csv"), _csv(stored.rows))
-    save_arrays(path.with_suffix(".npz"), curves)
-    # Written last: a reader that finds this file finds the others too.
-    write_json(path, values)
-
-
-def read(folder: Path) -> Stored:
-    """Read what `write` wrote.
+def read(folder: Path) -> dict[str, Any]:
+    """Read the files of a comparison; `curves` are arrays by environment.
 
     Raises:
         ConfigError: there is no comparison, it is damaged, or of another version.
@@ -153,10 +122,8 @@ def read(folder: Path) -> Stored:
         stored = load_arrays(path.with_suffix(".npz"))
         if values["curves_sha256"] != checkpoint.digest(stored).hex():
             raise ValueError("its curves were written by a call that did not end")
-        environments = list(values["environments"])
-        return Stored(
-            values, {e: stored[f"curve{i}"] for i, e in enumerate(environments)}
-        )
+        names = enumerate(values["environments"])
+        return {**values, "curves": {e: stored[f"curve{i}"] for i, e in names}}
     except ConfigError:
         raise
     except DAMAGE as error:
@@ -166,26 +133,12 @@ def read(folder: Path) -> Stored:
         ) from None
 
 
-def _csv(rows: Sequence[Row]) -> str:
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(Row._fields)
-    writer.writerows(rows)
-    return text.getvalue()
-
-
 def plain(values: np.ndarray) -> Any:
     """Return nested lists, None where there is no number."""
-    if values.ndim > 1:
+    if values.ndim:
         return [plain(part) for part in values]
-    return [x if np.isfinite(x) else None for x in values.tolist()]
-
-
-def _plain_row(row: Row) -> dict[str, Any]:
-    return {
-        name: None if isinstance(value, float) and not np.isfinite(value) else value
-        for name, value in row._asdict().items()
-    }
+    is_missing = values.dtype.kind == "f" and not np.isfinite(values)
+    return None if is_missing else values.item()
 
 
 class Comparison:
@@ -257,9 +210,10 @@ class Comparison:
         }
         curves = {e: _padded([found[e, n].curve for n in names]) for e in environments}
         steps = {e: _padded([found[e, n].steps for n in names]) for e in environments}
-        about = about_of(settings, tasks)
         seeds, seed = check_seeds(options.seeds), options.seed
         baseline = options.baseline or names[0]
+        kept = {**options.kept(), "baseline": baseline}
+        about = {**about_of(settings, tasks), "options": kept}
         return cls(about, baseline, seeds, seed, scores, curves, steps)
 
     @property
@@ -380,18 +334,36 @@ class Comparison:
         Raises:
             OSError: the folder cannot be written to.
         """
+        path = Path(folder) / FILE
+        path.parent.mkdir(parents=True, exist_ok=True)
+        curves = {f"curve{i}": self.curves[e] for i, e in enumerate(self.environments)}
         values = {
-            "baseline": self.baseline,
+            "kind": KIND,
+            "format": FORMAT,
+            "command": this_command(),
             "seeds": list(self.seeds),
-            "seed": self.seed,
             **self.about,
+            "options": {
+                **self.about.get("options", {}),
+                "baseline": self.baseline,
+                "seed": self.seed,
+            },
             "scores": {name: plain(x) for name, x in self.scores.items()},
             "steps": {name: plain(x) for name, x in self.steps.items()},
+            "rows": [
+                {name: plain(np.asarray(x)) for name, x in row._asdict().items()}
+                for row in self.rows
+            ],
+            "curves_sha256": checkpoint.digest(curves).hex(),
         }
-        curves = {name: self.curves[name] for name in self.environments}
-        folder = Path(folder)
-        write(folder, Stored(values, curves, self.rows), self.plot())
-        return folder
+        text = io.StringIO()
+        csv.writer(text, lineterminator="\n").writerows([Row._fields, *self.rows])
+        plots.save(self.plot(), path.with_suffix(".png"))
+        write_atomic(path.with_suffix(".csv"), text.getvalue())
+        save_arrays(path.with_suffix(".npz"), curves)
+        # Written last: a reader that finds this file finds the others too.
+        write_json(path, values)
+        return path.parent
 
 
 def load_comparison(folder: str | Path) -> Comparison:
@@ -400,15 +372,15 @@ def load_comparison(folder: str | Path) -> Comparison:
     Raises:
         ConfigError: there is no comparison, it is damaged, or of another version.
     """
-    values, curves, _ = read(stored_folder(folder))
+    values = read(stored_folder(folder))
     return Comparison(
-        {name: values[name] for name in ("settings", "environments")},
-        values["baseline"],
+        {name: values[name] for name in ("settings", "environments", "options")},
+        values["options"]["baseline"],
         values["seeds"],
-        values["seed"],
+        values["options"]["seed"],
         # None becomes NaN.
         {n: np.array(x, float).astype(np.float32) for n, x in values["scores"].items()},
-        curves,
+        values["curves"],
         {n: np.array(x, float) for n, x in values["steps"].items()},
     )
 
@@ -529,3 +501,163 @@ def _padded(arrays: Sequence[np.ndarray]) -> np.ndarray:
         return np.pad(values, gap, constant_values=np.nan)
 
     return np.stack([padded(values) for values in arrays])
+
+
+RESAMPLES = 2_000  # Of each difference, so that as many lie beyond an interval's end.
+
+
+def make_rows(
+    scores: Mapping[str, np.ndarray],
+    environments: Sequence[str],
+    settings: Sequence[str],
+    baseline: str,
+    lowest: Sequence[float],
+) -> tuple[Row, ...]:
+    """Return all rows, by measure and environment; see `Row`.
+
+    Args:
+        scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
+        environments: Names of the environments, E of them.
+        settings: Names of the settings, N of them.
+        baseline: The setting that others are compared with.
+        lowest: The lowest return on the way, by environment, see `lowest_of`.
+    """
+    rows: list[Row] = []
+    floors = np.asarray(lowest, float)
+    for measure, values in scores.items():
+        # [N, S, E]: one group of runs per setting, one task per environment.
+        raw = np.moveaxis(values, 0, -1).astype(float)
+        for index, environment in enumerate(environments):
+            part = raw[..., index : index + 1]
+            floor = floors[index : index + 1]
+            rows += _rows(part, floor, measure, environment, settings, baseline)
+        if len(environments) > 1:
+            rows += _rows(raw, floors, measure, ALL, settings, baseline)
+    return tuple(rows)
+
+
+def _rows(
+    raw: np.ndarray,
+    floors: np.ndarray,
+    measure: str,
+    environment: str,
+    settings: Sequence[str],
+    baseline: str,
+) -> list[Row]:
+    filled = filled_scores(raw, floors)
+    is_one_task = filled.shape[-1] == 1
+    base = filled[settings.index(baseline)]
+    unit = np.ones(1) if is_one_task else _units(filled, base)
+    has_unit = bool((unit > 0).all())
+    gaps = {
+        name: (filled[number] - base) / unit
+        for number, name in enumerate(settings)
+        if name != baseline and has_unit and np.isfinite(filled[number]).all()
+    }
+    clear = clear_of_zero(gaps)
+    rows = []
+    for number, name in enumerate(settings):
+        scores, nothing = filled[number], statistics.Estimate(np.nan, np.nan, np.nan)
+        mean, iqm, gap, better = [nothing] * 4
+        known = np.isfinite(scores).all()
+        if known and is_one_task:
+            both = statistics.estimates(scores, ("mean", "iqm"))
+            mean, iqm = both["mean"], both["iqm"]
+        if name in gaps:
+            gap = statistics.estimate(gaps[name], "mean")
+            better = statistics.probability_of_improvement(scores, base)
+        numbers = [x for e in (mean, iqm, gap, better) for x in e[:3]]
+        about = environment, measure, name, scores.size
+        failed = int((~np.isfinite(raw[number])).sum())
+        ends = map(float, numbers)
+        rows.append(Row(*about, failed, *ends, is_clear=name in clear))
+    return rows
+
+
+def clear_of_zero(gaps: Mapping[str, np.ndarray]) -> set[str]:
+    """Return the settings whose mean difference is not zero (Holm 1979).
+
+    Of k differences that are left, those are clear whose interval of the confidence
+    `1 - ERRORS / k` lies on one side of zero, and of which Student's t is as unlikely;
+    then fewer are left, and so on. So no setting at all is called clear by chance in
+    95% of comparisons, however many there are. The intervals alone would not do: they
+    end at the range of ten differences, however high their confidence.
+
+    Args:
+        gaps: Differences from the baseline by setting, `[S, E]`.
+    """
+    # All have the same runs: ten that are all equal are enough, too.
+    if not gaps or not all(map(statistics.has_interval, gaps.values())):
+        return set()
+    chances = {name: chance_of(values) for name, values in gaps.items()}
+    left, clear = set(gaps), set[str]()
+    while left:
+        # Asked first: it costs nothing, and few of many settings pass it.
+        rare = [name for name in gaps if chances[name] < ERRORS / len(left)]
+        found = _off_zero(gaps, [name for name in rare if name in left], len(left))
+        if not found:
+            break
+        clear |= found
+        left -= found
+    return clear
+
+
+def _off_zero(
+    gaps: Mapping[str, np.ndarray], names: Sequence[str], left: int
+) -> set[str]:
+    """Those of some settings whose interval, one of `left`, lies on one side of zero.
+
+    What a setting is resampled with does not depend on the others, so that the fewer
+    resamples of later rounds are the first ones of the first round.
+    """
+    if not names:
+        return set()
+    options = {"confidence": 1 - ERRORS / left, "resamples": RESAMPLES * left}
+    tables = [gaps[name].reshape(len(gaps[name]), -1) for name in names]
+    if tables[0].shape[1] == 1:
+        # One column per setting: they all share the weights of the resamples.
+        found = statistics.mean_interval(np.concatenate(tables, 1), **options)
+        off = (found.low > 0) | (found.high < 0)
+    else:
+        ends = [statistics.estimate(table, "mean", **options) for table in tables]
+        off = [end.low > 0 or end.high < 0 for end in ends]
+    return {name for name, is_off in zip(names, off, strict=True) if is_off}
+
+
+def chance_of(differences: np.ndarray) -> float:
+    """Return how likely a mean as far from zero is by chance (Student 1908).
+
+    Args:
+        differences: Differences `[S, E]` or `[S]`; those of a seed are averaged first.
+    """
+    from scipy.special import stdtr
+
+    by_seed = differences.reshape(len(differences), -1).mean(1)
+    mean, spread = abs(by_seed.mean()), by_seed.std(ddof=1)
+    if spread == 0:
+        return float(mean == 0)
+    t = mean / spread * np.sqrt(len(by_seed))
+    return float(2 * stdtr(len(by_seed) - 1, -t))
+
+
+def _units(filled: np.ndarray, base: np.ndarray) -> np.ndarray:
+    """Return the divisors of differences in each environment, `[E]`.
+
+    A mean return near zero says nothing of the scale of an environment's returns, so it
+    is at least the spread of all scores `[N, S, E]`: a baseline of 0.02 on the way from
+    -1 to 1 would else outweigh all other environments.
+    """
+    return np.maximum(np.abs(base.mean(0)), filled.std((0, 1)))
+
+
+def filled_scores(raw: np.ndarray, floors: np.ndarray) -> np.ndarray:
+    """Return scores with the worst of their environment where a run failed.
+
+    Args:
+        raw: Scores `[N, S, E]`, NaN where a run failed.
+        floors: The lowest return on the way, `[E]`, see `lowest_of`.
+
+    Returns:
+        Scores `[N, S, E]`; all NaN in an environment in which every run failed.
+    """
+    return np.where(np.isnan(raw), worst_of(raw, floors), raw)

@@ -427,24 +427,18 @@ def parse_settings(texts: Sequence[str]) -> dict[str, Any]:
 
 def _whole(text: str, values: dict[str, Any]) -> Any:
     """The changes, or the whole config or evolution that one of them names."""
-    wholes = [name for name in ("preset", "config", "evolution") if name in values]
-    if not wholes:
-        return values
-    if len(wholes) > 1 or (wholes == ["evolution"] and len(values) > 1):
-        raise ConfigError(
-            f"--setting {text!r}: {wholes[0]} says all of it; leave "
-            f"{', '.join(name for name in values if name != wholes[0])} out."
-        )
-    value = str(values.pop(wholes[0]))
-    if wholes == ["evolution"]:
-        return Path(value)
-    config = presets.load(value) if wholes == ["preset"] else serialise.from_yaml(value)
-    return _changed(config, values)
-
-
-def _changed(config: TrainConfig, values: dict[str, Any]) -> TrainConfig:
-    read = {name: serialise.parse_text(name, value) for name, value in values.items()}
-    return config.replace(**read)
+    if "evolution" in values:
+        if len(values) > 1:
+            raise ConfigError(
+                f"--setting {text!r}: evolution says all of it; leave the others out."
+            )
+        return Path(str(values["evolution"]))
+    for name, read in (("preset", presets.load), ("config", serialise.from_yaml)):
+        if name in values:
+            config = read(str(values.pop(name)))
+            texts = values.items()
+            return config.replace(**{n: serialise.parse_text(n, v) for n, v in texts})
+    return values
 
 
 def split_parts(text: str) -> list[str]:

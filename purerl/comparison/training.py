@@ -1,4 +1,7 @@
-"""A comparison's training, on keys that no evolution has seen, and what is kept of it.
+"""A comparison's training: its programs, its keys, and what is kept of it.
+
+A setting's program follows from the setting alone, never from what it is compared with:
+so its bits are the same in every comparison. Its keys are those of no evolution.
 
 An evolution of seed `s` trains runs whose keys come from `fold_in(key(s), 0 .. 2)`; the
 keys of held-out runs come from `fold_in(key(s), 3)`, those of ordinary runs are
@@ -20,20 +23,28 @@ import jax
 import numpy as np
 
 from purerl import serialise
-from purerl.comparison.groups import Contestant, Group, check_effect, enter, make_groups
-from purerl.comparison.settings import Environments, Setting, Task
-from purerl.config import ConfigError
+from purerl.acting.environment import bind_params
+from purerl.algorithms import name_of
+from purerl.comparison.settings import Environments, Piece, Setting, Task
+from purerl.config import (
+    ConfigError,
+    TrainConfig,
+    apply_overrides,
+    is_auto,
+)
 from purerl.execution.cache import BlockCompiler
-from purerl.execution.cohort import Cohort
+from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Segment, mean_of_known
 from purerl.execution.format import format_count, with_noun
 from purerl.execution.members import Members, crossed
-from purerl.execution.stream import Job, rows_of, stream
+from purerl.execution.programs import length_of_pieces
 from purerl.meta.fitness import Accumulator, ReturnCurve
 from purerl.report.comparison import WORDS
 from purerl.runner.arguments import as_seed, check_seeds
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import (
+    FIXED,
+    TOLD,
     Segmented,
     memory_limit_option,
     option,
@@ -42,10 +53,12 @@ from purerl.runner.options import (
 from purerl.runner.progress import Reporter
 from purerl.scale.devices import default_lanes
 from purerl.search.fitness import check_fitness
+from purerl.space.points import resolve_point
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
-from purerl.sweeps.groups import canonical
-from purerl.train import Plan
+from purerl.sweeps.effects import check_pieces, check_setting
+from purerl.sweeps.groups import canonical, group_points
+from purerl.train import Bound, Plan, bind, check_time_limit
 from purerl.types import Array, Overrides
 
 # What to fold into a seed's key; `purerl.meta.training` has 0 to 2, and 4.
@@ -53,6 +66,127 @@ _HELD_OUT = 3
 _MADE_WITH = "made_with"  # The name of versions and device in a file of scores.
 _IDENTITY = "identity"
 POINTS = 100  # The number of points of a stored curve.
+
+
+class Group(NamedTuple):
+    """Settings that one program trains in one environment.
+
+    Attributes:
+        bound: Config, environment and plan of all of the settings.
+        members: The numbers of the settings, P of them.
+        starts: Updates at which the settings' pieces begin, ascending from 0.
+        overrides: Values by which the settings differ, for every piece, leaves
+            `[P, ...]`, on the host.
+    """
+
+    bound: Bound
+    members: tuple[int, ...]
+    starts: tuple[int, ...]
+    overrides: tuple[Overrides, ...]
+
+    def length(self, segment_updates: int | None) -> int | None:
+        """Return the updates of a compiled call; None for the whole run.
+
+        Raises:
+            ConfigError: a piece that would not begin with a call.
+        """
+        return length_of_pieces(self.starts, segment_updates)
+
+
+class Contestant(NamedTuple):
+    """A setting in an environment.
+
+    Attributes:
+        start: The config that the pieces change.
+        pieces: The pieces: what the setting changes.
+        trained: The config that trains in the first piece, with no `auto` in it.
+    """
+
+    start: TrainConfig
+    pieces: tuple[Piece, ...]
+    trained: TrainConfig
+
+
+def enter(setting: Setting, task: Task) -> Contestant:
+    """Return a setting in an environment, checked.
+
+    Raises:
+        ConfigError: anything about it that cannot be trained.
+    """
+    start, pieces = setting.within(task)
+    try:
+        checked = [_checked(start, piece) for piece in pieces]
+        points = [piece.values for piece in pieces]
+        groups = group_points(start, points) if len(pieces) > 1 else []
+        if len(groups) > 1:
+            raise ConfigError(
+                "a schedule can change numbers only, and keeps every loss's "
+                "structure: static fields fix shapes or the program."
+            )
+        for group in groups:
+            check_pieces(group.bound, points)
+    except ConfigError as error:
+        raise ConfigError(f"settings: {setting.name}: {error}") from None
+    return Contestant(start, pieces, checked[0])
+
+
+def check_effect(contestant: Contestant, name: str) -> None:
+    """Refuse a setting that trains exactly as the config that it changes.
+
+    Raises:
+        ConfigError: nothing reads what it changes.
+    """
+    start, pieces = contestant.start, contestant.pieces
+    config, numbers = resolve_point(start, pieces[0].values)
+    if len(pieces) > 1 or config is not start:
+        return  # Pieces have a check of their own, and structure is another program.
+    try:
+        check_setting(bind(config), numbers)
+    except ConfigError as error:
+        raise ConfigError(f"settings: {name}: {error}") from None
+
+
+def _checked(start: TrainConfig, piece: Piece) -> TrainConfig:
+    """The config that trains in a piece."""
+    config, numbers = resolve_point(start, piece.values)
+    bound = bind(apply_overrides(config, numbers))
+    changed = bind(config).at(numbers)
+    if any(name.split(".")[0] == "env_params" for name in numbers):
+        bind_params(bound.env, changed.env_params)
+    check_time_limit(bind(config), changed)
+    if piece.first >= bound.plan.num_updates:
+        raise ConfigError(
+            f"the schedule's piece at update {piece.first} is after the end of the "
+            f"run, which has {bound.plan.num_updates}; raise total_timesteps."
+        )
+    return changed
+
+
+def make_groups(contestants: Sequence[Contestant]) -> list[Group]:
+    """Return contestants in as few programs as there are, in their order.
+
+    What sets the same numbers, with losses of the same structure, shares a program.
+    """
+    alike: dict[str, list[int]] = {}
+    for number, contestant in enumerate(contestants):
+        # Configs of one class and environment differ in what is `auto` alone.
+        starts = [piece.first for piece in contestant.pieces]
+        automatic = [n for n, value in vars(contestant.start).items() if is_auto(value)]
+        kind = str((name_of(contestant.start), automatic, starts))
+        alike.setdefault(kind, []).append(number)
+    groups = []
+    for numbers in alike.values():
+        first = contestants[numbers[0]]
+        values = [[p.values for p in contestants[n].pieces] for n in numbers]
+        by_piece = [
+            group_points(first.start, points) for points in zip(*values, strict=True)
+        ]
+        for piece_groups in zip(*by_piece, strict=True):
+            members = tuple(numbers[point] for point in piece_groups[0].points)
+            starts = tuple(piece.first for piece in first.pieces)
+            overrides = tuple(group.overrides for group in piece_groups)
+            groups.append(Group(piece_groups[0].bound, members, starts, overrides))
+    return sorted(groups, key=lambda group: group.members)
 
 
 class Scores(NamedTuple):
@@ -213,10 +347,14 @@ class Compared(Segmented):
         "Setting that others are compared with; the first --setting if not given.",
         doc="The name of the setting that others are compared with; the first if not "
         "given.",
+        keep=TOLD,
     )
     seeds: int | Sequence[int] = seeds_option(64, "Number of held-out seeds.")
     seed: int = option(
-        0, "Seed whose key the held-out seeds' keys come from.", check=as_seed
+        0,
+        "Seed whose key the held-out seeds' keys come from.",
+        check=as_seed,
+        keep=FIXED,
     )
     measures: Sequence[str] = option(
         MEASURES,
@@ -225,6 +363,7 @@ class Compared(Segmented):
         "curve by its length), `final_return`, `evaluation`.",
         kind=tuple[str, ...],
         check=_as_measures,
+        keep=FIXED,
     )
     memory_limit: str | float | None = memory_limit_option()
     devices: Any = option(

@@ -123,13 +123,11 @@ class Cohort:
         self._blocks = cut(self._members.size, self.program.lanes, self.workers)
         self._placed_overrides.clear()
         self._states = []  # Their memory is needed for the new ones.
-        self._states = [self._placed(block, states) for block in self._blocks]
+        for block in self._blocks:
+            index = fill(block.rows, self.program.lanes)
+            host = to_device(jax.tree.map(lambda x, i=index: x[i], states))
+            self._states.append(self.program.placed(block.worker.device, host))
         self.update = update
-
-    def _placed(self, block: Block, states: PyTree) -> PyTree:
-        index = fill(block.rows, self.program.lanes)
-        host = jax.tree.map(lambda x: x[index], states)
-        return self.program.placed(block.worker.device, to_device(host))
 
     def segments(
         self, until: int, is_stopped: Callable[[], bool] = lambda: False
@@ -148,9 +146,7 @@ class Cohort:
 
     def evaluate(self, keys: Array) -> Evaluation:
         """Play fresh episodes of every member with its key, `[N]`."""
-        before = self.program.compile_seconds
-        position = np.zeros(self._members.size, int)
-        position[self._living] = np.arange(self.size)
+        before, position = self.program.compile_seconds, self._places()
 
         def play(worker: Worker, number: int) -> list[np.ndarray]:
             del worker
@@ -170,10 +166,15 @@ class Cohort:
         self.compile_seconds += self.program.compile_seconds - before
         return evaluation
 
+    def _places(self) -> np.ndarray:
+        """The place of every member among those that go on; 0 for the others."""
+        places = np.zeros(self._members.size, int)
+        places[self._living] = np.arange(self.size)
+        return places
+
     def set_overrides(self, overrides: Overrides) -> None:
         """Train the members with other hyperparameters, `[N, ...]`, from now on."""
-        position = np.zeros(self._members.size, int)
-        position[self._living] = np.arange(self.size)
+        position = self._places()
         everyone = jax.tree.map(lambda x: x[position], overrides)
         self._members = Members(self._members.keys, everyone)
         self._placed_overrides.clear()
@@ -400,3 +401,65 @@ def train_until(
     for segment in cohort.segments(until):
         mean = reducer.add(segment)
         on_segment(cohort.size, segment.ran, mean)
+
+
+class Job(NamedTuple):
+    """Members that a worker trains at a time, from the beginning of a run to its end.
+
+    Attributes:
+        program: The program that trains them.
+        members: Makes them, in the thread of the worker.
+        key: What the caller knows them by.
+        changes: Updates at which their overrides change, ascending, and what makes the
+            overrides from then on.
+    """
+
+    program: Program
+    members: Callable[[], Members]
+    key: Any
+    changes: Sequence[tuple[int, Callable[[], Overrides]]] = ()
+
+
+def rows_of(number: int, size: int) -> list[np.ndarray]:
+    """Return the numbers below `number` in parts of `size`, the last one shorter."""
+    starts = range(0, number, size)
+    return [np.arange(start, min(start + size, number)) for start in starts]
+
+
+def stream(
+    jobs: Sequence[Job],
+    workers: Sequence[Worker],
+    reducer: Callable[[Job], Reducer],
+    keep: Callable[[Job, Any, Cohort], None],
+    is_stopped: Callable[[], bool] = lambda: False,
+    on_segment: Callable[[Job, int, int, float], None] = lambda *_: None,
+) -> None:
+    """Train jobs, each worker taking the next one.
+
+    Args:
+        jobs: The jobs, in the order in which they are begun.
+        workers: The workers of this process, from whose threads the others are called.
+        reducer: Makes the reducer of a job, which is given every segment.
+        keep: Keeps what came of a job: its reducer, and its final states.
+        is_stopped: Says whether somebody asked to stop; then no job is begun.
+        on_segment: Called after every segment with the job, its number of members, the
+            updates, and the mean return of the segment.
+    """
+
+    def train(worker: Worker, job: Job) -> None:
+        if is_stopped():
+            return
+        reduced = reducer(job)
+        cohort = Cohort(job.program, job.members(), [worker])
+        cohort.init()
+
+        def told(members: int, updates: int, mean: float) -> None:
+            on_segment(job, members, updates, mean)
+
+        for first, overrides in job.changes:
+            train_until(cohort, first, reduced, told)
+            cohort.set_overrides(overrides())
+        train_until(cohort, job.program.bound.plan.num_updates, reduced, told)
+        keep(job, reduced, cohort)
+
+    run_blocks(workers, jobs, train)

@@ -52,12 +52,6 @@ class MemoryModel(NamedTuple):
         return self.fixed + lanes * (blocks * self.state + busy * self.working)
 
 
-def device_memory(worker: Worker, workers: Sequence[Worker]) -> float:
-    """Return the bytes that a worker may use, its share of the device or machine."""
-    sharing = sum(other.device == worker.device for other in workers)
-    return SHARE * free_memory(worker) / sharing
-
-
 def free_memory(worker: Worker) -> float:
     """Return the bytes that are free on a worker's device: of the machine, on a CPU."""
     stats = worker.device.memory_stats() or {}
@@ -154,7 +148,8 @@ def worker_limit(memory_limit: str | float | None, workers: Sequence[Worker]) ->
     limit = parse_bytes(memory_limit)
     if limit is not None:
         return limit / len(workers)
-    return device_memory(workers[0], workers)
+    sharing = sum(other.device == workers[0].device for other in workers)
+    return SHARE * free_memory(workers[0]) / sharing
 
 
 def available_memory() -> float:
@@ -195,12 +190,8 @@ def least_bytes(shapes: PyTree) -> int:
         shapes: The shapes of the states of one or several agents. Gradients are as
             large as the parameters, where a state has any under that name.
     """
-    leaves = [*jax.tree.leaves(shapes), *jax.tree.leaves(_parameters(shapes))]
-    return sum(map(num_bytes, leaves))
-
-
-def _parameters(shapes: PyTree) -> PyTree:
-    return getattr(shapes, "params", ())
+    parameters = getattr(shapes, "params", ())
+    return sum(map(num_bytes, jax.tree.leaves((shapes, parameters))))
 
 
 def require_agent(shapes: PyTree, lanes: int, worker: Worker) -> None:

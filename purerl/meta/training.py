@@ -26,12 +26,11 @@ import jax
 import numpy as np
 
 from purerl.execution.cache import BlockCompiler
-from purerl.execution.cohort import Cohort, train_until
+from purerl.execution.cohort import Cohort, Job, rows_of, stream, train_until
 from purerl.execution.dry_run import rate
 from purerl.execution.members import Members, crossed
 from purerl.execution.memory import require_together
 from purerl.execution.programs import Program, segment_length
-from purerl.execution.stream import Job, rows_of, stream
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.scale import hosts

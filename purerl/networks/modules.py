@@ -200,18 +200,7 @@ def check(
     ]
     shapes = " and ".join(str(jax.tree.map(lambda x: x.shape, x)) for x in arrays)
     name = f"{field} {text(module)}"
-    try:
-        found, variables = jax.eval_shape(
-            copied(module).init_with_output, jax.random.key(0), *arrays
-        )
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ConfigError(
-            f"{name} must map float32 inputs {shapes} to {words}, but it failed on "
-            f"them: {type(error).__name__}: {first}"
-        ) from error
-    check_variables(name, variables)
-    check_no_chance(name, module, variables, *arrays)
+    found = tried(name, module, f"float32 inputs {shapes} to {words}", *arrays)
     pair = isinstance(outputs, list)
     expected = [(size, *shape) for shape in (outputs if pair else [outputs])]
     given = list(found) if pair and isinstance(found, tuple | list) else [found]
@@ -225,39 +214,29 @@ def check(
         )
 
 
-def check_no_chance(
-    name: str, module: nn.Module, variables: Mapping[str, Any], *inputs: PyTree
-) -> None:
-    """Refuse a module that draws random numbers once it has its parameters.
+def tried(name: str, module: nn.Module, words: str, *inputs: PyTree) -> Any:
+    """Return the shapes of what a module makes of inputs; refuse it if it cannot.
 
     Args:
-        name: Name of the module in the message.
+        name: Name of the module in messages.
         module: Module of a config.
-        variables: Variables of the module, or their shapes.
+        words: What it must map to what, for the message.
         *inputs: Inputs that the module is called with, or their shapes.
 
     Raises:
-        ConfigError: with what to leave out.
+        ConfigError: it fails, it holds more than float32 parameters, or it draws random
+            numbers once it has them.
     """
     try:
-        jax.eval_shape(copied(module).apply, variables, *inputs)
-    except InvalidRngError:
+        found, variables = jax.eval_shape(
+            copied(module).init_with_output, jax.random.key(0), *inputs
+        )
+    except Exception as error:
+        first = str(error).strip().partition("\n")[0]
         raise ConfigError(
-            f"{name} must need no random numbers once it has its parameters, as an "
-            "agent gives it none: leave dropout out, or make it deterministic=True."
-        ) from None
-
-
-def check_variables(name: str, variables: Mapping[str, Any]) -> None:
-    """Refuse variables that are no float32 parameters.
-
-    Args:
-        name: Name of the module in the message.
-        variables: Variables of the module, or their shapes.
-
-    Raises:
-        ConfigError: naming what there is besides parameters, or the other type.
-    """
+            f"{name} must map {words}, but it failed on them: "
+            f"{type(error).__name__}: {first}"
+        ) from error
     more = sorted(set(variables) - {"params"})
     if more:
         raise ConfigError(
@@ -272,6 +251,14 @@ def check_variables(name: str, variables: Mapping[str, Any]) -> None:
                 f"{name} must have float32 parameters, but {where} is {leaf.dtype}: "
                 "compute in another type (dtype=), and keep param_dtype float32."
             )
+    try:
+        jax.eval_shape(copied(module).apply, variables, *inputs)
+    except InvalidRngError:
+        raise ConfigError(
+            f"{name} must need no random numbers once it has its parameters, as an "
+            "agent gives it none: leave dropout out, or make it deterministic=True."
+        ) from None
+    return found
 
 
 def _fits(found: Any, shape: tuple[Any, ...]) -> bool:

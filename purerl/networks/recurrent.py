@@ -49,7 +49,7 @@ class GRU(nn.Module):
     def __call__(self, obs: Array, memory: Array) -> Array:
         """The memory `[..., H]` with `obs` `[..., *obs_shape]` in it."""
         inputs = self.inputs(self.torso(obs))
-        return GRU_CELL((self.recurrent, self.bias), inputs, memory)
+        return gru((self.recurrent, self.bias), inputs, memory)
 
     def unroll(self, obs: Array, memory: Array, first: Array) -> Array:
         """Return the memories with each of a sequence's observations in them.
@@ -65,7 +65,7 @@ class GRU(nn.Module):
         """
         inputs = self.inputs(self.torso(obs))
         params = (self.recurrent, self.bias)
-        return unroll(GRU_CELL, params, inputs, memory, first)
+        return unroll(gru, params, inputs, memory, first)
 
 
 class LSTMMemory(NamedTuple):
@@ -126,21 +126,7 @@ class LSTM(nn.Module):
             Memories `[T, B, H]`.
         """
         inputs = self.inputs(self.torso(obs))
-        return unroll(LSTM_CELL, self.recurrent, inputs, memory, first)
-
-
-def lstm(recurrent: Array, inputs: Array, memory: LSTMMemory) -> LSTMMemory:
-    """Take one step of long short-term memory; see `LSTM`.
-
-    Args:
-        recurrent: `[H, 4H]`, `U_i`, `U_f`, `U_g`, `U_o` side by side.
-        inputs: `[..., 4H]`, `W x + b` in the same order.
-        memory: Memory `[..., H]` before the observation.
-
-    Returns:
-        The next memory.
-    """
-    return LSTM_CELL(recurrent, inputs, memory)
+        return unroll(lstm, self.recurrent, inputs, memory, first)
 
 
 def _lstm_project(recurrent: Array, memory: LSTMMemory) -> Array:
@@ -172,9 +158,14 @@ def _gru_gate(
     return (1.0 - update) * new + update * memory
 
 
-# A cell whose parameters are `recurrent` `[H, 4H]`: `U_i`, `U_f`, `U_g`, `U_o` side by
-# side.
-LSTM_CELL = Cell(_lstm_project, _lstm_gate)
-# A cell whose parameters are `recurrent` `[H, 3H]`, with `U_r`, `U_z`, `U_n` side by
-# side, and `bias` `[H]`, which is `c`.
-GRU_CELL = Cell(_gru_project, _gru_gate)
+lstm = Cell(_lstm_project, _lstm_gate)
+"""Long short-term memory: `(recurrent, inputs, memory) -> memory`; see `LSTM`.
+
+`recurrent` `[H, 4H]` has `U_i`, `U_f`, `U_g`, `U_o` side by side, and `inputs`
+`[..., 4H]` are `W x + b` in the same order.
+"""
+gru = Cell(_gru_project, _gru_gate)
+"""A gated recurrent unit: `((recurrent, bias), inputs, memory) -> memory`; see `GRU`.
+
+`recurrent` `[H, 3H]` has `U_r`, `U_z`, `U_n` side by side, and `bias` `[H]` is `c`.
+"""

@@ -24,11 +24,11 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.members import Members
 from purerl.execution.programs import check_divides
-from purerl.population.result import Result
 from purerl.population.schedules import Schedule
 from purerl.population.search import (
     Fitness,
     PopulationSearch,
+    Result,
     SearchOptions,
     check_size,
     fitness_option,

@@ -1,7 +1,7 @@
 """Schedules of hyperparameters: values that change at some updates of a run."""
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from typing import Any, ClassVar, NamedTuple
 
@@ -324,9 +324,10 @@ def schedules_search(
     Raises:
         ConfigError: see `train_schedules`.
     """
-    several = [schedules] if isinstance(schedules, Schedule) else list(schedules)
+    is_one = isinstance(schedules, Schedule) or not isinstance(schedules, Iterable)
+    several: Any = [schedules] if is_one else schedules
     length = as_count("segment_updates", segment_updates)
-    return SchedulesSearch(config, several, check_seeds(seeds), length).search()
+    return SchedulesSearch(config, list(several), check_seeds(seeds), length).search()
 
 
 def _known(step: Step) -> HostMetrics:

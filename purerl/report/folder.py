@@ -29,7 +29,7 @@ READERS = {
     "sweep": "purerl.sweeps.result:load_sweep",
     "pbt": "purerl.population.saved:load_search",
     "halving": "purerl.population.saved:load_search",
-    "tune": "purerl.tuning.folder:load_tune",
+    "tune": "purerl.tuning.result:load_tune",
     "evolution": "purerl.meta.result:load_evolution",
     folders.COMPARISON: "purerl.comparison.result:load_comparison",
 }
@@ -40,7 +40,7 @@ TOLD = {
     "sweep": "purerl.sweeps.result:told_of_sweep",
     "pbt": "purerl.population.saved:told_of_search",
     "halving": "purerl.population.saved:told_of_search",
-    "tune": "purerl.tuning.folder:told_of_study",
+    "tune": "purerl.tuning.result:told_of_study",
     "evolution": "purerl.meta.result:told_of_evolution",
     folders.COMPARISON: "purerl.comparison.result:told_of_comparison",
 }

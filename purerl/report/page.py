@@ -80,7 +80,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind in ("pbt", "halving"):
         return _search_page(folder, path)
     if kind == "tune":
-        from purerl.tuning.folder import read
+        from purerl.tuning.result import read
 
         study = read(folder)
         return study_page(study.result, study.space, study.stored, path)
@@ -91,7 +91,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind == folders.COMPARISON:
         from purerl.comparison.result import load_comparison, read
 
-        command = read(folder).values.get("command", "")
+        command = read(folder)["command"]
         # Not `load`, which reads the evolution where the folder holds one too.
         result = load_comparison(folder)
         return comparison_page(result, path, folder=str(folder), command=command)

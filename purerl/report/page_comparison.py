@@ -57,6 +57,9 @@ def comparison_page(
         "measures": ", ".join(
             f"{SHORT[name]}: {WORDS[name]}" for name in result.measures
         ),
+        "options": ", ".join(
+            f"{name}={value}" for name, value in result.about.get("options", {}).items()
+        ),
         "command": command,
     }
     others = [

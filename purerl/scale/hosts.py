@@ -156,21 +156,17 @@ def broadcast(tree: Any) -> Any:
 
 def all_any(flags: np.ndarray) -> np.ndarray:
     """Return for every flag `[N]` whether any process has it set."""
-    if count() == 1:
-        return flags
     return np.asarray(_gathered(np.asarray(flags, bool)).any(0))
 
 
 def all_min(numbers: Any) -> np.ndarray:
     """Return the least over all processes of numbers of one shape."""
-    numbers = np.asarray(numbers)
-    return numbers if count() == 1 else _gathered(numbers).min(0)
+    return _gathered(np.asarray(numbers)).min(0)
 
 
 def all_max(numbers: Any) -> np.ndarray:
     """Return the most over all processes of numbers of one shape."""
-    numbers = np.asarray(numbers)
-    return numbers if count() == 1 else _gathered(numbers).max(0)
+    return _gathered(np.asarray(numbers)).max(0)
 
 
 def all_sum(numbers: Any) -> np.ndarray:
@@ -180,8 +176,6 @@ def all_sum(numbers: Any) -> np.ndarray:
     all processes but one.
     """
     numbers = np.asarray(numbers)
-    if count() == 1:
-        return numbers
     return _gathered(numbers).sum(0, dtype=numbers.dtype)
 
 
@@ -190,6 +184,8 @@ def _gathered(numbers: np.ndarray) -> np.ndarray:
 
     They are sent as bytes, because JAX would cut them to 32 bits.
     """
+    if count() == 1:
+        return numbers[None]
     from jax.experimental import multihost_utils
 
     raw = np.ascontiguousarray(numbers).reshape(-1).view(np.uint8)

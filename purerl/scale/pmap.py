@@ -65,17 +65,22 @@ def pmap(
                 "without, or map by jax.vmap(function) there."
             )
         workers = make_workers(devices)
-        axes = _broadcast_axes(in_axes, args)
-        size = _leading_size(args, axes)
+        leaves, structure = jax.tree.flatten(args)
+        axes = _axes_of(in_axes, args)
+        size = _leading_size(leaves, axes)
         width = lanes or default_lanes(size, workers)
-        vmapped = jax.vmap(function, in_axes=_as_vmap_axes(axes, args))
+        vmapped = jax.vmap(function, in_axes=jax.tree.unflatten(structure, axes))
         jitted = compiled.setdefault(
-            ("jit", str(axes), jax.tree.structure(args), width), jax.jit(vmapped)
+            ("jit", str(axes), structure, width), jax.jit(vmapped)
         )
 
         def block(start: int) -> tuple[Any, ...]:
             index = np.minimum(np.arange(start, start + width), size - 1)
-            return _take(args, axes, index)
+            picked = [
+                jnp.asarray(leaf)[index] if axis == 0 else leaf
+                for leaf, axis in zip(leaves, axes, strict=True)
+            ]
+            return jax.tree.unflatten(structure, picked)
 
         programs = _compile_all(jitted, block(0), workers, compiled, width)
         results = run_blocks(
@@ -104,46 +109,30 @@ def _compile_all(
     return cache[name]
 
 
-def _broadcast_axes(in_axes: Any, args: tuple) -> tuple[Any, ...]:
-    """An axis (0 or None) for every leaf of every argument, as tuples of lists."""
-    specs = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
-    if len(specs) != len(args):
+def _axes_of(in_axes: Any, args: tuple) -> list[int | None]:
+    """An axis, 0 or None, for every leaf of the arguments."""
+
+    def is_none(x: Any) -> bool:
+        return x is None
+
+    each = in_axes if isinstance(in_axes, tuple) else (in_axes,) * len(args)
+    try:
+        whole = jax.tree.broadcast(each, args, is_leaf=is_none)
+    except ValueError:
         raise ConfigError(
-            f"in_axes has {len(specs)} entries for {len(args)} arguments; give one "
-            "for each."
-        )
-    return tuple(_leaf_axes(spec, arg) for spec, arg in zip(specs, args, strict=True))
+            "in_axes must be 0 or None, or have these for each argument or its parts, "
+            f"got {in_axes!r} for {jax.tree.structure(args)}."
+        ) from None
+    axes = jax.tree.leaves(whole, is_leaf=is_none)
+    if any(axis not in (0, None) for axis in axes):
+        raise ConfigError(f"in_axes must be 0 or None, got {in_axes!r}.")
+    return axes
 
 
-def _leaf_axes(spec: Any, arg: Any) -> list[int | None]:
-    if isinstance(spec, dict):
-        names = sorted(arg) if isinstance(arg, dict) else None
-        if names != sorted(spec):
-            has = f"has {', '.join(names)}" if names else "is no such dictionary"
-            raise ConfigError(
-                f"in_axes names {', '.join(sorted(spec))}, and the argument {has}; "
-                "give 0 or None for each of its names."
-            )
-        return [
-            axis for name in sorted(arg) for axis in _leaf_axes(spec[name], arg[name])
-        ]
-    if spec not in (0, None):
-        raise ConfigError(f"in_axes must be 0 or None, got {spec!r}.")
-    return [spec] * len(jax.tree.leaves(arg))
-
-
-def _as_vmap_axes(axes: tuple, args: tuple) -> tuple[Any, ...]:
-    return tuple(
-        jax.tree.unflatten(jax.tree.structure(arg), leaf_axes)
-        for arg, leaf_axes in zip(args, axes, strict=True)
-    )
-
-
-def _leading_size(args: tuple, axes: tuple) -> int:
+def _leading_size(leaves: list[Any], axes: list[int | None]) -> int:
     sizes = {
         np.shape(leaf)[0] if np.shape(leaf) else None
-        for arg, leaf_axes in zip(args, axes, strict=True)
-        for leaf, axis in zip(jax.tree.leaves(arg), leaf_axes, strict=True)
+        for leaf, axis in zip(leaves, axes, strict=True)
         if axis == 0
     }
     if len(sizes) != 1 or None in sizes or 0 in sizes:
@@ -152,15 +141,3 @@ def _leading_size(args: tuple, axes: tuple) -> int:
             f"sizes {sorted(sizes, key=str)}; use in_axes=None for what is shared."
         )
     return int(sizes.pop() or 0)
-
-
-def _take(args: tuple, axes: tuple, index: np.ndarray) -> tuple[Any, ...]:
-    taken = []
-    for arg, leaf_axes in zip(args, axes, strict=True):
-        leaves, structure = jax.tree.flatten(arg)
-        picked = [
-            jnp.asarray(leaf)[index] if axis == 0 else leaf
-            for leaf, axis in zip(leaves, leaf_axes, strict=True)
-        ]
-        taken.append(jax.tree.unflatten(structure, picked))
-    return tuple(taken)

@@ -2,7 +2,7 @@
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import jax
@@ -18,12 +18,11 @@ from purerl.metrics import HELD
 from purerl.precision import in_32_bits
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Saved, option, tool
-from purerl.runner.trackers import Tracker, choose
+from purerl.runner.trackers import choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, make_workers
 from purerl.search import folder as store
-from purerl.search.folder import Restored
 from purerl.search.protocol import (
     Outcome,
     Request,
@@ -190,14 +189,8 @@ def drive(asked: DriveOptions) -> Finished:
         "Its members are compared after every request: start one per host, with seeds "
         "and a folder of its own.",
     )
-    length = asked.segment_updates or search.segment_updates
-    lanes = asked.lanes or own_lanes(search, length)
-    trackers = choose(asked.trackers, folder)
-    if folder is None:
-        nothing = Restored([], None)
-        return _SearchLoop(asked, trackers, lanes, length, nothing).run()
     with locked(folder), folders.undone_if_empty(folder):
-        return _opened(asked, trackers, lanes, length).run()
+        return _SearchLoop(asked).run()
 
 
 def own_lanes(search: Search, length: int) -> int:
@@ -207,61 +200,46 @@ def own_lanes(search: Search, length: int) -> int:
     )
 
 
-def _opened(
-    asked: DriveOptions, trackers: Sequence[Tracker], lanes: int, length: int
-) -> "_SearchLoop":
-    """The call that goes on from a folder, at the widths that hold there.
-
-    Nothing but the call refers to the states that were restored: they are let go of
-    when they are on the devices.
-    """
-    folder, search = asked.folder, asked.search
-    widths = {
-        "lanes": lanes,
-        "segment_updates": length,
-        "lanes_asked": asked.lanes,
-        "segment_updates_asked": asked.segment_updates,
-    }
-    stored = store.open_folder(folder, search, widths, asked.extend)
-    note = folders.differences_of_versions(stored)
-    if note:
-        say(note)
-    restored = store.restore(folder, search)
-    if asked.extend or restored.is_longer:
-        if store.is_longer(stored, search):
-            store.rewind_trackers(folder, search, restored.steps)
-        store.extend_folder(folder, search, restored)
-    lanes, length = stored["lanes"], stored["segment_updates"]
-    return _SearchLoop(asked, trackers, lanes, length, restored)
-
-
 class _SearchLoop:
     """One call of `drive`: the pieces that its phases share."""
 
-    def __init__(
-        self,
-        asked: DriveOptions,
-        trackers: Sequence[Tracker],
-        lanes: int,
-        length: int,
-        restored: Restored,
-    ) -> None:
+    def __init__(self, asked: DriveOptions) -> None:
         # Imported here, so that only those who run a search wait for rich.
         from purerl.runner.progress import Reporter
 
-        search = asked.search
-        self.search, self.out = search, asked.folder
-        self.lanes, self.length = lanes, length
-        self.steps, self.states = list(restored.steps), restored.states
+        self.search, self.out, self.asked = asked.search, asked.folder, asked
+        self.group = Group(choose(asked.trackers, self.out))
+        self.length = asked.segment_updates or self.search.segment_updates
+        self.lanes = asked.lanes or own_lanes(self.search, self.length)
+        # Of the states that were restored nothing else may hold on to: see `_prepare`.
+        self.steps, self.states = self._open(self.out) if self.out else ([], None)
         self.first = len(self.steps)
-        self.executor = Executor(search.bound, lanes, length)
-        self.group = Group(trackers)
+        self.executor = Executor(self.search.bound, self.lanes, self.length)
         self.saved_at, self.pace = self.first, Pace(asked.checkpoint_seconds)
-        self.reporter = Reporter(
-            max(1, sum(search.steps)),
-            sum(search.steps[: self.first]),
-            enabled=asked.progress,
-        )
+        steps = self.search.steps
+        done = sum(steps[: self.first])
+        self.reporter = Reporter(max(1, sum(steps)), done, enabled=asked.progress)
+
+    def _open(self, folder: Path) -> tuple[list[Step], PyTree | None]:
+        """Go on from a folder, at the widths that hold there."""
+        search, asked = self.search, self.asked
+        widths = {
+            "lanes": self.lanes,
+            "segment_updates": self.length,
+            "lanes_asked": asked.lanes,
+            "segment_updates_asked": asked.segment_updates,
+        }
+        stored = store.open_folder(folder, search, widths, asked.extend)
+        note = folders.differences_of_versions(stored)
+        if note:
+            say(note)
+        restored = store.restore(folder, search)
+        if asked.extend or restored.is_longer:
+            if store.is_longer(stored, search):
+                store.rewind_trackers(folder, search, restored.steps)
+            store.extend_folder(folder, search, restored)
+        self.lanes, self.length = stored["lanes"], stored["segment_updates"]
+        return restored.steps, restored.states
 
     def run(self) -> Finished:
         self._begin_trackers()

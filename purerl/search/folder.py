@@ -70,15 +70,12 @@ def open_folder(
         **folders.made_with(),
     }
 
-    def compare_here(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-        return compare(_extended(stored, new) if extend else stored, new)
+    def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
+        before = _extended(stored, new) if extend else stored
+        parts = {"config": FIELD, "options": FIELD, "auto": AUTO_FIELD}
+        return differences(before, new, parts)
 
-    return folders.open_folder(
-        folder,
-        spec,
-        "records",
-        compare=compare_here,
-    )
+    return folders.open_folder(folder, spec, "records", compare=compare)
 
 
 def is_longer(stored: dict[str, Any], search: Search) -> bool:
@@ -114,12 +111,6 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     kept |= {share: given[share] for share in shares}
     longer = {"config": {**config, **kept, "total_timesteps": now}, "auto": rest}
     return {**stored, **{name: longer[name] for name in longer if name in stored}}
-
-
-def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return what differs between two searches, in words."""
-    parts = {"config": FIELD, "options": FIELD, "auto": AUTO_FIELD}
-    return differences(stored, new, parts)
 
 
 def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:

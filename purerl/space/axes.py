@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -10,14 +10,6 @@ from purerl import serialise
 from purerl.config import ConfigError
 from purerl.networks import modules
 from purerl.space.labels import distinct_labels, plain
-
-
-class Distribution(Protocol):
-    """Something to draw an axis's values from."""
-
-    def draw(self, rng: np.random.Generator) -> Any:
-        """Draw one value."""
-        ...
 
 
 class Uniform(NamedTuple):
@@ -59,7 +51,7 @@ class Choice(NamedTuple):
         return self.values[int(rng.integers(len(self.values)))]
 
 
-# What a search can move along; a sweep draws from any `Distribution`.
+# What a search can move along; a sweep draws from whatever has `draw(rng)`.
 Axis = Uniform | LogUniform | Choice
 
 

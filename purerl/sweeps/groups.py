@@ -9,10 +9,10 @@ called there: another content is another member.
 import dataclasses
 import hashlib
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -62,17 +62,8 @@ class MemberIds(Sequence[str]):
     def _all(self) -> tuple[str, ...]:
         return tuple(member_id(p, seed) for p in self._points for seed in self._seeds)
 
-    @overload
-    def __getitem__(self, index: int) -> str: ...
-
-    @overload
-    def __getitem__(self, index: slice) -> tuple[str, ...]: ...
-
-    def __getitem__(self, index: int | slice) -> str | tuple[str, ...]:
+    def __getitem__(self, index: Any) -> Any:
         return self._all[index]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._all)
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:

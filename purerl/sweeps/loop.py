@@ -8,7 +8,6 @@ be cut in any way.
 import math
 import threading
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -18,17 +17,16 @@ from typing import Any
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cohort import Cohort
+from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Curves
 from purerl.execution.format import quoted, with_noun
 from purerl.execution.memory import PeakMemory, memory_in_use, worker_limit
-from purerl.execution.stream import Job, rows_of, stream
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import tool
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
-from purerl.scale.devices import Worker, make_workers
+from purerl.scale.devices import make_workers
 from purerl.storage import checkpoint, folders
 from purerl.storage.lock import locked
 from purerl.streams import say
@@ -61,32 +59,27 @@ def _round_known(number: float) -> float:
 
 
 class SweepLoop:
-    """One call of `sweep`: the pieces that its phases share.
+    """One call of `sweep`: the pieces that its phases share."""
 
-    Args:
-        outline: Points, groups and members, with the same lanes in every process.
-        workers: Workers of this process.
-        options: Options of the sweep.
-        limit: Bytes that a worker may use.
-        trackers: Trackers that are told of members as their chunks end.
-    """
+    def __init__(self, asked: SweepOptions) -> None:
+        self.options, self.folder = asked, asked.folder
+        self.progress = asked.progress and hosts.index() == 0
+        self.workers = make_workers()
+        own = worker_limit(asked.memory_limit, self.workers)
+        outline = broadcast_outline(make_outline(asked, self.workers, own))
 
-    def __init__(
-        self,
-        outline: SweepPlan,
-        workers: list[Worker],
-        options: SweepOptions,
-        limit: float,
-        trackers: Sequence[Tracker] = (),
-    ) -> None:
+        # Of several processes the first one tells what it has seen of all of them.
+        def choose_trackers() -> list[Tracker]:
+            return choose(asked.trackers, self.folder) if hosts.index() == 0 else []
+
+        self.group = Group(hosts.run_on_all(choose_trackers))
+        # The least that any process has: all must cut the same chunks.
+        limit = float(hosts.all_min(own))
         self.outline = replace(outline, memory_limit=limit)
-        self.workers, self.options, self.folder = workers, options, options.folder
-        self.progress = options.progress and hosts.index() == 0
         self.source = MemberStore()  # It is used where there is no folder.
         self.lock = threading.Lock()
-        self.compiler = Compiler(workers, limit, options.chunk_blocks)
+        self.compiler = Compiler(self.workers, limit, asked.chunk_blocks)
         self.points = [written(point) for point in outline.design.points]
-        self.group = Group(trackers)
         self.telling: Telling | None = None
         self.steps_before = self.done_steps = self.trained = 0
         self.is_stop_announced = False
@@ -133,7 +126,10 @@ class SweepLoop:
         groups = self._prepare(left)
         # Of groups that wait, a process trains its fair share.
         waiting = sum(group.steps for group in left[len(groups) :]) // hosts.count()
-        own = sum(_steps_of(job) for job in self._jobs(groups))
+        own = sum(
+            len(ids) * group.group.steps_each
+            for group, ids in (job.key for job in self._jobs(groups))
+        )
         total = self.done_steps + own + waiting
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if is_complete:
@@ -202,8 +198,8 @@ class SweepLoop:
         hosts.barrier()
         for path in stored.damaged:
             say(f"{path} is damaged: trained again")
-        if hosts.index() == 0:  # no process writes before all have met again
-            stored.rename_damaged()
+            if hosts.index() == 0:  # no process writes before all have met again
+                path.rename(path.with_suffix(".damaged"))
         ids = [id for group in self.outline.groups for id in group.ids]
         known = hosts.all_any(np.array([id in stored for id in ids]))
         return {id for id, is_known in zip(ids, known, strict=True) if is_known}
@@ -347,12 +343,6 @@ class SweepLoop:
         return SweepResult(*about, source, self.folder, numbers, self.points)
 
 
-def _steps_of(job: Job) -> int:
-    """Return the environment steps of a chunk."""
-    group, ids = job.key
-    return len(ids) * group.group.steps_each
-
-
 def curves_of(job: Job) -> Curves:
     """Return the reducer of a chunk's members: a row of metrics per segment."""
     return Curves(job.program.bound.plan, len(job.key[1]))
@@ -374,21 +364,9 @@ def sweep(asked: SweepOptions) -> SweepResult:
             A group that is compiled after others were trained raises it where there is
             a folder; without one the sweep ends with what was trained, and says so.
     """
-    folder = asked.folder
-    if folder is None and hosts.count() > 1:
+    if asked.folder is None and hosts.count() > 1:
         raise ConfigError(
             f"out: a sweep of {hosts.count()} processes needs a folder: each trains a "
             "part and writes its own files, and none holds all results; give out."
         )
-
-    # Of several processes the first one tells what it has seen of all of them.
-    def choose_trackers() -> list[Tracker]:
-        return choose(asked.trackers, folder) if hosts.index() == 0 else []
-
-    workers = make_workers()
-    limit = worker_limit(asked.memory_limit, workers)
-    outline = make_outline(asked, workers, limit)
-    trackers = hosts.run_on_all(choose_trackers)
-    # The least that any process has: all must cut the same chunks.
-    least = float(hosts.all_min(limit))
-    return SweepLoop(broadcast_outline(outline), workers, asked, least, trackers).run()
+    return SweepLoop(asked).run()

@@ -12,7 +12,7 @@ import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
 from purerl.report.statistics.missing import lowest_of, worst_of
-from purerl.report.sweep_data import ENV, several_tasks
+from purerl.report.sweep_data import ENV, read_scores, several_tasks
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
@@ -136,10 +136,14 @@ class SweepResult:
         dataset = xr.Dataset({name: self[name] for name in self.names})
         dataset.attrs = {
             "config": json.dumps(store.described(self.config, self.out)),
-            "design": self.design.kind,
-            "axes": json.dumps(list(self.design.names)),
+            **self._attrs,
         }
         return dataset
+
+    @property
+    def _attrs(self) -> dict[str, str]:
+        names = json.dumps(list(self.design.names))
+        return {"design": self.design.kind, "axes": names}
 
     def sel(
         self, point: Mapping[str, Any] | int | None = None, **axes: Any
@@ -199,22 +203,25 @@ class SweepResult:
                 of the last evaluation's episodes, of the last training row of members
                 that were never evaluated; another metric is its last training row.
         """
-        diverged = np.isfinite(self["diverged_at"])
-        evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
         found = self[metric]
-        final = _last(found, abs(found) < np.inf, "segment")
+        final = self._read_scores(str(found.name))
+        evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
         if metric in _RENAMED and evaluated in self.names:
-            # Members may have had fewer episodes or evaluations than others: the rest
-            # is NaN in all variables. A return that is NaN is none of these.
-            was_played = self["evaluation_length"].notnull()
-            count = was_played.sum("episode")
-            total = self[evaluated].where(was_played, 0.0).sum("episode", skipna=False)
-            mean = total / count.where(count > 0)
-            was_made = self["evaluation_env_steps"].notnull()
             # An axis over `num_evaluations` may hold a zero.
-            never = ~was_made.any("evaluation")
-            final = _last(mean, was_made, "evaluation").where(~never, final)
-        return final.where(~diverged).rename(found.name)
+            was_made = self["evaluation_env_steps"].notnull().any("evaluation").values
+            late = self._read_scores(evaluated).reshape(was_made.shape)
+            final = np.where(was_made, late, final.reshape(was_made.shape))
+        last = found.isel(segment=0, drop=True)
+        return last.copy(data=final.reshape(last.shape))
+
+    def _read_scores(self, name: str) -> np.ndarray:
+        """The last values of a variable, as tables and pictures have them, `[P, S]`."""
+        import xarray as xr
+
+        beside = ("diverged_at", "env_steps", "evaluation_env_steps")
+        names = {name, *beside, "evaluation_length"} & self.names.keys()
+        part = xr.Dataset({name: self[name] for name in names}, attrs=self._attrs)
+        return read_scores(part, name).scores
 
     def best(
         self,
@@ -430,15 +437,6 @@ def _nearest(values: np.ndarray, wanted: float) -> np.ndarray:
         return distance == 0
     is_near = np.isclose(values, wanted, rtol=1e-6, atol=0.0)
     return is_near & (distance == distance.min())
-
-
-def _last(array: "xr.DataArray", counts: "xr.DataArray", dim: str) -> "xr.DataArray":
-    """The last value along `dim` of those that count; the first where none does."""
-    values = np.moveaxis(array.values, array.get_axis_num(dim), -1)
-    known = np.moveaxis(counts.values, counts.get_axis_num(dim), -1)
-    index = np.where(known, np.arange(values.shape[-1]), 0).max(-1)
-    last = np.take_along_axis(values, index[..., None], -1)[..., 0]
-    return array.isel({dim: 0}, drop=True).copy(data=last)
 
 
 def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepResult:

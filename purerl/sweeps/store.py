@@ -289,11 +289,6 @@ class MemberStore:
         self.chunks.append(chunk)
         self.locations.update({id: (number, row) for row, id in enumerate(ids)})
 
-    def rename_damaged(self) -> None:
-        """Rename what cannot be read, so that it is trained again."""
-        for path in self.damaged:
-            path.rename(path.with_suffix(".damaged"))
-
     def names(self) -> list[str]:
         """Return the names of all arrays in any chunk.
 

@@ -7,7 +7,7 @@ fresh seeds, because the winner of a search is partly lucky.
 import dataclasses
 import itertools
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ import numpy as np
 
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError
+from purerl.execution.curves import mean_of_known
 from purerl.execution.memory import require_listing
 from purerl.report.plots import tuning as plots
 from purerl.report.statistics.missing import lowest_of
@@ -28,13 +29,11 @@ from purerl.runner.trackers.group import Group
 from purerl.scale.devices import make_workers
 from purerl.storage.lock import locked
 from purerl.train import bind
-from purerl.tuning import folder
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, choose_lanes
 from purerl.tuning.console import batch_line
-from purerl.tuning.folder import kept_lanes
 from purerl.tuning.options import TuneOptions
-from purerl.tuning.result import Holdout, TuneResult, compare
+from purerl.tuning.result import Holdout, TuneResult
 from purerl.tuning.space import Space
 
 if TYPE_CHECKING:
@@ -47,34 +46,6 @@ def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
     return tuple(
         itertools.islice((seed for seed in following if seed not in used), num)
     )
-
-
-def compare_on_fresh_seeds(
-    pool: Pool,
-    trial: int,
-    best: Mapping[str, Any],
-    default: Mapping[str, Any],
-    num_seeds: int,
-) -> Holdout:
-    """Train the best point and the config's own values with the same fresh seeds.
-
-    Both by programs of the lanes and segments of the study, as one batch.
-    """
-    seeds = fresh_seeds(pool.seeds, num_seeds)
-    batch = Batch(pool, [best, default], seeds)
-    for report in range(1, pool.options.reports + 1):
-        batch.advance(report)
-    scores = [batch.score(number).seeds.tolist() for number in (0, 1)]
-    unknown = [np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)]
-    on_the_way = [
-        score
-        for n in (0, 1)
-        for curve, failed in zip(batch.curves[n], batch.diverged[n], strict=True)
-        if not failed
-        for score in curve
-    ]
-    lowest = lowest_of(on_the_way)
-    return compare(trial, seeds, *scores, unknown=unknown, lowest=lowest)
 
 
 HOLDOUT = "holdout"  # study attribute: the comparison, once it has been made
@@ -132,21 +103,24 @@ class StudyLoop:
     def _open(self) -> "Study":
         from purerl.tuning.study import open_study, sqlite_url
 
-        options = self.options
-        spec = folder.spec(self.space, options)
-        url = options.storage
+        options, lanes = self.options, self.options.lanes
+        spec, url = results.spec(self.space, options), options.storage
         name = options.study or f"{spec['config']['env']}-{spec['config']['algorithm']}"
         if self.folder is not None:
-            folder.start(self.folder, spec, name)
+            lanes = results.start(self.folder, spec, name, lanes)
             if url is None:
                 self._check_database(self.folder)
-                url = sqlite_url(self.folder / folder.DATABASE)
+                url = sqlite_url(self.folder / results.DATABASE)
+        if lanes is None:
+            seeds = len(check_seeds(options.seeds))
+            lanes = choose_lanes(options.batch * seeds, seeds, make_workers())
+        self.options = options = dataclasses.replace(options, lanes=lanes)
         study = open_study(
             self.space, spec, dataclasses.replace(options, storage=url), name
         )
         if self.folder is not None:
-            folder.check_study(self.folder, self.space, study.rows)
-            folder.describe(self.folder, spec, name, options)
+            results.check_study(self.folder, self.space, study.rows)
+            results.describe(self.folder, spec, name, options)
         self._say_what_to_expect()
         return study
 
@@ -154,12 +128,12 @@ class StudyLoop:
         """Refuse a folder whose own database is gone or damaged."""
         from purerl.tuning.study import reason_of_damage
 
-        path = out / folder.DATABASE
+        path = out / results.DATABASE
         if path.exists() and path.stat().st_size:
             if why := reason_of_damage(path):
-                raise folder.study_is_damaged(out, why)
+                raise results.study_is_damaged(out, why)
         else:
-            folder.check_study(out, self.space, list)
+            results.check_study(out, self.space, list)
 
     def _say_what_to_expect(self) -> None:
         bound = bind(self.options.config)
@@ -214,7 +188,7 @@ class StudyLoop:
                         break
                     batch.advance(report)
                     scores = [batch.score(number).value for number in open_trials]
-                    bar.update(int(batch.steps.sum()), _mean(scores))
+                    bar.update(int(batch.steps.sum()), mean_of_known(np.array(scores)))
                     self._report_scores(study, batch, open_trials)
         finally:
             study.give_back(list(open_trials.values()))
@@ -222,7 +196,8 @@ class StudyLoop:
         numbers = {trial.user_attrs["stream"] for trial in trials}
         results.tell(self.group, [row for row in rows if row.number in numbers])
         self.reporter.info(batch_line(rows, self.options.trials))
-        self._write_table(rows)
+        if self.folder is not None:
+            write_atomic(self.folder / results.TABLE, results.csv_text(rows))
 
     def _bar(self, batch: Batch) -> Reporter:
         """Progress of a batch, on a terminal; elsewhere a line per batch is enough."""
@@ -277,12 +252,24 @@ class StudyLoop:
             f"training trial {best.number} and the default with {len(seeds)} fresh "
             "seeds"
         )
-        holdout = compare_on_fresh_seeds(
-            self.pool,
+        # By programs of the lanes and segments of the study, as one batch.
+        points = [self.space.point(best.params), self.space.default_point()]
+        batch = Batch(self.pool, points, seeds)
+        for report in range(1, self.options.reports + 1):
+            batch.advance(report)
+        scores = [batch.score(number).seeds for number in (0, 1)]
+        healthy = [
+            curve
+            for curves, failed in zip(batch.curves, batch.diverged, strict=True)
+            for curve, is_lost in zip(curves, failed, strict=True)
+            if not is_lost
+        ]
+        holdout = results.compare(
             best.number,
-            self.space.point(best.params),
-            self.space.default_point(),
-            len(seeds),
+            seeds,
+            *(each.tolist() for each in scores),
+            unknown=[np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)],
+            lowest=lowest_of(list(itertools.chain.from_iterable(healthy))),
         )
         study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
         return holdout
@@ -323,17 +310,6 @@ class StudyLoop:
             "seconds": round(time.perf_counter() - self.began, 2),
         }
 
-    def _write_table(self, rows: Sequence[results.Row]) -> None:
-        if self.folder is not None:
-            text = results.csv_text(rows)
-            write_atomic(self.folder / results.TABLE, text)
-
-
-def _mean(values: Sequence[float]) -> float:
-    """Return the mean of the known values; NaN where none is known."""
-    known = [value for value in values if value == value]
-    return sum(known) / len(known) if known else float("nan")
-
 
 @tool(TuneOptions)
 def tune(asked: TuneOptions) -> TuneResult:
@@ -358,11 +334,7 @@ def tune(asked: TuneOptions) -> TuneResult:
     _require_optuna()
     space = Space(asked.config, asked.axes)
     require_listing(asked.batch * num_seeds(asked.seeds), asked.config.total_timesteps)
-    seeds = check_seeds(asked.seeds)
-    lanes = kept_lanes(asked.folder, asked.lanes)
-    if lanes is None:
-        lanes = choose_lanes(asked.batch * len(seeds), len(seeds), make_workers())
-    asked = dataclasses.replace(asked, seeds=seeds, lanes=lanes)
+    check_seeds(asked.seeds)
     space.check_effects()
     return StudyLoop(space, asked).run()
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from purerl.config import ConfigError
-from purerl.execution.cache import current_cache
+from purerl.execution.cache import current_cache, is_nearly_full
 from purerl.execution.cohort import Cohort, advance
 from purerl.execution.curves import Segment, first_bad_update, reduce_segment
 from purerl.execution.format import format_bytes
@@ -50,6 +50,8 @@ class Pool:
     """The workers and programs of a study, and what was done with them.
 
     Attributes:
+        programs: The programs by group: those of the last batch, and of earlier ones as
+            far as this process has room for them.
         compile_seconds: Seconds spent compiling so far.
         calls: Calls of `advance` so far, each of a block and a segment: the work that
             was done.
@@ -61,6 +63,7 @@ class Pool:
         self.options, self.seeds = options, check_seeds(options.seeds)
         self.lanes = options.lanes or 1
         self.workers, self.cache = make_workers(), current_cache()
+        self.programs: dict[str, Program] = {}
         self._known = self.cache.compilations
         self.compile_seconds = 0.0
         self.calls = self.env_steps = 0
@@ -80,6 +83,8 @@ class Pool:
 
         def compile_one(worker: Worker, group: Group) -> Program | ConfigError:
             del worker
+            if group.name in self.programs:
+                return self.programs[group.name]
             members = every(group.overrides, len(group.points), self.seeds)
             example = members.block(0, self.lanes)
             length = segment_length(group.bound, segments=self.options.reports)
@@ -88,7 +93,13 @@ class Pool:
             except ConfigError as error:
                 return error
 
+        if is_nearly_full():
+            names = {group.name for group in groups}
+            self.programs = {n: p for n, p in self.programs.items() if n in names}
         built = run_blocks(self.workers, groups, compile_one)
+        for group, program in zip(groups, built, strict=True):
+            if isinstance(program, Program):
+                self.programs[group.name] = program
         self.compile_seconds += time.perf_counter() - started
         return built
 
@@ -256,17 +267,13 @@ class Batch:
 
     def score(self, trial: int) -> Score:
         """Return what is known of a trial."""
-        seeds = np.array([self._member_score(c) for c in self.curves[trial]])
+        is_last = self.options.fitness == FINAL_RETURN
+        worth = [c[-1:] if is_last else c for c in self.curves[trial]]
+        seeds = np.array([np.mean(scores) if scores else np.nan for scores in worth])
         seeds = np.where(self.diverged[trial], np.nan, seeds)
         diverged = bool(self.diverged[trial].any())
         # Not the mean of those that survived: it would praise what is unstable.
         return Score(float(seeds.mean()), seeds, diverged, int(self.steps[trial]))
-
-    def _member_score(self, curve: list[float]) -> float:
-        if not curve:
-            return float("nan")
-        is_last = self.options.fitness == FINAL_RETURN
-        return curve[-1] if is_last else float(np.mean(curve))
 
     def reached(self, trial: int) -> int:
         """Return how many of the reports a trial has been trained far enough for.

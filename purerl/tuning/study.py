@@ -32,9 +32,8 @@ from optuna.trial import FrozenTrial, TrialState
 from purerl.config import ConfigError
 from purerl.storage.folders import refuse
 from purerl.tuning import samplers
-from purerl.tuning.folder import compare
 from purerl.tuning.options import TuneOptions
-from purerl.tuning.result import Row
+from purerl.tuning.result import Row, differing
 from purerl.tuning.space import Space
 
 BEAT_SECONDS = 15.0
@@ -495,7 +494,7 @@ def open_study(
             found.enqueue_trial(default, {DEFAULT: True}, skip_if_exists=True)
         found.set_user_attr(SPEC, spec)
     refuse(
-        compare(found.user_attrs[SPEC], json.loads(json.dumps(spec))),
+        differing(found.user_attrs[SPEC], json.loads(json.dumps(spec))),
         "the storage",
         f"study {name!r}",
         "Use its settings, another folder, or another study name.",

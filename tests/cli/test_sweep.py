@@ -33,7 +33,7 @@ def test_a_sweep_writes_what_python_reads(swept):
     summary = json.loads((swept / "summary.json").read_text())
     assert summary["members"] == 6 and summary["env_steps"] == 6 * 640
     page = (swept / "report.html").read_text()
-    assert "purerl sweep --axis" in page and "load_sweep" in page
+    assert "purerl sweep --axis" in page and "purerl.load(" in page
 
 
 def test_a_page_names_the_machine_that_trained_the_sweep(swept, tmp_path):

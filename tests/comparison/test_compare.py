@@ -220,8 +220,8 @@ def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
 def test_a_comparison_of_another_format_is_refused(result, tmp_path):
     result.save(tmp_path)
     path = tmp_path / "comparison.json"
-    write_json(path, {**read_json(path, ""), "format": 3})
-    with pytest.raises(ConfigError, match="format 3"):
+    write_json(path, {**read_json(path, ""), "format": 4})
+    with pytest.raises(ConfigError, match="format 4"):
         purerl.load_comparison(tmp_path)
 
 

@@ -10,9 +10,9 @@ from scipy import stats
 
 import purerl
 from purerl import losses
-from purerl.comparison import api, rows, training
-from purerl.comparison.result import Comparison
-from purerl.comparison.rows import chance_of, clear_of_zero
+from purerl.comparison import api, training
+from purerl.comparison import result as results
+from purerl.comparison.result import Comparison, chance_of, clear_of_zero
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
 from purerl.report import page_comparison, plots, statistics, tables
@@ -241,10 +241,10 @@ def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
     rng = np.random.default_rng(1)
     gaps = {str(n): rng.normal(size=(12, tasks)) + 0.3 * n for n in range(6)}
     gaps |= {"moved": np.full((12, tasks), 0.1), "not": np.zeros((12, tasks))}
-    monkeypatch.setattr(rows, "RESAMPLES", 400)
+    monkeypatch.setattr(results, "RESAMPLES", 400)
     left, expected = dict(gaps), set()
     while left:
-        level, resamples = ERRORS / len(left), rows.RESAMPLES * len(left)
+        level, resamples = ERRORS / len(left), results.RESAMPLES * len(left)
         options = {"confidence": 1 - level, "resamples": resamples}
         found = set()
         for name, values in left.items():

@@ -8,8 +8,8 @@ import purerl
 from purerl import losses, presets, serialise
 from purerl.comparison import api, training
 from purerl.comparison.api import CompareOptions, planned
-from purerl.comparison.groups import enter, make_groups
 from purerl.comparison.settings import read_environments, read_settings, settings_of
+from purerl.comparison.training import enter, make_groups
 from purerl.config import ConfigError
 from purerl.envs.cartpole import CartPole
 from purerl.storage.files import write_json

@@ -1,6 +1,7 @@
 """What changes what is computed or written is in a folder, and is taken by a resume."""
 
 import dataclasses
+import html
 import inspect
 import json
 
@@ -12,6 +13,7 @@ from purerl.cli import evolve as evolve_command
 from purerl.cli import flags, main
 from purerl.cli import train as train_command
 from purerl.meta.setup import EvolveOptions
+from purerl.report.page import folder_page
 from purerl.runner.options import options_of
 from purerl.runner.run import RunOptions
 from purerl.storage import folders
@@ -55,15 +57,21 @@ def names_in(value):
 
 
 @pytest.fixture(scope="module")
-def written(tmp_path_factory):
-    """What the folder of every kind says of itself."""
-    root, found = tmp_path_factory.mktemp("kept"), {}
+def root(tmp_path_factory):
+    """A folder of every kind."""
+    root = tmp_path_factory.mktemp("kept")
     with purerl.share_programs():
         for kind, write in WRITE.items():
             write(root / kind)
-            file = folders.COMPARISON_FILE if kind == "comparison" else "manifest.json"
-            found[kind] = json.loads((root / kind / file).read_text())
-    return found
+    return root
+
+
+@pytest.fixture(scope="module")
+def written(root):
+    """What the folder of every kind says of itself."""
+    files = dict.fromkeys(WRITE, "manifest.json")
+    files["comparison"] = folders.COMPARISON_FILE
+    return {kind: json.loads((root / kind / files[kind]).read_text()) for kind in files}
 
 
 @pytest.mark.parametrize("kind", WRITE)
@@ -130,6 +138,13 @@ def test_a_sweep_goes_on_with_its_states(tmp_path):
     with pytest.raises(ConfigError, match="keep_states is False there and True here"):
         again = {**options, "out": tmp_path / "none"}
         purerl.sweep(CONFIG, AXES, keep_states=True, **again)
+
+
+@pytest.mark.parametrize("kind", ["sweep", "pbt", "halving", "tune", "comparison"])
+def test_the_options_that_a_folder_keeps_are_on_its_page(root, written, kind):
+    page = folder_page(root / kind, root / f"{kind}.html", kind).read_text()
+    for name, value in written[kind]["options"].items():
+        assert html.escape(f"{name}={value}") in page
 
 
 def test_an_option_that_the_folder_keeps_is_on_its_page(tmp_path):

@@ -6,11 +6,10 @@ import pytest
 
 from purerl.execution import cohort as cohorts
 from purerl.execution.cache import ProgramCache, share_programs
-from purerl.execution.cohort import Cohort, advance, make_cohort
+from purerl.execution.cohort import Cohort, Job, advance, make_cohort, stream
 from purerl.execution.curves import Curves
 from purerl.execution.members import Members, crossed, cut, every, fill
 from purerl.execution.programs import Program
-from purerl.execution.stream import Job, stream
 from purerl.scale.devices import make_workers
 from purerl.train import bind
 from tests.execution.conftest import LANES, SEGMENT, UPDATES
@@ -159,17 +158,19 @@ def test_cohorts_side_by_side_end_where_each_is_to(bound, members, cache, whole)
 
 def test_members_a_few_at_a_time_are_the_same_members(bound, members, cache, whole):
     program = cache.get(bound, members.block(0, LANES), SEGMENT, make_workers())
-    part, worker = members.take(np.array([1, 2, 3])), make_workers()[-1]
-    curves, told, states = Curves(bound.plan, 3), [], []
+    part, workers = members.take(np.array([1, 2, 3])), make_workers()[-1:]
+    curves, told, kept = Curves(bound.plan, 3), [], []
     stream(
-        [Job(program, lambda: part, None)],
-        [worker],
+        [Job(program, lambda: part, "three")],
+        workers,
         lambda job: curves,
-        lambda job, reduced, cohort: states.append(cohort.gather()),
+        lambda job, reduced, cohort: kept.append((job.key, reduced, cohort.gather())),
         on_segment=lambda job, *x: told.append(x[:2]),
     )
     assert told == [(3, SEGMENT)] * 3
-    assert_same_bits(states[0], take(whole[0], [1, 2, 3]))
+    ((key, reduced, states),) = kept
+    assert key == "three" and reduced is curves
+    assert_same_bits(states, take(whole[0], [1, 2, 3]))
     assert curves.train["env_steps"].shape == (3, 3)
 
 

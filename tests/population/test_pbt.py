@@ -1,8 +1,3 @@
-import subprocess
-import sys
-import textwrap
-import time
-
 import jax
 import numpy as np
 import pytest
@@ -138,52 +133,6 @@ def test_keys_inside_environments_are_renewed_as_well():
     assert (new.envs.data[1] != inner.data[1]).any()
     assert len(np.unique(new.envs.data[1], axis=0)) == 4
     assert own.data[1, 0] == 2  # the old states are as they were
-
-
-@pytest.mark.slow
-def test_killed_by_the_system_at_any_moment_it_ends_with_the_same_bits(
-    tiny, axes, whole, tmp_path
-):
-    script = tmp_path / "script.py"
-    script.write_text(
-        textwrap.dedent(f"""
-        import sys, time, jax
-        jax.config.update("jax_numpy_rank_promotion", "raise")
-        jax.config.update("jax_num_cpu_devices", 2)
-        jax.config.update("jax_compilation_cache_dir", sys.argv[2])
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.5)
-        import purerl
-        from purerl import serialise
-        from purerl.search import folder as store
-        save = store.save_step
-        def slow(folder, number, *rest):
-            print(number, flush=True)
-            time.sleep(0.1)
-            save(folder, number, *rest)
-            time.sleep(0.1)
-        store.save_step = slow
-        axes = {{
-            "learning_rate": purerl.loguniform(1e-4, 1e-2),
-            "gamma": purerl.uniform(0.9, 0.999),
-            "entropy_coef": [0.0, 0.01, 0.1],
-        }}
-        purerl.pbt(serialise.from_yaml(sys.argv[1]), axes, searches=[{SEED}],
-                   out={str(tmp_path / "run")!r}, checkpoint_seconds=0.0, **{PBT})
-        """)
-    )
-    purerl.serialise.to_yaml(tiny, tmp_path / "config.yaml")
-    cache = jax.config.jax_compilation_cache_dir
-    command = [sys.executable, str(script), str(tmp_path / "config.yaml"), cache]
-    for lines, wait in ((1, 0.05), (2, 0.25)):
-        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
-            for _ in range(lines):
-                assert process.stdout.readline(), "it ended before it was killed"
-            time.sleep(wait)
-            process.kill()
-            process.wait()
-    again = search(tiny, axes, out=tmp_path / "run")
-    assert again.summary["trained_requests"] > 0
-    assert_same_bits(outcome(again), outcome(whole))
 
 
 def test_a_stored_width_wins_where_none_is_asked_for(tiny, axes, whole, tmp_path):

@@ -2,10 +2,6 @@
 
 import os
 import signal
-import subprocess
-import sys
-import textwrap
-import time
 import weakref
 
 import jax
@@ -16,11 +12,12 @@ import pytest
 import purerl
 from purerl.execution import cache
 from purerl.execution.programs import Program
+from purerl.scale.devices import Worker
 from purerl.sweeps import loop, store
 from purerl.sweeps.plan import Compiler
 from tests.helpers import tiny_config
 
-from .conftest import LANES, RATES, SEGMENT, assert_equal, run_sweep
+from .conftest import RATES, assert_equal, run_sweep
 
 pytestmark = pytest.mark.optimised(slow=True)
 
@@ -34,21 +31,11 @@ def test_the_size_of_chunks(tiny, whole, blocks):
 
 
 @pytest.mark.slow
-def test_one_worker_and_two(tiny, whole, monkeypatch):
-    workers = loop.make_workers()
-    assert len(workers) == 2
-    monkeypatch.setattr(loop, "make_workers", lambda: workers[:1])
-    assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
-
-
-@pytest.mark.slow
-def test_one_device_and_two(tiny, whole, monkeypatch):
+@pytest.mark.parametrize("devices", [1, 2])
+def test_one_worker_and_workers_on_two_devices(tiny, whole, monkeypatch, devices):
     # The host is split in two devices: another executable, compiled for the second.
-    from purerl.scale.devices import Worker
-
-    devices = jax.local_devices()
-    assert len(devices) == 2
-    spread = [Worker(device, i) for i, device in enumerate(devices)]
+    spread = [Worker(one, i) for i, one in enumerate(jax.local_devices()[:devices])]
+    assert len(spread) == devices and len(loop.make_workers()) == 2
     monkeypatch.setattr(loop, "make_workers", lambda: spread)
     assert_equal(run_sweep(tiny, AXES, seeds=5), whole)
 
@@ -132,51 +119,6 @@ def test_ctrl_c_keeps_finished_chunks_and_the_same_call_goes_on(
     assert again.finished and again.summary["trained_members"] == 15 - kept
     assert before == {path: path.stat().st_mtime_ns for path in saved}
     assert_equal(again, whole)
-
-
-CHILD = """
-    import sys
-    import jax
-    jax.config.update("jax_compilation_cache_dir", sys.argv[1])
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
-    jax.config.update("jax_num_cpu_devices", 2)
-    from tests.helpers import tiny_config
-    import purerl
-    purerl.sweep(tiny_config(), {"learning_rate": %r}, seeds=5, out=sys.argv[2],
-                 lanes=%d, segment_updates=%d, chunk_blocks=1, progress=False)
-""" % (RATES, LANES, SEGMENT)  # noqa: UP031
-
-
-def start(out, extra=()):
-    """The sweep in a process of its own, with this one's compiled programs."""
-    code = textwrap.dedent(CHILD)
-    cache = jax.config.jax_compilation_cache_dir
-    command = [sys.executable, "-c", code, cache, str(out), *extra]
-    return subprocess.Popen(command, cwd=os.getcwd())
-
-
-@pytest.mark.slow
-def test_killed_at_any_moment_and_run_again(tiny, whole, tmp_path):
-    out = tmp_path / "sweep"
-    rng = np.random.default_rng(0)
-    kept = 0
-    for _ in range(2):
-        child = start(out)
-        deadline = time.monotonic() + 120
-        while len(list(out.glob("chunks/*.npz"))) <= kept:
-            assert child.poll() is None and time.monotonic() < deadline
-            time.sleep(0.005)
-        time.sleep(rng.uniform(0, 0.05))
-        child.send_signal(signal.SIGKILL)
-        child.wait()
-        now = len(list(out.glob("chunks/*.npz")))
-        assert now >= kept  # nothing that was finished is ever lost
-        kept = now
-    again = run_sweep(tiny, AXES, seeds=5, out=out, chunk_blocks=1)
-    assert again.summary["trained_members"] <= 15 - 2 * (kept - 1)
-    assert_equal(again, whole)
-    # Nothing but chunks that can be read is left where results are.
-    assert not store.MemberStore.of(out, verify=True).damaged
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 import purerl
 from purerl import serialise
 from purerl.losses import LOSSES, ClipDrift, MLPValueLoss
+from purerl.storage import folders
 from purerl.sweeps import groups, store
 from purerl.sweeps.groups import member_id, written
 from tests.helpers import tiny_config
@@ -29,12 +30,12 @@ def write_sweep(folder, axis, values, chunks=True, more=()):
         "points": points,
         "seeds": [0],
         "groups": {},
-        "versions": {},
-        "device": "",
+        **folders.made_with(),
     }
     store.open_folder(folder, spec, extend=False)
     for number, value in enumerate(values if chunks else ()):
         arrays = {
+            "train/env_steps": np.array([[640]]),
             "train/episode_return": np.float32([[number]]),
             "train/episode_length": np.float32([[number]]),
             "diverged_at": np.array([-1]),
@@ -86,7 +87,7 @@ def test_finding_a_point_does_not_hash_all_others_again(tmp_path, monkeypatch):
     configs = [result.config_at(point) for point in result.design.points]
     assert [config.learning_rate for config in configs] == rates
     ids = [result._id_of(point, 0) for point in result.design.points]
-    assert ids == [id for (id,) in result._ids]
+    assert ids == [id for (id,) in result.ids]
     assert result._id_of({"learning_rate": 0.5}, 0) not in ids
     assert hashed[0] <= 20 + 20 + 20 + 2
 

@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.execution import stream
+from purerl.execution import cohort
 from purerl.runner.trackers import writer
 from purerl.sweeps import loop
 from tests.runner.told import Told
@@ -72,7 +72,7 @@ def test_members_are_told_while_a_sweep_runs_and_the_rest_when_it_goes_on(
     options = {"seeds": 2, "out": out, "lanes": 1, "chunk_blocks": 1}
     with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
         patch.setattr(loop, "curves_of", stops)
-        patch.setattr(stream, "run_blocks", one_by_one)
+        patch.setattr(cohort, "run_blocks", one_by_one)
         run_sweep(tiny, AXES, trackers=[first], **options)
     assert first.status == "interrupted"
     entry = json.loads((out / "trackers.json").read_text())["told"]

@@ -11,10 +11,10 @@ from optuna.trial import TrialState
 
 import purerl
 from purerl.train import resolve
-from purerl.tuning import folder, samplers
+from purerl.tuning import result, samplers
 from purerl.tuning import study as studies
-from purerl.tuning.folder import compare
 from purerl.tuning.options import SAMPLERS, TuneOptions
+from purerl.tuning.result import differing
 from purerl.tuning.space import Space
 from purerl.tuning.study import SPEC, open_study, quiet, sqlite_url, stream_of
 from tests.helpers import slow_but
@@ -54,7 +54,7 @@ def opened(
         fitness=fitness,
         seed=seed,
     )
-    return open_study(space, folder.spec(space, options), options, "test")
+    return open_study(space, result.spec(space, options), options, "test")
 
 
 @pytest.fixture
@@ -286,7 +286,7 @@ def test_another_study_is_refused_with_the_difference(url):
         opened(url, seed=1)
     stored = opened(url).study.user_attrs[SPEC]
     new = {**stored, "axes": {"gamma": {"kind": "uniform", "low": 0.5, "high": 0.9}}}
-    words = "; ".join(compare(stored, new))
+    words = "; ".join(differing(stored, new))
     assert "the axis gamma is uniform(0.9, 0.99) there and uniform(0.5, 0.9)" in words
     assert "num_epochs is choice(1, 2, 4) there and missing here" in words
 

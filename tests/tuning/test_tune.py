@@ -26,8 +26,8 @@ from purerl.storage.files import write_json
 from purerl.tuning import batch
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool
-from purerl.tuning.folder import read
 from purerl.tuning.options import TuneOptions
+from purerl.tuning.result import read
 from purerl.tuning.study import Study
 from tests.helpers import slow_but, tiny_config
 
@@ -469,7 +469,7 @@ def test_a_folder_keeps_its_study_and_its_width(chain, tmp_path):
         ({"study": "other"}, r"holds another study: study is '.*' there and 'other'"),
         ({"seeds": 2}, "holds another study: seeds are"),
         ({"axes": {"gamma": [0.5, 0.9]}}, "the axis gamma is missing there"),
-        ({"lanes": 4}, "lanes must be 2, got 4: the trials of the study in"),
+        ({"lanes": 4}, "holds another study: lanes is 2 there and 4 here"),
     ]:
         with pytest.raises(purerl.ConfigError, match=words):
             tune(chain, **{**options, **changed})

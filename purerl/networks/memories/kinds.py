@@ -185,24 +185,11 @@ def check_module(memory: Any, width: int) -> None:
     features = features_of(memory)
     carry = _initial(name, memory)
     inputs, resets = jnp.zeros((*_SHAPE, width)), jnp.zeros(_SHAPE, bool)
-    try:
-        found, variables = jax.eval_shape(
-            modules.copied(memory).init_with_output,
-            jax.random.key(0),
-            carry,
-            inputs,
-            resets,
-        )
-        after, outputs = found
-    except Exception as error:
-        first = str(error).strip().partition("\n")[0]
-        raise ConfigError(
-            f"{name} must map (carry, inputs [T, B, F], resets [T, B]) to (carry, "
-            f"outputs), but it failed on inputs {inputs.shape}: "
-            f"{type(error).__name__}: {first}"
-        ) from error
-    modules.check_variables(name, variables)
-    modules.check_no_chance(name, memory, variables, carry, inputs, resets)
+    words = "(carry, inputs [T, B, F], resets [T, B]) to (carry, outputs)"
+    found = modules.tried(name, memory, words, carry, inputs, resets)
+    if not isinstance(found, tuple | list) or len(found) != 2:
+        raise ConfigError(f"{name} must map {words}, but it returned {found}.")
+    after, outputs = found
     if _types(after) != _types(carry):
         raise ConfigError(
             f"{name} must return a carry like the one it takes, {_types(carry)[1]}, "
