@@ -51,15 +51,6 @@ def resolve(config: ConfigT, env: Environment) -> ConfigT:
 FOLLOWED = {"epsilon_fraction": "epsilon_steps"}
 
 
-def followed_by(name: str) -> list[str]:
-    """Return the fields that a field follows where it is `auto`.
-
-    Args:
-        name: Name of the field that may be `auto`.
-    """
-    return [field for field, follower in FOLLOWED.items() if follower == name]
-
-
 def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
     """Refuse to override what nothing follows.
 

@@ -96,7 +96,11 @@ def _check(bound: Bound, key: Array, num_updates: int) -> None:
         step.traces == 1,
         f"step was traced {step.traces} times for equal states, expected once.",
     )
-    _check_learns(metrics[-1])
+    require(
+        int(metrics[-1].get("gradient_steps", 1)) > 0,
+        "no gradient step was taken in the updates that were run: give a config whose "
+        "warm-up is shorter, or more num_updates.",
+    )
     _check_randomness(step, start, states[1], other)
     _check_act(config, bound, algorithm, states[-1])
     _check_frozen(config, states[-2])
@@ -210,14 +214,6 @@ def _check_metrics(
         int(metrics["env_steps"]) == expected,
         f"env_steps is {int(metrics['env_steps'])} after {update + 1} updates of "
         f"{config.steps_per_update} steps, expected {expected}.",
-    )
-
-
-def _check_learns(metrics: Metrics) -> None:
-    require(
-        int(metrics.get("gradient_steps", 1)) > 0,
-        "no gradient step was taken in the updates that were run: give a config whose "
-        "warm-up is shorter, or more num_updates.",
     )
 
 

@@ -106,7 +106,8 @@ def export_policy(
     bound = bind(config, on_host=True)
     check_acts(bound, bound.algorithm(bound.config), state)
     state = to_device(state)
-    found, count = _functions(bound, state), _batch(batch)
+    found = _functions(bound, state)
+    count = export.symbolic_shape("batch")[0] if batch is None else batch
     files = {_POLICY: _serialised(found.act, found.rows, count)}
     if sampled:
         files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
@@ -202,11 +203,6 @@ def _member(space: Any) -> PyTree:
     if isinstance(space.spaces, dict):
         return {key: _member(part) for key, part in space.spaces.items()}
     return tuple(map(_member, space.spaces))
-
-
-def _batch(batch: int | None) -> Any:
-    """The length of the axis of observations: a number, or any."""
-    return export.symbolic_shape("batch")[0] if batch is None else batch
 
 
 def _serialised(

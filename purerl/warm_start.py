@@ -270,16 +270,9 @@ def check_state(start: PyTree, state: PyTree) -> None:
         "total_timesteps: give the one it had); for another, give "
         "purerl.networks_of(state)."
     )
-    if not hasattr(start, "update"):
-        raise ConfigError(
-            f"start must be a training state (result.state) or networks by name, got "
-            f"{type(start).__name__}; a folder goes to purerl.run(start=...)."
-        )
-    if np.shape(start.update) != ():
-        raise ConfigError(
-            f"start holds {np.shape(start.update)} agents; pick one with "
-            "jax.tree.map(lambda x: x[i], state), or vmap over them."
-        )
+    check_agent(
+        start, "start", " Networks by name do too; a folder is for purerl.run(start=)."
+    )
     _check_same(start, state, "start", "this agent", remedy, name_leaves)
 
 
@@ -305,11 +298,13 @@ def _check_same(
             )
 
 
-def check_agent(state: PyTree) -> None:
+def check_agent(state: PyTree, name: str = "state", also: str = "") -> None:
     """Refuse what is not the state of one agent.
 
     Args:
         state: Value that was given as a state.
+        name: Name of the argument, for the message.
+        also: What else may be given, a sentence.
 
     Raises:
         ConfigError: with what to give.
@@ -317,12 +312,12 @@ def check_agent(state: PyTree) -> None:
     update = getattr(state, "update", None)
     if update is None or callable(update):  # A dictionary has such a method.
         raise ConfigError(
-            "state must be a training state, such as result.state, got "
-            f"{type(state).__name__}."
+            f"{name} must be a training state, such as result.state, got "
+            f"{type(state).__name__}.{also}"
         )
     if np.ndim(update) > 0:
         raise ConfigError(
-            f"state holds {np.shape(update)} agents; pick one with "
+            f"{name} holds {np.shape(update)} agents; pick one with "
             "jax.tree.map(lambda x: x[i], state), or vmap over states."
         )
 

@@ -267,7 +267,10 @@ def make_restarts(
     # As in `Environment.step`, a key has only one use if transitions are not random.
     split = _split_each(keys) if env.stochastic_transitions else (keys, keys)
     keys_step, keys_reset = split
-    if _start_bytes(stepper) * keys.size <= PRECOMPUTED_BYTES:
+    key = jax.eval_shape(lambda: jax.random.key(0))
+    one = jax.tree.leaves(jax.eval_shape(stepper.env.reset_env, key, params))
+    start_bytes = sum(x.size * x.dtype.itemsize for x in one)
+    if start_bytes * keys.size <= PRECOMPUTED_BYTES:
         starts = jax.vmap(reset, (0, None))(keys_reset, params)
         return (keys_step, starts), lambda inputs: inputs
     return split, lambda inputs: (inputs[0], reset(inputs[1], params))
@@ -277,13 +280,6 @@ def _split_each(keys: Array) -> tuple[Array, Array]:
     """Two keys from each of `[T, B]`."""
     pairs = jax.vmap(jax.vmap(jax.random.split))(keys)
     return pairs[..., 0], pairs[..., 1]
-
-
-def _start_bytes(stepper: Stepper) -> int:
-    """Bytes of one first observation and state."""
-    key = jax.eval_shape(lambda: jax.random.key(0))
-    shapes = jax.eval_shape(stepper.env.reset_env, key, stepper.params)
-    return sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
 
 
 def step_without_reset(
@@ -476,7 +472,9 @@ def unroll(
 
     turn = packing.steps_of_turn(carry, 1, inputs)
     end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
-    outputs = _in_rows(batch, carry.obs), *others
+    pair, like = (batch.obs, batch.next_obs), (carry.obs, carry.obs)
+    obs, next_obs = packing.columns_last(pair, like)
+    outputs = batch._replace(obs=obs, next_obs=next_obs), *others
     batch, memories, returns, lengths = checkpoint_name(outputs, ROLLOUT)
     carry, memory = unpack(end)
     # A bad transition has both flags, and ends no episode that counts.
@@ -529,12 +527,6 @@ def without_bad(played: Played, finite_observations: bool = False) -> Played:
         played.transitions, played.memories, finite_observations
     )
     return played._replace(transitions=transitions, memories=memories)
-
-
-def _in_rows(batch: Transition, obs: PyTree) -> Transition:
-    """Observations of a rollout `[T, B, ...]`, as `obs` `[B, ...]` of a step is."""
-    seen, after = packing.columns_last((batch.obs, batch.next_obs), (obs, obs))
-    return batch._replace(obs=seen, next_obs=after)
 
 
 def is_bad(record: Any) -> Array:

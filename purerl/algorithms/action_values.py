@@ -301,15 +301,6 @@ def num_outputs(config: Any) -> int | None:
     return sizes.get(config.values)
 
 
-def has_stream(config: Any) -> bool:
-    """Return whether the head has a hidden layer.
-
-    Dueling has one in each stream. Noise has one, as a linear head alone would only add
-    it to the values; and levels, which a linear head could only multiply.
-    """
-    return config.dueling or config.noisy or config.values == "implicit"
-
-
 def make_network(config: Any, shape: Any, num_actions: int) -> nn.Module:
     """Make the network from observations to what is learned of each action.
 
@@ -349,12 +340,15 @@ def _by_fields(config: Any, shape: Any, num_actions: int) -> nn.Module:
         return networks.DiscreteCritic(
             torso, num_actions, stream, product, gain, has_mask
         )
+    # Dueling has a hidden layer in each stream. Noise has one, as a linear head alone
+    # would only add it to the values; and levels, which that could only multiply.
+    has_stream = config.dueling or config.noisy or config.values == "implicit"
     return networks.ReturnCritic(
         torso,
         num_actions,
         1 if config.values == "implicit" else num_outputs(config),
         partial(layer, scale=config.critic_gain, **options),
-        make_stream if has_stream(config) else None,
+        make_stream if has_stream else None,
         config.dueling,
         has_mask,
     )

@@ -239,12 +239,6 @@ def validate(config: OffPolicyConfig) -> None:
             f"gradient steps, got {config.updates_per_step:g} (that is {steps:g}); "
             f"nearest: {near}."
         )
-    if config.updates_per_step and config.gradient_steps not in (1, whole):
-        raise ConfigError(
-            f"gradient_steps and updates_per_step contradict each other: "
-            f"{config.gradient_steps} per round, and {config.updates_per_step:g} per "
-            f"step, which is {whole} per round. Give one of them."
-        )
     validate_learning(config)
     window = config.n_step * config.num_envs
     if config.buffer_size < window:

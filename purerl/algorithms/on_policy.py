@@ -18,10 +18,11 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from purerl import networks
+from purerl import auto, networks
 from purerl.acting import observe, rollout
-from purerl.acting.observe import to_features
+from purerl.acting.observe import obs_shape, to_features
 from purerl.acting.policy import reject_stateless_act
+from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
 from purerl.algorithms.memory import CRITIC_CORE, Memory, of_actor
 from purerl.envs.base import Environment
@@ -66,13 +67,13 @@ class Agent(NamedTuple):
         config: Config, whose leaves may be traced.
         stepper: The environments.
         obs_space: Observation space of the environment.
-        networks: Networks by name, that which acts among them. They see prepared
-            observations, or the memory; a critic that shares the actor's torso sees its
-            features, see `inputs`.
-        behaviour: How actions are chosen.
         memory: Networks of the memory; None for an agent that remembers nothing.
         num_updates: Updates of the whole run.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
+        networks: Networks by name, that which acts among them. They see prepared
+            observations, or the memory; a critic that shares the actor's torso sees its
+            features, see `inputs`.
+        behaviour: How actions are chosen, a `Behaviour`.
         on_features: The actor from the torso's features; None without a shared torso.
         head: Distribution of the actions; None for action values.
         few_kernels: Form of `learning.minibatches.minimise` for an accelerator, and a
@@ -84,11 +85,11 @@ class Agent(NamedTuple):
     config: Any
     stepper: rollout.Stepper
     obs_space: Any
-    networks: dict[str, nn.Module]
-    behaviour: Behaviour
     memory: Memory | None
     num_updates: int
     axis_name: str | None
+    networks: Any = None
+    behaviour: Any = None
     on_features: nn.Module | None = None
     head: Any = None
     few_kernels: Callable[..., tuple[PyTree, PyTree, Metrics]] | None = None
@@ -155,13 +156,20 @@ Learn = Callable[[Agent, OnPolicyState, rollout.Played, Array], Learned]
 """`(agent, state, rollout, key) -> Learned`, the algorithm."""
 
 
-def bind(
-    config: Any, env: Environment, axis_name: str | None
-) -> tuple[rollout.Stepper, Any, int]:
-    """Return stepper, observation space and number of updates of a resolved config."""
+def bind(config: Any, env: Environment, axis_name: str | None) -> Agent:
+    """Bind a config and an environment to an agent that has no heads yet.
+
+    Args:
+        config: Config of the agent; its leaves may be traced.
+        env: Environment, from `resolve_env`.
+        axis_name: Mapped axis over which this agent's environments are spread.
+    """
+    config = auto.resolve(config, env)
     stepper = rollout.make_stepper(config, env, axis_name)
+    obs_space = env.observation_space(stepper.params)
+    memory = memories.build(config, obs_shape(obs_space))
     num_updates = max(1, config.total_timesteps // config.steps_per_update)
-    return stepper, env.observation_space(stepper.params), num_updates
+    return Agent(config, stepper, obs_space, memory, num_updates, axis_name)
 
 
 def algorithm(

@@ -54,16 +54,6 @@ class Constant(NamedTuple):
     remedy: str = "Leave it out, or use purerl.evolve."
 
 
-def _nothing(config: Any) -> Mapping[str, Constant]:
-    del config
-    return {}
-
-
-def _none_alone(config: Any, env: Environment, field: str) -> bool:
-    del config, env, field
-    return False
-
-
 class Outer(NamedTuple):
     """The outer losses by which an algorithm's updates are judged.
 
@@ -79,8 +69,8 @@ class Outer(NamedTuple):
 
     make_agent: Callable[..., Agent]
     losses: Mapping[str, OuterLoss]
-    constant: Callable[[Any], Mapping[str, Constant]] = _nothing
-    alone: Callable[[Any, Environment, str], bool] = _none_alone
+    constant: Callable[[Any], Mapping[str, Constant]] = lambda config: {}
+    alone: Callable[[Any, Environment, str], bool] = lambda config, env, field: False
 
 
 def collect_next(agent: Agent, state: OnPolicyState) -> Played:

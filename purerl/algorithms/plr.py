@@ -183,17 +183,11 @@ class Chosen(NamedTuple):
 
 
 def validate(config: PLRConfig, env: Environment) -> None:
-    """Check that the environment draws levels, and what PPO checks.
+    """Check that the environment plays random levels, and what PPO checks.
 
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    if not env.has_levels:
-        raise ConfigError(
-            f"PLRConfig needs an environment with levels, and {env.name} has no "
-            "levels: it has no draw_level(key, params), as Maze-v0 has; see "
-            "docs/curricula.md."
-        )
     if type(env) is not RandomLevels:
         raise ConfigError(
             "PLRConfig needs RandomLevels as the last of env_wrappers, and numbers in "
@@ -262,7 +256,9 @@ def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
             chosen.is_replay, learned, (before.params, before.opt_state)
         )
         after = after._replace(params=params, opt_state=opt_state)
-    results = score(agent, before, played, best_before(state.level_buffer, chosen))
+    kept = state.level_buffer.best_return[chosen.places]
+    best = jnp.where(chosen.is_replay, kept, -jnp.inf)
+    results = score(agent, before, played, best)
     buffer = remember(config, state, chosen, results)
     metrics |= {
         "replayed": chosen.is_replay.astype(jnp.float32),
@@ -317,11 +313,6 @@ def begin(
     start = jax.vmap(start_of)(obs, env_state)
     envs = carry_of(start, state.envs.bad)
     return on_policy.restart(state, obs)._replace(envs=envs)
-
-
-def best_before(buffer: levels.LevelBuffer, chosen: Chosen) -> Array:
-    """Return the highest return `[B]` in each level before this update."""
-    return jnp.where(chosen.is_replay, buffer.best_return[chosen.places], -jnp.inf)
 
 
 def score(

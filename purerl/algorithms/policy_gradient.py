@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax.numpy as jnp
 
-from purerl import auto, networks
+from purerl import networks
 from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape
@@ -185,12 +185,10 @@ def make_agent(
         axis_name: Mapped axis over which this agent's environments are spread.
         make_critic: `(config, shape of features) -> critic` of an agent without memory.
     """
-    config = auto.resolve(config, env)
-    stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
+    agent = on_policy.bind(config, env, axis_name)
+    config, memory, shape = agent.config, agent.memory, obs_shape(agent.obs_space)
     policy = getattr(config, "policy", "auto")
-    head = make_policy_head(env.action_space(stepper.params), policy)
-    shape = obs_shape(obs_space)
-    memory = memories.build(config, shape)
+    head = make_policy_head(env.action_space(agent.stepper.params), policy)
     if memory is None:
         actor, critic = make_actor(config, head, shape), make_critic(config, shape)
     else:
@@ -198,15 +196,9 @@ def make_agent(
     on_features = None
     if config.shared_torso:
         on_features, critic = of_features(actor, shape), of_features(critic, shape)
-    return Agent(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
+    return agent._replace(
         networks={"actor": actor, "critic": critic},
         behaviour=behaviour_of(head),
-        memory=memory,
-        num_updates=num_updates,
-        axis_name=axis_name,
         on_features=on_features,
         head=head,
         few_kernels=minimise_in_few_kernels,

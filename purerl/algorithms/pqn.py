@@ -29,7 +29,7 @@ gradient step. Here a rollout begins with the memory that was stored before it, 
 from functools import partial
 from typing import Any, NamedTuple
 
-from purerl import auto, networks
+from purerl import networks
 from purerl.accelerator import columns
 from purerl.acting import exploration, observe
 from purerl.acting.exploration import EpsilonConfig
@@ -155,20 +155,13 @@ def make_agent(
     config: PQNConfig, env: Environment, axis_name: str | None = None
 ) -> Agent:
     """Bind the action values and the environments of a config."""
-    config = auto.resolve(config, env)
-    stepper, obs_space, num_updates = on_policy.bind(config, env, axis_name)
-    actions: Any = env.action_space(stepper.params)
-    shape, num_actions = obs_shape(obs_space), int(actions.n)
-    memory = memories.build(config, shape)
-    return Agent(
-        config=config,
-        stepper=stepper,
-        obs_space=obs_space,
-        networks={"q": _make_network(config, shape, num_actions, memory)},
+    agent = on_policy.bind(config, env, axis_name)
+    config, shape = agent.config, obs_shape(agent.obs_space)
+    actions: Any = env.action_space(agent.stepper.params)
+    num_actions = int(actions.n)
+    return agent._replace(
+        networks={"q": _make_network(config, shape, num_actions, agent.memory)},
         behaviour=_epsilon_greedy(config, shape, num_actions),
-        memory=memory,
-        num_updates=num_updates,
-        axis_name=axis_name,
     )
 
 

@@ -61,17 +61,15 @@ def check_mapping(name: str, value: Any, example: str) -> None:
     """
     if value is None:
         return
-    if not isinstance(value, Mapping):
-        raise ConfigError(
-            f"{name} must map names of fields to values, got {shown(value)}; for "
-            f"example {example}."
-        )
-    odd = [key for key in value if not isinstance(key, str)]
-    if odd:
-        raise ConfigError(
-            f"{name} must map names of fields to values, got the name {odd[0]!r}; for "
-            f"example {example}."
-        )
+    got = shown(value)
+    if isinstance(value, Mapping):
+        odd = [key for key in value if not isinstance(key, str)]
+        if not odd:
+            return
+        got = f"the name {odd[0]!r}"
+    raise ConfigError(
+        f"{name} must map names of fields to values, got {got}; for example {example}."
+    )
 
 
 def check_apart(names: Iterable[str], words: str) -> None:

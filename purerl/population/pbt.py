@@ -461,6 +461,10 @@ def _with_stored_values(
     fixed = {
         name: value
         for name, value in values.items()
-        if not any(field in axes for field in auto.followed_by(name))
+        if not any(
+            field in axes
+            for field, follower in auto.FOLLOWED.items()
+            if follower == name
+        )
     }
     return with_values_of({"config": fixed}, config)

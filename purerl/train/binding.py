@@ -185,7 +185,7 @@ def _validate(config: TrainConfig, env: Environment) -> None:
 def _check_schedule(bound: Bound, name: str, schedule: Schedule) -> None:
     """Refuse a schedule of a number that is read at the start only.
 
-    A number of an option that is off may be one: see `checks.check_idle`.
+    A number of an option that is off may be one: see `config.check_idle`.
     """
     values = {name: 0.0}
     if not bound.env.on_host and name in read_by_start(bound, values):

@@ -6,7 +6,7 @@ is made and never again: a program's outputs depend on them, or they do not.
 
 import dataclasses
 from collections.abc import Callable, Hashable
-from functools import lru_cache, partial
+from functools import partial
 from typing import Any
 
 import jax
@@ -19,6 +19,7 @@ from purerl.types import Overrides, PyTree
 
 # Answers that are kept: a search asks again for what a sweep has asked.
 _KEPT = 256
+_answers: dict[Hashable, frozenset[str]] = {}
 
 
 def read_by_start(run: Any, values: Overrides) -> frozenset[str]:
@@ -111,23 +112,6 @@ def _updates(run: Any, values: Overrides) -> frozenset[str]:
     return read_by(partial(_step, run), values, first_state(run, values))
 
 
-@dataclasses.dataclass(frozen=True)
-class _Question:
-    """A question about a run; equal ones have one answer.
-
-    Attributes:
-        kind: Function that finds the answer.
-        identity: The config, and the structure of the numbers asked about.
-        run: Config and environment.
-        values: Shapes and types of the numbers asked about.
-    """
-
-    kind: Callable[[Any, Overrides], frozenset[str]]
-    identity: Hashable
-    run: Any = dataclasses.field(compare=False)
-    values: Overrides = dataclasses.field(compare=False)
-
-
 def _kept(
     kind: Callable[[Any, Overrides], frozenset[str]],
     run: Any,
@@ -141,15 +125,12 @@ def _kept(
     try:
         numbers = tuple((np.shape(x), np.asarray(x).tobytes()) for x in leaves)
         shapes = tuple((shape_of(x).shape, str(shape_of(x).dtype)) for x in asked)
-        question = _Question(
-            kind, (structure, numbers, form, shapes), run, shapes_of(values)
-        )
+        question = (kind, structure, numbers, form, shapes)
         hash(question)
     except TypeError:  # A part of the user's own that cannot be hashed.
         return kind(run, values)
-    return _answer(question)
-
-
-@lru_cache(maxsize=_KEPT)
-def _answer(question: _Question) -> frozenset[str]:
-    return question.kind(question.run, question.values)
+    if question not in _answers:
+        if len(_answers) >= _KEPT:
+            del _answers[next(iter(_answers))]
+        _answers[question] = kind(run, values)
+    return _answers[question]

@@ -82,7 +82,10 @@ def make_segment(
         )
         update = partial(_update_or_keep, num_updates) if may_overrun else _update
         slots = max_evaluations(is_due, length, first_update)
-        evaluations = _blank_rows(jax.eval_shape(evaluate, state), slots)
+        evaluations = jax.tree.map(
+            lambda x: jnp.zeros((slots, *x.shape), x.dtype),
+            jax.eval_shape(evaluate, state),
+        )
         state, evaluations = vary_like((state, evaluations), state.key)
         due = jnp.asarray(np.append(is_due, False))
 
@@ -93,7 +96,11 @@ def make_segment(
             if slots:
                 evaluations = jax.lax.cond(
                     now,
-                    lambda: _write_row(evaluations, slot, evaluate(state)),
+                    lambda: jax.tree.map(
+                        lambda rows, row: rows.at[slot].set(row),
+                        evaluations,
+                        evaluate(state),
+                    ),
                     lambda: evaluations,
                 )
             return (state, evaluations, slot + now), metrics
@@ -122,16 +129,6 @@ def _update_or_keep(
     """Make update number `index`, or none where the run has ended by then."""
     update = partial(_update, algorithm, index=index)
     return change_if(index < num_updates, update, state)
-
-
-def _blank_rows(shapes: PyTree, count: int) -> PyTree:
-    """Make `count` rows of zeros of the given shapes."""
-    return jax.tree.map(lambda s: jnp.zeros((count, *s.shape), s.dtype), shapes)
-
-
-def _write_row(rows: PyTree, index: Array, row: PyTree) -> PyTree:
-    """Put a row in the place of the one at `index`."""
-    return jax.tree.map(lambda all, new: all.at[index].set(new), rows, row)
 
 
 def max_evaluations(is_due: np.ndarray, length: int, first_update: Any) -> int:

@@ -505,6 +505,3 @@ def test_a_buffer_is_no_longer_than_its_run():
     assert config.replace(num_envs=4, total_timesteps=4_999).capacity == 4_800
     # And whole steps of all environments.
     assert config.replace(num_envs=3, buffer_size=1_000).capacity == 999
-
-
-# One agent over several devices.

@@ -54,19 +54,6 @@ def test_inverted_polyak():
     assert 0 < distance(end.target_params, start.params) < 0.1 * moved
 
 
-@pytest.mark.slow
-def test_all_vmapped_seeds_equal():
-    # A key made anew in the middle of training: all seeds the same.
-    keys = jax.random.split(jax.random.key(0), 3)
-    result = jax.jit(jax.vmap(purerl.make_train(CONFIG)))(keys)
-    for values in (
-        result.metrics["value_loss"][:, -1],
-        result.state.buffer.reward.sum((1, 2)),
-        result.state.params["actor"]["params"]["Dense_0"]["kernel"][:, 0, 0],
-    ):
-        assert len(np.unique(values)) == 3
-
-
 def test_one_sided_smoothing_noise():
     # Uniform numbers in [0, 1) as noise push the target's action up, on average.
     draws = make_hooks(CONFIG).draw_noise(jax.random.key(0), (500,))

@@ -1,7 +1,5 @@
 """The learned policy gradient: its update in closed forms, rules and meta-gradient."""
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -10,11 +8,9 @@ from flax import struct
 
 import purerl
 from purerl import optimisers, serialise
-from purerl.acting import observe
 from purerl.algorithms import lpg, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
-from purerl.learning import optimiser
 from purerl.rules import ActorCriticRule, LPGRule, ReturnRule, RuleInputs, Targets
 from tests.algorithms.agents import agent_of, samples_of
 from tests.helpers import assert_same_bits
@@ -455,34 +451,3 @@ def test_an_evolved_rule_is_reproducible_and_leaves_a_file(tmp_path):
     assert first.vector.shape == (size,)
     # A member's run is the run of an agent with that rule.
     assert not np.array_equal(first.rule.params["recurrent"], RULE.params["recurrent"])
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_step_size_of_lpg_decays(share):
-    config = purerl.LPGConfig(
-        env="CartPole-v1",
-        num_envs=2,
-        num_steps=4,
-        hidden_sizes=(3,),
-        total_timesteps=2 * 4 * 10,
-        anneal_learning_rate=True,
-        optimiser=optimisers.SGD(),
-        learning_rate=0.1,
-        max_grad_norm=1e9,
-    )
-    parts = bound(config)
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    moves = []
-    for update in (0, int(10 * share)):  # learns from the same rollout
-        now = state._replace(update=jnp.int32(update))
-        keys = jax.random.split(jax.random.key(1), 3)
-        steps = on_policy.collect(parts, state, keys).transitions
-        targets = config.rule(lpg.rule_inputs(parts, state, steps))
-        obs = observe.prepare(parts, state.obs_moments, steps.obs)
-        batch = lpg.Batch(obs, steps.action, targets)
-        loss = partial(lpg.loss, parts)
-        params, *_ = on_policy.gradient_step(parts, now, loss, batch)
-        flat = [optimiser.flatten(x)[0] for x in (params, state.params)]
-        moves.append(flat[0] - flat[1])
-    assert np.abs(moves[0]).max() > 1e-5
-    np.testing.assert_allclose(moves[1], (1 - share) * moves[0], rtol=1e-2, atol=1e-7)

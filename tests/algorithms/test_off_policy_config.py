@@ -31,10 +31,6 @@ SMALL = {
         ),
         ({"updates_per_step": 0.5}, r"\(that is 0.5\); nearest: 1\."),
         (
-            {"num_envs": 4, "updates_per_step": 1, "gradient_steps": 2},
-            r"contradict each other: 2 per round, and 1 per step, which is 4",
-        ),
-        (
             {"total_timesteps": 4_000_000_000, "updates_per_step": 2},
             r"7999998002 gradient steps, and at most 4294967295 can be counted",
         ),

@@ -204,17 +204,13 @@ def test_other_levels_than_mazes_are_replayed():
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        (
-            {"env": "CartPole-v1", "env_kwargs": {}, "env_wrappers": ()},
-            "CartPole-v1 has no levels",
-        ),
         ({"total_timesteps": 48}, "plays 0 levels before the last update"),
         ({"env_wrappers": ()}, "needs RandomLevels as the last of env_wrappers"),
         (
             {"env_wrappers": ("RandomLevels", "FrameStack(2)")},
             "needs RandomLevels as the last",
         ),
-        ({"env": "CartPole-v1", "env_kwargs": {}}, r"draw_level\(key, params\)"),
+        ({"env": "CartPole-v1", "env_kwargs": {}}, "has no levels"),
         (
             {
                 "env_params": {

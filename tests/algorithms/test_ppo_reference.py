@@ -242,52 +242,6 @@ def test_an_update_without_annealing_uses_the_full_step_size(stepped):
     np.testing.assert_allclose(stepped[False], [1e-3, 1e-3, 1e-3], rtol=1e-2)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("env", ["CartPole-v1", "probe/continuous"])
-def test_an_agent_spread_over_a_named_axis_is_the_agent_on_one_device(env):
-    # Same total batch: 4 environments on one device, or 2 on each of 2. With one
-    # minibatch per pass the samples of every gradient are the same, so only the order
-    # of sums differs: 1e-4 over four updates.
-    config = small(
-        env=env,
-        learning_rate=1e-3,
-        num_epochs=2,
-        num_evaluations=1,
-        eval_episodes=2,
-        eval_max_steps=10,
-        normalize_observations=True,
-        normalize_rewards=True,
-    )
-    key = jax.random.key(0)
-    whole = jax.jit(purerl.make_train(config))(key)
-    train = purerl.make_train(config, axis_name="devices")
-    spread = jax.jit(jax.vmap(train, in_axes=None, axis_size=2, axis_name="devices"))(
-        key
-    )
-    pick = lambda lane: lambda x: x[lane]  # noqa: E731
-    for name in ("params", "obs_moments"):
-        mine = getattr(whole.state, name)
-        theirs = getattr(spread.state, name)
-        for lane in (0, 1):
-            jax.tree.map(
-                lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-5),
-                mine,
-                jax.tree.map(pick(lane), theirs),
-            )
-    for lane in (0, 1):
-        for name, values in whole.metrics.items():
-            np.testing.assert_allclose(
-                spread.metrics[name][lane], values, rtol=1e-3, atol=1e-4, err_msg=name
-            )
-    # The two devices hold the two halves of the environments.
-    np.testing.assert_allclose(
-        spread.state.envs.obs.reshape(4, -1), whole.state.envs.obs, atol=1e-5
-    )
-    np.testing.assert_array_equal(
-        spread.evaluation["episode_length"][0], whole.evaluation["episode_length"]
-    )
-
-
 def test_explained_variance_golden():
     # Targets 0, 2, 4 (variance 8/3); errors 1, -1, 0 (variance 2/3): 1 - 1/4.
     zeros = jnp.zeros(3)

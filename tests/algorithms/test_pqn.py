@@ -17,7 +17,6 @@ from purerl.tracing import traced_for
 from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 from tests.algorithms.q_probes import Q_PROBES
-from tests.algorithms.short_runs import assert_close
 
 CONFIG = purerl.PQNConfig(
     num_envs=4,
@@ -241,52 +240,6 @@ def test_layer_norm_is_before_every_activation_unless_it_is_off():
 
     assert norms() == 4  # scale and bias of two layers
     assert norms(layer_norm=False) == 0
-
-
-@pytest.fixture(scope="module")
-def single():
-    return jax.jit(purerl.make_train(CONFIG.replace(normalize_observations=True)))
-
-
-def test_the_steps_size_decays_linearly_over_the_run(single):
-    # The last of four updates has a quarter of the step size: RAdam's first step is the
-    # gradient itself, so a fresh optimiser moves a quarter as far.
-    parts, state = make(num_epochs=1, num_minibatches=1)
-    step = jax.jit(
-        lambda s: on_policy.fit(parts, s, pqn.loss, batch, jax.random.key(0))[0]
-    )
-    transitions = on_policy.collect(parts, state, jax.random.key(3)).transitions
-    batch = samples_of(pqn, parts, state, transitions)
-
-    def moved(update):
-        params = step(state._replace(update=jnp.int32(update)))
-        change = optimiser.flatten(params)[0] - optimiser.flatten(state.params)[0]
-        return float(jnp.linalg.norm(change))
-
-    first = moved(0)
-    assert first > 1e-4
-    ratios = [moved(update) / first for update in (1, 3, 4)]
-    np.testing.assert_allclose(ratios, [0.75, 0.25, 0.0], rtol=1e-2, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_an_agent_spread_over_devices_is_the_agent_on_one():
-    # With one minibatch both take the same samples; only the order of sums differs.
-    config = CONFIG.replace(num_minibatches=1, normalize_observations=True)
-    key = jax.random.key(3)
-    whole = jax.jit(purerl.make_train(config))(key)
-    spread = jax.jit(purerl.data_parallel(config))(key)
-    for name, values in whole.metrics.items():
-        np.testing.assert_allclose(
-            spread.metrics[name], values, rtol=1e-3, atol=1e-4, err_msg=name
-        )
-    assert_close(spread.state.obs_moments, whole.state.obs_moments)
-    for copy, params in zip(
-        jax.tree.leaves(spread.state.params),
-        jax.tree.leaves(whole.state.params),
-        strict=True,
-    ):
-        np.testing.assert_allclose(copy, params, rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,6 @@ from purerl.algorithms import dqn, off_policy, recurrent_dqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser, sequences
 from purerl.learning.branches import StepCount
-from purerl.optimisers import SGD
 from purerl.replay import batches
 from purerl.replay import uniform as ring
 from tests import nets
@@ -515,22 +514,6 @@ def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
         purerl.make_train(CONFIG.replace(**changes))
 
 
-def test_gradient_steps_are_counted_over_all_updates(trained):
-    """The target moves after every third, whichever update that is in."""
-    config = trained.parts.config.replace(target_update_interval=3, tau=1.0)
-    parts = trained.parts._replace(config=config)
-    hooks = recurrent_dqn.make_hooks(parts, trained.restore)
-    take = jax.jit(partial(trained.take_steps, hooks, ()))
-    moved = []
-    for update in range(ROUNDS - 1, ROUNDS + 5):
-        before = trained.learner()
-        learner, *_ = take(jnp.int32(update), jax.random.key(8))
-        steps = config.gradient_steps_before(jnp.int32(update + 1))
-        moved.append(bool((learner.target_params != before.target_params).any()))
-        assert moved[-1] == (int(steps) % 3 == 0)
-    assert sum(moved) == 2
-
-
 def test_importance_weights_reach_the_gradient_step(trained):
     config = trained.parts.config.replace(prioritised=True)
     parts = recurrent_dqn.build(config, resolve_env(config))
@@ -551,15 +534,3 @@ def test_importance_weights_reach_the_gradient_step(trained):
     *_, metrics = trained.take_steps(hooks, priorities, update, key)
     np.testing.assert_allclose(metrics["value_loss"], weight.sum(), rtol=1e-6)
     assert float(weight.min()) < 0.9
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_step_size_of_recurrent_dqn_decays_over_its_gradient_steps(share):
-    config = purerl.RecurrentDQNConfig(
-        anneal_learning_rate=True, optimiser=SGD(), learning_rate=0.1, max_grad_norm=1e9
-    )
-    flat, restore = optimiser.flatten({"x": jnp.ones(2)})
-    count = jnp.uint32(share * config.total_gradient_steps)
-    optim = dqn.make_optimiser(config, restore, count)
-    step, _ = optim.update(jnp.ones(2), optim.init(flat), flat)
-    np.testing.assert_allclose(step, -0.1 * (1 - share), rtol=1e-5, atol=1e-8)

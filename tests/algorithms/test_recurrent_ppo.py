@@ -442,10 +442,10 @@ def test_gradients_flow_through_time(rolled):
     # The last step's log-probability depends on the first observation of its episode,
     # or its value does, where the critic has a memory of its own.
     parts, start, _, _ = rolled
-    core, name = parts.core, "core"
+    core, name = parts.memory.core, "core"
     obs = jax.random.normal(jax.random.key(0), (5, 1, 5))
-    if parts.critic_core is not None:
-        core, name, obs = parts.critic_core, "critic_core", {"place": obs}
+    if parts.memory.critic_core is not None:
+        core, name, obs = parts.memory.critic_core, "critic_core", {"place": obs}
     first = jnp.zeros((5, 1), bool)
 
     def last(obs, first):
@@ -505,34 +505,6 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
         algorithm.act(remembers.state, jnp.zeros(1))
 
 
-# Scale
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("changes", [{"env": "CartPole-v1"}, APART], ids=CHAINS)
-def test_spread_over_devices_it_is_the_single_device_run(changes):
-    config = CONFIG.replace(
-        **changes,
-        num_envs=4,
-        num_minibatches=1,
-        total_timesteps=4 * 14 * 5,
-        normalize_observations=True,
-        normalize_rewards=True,
-        eval_episodes=2,
-    )
-    single = train(config)
-    spread = jax.jit(purerl.data_parallel(config))(jax.random.key(0))
-    for name in ("policy_loss", "value_loss", "entropy", "grad_norm", "episodes"):
-        np.testing.assert_allclose(
-            spread.metrics[name], single.metrics[name], rtol=1e-4, atol=1e-4
-        )
-    for network in KEYS:
-        memory, expected = (of(network, x.state.memory) for x in (spread, single))
-        shards = [shard.data.shape for shard in memory.addressable_shards]
-        assert shards == [(2, 8), (2, 8)]
-        np.testing.assert_allclose(memory, expected, rtol=1e-3, atol=1e-4)
-
-
 @pytest.mark.parametrize(
     ("changes", "fragment"),
     [
@@ -548,11 +520,6 @@ def test_spread_over_devices_it_is_the_single_device_run(changes):
 def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
     with pytest.raises(ConfigError, match=fragment):
         purerl.make_train(CONFIG.replace(**changes))
-
-
-def test_sequences_that_do_not_split_over_devices_are_refused():
-    with pytest.raises(ConfigError, match=r"num_envs / devices \(2\).*got 4"):
-        purerl.data_parallel(CONFIG.replace(num_envs=4, num_minibatches=4))
 
 
 @pytest.mark.slow

@@ -9,7 +9,6 @@ from scipy import stats
 import purerl
 from purerl.algorithms import vpg
 from purerl.config import ConfigError
-from purerl.optimisers import SGD
 from purerl.types import Transition
 from tests.algorithms.agents import agent_of, samples_of
 
@@ -279,48 +278,3 @@ def test_advantages_are_standardised_over_the_whole_batch(rollout):
 def test_gae_without_a_baseline_is_refused():
     with pytest.raises(ConfigError, match="use advantage='rewards_to_go'"):
         purerl.make_train(small(baseline=False))
-
-
-# Over devices.
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("env", ["CartPole-v1", "probe/continuous"])
-def test_an_agent_spread_over_two_devices_is_the_agent_on_one(env):
-    # Both average over the same samples, so only the order of sums differs.
-    config = small(
-        env=env,
-        learning_rate=1e-3,
-        normalize_observations=True,
-        normalize_rewards=True,
-    )
-    key = jax.random.key(0)
-    whole = jax.jit(purerl.make_train(config))(key)
-    spread = jax.jit(purerl.data_parallel(config))(key)
-    jax.tree.map(
-        lambda x, y: np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4),
-        (whole.state.params, whole.state.obs_moments, whole.metrics),
-        (spread.state.params, spread.state.obs_moments, spread.metrics),
-    )
-    halves = [x.data.shape[0] for x in spread.state.envs.obs.addressable_shards]
-    assert halves == [1, 1]
-
-
-@pytest.mark.parametrize("share", [0.0, 0.5, 1.0])
-def test_the_step_size_of_vpgs_policy_decays(share):
-    parts, actor = bandit(
-        [np.log(3.0), 0.0],
-        anneal_learning_rate=True,
-        learning_rate=0.1,
-        optimiser=SGD(),
-    )
-    state = purerl.make_algorithm(parts.config).init(jax.random.key(0))
-    state = state._replace(
-        params={**state.params, "actor": actor},
-        update=jnp.int32(share * parts.num_updates),
-    )
-    batch = batch_of(np.zeros((3, 4)), [0, 0, 1], [2.0, -1.0, 4.0])
-    moved, *_ = vpg.improve_policy(parts, state, batch)
-    bias = moved["params"]["Dense_0"]["bias"] - actor["params"]["Dense_0"]["bias"]
-    expected = -0.1 * (1 - share) * np.array([11 / 12, -11 / 12])
-    np.testing.assert_allclose(bias, expected, rtol=1e-4, atol=1e-7)

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs, serialise
+from purerl import serialise
 from purerl.acting import exploration
-from purerl.acting.environment import resolve_env
 from purerl.algorithms import ALGORITHMS
 from purerl.config import AUTO, ConfigError
 from purerl.runner import manifest
@@ -75,19 +74,6 @@ def test_minibatches_of_continuous_tasks_divide_any_rollout(num_envs, num_steps,
     assert found == parts
     size = num_envs * num_steps / found
     assert size == int(size) and (size >= 64 or found == 1)
-
-
-def test_discrete_defaults_are_the_numbers_that_they_always_were():
-    explicit = purerl.PPOConfig(
-        num_steps=128,
-        num_epochs=4,
-        num_minibatches=4,
-        entropy_coef=0.01,
-        normalize_observations=False,
-        normalize_rewards=False,
-        sequence_length=128,
-    )
-    assert purerl.resolve(purerl.PPOConfig()) == explicit == purerl.resolve(explicit)
 
 
 def test_the_arithmetic_of_an_update_needs_the_task():
@@ -287,10 +273,3 @@ def test_evaluations_that_are_dropped_are_said():
         "2 evaluations of 16 episodes of at most 1 step (10 asked for, an update each"
         in (manifest.evaluations(two))
     )
-
-
-def test_every_environment_resolves_before_anything_is_traced():
-    env = envs.make(CONTINUOUS)
-    config = purerl.PPOConfig(env=env)
-    assert resolve_env(config).name == env.name
-    assert purerl.resolve(config).normalize_observations is True

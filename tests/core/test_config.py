@@ -148,10 +148,6 @@ BAD_INPUT = {
         lambda _: make(num_envs=4, num_steps=128, num_minibatches=6),
         ["num_envs * num_steps (4 * 128 = 512)", "num_minibatches, got 6", "4 or 8"],
     ),
-    "more minibatches than samples": (
-        lambda _: make(num_envs=2, num_steps=2, num_minibatches=8),
-        ["2 * 2 = 4", "got 8", "nearest: 4"],
-    ),
     "no environments": (
         lambda _: make(num_envs=0),
         ["num_envs must be greater than 0", "got 0", "Default: 4"],
@@ -159,10 +155,6 @@ BAD_INPUT = {
     "half an environment": (
         lambda _: make(num_envs=2.5),
         ["num_envs must be a whole number", "2.5"],
-    ),
-    "a word for a size": (
-        lambda _: make(num_steps="many"),
-        ["num_steps must be a whole number", "'many'"],
     ),
     "total_timesteps below one update": (
         lambda _: make(num_envs=4, num_steps=128, total_timesteps=511),
@@ -180,26 +172,10 @@ BAD_INPUT = {
         lambda _: make(hidden_sizes=()),
         ["hidden_sizes", "()", "(64, 64)"],
     ),
-    "a hidden layer of nothing": (
-        lambda _: make(hidden_sizes=(8, 0)),
-        ["hidden_sizes", "(8, 0)", "(64, 64)"],
-    ),
-    "a number for hidden_sizes": (
-        lambda _: make(hidden_sizes=64),
-        ["hidden_sizes", "64", "(64, 64)"],
-    ),
-    "words for hidden_sizes": (
-        lambda _: make(hidden_sizes=("a", "b")),
-        ["hidden_sizes", "('a', 'b')"],
-    ),
     # Rates
     "negative learning rate": (
         lambda _: make(learning_rate=-1e-3),
         ["learning_rate must be greater than 0", "-0.001", "Default: 0.00025"],
-    ),
-    "learning rate of zero": (
-        lambda _: make(learning_rate=0.0),
-        ["learning_rate must be greater than 0", "0.0"],
     ),
     "learning rate of zero in float32": (
         lambda _: make(learning_rate=1e-320),
@@ -231,25 +207,13 @@ BAD_INPUT = {
         lambda _: make(learning_rate=NAN),
         ["learning_rate must be finite", "nan"],
     ),
-    "infinite learning rate": (
-        lambda _: make(learning_rate=INF),
-        ["learning_rate must be finite", "inf"],
-    ),
     "NaN in an array scalar": (
         lambda _: make(entropy_coef=jnp.float32(NAN)),
         ["entropy_coef must be finite", "nan"],
     ),
-    "negative entropy coefficient": (
-        lambda _: make(entropy_coef=-0.1),
-        ["entropy_coef must be 0 or greater", "-0.1"],
-    ),
     "gamma above one": (
         lambda _: make(gamma=1.01),
         ["gamma must lie between 0 and 1", "1.01", "Default: 0.99"],
-    ),
-    "negative gae_lambda": (
-        lambda _: make(gae_lambda=-0.5),
-        ["gae_lambda must lie between 0 and 1", "-0.5"],
     ),
     "a word for a rate": (
         lambda _: make(gamma="high"),
@@ -271,10 +235,6 @@ BAD_INPUT = {
         lambda _: make(activation="tahn"),
         ["activation must be one of", "tanh", "'tahn'"],
     ),
-    "unknown reset scheme": (
-        lambda _: make(reset_scheme="cached"),
-        ["reset_scheme must be one of fresh, pool", "'cached'"],
-    ),
     # What does not fit the environment
     "continuous policy on discrete actions": (
         lambda _: make(env="CartPole-v1", policy="gaussian"),
@@ -292,25 +252,9 @@ BAD_INPUT = {
         lambda _: make(torso=losses.ClipDrift(0.2)),
         ["torso must be one of auto, mlp, cnn", "ClipDrift(clip_eps=0.2)"],
     ),
-    "a part for the names of frozen parts": (
-        lambda _: make(frozen=losses.ClipDrift(0.2)),
-        ["frozen must be names", "ClipDrift(clip_eps=0.2)"],
-    ),
     "a schedule for a number that is structure": (
         lambda _: make(torso_gain=schedules.Linear(0.5, 0.1)),
         ["torso_gain must be a number", "can be no schedule", "Linear(start=0.5"],
-    ),
-    "an array for a word": (
-        lambda _: make(activation=np.arange(3)),
-        ["activation must be one of", "array([0, 1, 2])"],
-    ),
-    "a random key for a number": (
-        lambda _: make(gamma=jax.random.key(0)),
-        ["gamma must be a number", "key<fry>"],
-    ),
-    "a number that no fraction can hold": (
-        lambda _: make(max_grad_norm=10**400),
-        ["max_grad_norm must be finite"],
     ),
     "unknown torso": (
         lambda _: make(torso="rnn"),
@@ -384,10 +328,6 @@ BAD_INPUT = {
     "unknown override inside env_params": (
         lambda _: override("env_params.lenght", 0.1),
         ["lenght", "Did you mean 'length'"],
-    ),
-    "vector override of env_params without vmap": (
-        lambda _: override("env_params.length", jnp.ones(3)),
-        ["length", "(3,)", "jax.vmap(train, in_axes=(None, 0))"],
     ),
     "a structure for a number": (
         lambda _: override("gamma", {"value": 1.0}),

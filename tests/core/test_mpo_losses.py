@@ -5,7 +5,6 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 import pytest
 from scipy import optimize, stats
 
@@ -128,40 +127,6 @@ def test_a_bound_that_no_weights_reach_leaves_the_smallest_temperature():
     np.testing.assert_allclose(mpo.action_weights(q, eta).max(0), np.ones(STATES))
 
 
-def test_the_temperature_scales_with_the_values_and_ignores_their_level():
-    q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
-    eta = mpo.solve_temperature(q, 0.1)
-    np.testing.assert_allclose(
-        mpo.solve_temperature(8.0 * q, 0.1), 8.0 * eta, rtol=1e-4
-    )
-    level = jnp.arange(STATES, dtype=jnp.float32)
-    np.testing.assert_allclose(
-        mpo.solve_temperature(q + level[None], 0.1), eta, rtol=1e-4
-    )
-
-
-@pytest.mark.parametrize("scale", [0.1, 1.0, 30.0])
-def test_descending_the_dual_by_gradient_finds_the_solved_temperature(scale):
-    q = scale * jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
-    optimiser = optax.adam(0.05 * max(scale, 1.0))
-
-    def descend(carry, _):
-        param, opt_state = carry
-        slope = jax.grad(lambda p: mpo.temperature_dual(jax.nn.softplus(p), q, 0.1))(
-            param
-        )
-        updates, opt_state = optimiser.update(slope, opt_state)
-        return (optax.apply_updates(param, updates), opt_state), None
-
-    start = mpo.softplus_inverse(10.0)
-    (param, _), _ = jax.jit(partial(jax.lax.scan, descend, length=4_000))(
-        (start, optimiser.init(start))
-    )
-    eta = jax.nn.softplus(param)
-    np.testing.assert_allclose(eta, minimum(q, 0.1), rtol=5e-3)
-    np.testing.assert_allclose(eta, mpo.solve_temperature(q, 0.1), rtol=5e-3)
-
-
 @pytest.mark.slow
 def test_states_spread_over_devices_have_one_temperature():
     q = jax.random.normal(jax.random.key(0), (SAMPLES, STATES))
@@ -220,33 +185,6 @@ def test_the_likelihood_is_scipys_with_one_new_parameter_at_a_time():
     np.testing.assert_allclose(
         mpo.decoupled_log_likelihood(target, new, raw), expected, rtol=1e-5
     )
-
-
-@pytest.mark.slow
-def test_the_unconstrained_fit_is_the_weighted_mean_and_spread():
-    # For one state the maximum of the decoupled likelihood is mu = sum w a and
-    # sigma^2 = sum w (a - mu')^2: about the *target's* mean.
-    raw = jax.random.normal(jax.random.key(0), (SAMPLES, 1, 2))
-    weights = jax.nn.softmax(jax.random.normal(jax.random.key(1), (SAMPLES, 1)), 0)
-    target = Gaussian(jnp.full((1, 2), 0.2), jnp.zeros((1, 2)))
-
-    def loss(new):
-        fit = mpo.decoupled_log_likelihood(target, new, raw)
-        return -(weights * fit).sum()
-
-    best_mean = (weights[..., None] * raw).sum(0)
-    best_variance = (weights[..., None] * (raw - 0.2) ** 2).sum(0)
-    slope = jax.grad(loss)(Gaussian(best_mean, 0.5 * jnp.log(best_variance)))
-    for part in slope:
-        np.testing.assert_allclose(part, np.zeros((1, 2)), atol=1e-5)
-
-
-def test_a_multiplier_rises_outside_its_constraint_and_falls_inside():
-    def loss(multiplier):
-        return mpo.lagrangian(multiplier, jnp.array([0.3, 0.1]), 0.2)[1]
-
-    slope = jax.grad(loss)(jnp.array([1.0, 1.0]))
-    np.testing.assert_allclose(slope, [-0.1, 0.1], rtol=1e-5)  # descended
 
 
 def test_a_penalty_moves_the_policy_and_a_multipliers_loss_does_not():

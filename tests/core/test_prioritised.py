@@ -4,7 +4,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-import scipy.stats
 
 import purerl
 from purerl.replay import batches, prioritised
@@ -103,17 +102,6 @@ def test_duplicates_count_once():
     after = update(priorities, numbers, errors, 3, **PLAIN)
     np.testing.assert_array_equal(leaves(after, 3), [1, 5, 2])
     check_sums(after, 3)
-
-
-def test_of_different_errors_of_duplicates_the_largest_counts():
-    priorities = with_values(np.full(100, 9.0, np.float32))
-    numbers = jnp.array([70, 3, 70, 3, 70], jnp.uint32)
-    errors = jnp.array([1.0, 2.0, -4.0, 0.5, 3.0])
-    after = update(priorities, numbers, errors, 100, **PLAIN)
-    expected = np.full(100, 9.0)
-    expected[[3, 70]] = 2, 4
-    np.testing.assert_array_equal(leaves(after, 100), expected)
-    check_sums(after, 100)
 
 
 # Priorities
@@ -223,18 +211,6 @@ def test_stratified_counts_are_within_one_of_the_shares(capacity):
     np.testing.assert_allclose(probability, shares[numbers % capacity], rtol=1e-5)
 
 
-def test_draws_are_proportional():
-    values = np.array([1.0, 2, 3, 4, 0, 6, 7, 8, 9, 10, 11])
-    priorities = with_values(values)
-    bits = jax.random.bits(jax.random.key(3), (20_000, 1))  # One stratum: the sum.
-    draw = jax.vmap(lambda b: sample(priorities, b, jnp.uint32(11), 11))
-    counts = np.bincount(np.asarray(draw(bits).numbers)[:, 0], minlength=11)
-    assert counts[4] == 0
-    keep = values > 0
-    expected = values[keep] / values.sum() * 20_000
-    assert scipy.stats.chisquare(counts[keep], expected).pvalue > 0.01
-
-
 @pytest.mark.parametrize("added", [1, 2, 9, 63])
 def test_no_empty_slot_is_ever_drawn(added):
     capacity = 1000
@@ -336,20 +312,6 @@ def life(key, capacity=37, num=3, margin=6, rounds=25):
     return jax.lax.scan(one_round, start, (counts, jax.random.split(key, rounds)))
 
 
-@pytest.mark.slow
-def test_a_population_is_each_of_its_members():
-    keys = jax.random.split(jax.random.key(0), 3)
-    priorities, (numbers, probability) = jax.jit(jax.vmap(life))(keys)
-    single = jax.jit(life)
-    for i, key in enumerate(keys):
-        alone, (numbers_alone, probability_alone) = single(key)
-        np.testing.assert_array_equal(numbers[i], numbers_alone)
-        np.testing.assert_allclose(probability[i], probability_alone, rtol=1e-5)
-        for level, level_alone in zip(priorities.levels, alone.levels, strict=True):
-            np.testing.assert_allclose(level[i], level_alone, rtol=1e-5)
-    assert (np.asarray(numbers[0]) != np.asarray(numbers[1])).any()
-
-
 def test_a_program_draws_only_complete_items():
     priorities, (numbers, probability) = jax.jit(life)(jax.random.key(1))
     for r in range(2, 25):
@@ -358,13 +320,6 @@ def test_a_program_draws_only_complete_items():
         assert drawn.min() >= max(0, after - 37) and drawn.max() < after - 6, r
     check_sums(priorities, 37)
     assert np.asarray(probability[2:]).min() > 0
-
-
-def test_memory_is_what_the_arrays_take():
-    # 1000 items: 125, 16, 2, 1 rows of 8 numbers of 4 bytes, and the largest.
-    shapes = jax.eval_shape(lambda: empty(1000))
-    taken = sum(x.size * x.dtype.itemsize for x in jax.tree.leaves(shapes))
-    assert taken == 4 * (8 * (125 + 16 + 2 + 1) + 1)
 
 
 @pytest.mark.parametrize("added", [0, 10, 50, 100, 200])

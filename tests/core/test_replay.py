@@ -115,21 +115,6 @@ def test_the_largest_counter_still_finds_its_slots():
     np.testing.assert_array_equal(found, np.array([2**32 - 7, *numbers[[0, 2]]]))
 
 
-@pytest.mark.slow
-def test_a_population_is_each_of_its_members():
-    capacity, num = 7, 3
-    many = [random_steps(seed, 12 * num) for seed in range(3)]
-    together = jax.tree.map(lambda *x: np.stack(x), *many)
-    buffers = jax.vmap(lambda steps: filled(steps, capacity, num))(together)
-    numbers = jnp.array([29, 30, 33, 35], jnp.uint32)
-    windows = jax.vmap(lambda b: gather_n_step(b, numbers[:2], 2, num, 0.9))(buffers)
-    for i, steps in enumerate(many):
-        single = filled(steps, capacity, num)
-        member = jax.tree.map(lambda x, i=i: x[i], (buffers, windows))
-        window = gather_n_step(single, numbers[:2], 2, num, 0.9)
-        jax.tree.map(np.testing.assert_array_equal, member, (single, window))
-
-
 # Sampling
 
 
@@ -142,14 +127,6 @@ def test_sampling_reaches_all_that_is_there_and_nothing_else(added, capacity, ma
     assert sorted(set(np.asarray(numbers).tolist())) == list(expected)
 
 
-def test_newest_item_can_be_sampled():
-    # A published buffer drew from [0, i) where item i was the newest: never seen
-    # until the next came, and an empty range at i = 0.
-    bits = jax.random.bits(jax.random.key(0), (200,))
-    assert set(np.asarray(replay.sample(bits, jnp.uint32(1), 10))) == {0}
-    assert 14 in set(np.asarray(replay.sample(bits, jnp.uint32(15), 10)))
-
-
 def test_sampling_is_uniform():
     bits = jax.random.bits(jax.random.key(1), (20_000,))
     numbers = replay.sample(bits, jnp.uint32(1234), 37)
@@ -159,31 +136,6 @@ def test_sampling_is_uniform():
 
 
 # Windows of n steps
-
-
-def test_a_window_of_three_steps_by_hand():
-    # One environment, gamma = 1/2. Truncated after item 1, terminated after item 4.
-    #   from 0: 1 + 2/2 = 2,           cut after 2 steps:  1/4, next_obs of item 1
-    #   from 1: 2,                     cut after 1 step:   1/2, next_obs of item 1
-    #   from 2: 4 + 8/2 + 16/4 = 12,   ended by item 4:    1/8, next_obs of item 4
-    #   from 3: 8 + 16/2 = 16,         ended by item 4:    1/4, next_obs of item 4
-    #   from 5: 32 + 64/2 + 128/4 = 96, still running:     1/8, next_obs of item 7
-    flag = np.arange(8)
-    steps = Step(
-        obs=10 * np.arange(8.0, dtype=np.float32),
-        action=np.arange(8, dtype=np.int32),
-        reward=np.float32([1, 2, 4, 8, 16, 32, 64, 128]),
-        next_obs=10 * np.arange(8.0, dtype=np.float32) + 1,
-        terminated=flag == 4,
-        truncated=flag == 1,
-    )
-    numbers = jnp.array([0, 1, 2, 3, 5], jnp.uint32)
-    window = gather_n_step(filled(steps, 8, 1), numbers, 3, 1, 0.5)
-    np.testing.assert_array_equal(window.first.obs, [0, 10, 20, 30, 50])
-    np.testing.assert_array_equal(window.reward, [2, 2, 12, 16, 96])
-    np.testing.assert_array_equal(window.discount, [1 / 4, 1 / 2, 1 / 8, 1 / 4, 1 / 8])
-    np.testing.assert_array_equal(window.next_obs, [11, 11, 41, 41, 71])
-    np.testing.assert_array_equal(window.terminated, [0, 0, 1, 1, 0])
 
 
 def slow_window(steps, number, n, num_envs, gamma):
@@ -316,10 +268,3 @@ def test_what_is_large_or_no_word_is_not_made_rows():
     assert not is_made(x=jnp.zeros((4, rows.MOST_WORDS + 1)))
     assert not is_made(x=jnp.zeros((4, 3)), pixel=jnp.zeros((4, 2), jnp.uint8))
     assert not is_made(x=jnp.zeros((rows.MOST_BYTES // 4 + 1, 1)))
-
-
-def test_memory_is_what_the_arrays_take():
-    # 2 * 3 bytes of observation twice, a 4-byte action, a 4-byte reward, two flags.
-    example = one_of(random_steps(0, 1))
-    buffer = replay.init(example, 1000)
-    assert sum(x.nbytes for x in jax.tree.leaves(buffer)) == 22_000

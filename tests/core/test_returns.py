@@ -193,26 +193,6 @@ def test_rewards_to_go_equal_sums_over_each_path(seed):
     np.testing.assert_allclose(actual, expected, atol=1e-5)
 
 
-def test_n_step_targets_of_six_steps_with_a_truncation_and_a_termination():
-    # gamma = 1/2, three steps. Step 1 is truncated, with V(s') = 8 before the reset;
-    # step 4 terminates; step 5 is the last one, with V(s') = 6.
-    #   G_0 = 1 + 2/2 + 8/4 = 4               two steps, and the time limit bootstraps
-    #   G_1 = 2 + 8/2 = 6
-    #   G_2 = 4 + 4/2 + 8/4 = 8               three steps, and no V(s') after the last
-    #   G_3 = 4 + 8/2 = 8
-    #   G_4 = 8
-    #   G_5 = 1 + 6/2 = 4                     cut by the rollout
-    flags = {"terminated": [0, 0, 0, 0, 1, 0], "truncated": [0, 1, 0, 0, 0, 0]}
-    target = n_step(
-        reward=column(1, 2, 4, 4, 8, 1),
-        next_value=column(100, 8, 100, 100, 100, 6),
-        **{name: column(*x, dtype=bool) for name, x in flags.items()},
-        gamma=0.5,
-        n=3,
-    )
-    np.testing.assert_array_equal(target[:, 0], [4, 6, 8, 8, 8, 4])
-
-
 @pytest.mark.parametrize("n", [1, 2, 5, 100])
 def test_n_step_targets_equal_a_plain_loop_over_random_flags(n):
     reward, _, next_value, terminated, truncated = random_rollout(n)

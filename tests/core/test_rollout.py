@@ -1,5 +1,7 @@
 """Rollouts against a plain Python loop over the same environments and keys."""
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -263,15 +265,17 @@ def test_statistics_over_a_named_axis_are_those_of_all_environments(fresh):
     done = batch.terminated | batch.truncated
     returns = jnp.cumsum(batch.reward, axis=0)
     lengths = jnp.cumsum(done.astype(jnp.int32), axis=0)
-    episodes = rollout.Episodes(done, returns, lengths)
-    whole = rollout.episode_metrics(episodes, None)
+
+    def metrics(axis, *ends):
+        bad = jnp.ones(ends[0].shape[1])
+        return rollout.episode_metrics(rollout.Episodes(*ends, bad), axis)
+
+    whole = metrics(None, done, returns, lengths)
     for name, values in (("episode_return", returns), ("episode_length", lengths)):
         mean = np.asarray(values)[np.asarray(done)].mean()
         np.testing.assert_allclose(whole[name], mean, rtol=1e-6)
-    spread = jax.vmap(
-        lambda part: rollout.episode_metrics(part, "devices"),
-        in_axes=1,
-        axis_name="devices",
-    )(episodes)
+    ends = (x[:, :, None] for x in (done, returns, lengths))
+    each = jax.vmap(partial(metrics, "devices"), in_axes=1, axis_name="devices")
+    spread = each(*ends)
     for name, value in whole.items():
         np.testing.assert_allclose(spread[name], np.full(ENVS, value), rtol=1e-6)

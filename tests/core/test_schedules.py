@@ -341,13 +341,6 @@ def test_a_temperature_moves_only_where_no_environment_learns_it(is_learned):
         )
 
 
-def test_a_population_does_not_search_what_is_read_at_the_start():
-    config = purerl.TabularConfig(total_timesteps=32, num_steps=8, num_evaluations=0)
-    axes = {"initial_value": purerl.uniform(0.5, 1.0)}
-    with pytest.raises(ConfigError, match="initial_value cannot move within a run"):
-        purerl.pbt(config, axes, population=2, num_rounds=2)
-
-
 def test_what_is_about_time_itself_cannot_follow_a_schedule():
     with pytest.raises(ConfigError, match="epsilon_fraction cannot follow a schedule"):
         purerl.make_train(purerl.DQNConfig(epsilon_fraction=Linear(0.5, 0.1)))

@@ -162,7 +162,7 @@ def test_training_goes_on_from_an_agent_of_a_run(states):
 def test_what_is_no_state_is_refused_in_a_sentence():
     train = purerl.make_train(LONGER)
     with pytest.raises(
-        purerl.ConfigError, match=r"start must be a training state .*got str"
+        purerl.ConfigError, match=r"start must be a training state, .*got str"
     ):
         jax.eval_shape(lambda key: train(key, start="runs/x"), jax.random.key(0))
 
