@@ -82,7 +82,6 @@ def action_values(
 
     Args:
         model: The environment as tables.
-        gamma: Discount per step.
         epsilon: Probability of a uniform action.
         tolerance: Largest change of a value in the last sweep.
 
@@ -223,7 +222,6 @@ class GridWorld(Environment[GridState, GridParams]):
         The time limit is no part of the task; see `action_values`.
 
         Args:
-            gamma: Discount per step.
             params: Numbers of the environment; `default_params` where not given.
         """
         return action_values(self.model(params), gamma)

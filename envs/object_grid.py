@@ -223,7 +223,6 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
         Rewards are not discounted, and the time limit is part of the task.
 
         Args:
-            params: Numbers of the environment; `default_params` where not given.
             policy: `optimal`: the best policy, which knows the time; `uniform`: every
                 action with the same probability.
 
@@ -273,7 +272,6 @@ class ObjectGrid(Environment[ObjectGridState, ObjectGridParams]):
 
         Args:
             state: State of one environment.
-            params: Numbers of the environment; `default_params` where not given.
             scale: Pixels per cell.
 
         Returns:

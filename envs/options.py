@@ -9,8 +9,6 @@ def whole_number(name: str, value: Any, *, least: int) -> int:
     """Read an option that is a whole number; 3.0 is one, as files write it.
 
     Args:
-        name: Name of the option, for the message.
-        value: Value that was given.
         least: The smallest number that can be.
 
     Raises:
@@ -28,7 +26,6 @@ def two_whole_numbers(name: str, value: Any, example: str) -> tuple[int, int]:
     """Read an option that is a pair of whole numbers, such as a size or a cell.
 
     Args:
-        name: Name of the option, for the message.
         value: Value that was given: a tuple, a list or an array.
         example: Example of a value for the message, such as `[4, 12]`.
 
@@ -52,8 +49,6 @@ def one_of(name: str, value: Any, known: Iterable[Any]) -> None:
     """Refuse an option that is none of the known ones.
 
     Args:
-        name: Name of the option, for the message.
-        value: Value that was given.
         known: Values that can be.
 
     Raises:

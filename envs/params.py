@@ -26,7 +26,6 @@ def put_in(params: Any, values: Any, owner: str, drawn: Drawn | None = None) -> 
         params: Parameters, a dataclass or a mapping, which may be nested.
         values: Names and values, nested where the parameters are, or a whole
             structure like `params`.
-        owner: Name of the parameters, for messages.
         drawn: Check of distributions; where not given, they are refused.
 
     Raises:
@@ -215,7 +214,6 @@ def check_wrappers(
     Args:
         env: Environment, with its wrappers.
         given: Function from the name and the default of a number to its value.
-        owner: Name of the parameters, for messages.
         corners: Function from numbers, which may be distributions, to their extremes.
 
     Raises:

@@ -137,7 +137,6 @@ def advance(motion: Motion, action: Array, params: CartAndPoleParams) -> Motion:
     Args:
         motion: Motion at the beginning of the step.
         action: `[]` float; clipped to -1 .. 1, as MuJoCo clips it.
-        params: The physics.
 
     Returns:
         The motion one `timestep` later. The angle is wrapped to -pi .. pi, so that a
@@ -199,13 +198,6 @@ def _rail_force(
 
     The impedance d grows from `rail_impedance` to `rail_impedance_deep` over
     `rail_width`, along two parabolas (power 2 and midpoint 0.5, MuJoCo's defaults).
-
-    Args:
-        x: Position of the cart, m.
-        x_dot: Velocity of the cart, m/s.
-        free: Acceleration of the cart without this force, m/s^2.
-        mobility: Acceleration of the cart per force at this angle, 1/kg.
-        params: The physics.
     """
     side = jnp.sign(x)
     depth = side * x - params.rail_length
@@ -394,7 +386,6 @@ def smooth_reward(motion: Motion, action: Array, params: SwingupParams) -> Array
     a parabola of the action.
 
     Args:
-        motion: Motion to which the action led.
         action: `[]` float; beyond `action_margin` it counts like that.
         params: Margins and floors.
 
@@ -417,7 +408,6 @@ def sparse_reward(motion: Motion, params: SwingupParams) -> Array:
     """Pay 1 while the cart is near the centre and the pole near upright, else 0.
 
     Args:
-        motion: Motion to which the action led.
         params: The two thresholds; both count as inside.
 
     Returns:

@@ -54,10 +54,6 @@ FOLLOWED = {"epsilon_fraction": "epsilon_steps"}
 def check_overrides(asked: TrainConfig, overrides: Overrides | None) -> None:
     """Refuse to override what nothing follows.
 
-    Args:
-        asked: The config as it was given.
-        overrides: Name of a dynamic field -> value.
-
     Raises:
         ConfigError: naming the field that was given in its place.
     """
@@ -76,7 +72,6 @@ def values(asked: TrainConfig, config: TrainConfig) -> dict[str, Any]:
     """Return what `auto` stood for, by name, in the order of the fields.
 
     Args:
-        asked: The config as it was given.
         config: Config that `resolve` made of what was asked for.
     """
     return {
@@ -96,9 +91,7 @@ def check_goes_on(
     would begin to explore anew in a longer one.
 
     Args:
-        asked: The config as it was given.
         config: The config with a value in every field that was `auto`.
-        overrides: Name of a dynamic field -> value.
 
     Raises:
         ConfigError: naming the field, and how to give the number.

@@ -213,12 +213,6 @@ def _serialised(
 ) -> bytes:
     """A function as bytes.
 
-    Args:
-        function: The function.
-        rows: Shapes of its arguments for one observation.
-        count: Number of observations.
-        *others: Shapes of further arguments, which have no axis of observations.
-
     Raises:
         ConfigError: it cannot be exported.
     """

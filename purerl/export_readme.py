@@ -83,11 +83,7 @@ random key, `jax.random.key_data(key)`, {about["key"]["dtype"]} {words}.
 
 
 def _form(environment: str) -> str:
-    """In which form observations are taken, as the end of a clause.
-
-    Args:
-        environment: Name of the environment.
-    """
+    """In which form observations are taken, as the end of a clause."""
     if environment.split("/")[0] not in ("gymnasium", "envpool"):
         return "as the environment gives them"
     return """as the environment gives

@@ -56,7 +56,6 @@ def init_keys(key: Array, count: int) -> Array:
 
     Args:
         key: The agent's key.
-        count: Number of keys.
     """
     return _fold_in_each(key, jnp.uint32(_INIT), count)
 
@@ -71,7 +70,6 @@ def update_keys(state: AgentState, count: int) -> Array:
 
     Args:
         state: State of one agent before the update.
-        count: Number of keys.
     """
     update = jnp.asarray(state.update).astype(jnp.uint32)
     return _fold_in_each(state.key, update * jnp.uint32(_EACH), count)
@@ -89,7 +87,6 @@ def several(key: Array, count: int) -> Array:
 
     Args:
         key: One key `[]`, consumed, or `[count]` keys.
-        count: Number of keys.
     """
     if key.ndim == 0:
         return jax.random.split(key, count)

@@ -43,7 +43,6 @@ def count_of(name: str, metrics: Mapping[str, Any]) -> str | None:
     """Return name of the count that says where a metric is defined.
 
     Args:
-        name: Name of the metric.
         metrics: Everything that is reported beside it, by name.
 
     Returns:
@@ -59,7 +58,6 @@ def is_defined(name: str, metrics: Mapping[str, Any]) -> Any:
     """Return whether a metric is defined, shaped as its count; True without a count.
 
     Args:
-        name: Name of the metric.
         metrics: Everything that is reported beside it, by name: numbers or arrays.
     """
     count = count_of(name, metrics)

@@ -96,7 +96,6 @@ def taken_by(networks: Mapping[str, Any], state: PyTree) -> Networks:
 
     Args:
         networks: Arrays by name; they may have leading axes of agents.
-        state: Shapes of the state that is to begin with them.
     """
     scales_rewards = hasattr(state, "reward_scale")
     return {
@@ -149,8 +148,6 @@ def check_networks(
     """Refuse networks that have no place in a state.
 
     Args:
-        networks: Arrays by name.
-        state: Shapes of the state that is to begin with them.
         by: How a part of the networks is taken, for the message; `{part}` stands for
             the name of the part.
 
@@ -221,9 +218,6 @@ def check_finite(networks: Mapping[str, Any]) -> None:
     """Refuse networks of an agent that diverged: nothing can be learned from them.
 
     Under a trace nothing can be said.
-
-    Args:
-        networks: Arrays by name.
 
     Raises:
         ConfigError: naming an array with a number that is not finite, and what to do.

@@ -296,12 +296,7 @@ class BraxEnvironment(Adapted):
         return values
 
     def _seen(self, state: Any, like: dict[str, Any] | None = None) -> tuple:
-        """Return what an environment of the user's own may read of the step before.
-
-        Args:
-            state: State of brax.
-            like: Metrics with the names that stay; all where not given.
-        """
+        """Return what an environment of the user's own may read of the step before."""
         if not self._is_own:
             return ()
         metrics = state.metrics if like is None else {n: state.metrics[n] for n in like}

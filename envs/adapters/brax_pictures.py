@@ -45,7 +45,6 @@ def page(env: BraxEnvironment, poses: Sequence[dict[str, Any]], height: int) -> 
     lil-gui, pako). Where they do not come, a sentence is left in place of the view.
 
     Args:
-        env: The environment.
         poses: Moments, of `pose_of`.
         height: Height of the view in pixels.
 
@@ -73,7 +72,6 @@ def drawer(
     """Return a function that draws a pose with MuJoCo's renderer.
 
     Args:
-        env: The environment.
         width: Width of the pictures in pixels.
         height: Height of the pictures in pixels.
 

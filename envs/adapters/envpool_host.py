@@ -175,11 +175,7 @@ def _shaped(space: gym_spaces.Space, obs: Any) -> Any:
 
 
 def _choices(space: gym_spaces.Space) -> gym_spaces.Space:
-    """The space of actions; a row of integers is of choices, as EnvPool has no other.
-
-    Args:
-        space: EnvPool's space of one action.
-    """
+    """The space of actions; a row of integers is a row of choices."""
     if not isinstance(space, gym_spaces.Box) or space.dtype.kind not in "iu":
         return space
     if len(space.shape) != 1:

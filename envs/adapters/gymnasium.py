@@ -41,7 +41,6 @@ def to_gymnasium(
         params: Numbers of the environment: names and values, or the whole structure.
         render_mode: `"rgb_array"` where the environment has a picture, or None.
         seed: Seed of the first `reset` that is given none.
-        **options: Options of `envs.make`, with an id only.
 
     Raises:
         ValueError: Gymnasium is not installed; unknown id, option, number or mode.
@@ -72,7 +71,6 @@ def to_gymnasium_vector(
         params: Numbers of the environment, as in `to_gymnasium`; shared by the lanes.
         render_mode: Kind of picture, as in `to_gymnasium`.
         seed: Seed of the first `reset` that is given none; lane i gets `seed + i`.
-        **options: Options of `envs.make`, with an id only.
 
     Raises:
         ValueError: as `to_gymnasium`, or `num_envs` is not positive.

@@ -114,10 +114,6 @@ class GymnasiumEnvironment(HostEnvironment):
 def _check_reward(gymnasium_id: str, env: gymnasium.Env) -> None:
     """Step once, and refuse a reward that Gymnasium's vectors do not take for a number.
 
-    Args:
-        gymnasium_id: Name of the environment, for the sentence.
-        env: Environment, which is closed afterwards.
-
     Raises:
         ValueError: the reward is None, an array, or anything else.
     """
@@ -184,12 +180,7 @@ class GymnasiumEnvs(HostEnvs):
         return with_rows(obs, rows, jax.tree.map(lambda x: x[rows], first))
 
     def _last(self, last: Any, ended: np.ndarray) -> Any:
-        """The last observations of the episodes that ended, `[K, ...]`.
-
-        Args:
-            last: An object per environment, or a batch, as some vectors make of parts.
-            ended: Numbers of the K environments.
-        """
+        """The last observations of the episodes that ended, `[K, ...]`."""
         if isinstance(last, np.ndarray) and last.dtype == object:
             members = [self._seen(last[i]) for i in ended]
             return jax.tree.map(lambda *x: np.stack(x), *members)

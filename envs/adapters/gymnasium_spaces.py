@@ -68,7 +68,6 @@ def to_action(space: gym_spaces.Space, action: Any, *lanes: int) -> Any:
     business, as in Gymnasium.
 
     Args:
-        space: Space of one action.
         action: `[*lanes, *space.shape]`, or a dictionary or tuple of such.
         *lanes: Number of lanes of a batch.
 
@@ -205,7 +204,6 @@ def batch_action(space: gym_spaces.Space, action: Any) -> Any:
     a centre and a radius, may lie beyond by rounding.
 
     Args:
-        space: Space of one action.
         action: `[B, ...]` actions, or a dictionary or tuple of such.
     """
     return _by_part(_batch_action, space, action)

@@ -191,7 +191,6 @@ class ObservationWrapper(Wrapper):
         Args:
             obs: Observation of the environment inside.
             state: State that it belongs to.
-            params: Numbers of the environment.
         """
         raise NotImplementedError
 
@@ -246,7 +245,6 @@ def box_of(env: Environment, params: Any, who: str) -> Box:
 
     Args:
         env: The environment.
-        params: Numbers of the environment.
         who: Name of the wrapper that asks.
 
     Raises:

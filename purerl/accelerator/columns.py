@@ -82,7 +82,6 @@ def taken(log_probs: Sequence[Array], choice: Array) -> Array:
     """Return the log-probability of a choice, `[...]`; minus infinity beyond all.
 
     Args:
-        log_probs: Log-probability of each choice, from `log_softmax`.
         choice: `[...]` whole numbers.
     """
     found = jnp.full_like(log_probs[0], -jnp.inf)
@@ -92,11 +91,7 @@ def taken(log_probs: Sequence[Array], choice: Array) -> Array:
 
 
 def entropy(log_probs: Sequence[Array]) -> Array:
-    """Return the Shannon entropy `[...]`.
-
-    Args:
-        log_probs: Log-probability of each choice, from `log_softmax`.
-    """
+    """Return the Shannon entropy `[...]`."""
     least = jnp.finfo(log_probs[0].dtype).min
     # A choice of probability zero has no part, and no NaN, in the sum.
     terms = [jnp.exp(column) * jnp.maximum(column, least) for column in log_probs]

@@ -65,7 +65,6 @@ def pack(tree: PyTree, axes: int) -> tuple[Packed, Layout]:
 
     Args:
         tree: A pytree of arrays.
-        axes: Number of leading axes that all leaves share and keep.
     """
     leaves, structure = jax.tree.flatten(tree)
     shapes = tuple(leaf.shape[axes:] for leaf in leaves)
@@ -113,8 +112,6 @@ def scan(
     """Scan as `jax.lax.scan` does; on an accelerator, write a step's outputs at once.
 
     Args:
-        step: Body of the scan, `(carry, input) -> (carry, outputs)`.
-        carry: The carry before the first step.
         inputs: Leaves `[T, ...]`.
         unroll: Number of steps that one turn of the loop makes on an accelerator, see
             `steps_of_turn`.
@@ -144,8 +141,6 @@ def scan_unrolled(
     """Scan as `jax.lax.scan` does, with a copy of the step for each input.
 
     Args:
-        step: Body of the scan, `(carry, input) -> (carry, outputs)`.
-        carry: The carry before the first step.
         inputs: Leaves `[T, ...]`; those of NumPy stay numbers that the step knows.
 
     Returns:
@@ -166,10 +161,6 @@ def carry_packers(
     What a step writes while something else of the step still reads what was there
     before is copied, a kernel for every array. On an accelerator small arrays go side
     by side in one; on a CPU both functions return what they are given.
-
-    Args:
-        tree: A pytree of arrays, or of their shapes, as it is carried.
-        axes: Number of leading axes that all leaves share and keep.
     """
     if not is_carried_together(tree, axes):
         return _unchanged, _unchanged
@@ -186,12 +177,7 @@ def carry_packers(
 
 
 def is_carried_together(tree: PyTree, axes: int) -> bool:
-    """Return whether a loop carries a pytree side by side: small, on an accelerator.
-
-    Args:
-        tree: A pytree of arrays, or of their shapes, as it is carried.
-        axes: Number of leading axes that all leaves share and keep.
-    """
+    """Return whether a loop carries a pytree side by side: small, on an accelerator."""
     leaves = jax.tree.leaves(jax.eval_shape(lambda tree: tree, tree))
     words = sum(int(np.prod(leaf.shape[axes:], dtype=int)) for leaf in leaves)
     return not traced_for_cpu() and words <= MOST_CARRIED
@@ -204,8 +190,6 @@ def steps_of_turn(tree: PyTree, axes: int, inputs: PyTree) -> int:
     carried, however many steps it makes. Small environments have few kernels beside.
 
     Args:
-        tree: A pytree of arrays, or of their shapes, as it is carried.
-        axes: Number of leading axes that all leaves share and keep.
         inputs: Leaves `[T, ...]`, of each step.
     """
     if not is_carried_together(tree, axes):

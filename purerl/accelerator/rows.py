@@ -81,9 +81,6 @@ def _write(axis: int) -> Callable[..., Array]:
     JAX makes a scatter of it under `vmap`, also where every agent writes to the same
     place. A scatter has to know what lies there, as it must not write out of bounds:
     that is a kernel more.
-
-    Args:
-        axis: The axis along which is written.
     """
     plain = partial(jax.lax.dynamic_update_slice_in_dim, axis=axis)
     write = custom_vmap(plain)

@@ -48,11 +48,7 @@ def as_one(config: Any, critics: nn.Module) -> networks.Ensemble | None:
 
 
 def _is_dense(critic: nn.Module) -> bool:
-    """Return whether a critic has dense layers alone: the products of a batch are one.
-
-    Args:
-        critic: One of the two.
-    """
+    """Return whether a critic has dense layers alone."""
     if type(critic) is ActionCritic:
         return critic.encoder is None and not critic.batch_norm
     return type(critic) is DiscreteCritic and type(critic.torso) is MLP
@@ -69,14 +65,7 @@ def separated(learner: Any) -> Any:
 
 
 def _changed(learner: Any, change: Callable[[PyTree], PyTree], like: PyTree) -> Any:
-    """Change the critics' parameters, targets and moments.
-
-    Args:
-        learner: The learner.
-        change: Function of parameters.
-        like: Parameters of the critics, whose structure tells parameters and moments
-            from other numbers.
-    """
+    """Change the critics' parameters, targets and moments."""
     structure = jax.tree.structure(like)
 
     def is_like(part: Any) -> bool:

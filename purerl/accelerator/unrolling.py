@@ -48,7 +48,6 @@ class Cell(NamedTuple):
         """Return the next memory.
 
         Args:
-            params: Parameters of the unit.
             inputs: `[B, ...]` inputs of the step.
             memory: Memory `[B, ...]` before it.
         """
@@ -62,7 +61,6 @@ def unroll(
 
     Args:
         cell: The unit.
-        params: Parameters of the unit.
         inputs: `[T, B, ...]` inputs of the steps.
         memory: Memory `[B, ...]` before the first step.
         first: `[T, B]` bool, the step begins an episode: the memory is cleared before

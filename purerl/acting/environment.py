@@ -74,10 +74,6 @@ def resolve_env(config: TrainConfig) -> Environment:
 def _check_on_host(config: TrainConfig, env: Any) -> None:
     """Refuse what only environments inside a compiled program have.
 
-    Args:
-        config: Config of the agent.
-        env: The environment that it names.
-
     Raises:
         ConfigError: naming the field and the remedy.
     """

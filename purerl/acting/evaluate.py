@@ -44,13 +44,8 @@ def evaluate(
     by then.
 
     Args:
-        env: The environment.
-        params: Numbers of the environment.
         act: Policy, `(obs [E, ...]) -> action [E, ...]`, or with a memory `(obs,
             memory [E, ...]) -> (action, memory)`.
-        key: Random key, consumed.
-        num_episodes: Number E of episodes.
-        max_steps: Longest episode.
         memory: `[E, ...]` memory of episodes that are about to begin; None for a policy
             that remembers nothing.
     """
@@ -126,11 +121,7 @@ def record(
     before the last step is kept in its place, with the last observation.
 
     Args:
-        env: The environment.
-        params: Numbers of the environment.
         player: The policy that plays.
-        key: Random key, consumed.
-        num_episodes: Number E of episodes.
         max_steps: Number T of steps.
         keep: `(state, obs) -> pytree of arrays`, of one episode.
     """
@@ -224,7 +215,6 @@ def play_episodes(
         act: Policy, `(obs [E, ...], memory) -> (action, memory)`.
         memory: Memory of episodes that are about to begin, `[E, ...]`.
         seed: Seed of the first environment; the others follow.
-        max_steps: Longest episode.
 
     Returns:
         The fields of `types.Evaluation`, by name.

@@ -112,7 +112,6 @@ def draw_coin(key: Array, shape: tuple[int, ...] = (), *, num_actions: int) -> C
     """Draw a coin per environment, both sides from one draw of bits.
 
     Args:
-        key: Random key, consumed.
         shape: Shape of the coins, one per environment.
         num_actions: Number of actions from which the uniform one is drawn.
     """
@@ -127,7 +126,6 @@ def draw_action(key: Array, shape: tuple[int, ...] = (), *, num_actions: int) ->
     """Draw uniform actions, int32 `[*shape]`.
 
     Args:
-        key: Random key, consumed.
         shape: Shape of the actions, one per environment.
         num_actions: Number of actions from which they are drawn.
     """
@@ -212,7 +210,6 @@ def epsilon_greedy(
         q_values: `[..., n]` action values; far below the others for invalid actions.
         coin: `[...]` randomness of the choices.
         epsilon: `[...]`, the probability of a uniform action (which may be greedy too).
-        obs: Features of the observations, which may say what actions are valid.
 
     Returns:
         int32 `[...]`.
@@ -226,7 +223,6 @@ def act(q_values: Array, obs: Any, epsilon: Array | float, key: Array | None) ->
 
     Args:
         q_values: `[..., n]` action values; far below the others for invalid actions.
-        obs: Features of the observations, which may say what actions are valid.
         epsilon: `[]`, the probability of a uniform action (which may be greedy too).
         key: Random key, consumed; without one the action is the greedy one.
     """
@@ -242,7 +238,6 @@ def epsilon_of(config: Any, step: Array) -> Array:
     """Return epsilon after `step` environment steps of a config; see `epsilon_at`.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
         step: `[...]` environment steps done, of any number type.
     """
     return epsilon_at(
@@ -258,7 +253,6 @@ def epsilon_of_update(config: Any, update: Array) -> Array:
     """Return the epsilon of a whole update, float32 `[]`: that of its first step.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
         update: `[]` int32, number of updates done.
     """
     return epsilon_of(config, update.astype(jnp.float32) * config.steps_per_update)

@@ -51,7 +51,6 @@ def to_features(space: Any, obs: PyTree) -> Any:
     Images in bytes, from 0 to 255, come out between 0 and 1.
 
     Args:
-        space: Space of the observations.
         obs: `[..., *shape]`; a buffer keeps them as they are, bytes as bytes.
 
     Returns:
@@ -106,7 +105,6 @@ def completed(space: Any, obs: PyTree, keys: tuple[str, ...]) -> PyTree:
     Those may be left out: training may know more than whoever acts knows later.
 
     Args:
-        space: Space of the observations.
         obs: `[..., *shape]` observations, of a `Dict` with or without such parts.
         keys: Keys of a `Dict` that the policy sees; none for all keys.
 
@@ -143,7 +141,6 @@ def check_shape(what: str, space: Any, obs: Any) -> None:
 
     Args:
         what: Name of the observation, for the message.
-        space: Space of the observations.
         obs: `[..., *shape]` observations; parts that are missing are not looked at.
 
     Raises:
@@ -226,9 +223,6 @@ def init_moments(space: Any) -> PyTree:
     They are `normalise.Moments` of numbers, and nothing of pictures, of choices, which
     are one-hot, and of bits, whose features lie between 0 and 1 as they are. Of a
     `Dict` or `Tuple` they are a tuple, with an entry for each array in it.
-
-    Args:
-        space: Space of the observations.
     """
     shape = obs_shape(space)
     if composite.is_shape(shape):
@@ -243,7 +237,6 @@ def merge_moments(
     """Merge features into the statistics of observations.
 
     Args:
-        space: Space of the observations.
         moments: Statistics before, see `init_moments`.
         features: `[..., *obs_shape]`; all leading axes are samples.
         axis_name: Mapped axis over which the samples are spread, if any.
@@ -269,7 +262,6 @@ def normalised(
     """Standardise and clip features that are numbers; others stay: see `init_moments`.
 
     Args:
-        space: Space of the observations.
         moments: Statistics of observations, see `init_moments`.
         features: `[..., *obs_shape]` features of observations.
         clip: Largest absolute value of what is standardised.

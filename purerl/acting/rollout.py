@@ -173,8 +173,6 @@ def init_envs(stepper: Stepper, key: Array, num_envs: int) -> EnvCarry:
     """Start `num_envs` episodes.
 
     Args:
-        stepper: Environment, numbers, reset scheme.
-        key: Random key, consumed.
         num_envs: Number B of environments on this device.
     """
     keys = env_keys(key, (num_envs,), stepper.axis_name)
@@ -240,7 +238,6 @@ def make_restarts(
     rollout two episodes may share a start.
 
     Args:
-        stepper: Environment, numbers, reset scheme.
         key_pool: Random key, consumed where there is a pool.
         keys: `[T, B]` random keys, consumed.
 
@@ -294,7 +291,6 @@ def step_without_reset(
     Args:
         env: Environment to step.
         params: Numbers of the environment.
-        key: Random key, consumed.
         state: State of the running episode.
         action: Action of the environment.
 
@@ -314,7 +310,6 @@ def step_envs(
     """Step every environment once, and restart those whose episode ended.
 
     Args:
-        stepper: Environment, numbers, reset scheme.
         carry: Environments before the step.
         action: `[B, ...]` actions of the environment.
         keys: `[B]` random keys, consumed.
@@ -403,10 +398,8 @@ def draw_randomness(
     """Draw what `unroll` plays: one wide kernel before the loop for many narrow ones.
 
     Args:
-        stepper: Environment, numbers, reset scheme.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_steps: Number T of steps.
         num_envs: B, on this device.
         draw: `(key, (T, B)) -> noise` of the actions.
     """
@@ -430,8 +423,6 @@ def unroll(
     """Run a policy with randomness that is drawn; what it leaves has no derivative.
 
     Args:
-        stepper: Environment, numbers, reset scheme.
-        carry: Environments before the rollout.
         memory: `[B, ...]` memory of the running episodes before `carry.obs`.
         act: `(prepared obs, memory, noise) -> ((raw action, outputs, env action),
             memory)`, with `obs` in the memory that it returns.
@@ -494,14 +485,11 @@ def collect(
     """Run a policy for `T = num_steps` steps in every environment.
 
     Args:
-        stepper: Environment, numbers, reset scheme.
-        carry: Environments before the rollout.
         memory: `[B, ...]` memory of the running episodes before `carry.obs`; () for a
             policy without one.
         policy: Functions that prepare observations, draw noise and choose actions.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
-        num_steps: Number T of steps.
 
     Returns:
         As `unroll`, but none of the transitions is bad; observations are as the

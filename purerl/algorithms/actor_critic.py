@@ -147,14 +147,7 @@ def _check_bounded_actions(config: Any, env: Environment) -> None:
 
 
 def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> None:
-    """Refuse networks that do not fit the observations, the policy or the actions.
-
-    Args:
-        config: Config of the agent.
-        env: Environment, from `resolve_env`.
-        outputs: Shapes of what the actor must return, see `networks.modules.check`.
-        words: Words for these outputs in the message.
-    """
+    """Refuse networks that do not fit the observations, the policy or the actions."""
     network_config.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
     network_config.check_whole(config, "actor", [shape], outputs, words)
@@ -180,8 +173,6 @@ def build(
     """Build networks, environment and replay of a config.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
         make_actor: `(config, shape of features, dimensions) -> actor` of continuous
             actions.
@@ -289,7 +280,6 @@ def init(
     """Make fresh networks, their copies as targets, and an empty buffer.
 
     Args:
-        agent: Networks, environments, replay and config.
         key: Random key of the agent.
         targets: Names of the parameters that have a target network.
         **more: What is learned beside `actor` and `critics`, by name.
@@ -321,8 +311,6 @@ def enter(
 
     Args:
         make_hooks: Function that makes an algorithm's part of the learner.
-        agent: Networks, environments, replay and config.
-        state: State of one agent.
     """
     learner = Learner(state.params, state.target_params, state.opt_state)
     critics = twins.as_one(agent.config, agent.critics)
@@ -336,8 +324,6 @@ def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Arr
     """Return the action of a stochastic policy on observations `[..., *obs_shape]`.
 
     Args:
-        agent: Networks, environments, replay and config.
-        state: State of one agent.
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one:
             the likeliest, or `tanh` of the mean.
@@ -432,7 +418,6 @@ def optimiser_of(config: Any, name: str) -> optax.GradientTransformation:
     that is None there, is that of all networks.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
         name: Name of the parameters.
     """
     rate = getattr(config, f"{_PREFIXES[name]}_learning_rate", None)

@@ -312,7 +312,6 @@ def enter_flat(
     Args:
         make_hooks: `(agent, restore) -> hooks`, with the way back from the vector.
         agent: Networks, environments, replay and config.
-        state: State of one agent.
         form: Form of the networks that is not one flat vector.
     """
     params, opt_state, restore, leave = optimiser.enter(
@@ -329,12 +328,7 @@ def enter_flat(
 
 
 def make_hooks(agent: Agent, restore: Any) -> Hooks:
-    """Make DQN's part of the learner.
-
-    Args:
-        agent: Network, environments, replay and config.
-        restore: Function from a flat vector to the network's parameters.
-    """
+    """Make DQN's part of the learner."""
     config, num = agent.config, off_policy.num_choices(agent)
     draw_coin = partial(exploration.draw_coin, num_actions=num)
 
@@ -364,8 +358,6 @@ def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Arr
     of a noisy network, whose noise is the same for all observations of a call.
 
     Args:
-        agent: Network, environments, replay and config.
-        state: State of one agent.
         obs: `[..., *obs_shape]` observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
     """
@@ -385,7 +377,6 @@ def evaluate(
     """Return the network's outputs, see `action_values`.
 
     Args:
-        agent: Network, environments, replay and config.
         params: Parameters of the network.
         obs: `[..., *obs_shape]` features of observations.
         levels: `[..., M]` or `[M]` levels of distributions, where it takes them.
@@ -429,12 +420,7 @@ def learn(
     """Take one gradient step, and update the target network where that is due.
 
     Args:
-        agent: Network, environments, replay and config.
-        restore: Function from a flat vector to the network's parameters.
-        learner: Learner before the step.
-        batch: Batch from the replay buffer.
         noise: Random key where levels or noise are drawn, consumed; else not used.
-        count: Where the step stands among all.
     """
     draws = draw(agent, noise, batch.reward.shape[0])
     target = td_target(agent, restore, learner, batch, draws)
@@ -451,8 +437,6 @@ def descend(
         agent: Networks, environments, replay and config, a `QConfig`.
         restore: Function from a flat vector to the networks' parameters.
         loss: Function `(params) -> (loss [], (priority, metrics))`.
-        learner: Learner before the step.
-        count: Where the step stands among all.
     """
     config = agent.config
     grads, (priority, metrics) = jax.grad(loss, has_aux=True)(learner.params)
@@ -492,11 +476,7 @@ def td_target(
     """Return what the outputs are to become, for means `y = r + discount * Q'(s', a*)`.
 
     Args:
-        agent: Network, environments, replay and config.
-        restore: Function from a flat vector to the network's parameters.
         learner: Online and target network, as flat vectors.
-        batch: Batch from the replay buffer.
-        draws: Random numbers of the gradient step.
     """
     config, kind, slow = agent.config, agent.kind, restore(learner.target_params)
     outputs = evaluate(agent, slow, batch.next_obs, draws.levels.target, draws.target)
@@ -561,7 +541,6 @@ def munchausen_reward(
     Args:
         now: Policy on the observations.
         following: Policy on those after the steps.
-        batch: Batch from the replay buffer.
         alpha: Share of the log-probability that is added; 0.9 in the paper.
         clip: Lowest value of what is scaled, negative; -1 in the paper.
     """
@@ -582,12 +561,8 @@ def loss(
     """Return the scalar loss of a batch, its priorities `[N]` and metrics.
 
     Args:
-        agent: Network, environments, replay and config.
-        restore: Function from a flat vector to the network's parameters.
         params: Parameters of the online network, as a flat vector.
-        batch: Batch from the replay buffer.
         target: `[N, ...]` targets of the outputs.
-        draws: Random numbers of the gradient step.
     """
     levels, kind = draws.levels.online, agent.kind
     outputs = evaluate(agent, restore(params), batch.obs, levels, draws.online)

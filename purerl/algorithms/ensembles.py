@@ -259,8 +259,6 @@ def fit_critics(
     Args:
         config: The numbers.
         axis_name: Mapped axis over which environments are spread, if any.
-        evaluate_critics: Function from the critics' parameters to their outputs.
-        learner: Learner before the step.
         batch: Batch that the values are of; it gives the samples' weights.
 
     Returns:
@@ -306,9 +304,7 @@ def learn(
 
     Args:
         agent: Networks, environments, replay and config.
-        evaluate_critics: Function from the critics' parameters to their outputs.
         improve: Step of the policy, and of what moves with it.
-        learner: Learner before the step.
         batch: Batch from the replay buffer.
         count: Where the step stands among all.
     """

@@ -185,7 +185,6 @@ def rule_inputs(
     """Return a rollout as the rule sees it, `[T, B, ...]`.
 
     Args:
-        agent: Networks, environments and config.
         state: State with which the rollout was collected.
         transitions: `[T, B, ...]` transitions of the rollout.
     """
@@ -217,8 +216,6 @@ def log_prediction(agent: Agent, params: PyTree, inputs: Any) -> Array:
     """Return the log of the prediction, `[..., M]`.
 
     Args:
-        agent: Networks, environments and config.
-        params: Parameters of `actor` and `critic`.
         inputs: Inputs that `on_policy.inputs` makes of prepared observations.
     """
     logits: Any = agent.critic.apply(params["critic"], inputs)
@@ -229,8 +226,6 @@ def loss(agent: Agent, params: PyTree, batch: Batch) -> tuple[Array, Metrics]:
     """Return the scalar whose gradient is that of the module, negated, and metrics.
 
     Args:
-        agent: Networks, environments and config.
-        params: Parameters of `actor` and `critic`.
         batch: `[T, B, ...]` samples of the rollout with their targets.
     """
     config, head, targets = agent.config, agent.head, batch.targets

@@ -200,10 +200,7 @@ def learn(
     """Take one gradient step, and update the target networks where that is due.
 
     Args:
-        agent: Networks, environments, replay and config.
         learner: Learner before the step.
-        batch: Batch from the replay buffer.
-        key: Random key, consumed.
         count: Where the step stands among all.
     """
     config, targets = agent.config, learner.target_params
@@ -227,14 +224,7 @@ def learn(
 def td_target(
     agent: Agent, targets: dict[str, PyTree], batch: Batch, key: Array
 ) -> Array:
-    """Return `y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`.
-
-    Args:
-        agent: Networks, environments, replay and config.
-        targets: Parameters of the target networks.
-        batch: Batch from the replay buffer.
-        key: Random key, consumed; not used for discrete actions.
-    """
+    """Return `y = r + discount * mean_a' min_i Q'_i(s', a')`, `[N]`."""
     if agent.head.is_discrete:
         log_policy, q_values = all_actions(agent, targets, batch.next_obs)
         value = (jnp.exp(log_policy) * q_values).sum(0)
@@ -251,11 +241,8 @@ def improve(
     """Make the E-step: weigh actions of the target policy by their values.
 
     Args:
-        agent: Networks, environments, replay and config.
-        targets: Parameters of the target networks.
         duals: Variables of the constraints.
         obs: `[N, ...]` features of observations.
-        key: Random key, consumed; not used for discrete actions.
     """
     config, axis = agent.config, agent.stepper.axis_name
     if agent.head.is_discrete:
@@ -291,11 +278,8 @@ def sample_actions(
     """Draw actions of the target policy and value them with the target critics.
 
     Args:
-        agent: Networks, environments, replay and config.
-        targets: Parameters of the target networks.
         obs: `[N, O]` features of observations.
         num: S, actions per observation.
-        key: Random key, consumed.
 
     Returns:
         The policy `[N, A]`, raw actions `[S, N, A]`, values `[S, N]`.
@@ -322,9 +306,7 @@ def loss(
     minimised by each as its own loss would be.
 
     Args:
-        agent: Networks, environments, replay and config.
         params: Parameters of actor, critics and duals, by name.
-        batch: Batch from the replay buffer.
         target: `[N]` targets of the critics.
         improvement: Result of the E-step.
     """

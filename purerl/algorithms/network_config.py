@@ -127,7 +127,6 @@ def keys_of(config: Any, field: str) -> tuple[str, ...]:
     """Return the keys of a dictionary observation that a network sees; () for all.
 
     Args:
-        config: Config of the agent.
         field: `actor` or `critic`; `torso` is that of a memory, which the actor has.
     """
     return getattr(config, f"{'actor' if field == 'torso' else field}_keys", ())
@@ -159,9 +158,6 @@ def whole(
     """Return a whole network of the user's own; None where the field holds a name.
 
     Args:
-        config: Config of the agent.
-        field: Name of the field, `actor` or `critic`.
-        shape: Shape of the features of one observation.
         finish: Function that makes the module's outputs what the algorithm takes.
     """
     module = own(config, field)
@@ -194,8 +190,6 @@ def torso_of(
     """Make a torso of a config; every call returns another module.
 
     Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
         field: Network that it is for: `actor` and `critic` may name their own.
         hidden_sizes: Units of each hidden layer, in place of those in the config.
         dot_general: Product of the dense layers; `jax.lax.dot_general` if None.
@@ -223,10 +217,6 @@ def torso_of(
 def encoder_of(config: Any, shape: Any) -> nn.Module | None:
     """Return what makes a vector of an observation before a critic of actions.
 
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-
     Returns:
         None for a vector, which the critic takes as it is.
     """
@@ -238,13 +228,7 @@ def encoder_of(config: Any, shape: Any) -> nn.Module | None:
 
 
 def is_vector_torso(config: Any, shape: Any, field: str) -> bool:
-    """Return whether a network's torso is the MLP of a vector, by its name.
-
-    Args:
-        config: Config of the agent.
-        shape: Shape of the features of one observation.
-        field: Name of the field, `actor` or `critic`.
-    """
+    """Return whether a network's torso is the MLP of a vector, by its name."""
     chosen = _chosen(config, field)
     is_vector = composite.is_shape(shape) and len(shape) == 1
     return is_vector and isinstance(chosen, str) and chosen in ("auto", "mlp")
@@ -263,7 +247,6 @@ def dense_layers(config: Any, sizes: tuple[int, ...], **options: Any) -> network
     """Make dense layers of vectors in the style of a config's torsos.
 
     Args:
-        config: Config of the agent.
         sizes: Units of each layer.
         **options: Further fields of `networks.MLP`.
     """
@@ -293,8 +276,6 @@ def check_torsos(config: Any, env: Environment, fields: tuple[str, ...]) -> None
     """Refuse torsos that do not fit the observations.
 
     Args:
-        config: Config of the agent.
-        env: Environment, from `resolve_env`.
         fields: Networks that have a torso: `actor`, `critic`, or `torso` where it is
             always used.
 
@@ -317,7 +298,6 @@ def check_torso(config: Any, env: Environment, field: str) -> None:
 
     Args:
         config: Config of the agent, whose keys are checked.
-        env: Environment, from `resolve_env`.
         field: Network that has the torso, see `torso_of`.
 
     Raises:
@@ -340,7 +320,6 @@ def check_whole(
     """Refuse a whole network of the user's own that does not fit.
 
     Args:
-        config: Config of the agent.
         field: `actor` or `critic`; nothing is checked where it holds a name.
         inputs: Shape of each input, without the batch axis.
         outputs: Shapes of what it must return, see `networks.modules.check`.
@@ -358,11 +337,6 @@ def check_whole(
 
 def check_keys(config: Any, env: Environment, shape: Any) -> None:
     """Refuse keys of networks that an observation does not have.
-
-    Args:
-        config: Config of the agent.
-        env: Environment, from `resolve_env`.
-        shape: Shape of the features of one observation.
 
     Raises:
         ConfigError: naming the field, the key and those that there are.
@@ -388,11 +362,6 @@ def check_keys(config: Any, env: Environment, shape: Any) -> None:
 
 def check_mask(config: Any, env: Environment, shape: Any) -> None:
     """Refuse a mask of actions that does not fit the actions, or has no use.
-
-    Args:
-        config: Config of the agent.
-        env: Environment, from `resolve_env`.
-        shape: Shape of the features of one observation.
 
     Raises:
         ConfigError: naming the spaces and the remedy.
@@ -455,7 +424,6 @@ def check_values(config: Any, env: Environment, outputs: int | None = None) -> N
 
     Args:
         config: Config with the fields of `NetworkConfig`.
-        env: Environment, from `resolve_env`.
         outputs: Numbers that an action is to have; None for a value.
 
     Raises:

@@ -432,9 +432,7 @@ def algorithm(
     """Return the algorithm of an agent: its own `init`, `enter` and `act` in the loop.
 
     Args:
-        agent: Networks, environments, replay and config of the algorithm.
         init: Function `(agent, key) -> state`; see `init_state`.
-        enter: See `Enter`.
         act: Function `(agent, state, obs, key=None) -> action`.
         recurrence: How a policy with a memory acts.
     """
@@ -457,7 +455,6 @@ def init_state(
     """Return the first state of an agent, with an empty buffer.
 
     Args:
-        agent: Networks, environments, replay and config of the algorithm.
         key: Random key, which is kept in the state.
         key_env: Random key of the environments, consumed.
         learner: Fresh parameters, targets and states of the optimisers.
@@ -546,8 +543,6 @@ def run(
     """Make one update: rounds of acting, storing and learning.
 
     Args:
-        hooks: What the algorithm adds.
-        learner: Everything that `hooks.learn` changes.
         experience: Experience before the update.
         key: Random key, or five: the three of a rollout (see `rollout.collect`), that
             of replay and that of learning. Consumed.
@@ -736,9 +731,6 @@ def learn_if_due(
     """Take the gradient steps of a round, or nothing during the warm-up.
 
     Args:
-        hooks: What the algorithm adds.
-        learner: Everything that `hooks.learn` changes.
-        experience: Experience with the round's steps in it.
         number: `[]` uint32, number of the round.
         noise: Random numbers of the round's gradient steps, `[G, ...]`.
         key: Key of the update; see `branches.change_if`.
@@ -768,11 +760,8 @@ def _learn(
     """Take the gradient steps of a round with learner and priorities; sum metrics.
 
     Args:
-        hooks: What the algorithm adds.
-        experience: Experience with the round's steps in it.
         number: `[]` uint32, number of the round.
         noise: Random numbers of the gradient steps, `[G, ...]`.
-        carry: Learner and priorities.
         is_due: `[]` bool, where the steps are computed in any case: whether they count.
     """
     agent = hooks.agent
@@ -819,7 +808,6 @@ def report(
     """Return the metrics of the update that began with round `first`.
 
     Args:
-        hooks: What the algorithm adds.
         first: `[]` uint32, number of the first round.
         episodes: Ends of the episodes, `[R, T, B]`.
         sums: Sums of the metrics of each round's gradient steps, `[R]`.
@@ -870,8 +858,6 @@ def hosted(agent: Agent, enter: Enter, update: Array) -> Hosted:
     """Return an update in pieces, for environments on the host; see `types.Hosted`.
 
     Args:
-        agent: Networks, environments, replay and config of the algorithm.
-        enter: See `Enter`.
         update: `[]` int32, number of updates done.
     """
     config = agent.config

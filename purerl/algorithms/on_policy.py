@@ -180,7 +180,6 @@ def algorithm(
     """Return the algorithm that learns by `learn`.
 
     Args:
-        agent: Networks, environments and config.
         learn: What an update makes of its rollout.
         init_optimiser: Function from the parameters by network to `opt_state`; the one
             optimiser of `gradient_step` where not given.
@@ -272,7 +271,6 @@ def collect(agent: Agent, state: OnPolicyState, key: Array) -> rollout.Played:
     """Run the policy for `num_steps` steps in every environment.
 
     Args:
-        agent: Networks, environments and config.
         state: State of one agent, whose networks do not change meanwhile.
         key: Random key, or three of them; see `rollout.draw_randomness`. Consumed.
 
@@ -342,7 +340,6 @@ def act(
     """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        agent: Networks, environments and config.
         state: State of one agent.
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
@@ -402,7 +399,6 @@ def rows_of(
     rollouts or pieces of `sequence_length` steps, each from the memory before it.
 
     Args:
-        agent: Networks, environments and config.
         state: State with which the rollout was collected.
         played: The rollout.
         batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
@@ -418,8 +414,6 @@ def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
     With a memory that is what the memory makes of the sequences.
 
     Args:
-        agent: Networks, environments and config.
-        params: Parameters by network.
         rows: Rows of a minibatch, from `rows_of`.
     """
     if agent.memory is None:
@@ -436,8 +430,6 @@ def inputs(agent: Agent, params: PyTree, seen: Any) -> Any:
     """Return what the critic and the actor's head take: `seen`, or a torso's features.
 
     Args:
-        agent: Networks, environments and config.
-        params: Parameters by network.
         seen: `[..., *obs_shape]` prepared observations, or what a memory shows.
     """
     if agent.on_features is None:
@@ -475,8 +467,6 @@ def fit(
     the policy beyond it.
 
     Args:
-        agent: Networks, environments and config.
-        state: State before the update.
         loss: `(agent, params, rows) -> (scalar, metrics)`.
         rows: Rows of the rollout, from `rows_of`.
         key: Random key, consumed.
@@ -516,8 +506,6 @@ def gradient_step(
     """Take one gradient step of all networks; for many of them see `minibatches`.
 
     Args:
-        agent: Networks, environments and config.
-        state: State before the update.
         loss: `(params, batch) -> (scalar, metrics)`.
         batch: Samples of the rollout.
 
@@ -545,7 +533,6 @@ def report(
     """Return the metrics of an update, and the last average over devices among them.
 
     Args:
-        agent: Networks, environments and config.
         update: `[]` int32, number of updates done before this one.
         episodes: Ends of the episodes of the rollout.
         learned: What came of the rollout.

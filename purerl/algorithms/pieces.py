@@ -33,7 +33,6 @@ def of_rollout(
     """Put together an update that learns from one rollout.
 
     Args:
-        config: Config with `num_steps` and `num_envs`.
         policy: `(state) -> Policy`, see `rollout.Policy`.
         learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout;
             it has the policy's outputs in the place of log-probabilities.
@@ -104,7 +103,6 @@ def of_steps(config: Any, steps: Steps) -> Hosted:
     """Put together an update that learns in every step: each of them is a round.
 
     Args:
-        config: Config with `num_steps` and `num_envs`.
         steps: Functions that the update is made of.
     """
 

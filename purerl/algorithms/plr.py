@@ -272,8 +272,6 @@ def choose(agent: Agent, state: PLRState, keys: Array) -> Chosen:
     """Choose the levels of an update, all of them new or all from the buffer.
 
     Args:
-        agent: Networks, environments and config.
-        state: State before the update.
         keys: `[8]` keys of the update.
     """
     config, buffer = agent.config, state.level_buffer
@@ -302,8 +300,6 @@ def begin(
     """Return the agent with an episode begun in each of `[B, ...]` levels.
 
     Args:
-        agent: Networks, environments and config.
-        state: State before the update.
         chosen: Levels, leaves `[B, ...]`.
         key: Random key, consumed.
     """
@@ -324,7 +320,6 @@ def score(
     """Score the levels of a rollout by the critic that played them, `[B]` each.
 
     Args:
-        agent: Networks, environments and config.
         before: State with which the rollout was collected.
         played: The rollout.
         best: `[B]` the highest return in each level before.
@@ -346,7 +341,6 @@ def remember(
 
     Args:
         config: Config of the agent.
-        state: State before the update.
         chosen: The levels.
         results: Results of playing the levels, `[B]` each.
     """

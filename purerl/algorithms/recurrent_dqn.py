@@ -263,12 +263,7 @@ def init(agent: Agent, key: Array) -> State:
 
 
 def make_hooks(agent: Agent, restore: Any) -> Hooks:
-    """Make recurrent DQN's part of the learner.
-
-    Args:
-        agent: Networks, environments, replay and config.
-        restore: Function from a flat vector to the networks' parameters.
-    """
+    """Make recurrent DQN's part of the learner."""
     config, num = agent.config, off_policy.num_choices(agent)
 
     def explore(
@@ -299,7 +294,6 @@ def act(
     """Return the greedy action, or with a key the epsilon-greedy one at `epsilon_end`.
 
     Args:
-        agent: Networks, environments, replay and config.
         state: State of one agent.
         obs: Observations as the environment gives them.
         memory: Memory `[..., ...]` of the episode before `obs`.
@@ -334,8 +328,6 @@ def learn(
     """Take one gradient step, and update the target network where that is due.
 
     Args:
-        agent: Networks, environments, replay and config.
-        restore: Function from a flat vector to the networks' parameters.
         learner: Learner before the step.
         batch: Sequences `[R, L, ...]`, and their weights `[R]`.
         noise: Nothing.
@@ -357,10 +349,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
     """Return what the values of the actions are to become, `[L, R]`.
 
     Args:
-        agent: Networks, environments, replay and config.
-        restore: Function from a flat vector to the networks' parameters.
         learner: Online and target network, as flat vectors.
-        rows: Sequences of the batch.
     """
     config = agent.config
     steps = jax.tree.map(swap, rows.batch)
@@ -400,10 +389,7 @@ def loss(
     """Return the scalar loss of a batch of sequences, its TD errors and metrics.
 
     Args:
-        agent: Networks, environments, replay and config.
-        restore: Function from a flat vector to the networks' parameters.
         params: Parameters of the online network, as a flat vector.
-        rows: Sequences of the batch.
         target: `[L, R]` targets of the values.
         weight: `[R]` weights of the sequences.
     """

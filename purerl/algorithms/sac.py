@@ -254,7 +254,6 @@ def choices(
     """Return what the policy may do at `obs` `[N, ...]`, and what that is worth.
 
     Args:
-        agent: Networks, environments, replay and config.
         outputs: Outputs of the policy's network for these observations.
         critics: `(obs, action) -> values`, or `(obs) -> values` of discrete actions.
         estimate: Function from the critics' values to one.
@@ -275,7 +274,6 @@ def temperature_of(agent: Agent, learner: Learner) -> Array:
     """Return the weight of the entropy, `[]`: what was learned, or the config's number.
 
     Args:
-        agent: Networks, environments, replay and config.
         learner: Learner of one agent.
     """
     if agent.config.learn_temperature:
@@ -294,9 +292,6 @@ def learn(
     """Take a step of the critics and, if due, of policy, temperature and targets.
 
     Args:
-        agent: Networks, environments, replay and config.
-        learner: Learner before the step.
-        batch: Batch from the replay buffer.
         noise: `[2, N, A]` standard normal; nothing for discrete actions. With
             `critic_subset` a pair, with the critics of the target.
         count: Where the step stands among all.
@@ -342,9 +337,6 @@ def td_target(
     With quantiles, `[K, N]` samples of the target's distribution.
 
     Args:
-        agent: Networks, environments, replay and config.
-        learner: Learner before the step.
-        batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal; None for discrete actions.
         subset: `[M]` int32, the critics over which the minimum is; None for all.
         critics: Function that values the next actions in place of the target networks.
@@ -389,10 +381,6 @@ def target_entropy(agent: Agent, obs: Any) -> Array | float:
 
     Where actions are masked, it is the mean over observations of the share of
     `log m`, with `m` the number of the valid ones.
-
-    Args:
-        agent: Networks, environments, replay and config.
-        obs: Features of the batch's observations.
     """
     config, num = agent.config, agent.head.num_outputs
     if not agent.head.is_discrete:
@@ -410,10 +398,7 @@ def improve(
     """Move the policy up its soft value, and the temperature to hold the entropy.
 
     Args:
-        agent: Networks, environments, replay and config.
-        obs: Features of the batch's observations.
         noise: `[N, A]` standard normal; None for discrete actions.
-        learner: Learner before the step.
     """
     temperature = temperature_of(agent, learner)
     critics = ensembles.policy_critics(

@@ -209,8 +209,6 @@ def make(
     """Build a tabular method for a config and an environment; see `build`.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
@@ -228,8 +226,6 @@ def build(
     """Bind a config and its environment: what the functions below work with.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
     """
     stepper = rollout.make_stepper(config, env, axis_name)
@@ -261,7 +257,6 @@ def act(
     """Return the greedy action, or with a key the epsilon-greedy one.
 
     Args:
-        parts: Environment and config; see `build`.
         state: State of one agent.
         obs: `[...]` numbers of states.
         key: Random key, consumed; without one the first of the best actions is taken.
@@ -301,7 +296,6 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     """Return an update in pieces, for environments on the host.
 
     Args:
-        parts: Environment and config; see `build`.
         update: `[]` int32, number of updates done; nothing here depends on it.
     """
     del update
@@ -335,7 +329,6 @@ def finish(
     """Return the state and the metrics after the steps of an update.
 
     Args:
-        parts: Environment and config; see `build`.
         state: State before the update.
         learner: Tables and next actions after the steps.
         envs: The environments after the last step.
@@ -361,7 +354,6 @@ def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
     """Draw the randomness of actions and updates, `[*shape]` each.
 
     Args:
-        parts: Environment and config; see `build`.
         key: Random key, consumed.
         shape: Leading shape, such as `(T, B)`.
     """
@@ -383,9 +375,7 @@ def choose(
     """Return the actions `[B]` that are taken: epsilon-greedy ones, or SARSA's.
 
     Args:
-        parts: Environment and config; see `build`.
         learner: Tables, and the actions that SARSA has chosen.
-        envs: The environments before the step.
         noise: `[B]` randomness of the step.
     """
     values = _values(learner.q, envs.obs)
@@ -407,9 +397,7 @@ def learn(
     """Move the tables after a step of all environments.
 
     Args:
-        parts: Environment and config; see `build`.
         learner: The learner: everything that the step changes.
-        envs: The environments before the step.
         action: `[B]` actions that were taken.
         out: Outcome of the actions.
         noise: `[B]` randomness of the step.
@@ -436,7 +424,6 @@ def bootstrap_action(parts: Parts, q: Array, next_obs: Array, noise: Noise) -> A
     best one of the table that moves, of several best ones one at random.
 
     Args:
-        parts: Environment and config; see `build`.
         q: `[K, S, A]` tables of action values.
         next_obs: `[B]` states after the step, before any reset.
         noise: `[B]` randomness of the step.
@@ -456,7 +443,6 @@ def td_error(
     Args:
         config: Config of the agent.
         q: `[K, S, A]` tables of action values.
-        moment: The step.
         next_action: `[B]` next actions, from `bootstrap_action`.
         table: `[B]`, whether the second table of double Q-learning moves.
     """
@@ -490,9 +476,7 @@ def move(
     """Move the tables `[K, S, A]` by the errors of a step.
 
     Args:
-        parts: Environment and config; see `build`.
         q: `[K, S, A]` tables of action values.
-        moment: The step.
         error: `[B]` errors of the values.
         table: `[B]`, whether the second table of double Q-learning moves.
         counts: `[B]` bool, whether the step moves anything: not a bad one.

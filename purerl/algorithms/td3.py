@@ -144,7 +144,6 @@ def act(agent: Agent, state: State, obs: Array, key: Array | None = None) -> Arr
     """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        agent: Networks, environments, replay and config.
         state: State of one agent.
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one there is no noise on the action.
@@ -177,9 +176,7 @@ def learn(
     """Take a step of the critics and, where it is due, of the policy and the targets.
 
     Args:
-        agent: Networks, environments, replay and config.
         learner: Learner before the step.
-        batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal, of the target's actions, and with
             `critic_subset` the critics of the target.
         count: Where the step stands among all.
@@ -208,9 +205,7 @@ def td_target(
     With quantiles, `[K, N]` samples of the target's distribution.
 
     Args:
-        agent: Networks, environments, replay and config.
         target_params: Parameters of the target networks, by name.
-        batch: Batch from the replay buffer.
         noise: `[N, A]` standard normal, of the target's actions.
         subset: `[M]` int32, the critics over which the minimum is; None for all.
     """

@@ -117,13 +117,7 @@ def _refuse_options(saved: RunResult, gymnasium: bool, numbers: Sequence[str]) -
 
 
 def play_on_host(saved: RunResult, episodes: int, seed: int) -> HostMetrics:
-    """Play in the Gymnasium environment of the training; see `types.Evaluation`.
-
-    Args:
-        saved: Run with the agents.
-        episodes: Number E of episodes of each agent.
-        seed: Seed of the episodes.
-    """
+    """Play in the Gymnasium environment of the training; see `types.Evaluation`."""
     bound = bind(saved.config, on_host=True)
     recurrence = recurrence_of(bound.algorithm(bound.config))
     act = jax.jit(recurrence.act)
@@ -186,9 +180,6 @@ def play_compiled(
     """Play in the environment that the agents were trained in; see `types.Evaluation`.
 
     Args:
-        saved: Run with the agents.
-        episodes: Number E of episodes of each agent.
-        seed: Seed of the episodes.
         numbers: Parameters that are others than in training, by name.
     """
     config = saved.config
@@ -211,11 +202,6 @@ def play_gymnasium(saved: RunResult, episodes: int, seed: int) -> HostMetrics:
     """Play in Gymnasium's environment of the same name; see `types.Evaluation`.
 
     Episodes are as long as they may be in the environment of the training.
-
-    Args:
-        saved: Run with the agents.
-        episodes: Number E of episodes of each agent.
-        seed: Seed of the episodes.
 
     Raises:
         ConfigError: Gymnasium is missing or has no such environment.

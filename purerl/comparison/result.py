@@ -53,7 +53,6 @@ def normalise(
 
     Args:
         scores: Scores `[N, S, E]`.
-        environments: Names of the environments, E of them.
         low: The returns that become 0.
         high: The returns that become 1.
 
@@ -199,7 +198,6 @@ class Comparison:
             settings: The settings.
             tasks: Environments with their configs.
             options: Options with which the settings were trained.
-            found: The scores, by names of environment and setting.
         """
         names, environments = [s.name for s in settings], [p.name for p in tasks]
         scores = {
@@ -432,7 +430,6 @@ def tell(
     Args:
         group: The trackers.
         about: The descriptions of the comparison.
-        found: The scores, by names of environment and setting.
     """
     environments, settings = about["environments"], about["settings"]
     pairs = [(environment, name) for environment in environments for name in settings]
@@ -517,7 +514,6 @@ def make_rows(
 
     Args:
         scores: Scores by measure, `[E, N, S]`, NaN where a run failed.
-        environments: Names of the environments, E of them.
         settings: Names of the settings, N of them.
         baseline: The setting that others are compared with.
         lowest: The lowest return on the way, by environment, see `lowest_of`.

@@ -532,14 +532,6 @@ def _train_part(
 ) -> Known:
     """Train a group's settings with every key, and keep the scores of each.
 
-    Args:
-        part: The group in its environment.
-        options: The options of the comparison.
-        compiler: Compiles the program, and has the workers.
-        on_block: Called after every block with its environment steps and the mean of
-            its first measure.
-        is_stopped: Says whether somebody asked to stop.
-
     Raises:
         KeyboardInterrupt: somebody asked to stop before every block was trained.
     """

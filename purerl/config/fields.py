@@ -72,13 +72,7 @@ def one_of(*choices: str) -> Check:
 
 
 def static(default: Any, help: str, check: Check | None = None) -> Any:
-    """Declare a field that is structure: it fixes shapes or the program.
-
-    Args:
-        default: Value where none is given.
-        help: Sentence for command lines and documentation.
-        check: Constraint on the value, if there is one.
-    """
+    """Declare a field that is structure: it fixes shapes or the program."""
     return _field(default, help, check, pytree_node=False)
 
 
@@ -93,9 +87,6 @@ def dynamic(
     """Declare a field that is a number (or a pytree of numbers): it can be vmapped.
 
     Args:
-        default: Value where none is given.
-        help: Sentence for command lines and documentation.
-        check: Constraint on the value, if there is one.
         moves: Whether the number may be a schedule; False for one that says itself how
             something moves. Numbers that no update reads are found by tracing:
             `train.reads`.
@@ -120,7 +111,6 @@ def by_actions(
         discrete: Value where actions are discrete.
         continuous: Value where they are continuous.
         help: Sentence for command lines and documentation, to which both are added.
-        check: Constraint on the value, if there is one.
     """
     words = f"{help} auto takes {discrete} (discrete actions) or {continuous}."
     declared = field(AUTO, words, check)

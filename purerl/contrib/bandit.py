@@ -253,7 +253,6 @@ def act(
     """Return the arm of the largest value, or with a key one as in training.
 
     Args:
-        parts: Environment and config.
         state: State of one agent.
         obs: `[...]` observations, which say nothing.
         key: Random key, consumed; without one the first of the best arms is taken.
@@ -297,7 +296,6 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     """Return an update in pieces, for an environment on the host.
 
     Args:
-        parts: Environment and config.
         update: `[]` int32, number of updates done; nothing here depends on it.
     """
     del update
@@ -331,7 +329,6 @@ def finish(
     """Return the state and the metrics after the pulls of an update.
 
     Args:
-        parts: Environment and config.
         state: State before the update.
         learner: Estimates after the last pull.
         envs: The environment after the last pull.
@@ -360,7 +357,6 @@ def draw_noise(parts: Parts, key: Array, shape: tuple[int, ...]) -> Noise:
     """Draw the randomness of pulls, `[*shape]` each.
 
     Args:
-        parts: Environment and config.
         key: Random key, consumed.
         shape: Leading shape, such as `(T, 1)`.
     """
@@ -374,7 +370,6 @@ def choose(parts: Parts, learner: Learner, noise: Noise) -> Array:
     """Return the arms that are pulled, int32 of the shape of the noise.
 
     Args:
-        parts: Environment and config.
         learner: Estimates that the agent has of the problem.
         noise: `[...]` randomness of the pulls.
     """

@@ -46,13 +46,7 @@ class Channel:
 
     @classmethod
     def silent(cls, obs_size: int, size: int, hidden_size: int) -> Channel:
-        """Return all zeros: every message is zero, whatever is observed.
-
-        Args:
-            obs_size: Number `I` of inputs: the size of an observation.
-            size: Number `C` of outputs: the length of a message.
-            hidden_size: Number `H` of hidden units.
-        """
+        """Return all zeros: every message is zero, whatever is observed."""
         shapes = ((obs_size, hidden_size), hidden_size, (hidden_size, size), size)
         return cls(*(np.zeros(shape, np.float32) for shape in shapes))
 
@@ -64,9 +58,6 @@ class Channel:
 
         Args:
             key: Random key, consumed.
-            obs_size: Number `I` of inputs: the size of an observation.
-            size: Number `C` of outputs: the length of a message.
-            hidden_size: Number `H` of hidden units.
         """
         key_in, key_out = jax.random.split(key)
         weight_in = jax.random.normal(key_in, (obs_size, hidden_size))

@@ -111,7 +111,6 @@ def distil(
             PPO normalises them.
         samples: Number of samples for each sign.
         gain: Share of the error that a further term may leave at most.
-        seed: Seed of the samples.
 
     Raises:
         ConfigError: other numbers, no drift, a drift that moves in the course of a run,
@@ -165,7 +164,6 @@ def sample(drift: Drift, sign: int, spread: float, number: int, seed: int) -> Sa
         sign: Sign of the advantages, 1 or -1.
         spread: Standard deviation of the log-ratios.
         number: Number of samples, N.
-        seed: Seed of the samples.
 
     Raises:
         ConfigError: the drift is zero everywhere, or not finite somewhere.

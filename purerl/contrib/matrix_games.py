@@ -386,7 +386,6 @@ def shaped_lifetime(
     """Play one lifetime of the opponent against an agent that chooses every policy.
 
     Args:
-        game: The environment.
         act: Policy of the agent, `(observation [10]) -> logits [5]`.
         key: Random key, consumed; the same key draws the same opponent in every
             function here.
@@ -423,11 +422,8 @@ def constant_lifetime(
     clipped to the game's `max_logit`, as an agent's are.
 
     Args:
-        game: The environment.
         logits: The policy, `[5]`.
         key: Random key, as in `shaped_lifetime`.
-        params: Numbers of the game, as in `shaped_lifetime`.
-        num_games: Number of games, as in `shaped_lifetime`.
     """
     policy = jnp.asarray(logits, jnp.float32)
     return shaped_lifetime(game, lambda _: policy, key, params, num_games=num_games)
@@ -443,10 +439,7 @@ def naive_lifetime(
     """Play one lifetime of two naive learners: the agent learns as its opponent does.
 
     Args:
-        game: The environment.
         key: Random key, as in `shaped_lifetime`; it draws the agent, too.
-        params: Numbers of the game, as in `shaped_lifetime`.
-        num_games: Number of games, as in `shaped_lifetime`.
     """
     params = game.default_params if params is None else params
     if num_games is None:

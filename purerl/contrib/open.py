@@ -89,7 +89,6 @@ def features_of(
         params: Parameters `[P]`.
         gradient: Gradient `[P]`, clipped.
         momenta: Decaying means of the gradients, `[6, P]`.
-        layout: Places of the parameters in the networks.
     """
     rows = jnp.concatenate(
         [
@@ -115,7 +114,6 @@ def remember(params: Mapping[str, Array], memory: Array, seen: Array) -> Array:
     whose reset gate multiplies the product.
 
     Args:
-        params: Weights by name.
         memory: Memory before the step, `[M, P]`.
         seen: Inputs `[F, P]`.
     """
@@ -135,7 +133,6 @@ def read_out(params: Mapping[str, Array], memory: Array) -> Array:
     """Return the outputs `[3, P]` of a memory: dense layers, each with a norm and relu.
 
     Args:
-        params: Weights by name.
         memory: Memory `[M, P]`.
     """
     x = memory
@@ -168,7 +165,6 @@ def dormancy(layout: Layout, activity: Any, params: PyTree) -> Array:
     nothing is known of the layer.
 
     Args:
-        layout: Places of the parameters in the networks.
         activity: Mean absolute outputs `[N]` of layers, by the names of their networks,
             as `networks.layers.note_activity` leaves them; None where nobody knows.
         params: Pytree of arrays of the parameters' shapes.

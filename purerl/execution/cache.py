@@ -65,7 +65,6 @@ class ProgramCache:
         """Return the program of these arguments, see `Program`; compiled if it is new.
 
         Args:
-            bound: Config, environment and plan of all members.
             example: A block of members; its width is W.
             length: Updates of one call of `advance`, K.
             workers: The workers to whose devices blocks will be given.
@@ -210,7 +209,6 @@ class BlockCompiler(NamedTuple):
         """Compile a program, narrower again and again until a block of it fits.
 
         Args:
-            bound: Config, environment and plan of all members.
             members: An example of the members, at least one.
             lanes: The width of a block to begin with, W.
             length: Updates of one call, K.

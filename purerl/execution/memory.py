@@ -371,7 +371,6 @@ def fit_lanes(model: MemoryModel, lanes: int, limit: float, is_fixed: bool) -> i
 
     Args:
         model: A model of a worker's bytes.
-        lanes: The width to begin with, W.
         limit: Bytes that a worker may use.
         is_fixed: Whether to refuse a width that does not fit instead of halving it.
 
@@ -402,7 +401,6 @@ def lanes_by_shapes(
 
     Args:
         model: A model of a worker's bytes, from shapes.
-        lanes: The width to begin with, W.
         num_members: Members whose states the worker holds at once, at least a block.
         limit: Bytes that the worker may use.
     """

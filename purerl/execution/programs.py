@@ -46,7 +46,6 @@ def check_divides(asked: int | None, updates: int, name: str, reason: str) -> No
     """Refuse segments that do not divide a number of updates.
 
     Args:
-        asked: The updates of a segment that were asked for, if any were.
         updates: The number of updates that is to be whole segments.
         name: The name of that number; empty where it has none.
         reason: The reason, after "so that".
@@ -67,7 +66,6 @@ def length_of_pieces(starts: Sequence[int], asked: int | None) -> int | None:
 
     Args:
         starts: Updates at which the pieces begin, ascending from 0.
-        asked: The updates of a segment that were asked for, if any were.
 
     Returns:
         The largest number where none was asked for; None where any number would do.
@@ -173,10 +171,8 @@ class Program:
         The old state is consumed.
 
         Args:
-            device: The device that holds the states.
             state: States of the block, `[W, ...]`; they are consumed.
             overrides: Values of the members' dynamic fields, leaves `[W, ...]`.
-            first_update: Number of the first update of the call.
         """
         state, records = self.dispatch(device, state, overrides, first_update)
         return state, to_host(records)
@@ -189,10 +185,8 @@ class Program:
         So a device can be given its next block before the last one's records are read.
 
         Args:
-            device: The device that holds the states.
             state: States of the block, `[W, ...]`; they are consumed.
             overrides: Values of the members' dynamic fields, leaves `[W, ...]`.
-            first_update: Number of the first update of the call.
         """
         overrides = jax.device_put(overrides, device)
         first = np.int32(first_update)
@@ -205,7 +199,6 @@ class Program:
         """Play fresh episodes of a block's agents; compiled when it is first asked for.
 
         Args:
-            device: The device that holds the states.
             state: States of the block; they are not consumed.
             overrides: Values `[W, ...]` of the members.
             keys: Keys `[W]` of the episodes.

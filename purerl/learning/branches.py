@@ -32,7 +32,6 @@ def change_if(
     Args:
         is_due: `[]` bool; not batched, it stays one branch for all vmapped agents.
         change: Function that makes the change, `(carry) -> (carry, report)`.
-        carry: Pytree that may change.
         like: Key that differs between the devices that the report differs between; see
             `collectives.vary_like`.
     """
@@ -58,7 +57,6 @@ def change_where(
         is_due: `[]` bool, whether the change is made.
         change: `(carry) -> (carry, report)`; what it makes of a carry for which it is
             not due may be anything.
-        carry: Pytree that may change.
     """
     changed, report = change(carry)
     kept = jax.tree.map(lambda new, old: jnp.where(is_due, new, old), changed, carry)
@@ -108,7 +106,6 @@ def change_or_wait(
         is_due: `[]` bool, or a Python bool; not batched.
         change: `(carry) -> (carry, report)` where it is due.
         wait: `(carry) -> (carry, report)` where it is not.
-        carry: Pytree that may change.
     """
     if isinstance(is_due, bool):
         return change(carry) if is_due else wait(carry)

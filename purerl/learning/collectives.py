@@ -54,13 +54,7 @@ def after(tree: PyTree, anchor: Array, axis_name: str | None) -> PyTree:
 
 
 def env_keys(key: Array, shape: tuple[int, ...], axis_name: str | None) -> Array:
-    """Draw keys `[*shape]` for this device's environments; see `env_draw`.
-
-    Args:
-        key: Random key, consumed.
-        shape: `(..., B)` with `B` environments on this device.
-        axis_name: Mapped axis over which environments are spread, if any.
-    """
+    """Draw keys `[*shape]` for this device's environments; see `env_draw`."""
     return env_draw(jax.random.split, key, shape, axis_name)
 
 
@@ -77,9 +71,6 @@ def env_draw(
 
     Args:
         draw: Function that draws, `(key, shape) -> leaves [*shape, ...]`.
-        key: Random key, consumed.
-        shape: `(..., B)` with `B` environments on this device.
-        axis_name: Mapped axis over which environments are spread, if any.
     """
     if axis_name is None:
         return draw(key, shape)

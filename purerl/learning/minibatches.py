@@ -74,12 +74,9 @@ def minimise(
     The optimiser works on one flat vector of all parameters: see `optimiser.flatten`.
 
     Args:
-        loss: Loss of a minibatch, `(params, minibatch) -> (scalar, metrics)`.
         params: Pytree of float leaves.
         opt_state: State of `passes.optim`, for the flat vector of `params`.
         batch: A pytree of leaves `[N, ...]`, N divisible by M.
-        key: Random key, consumed.
-        passes: Optimiser, and how it goes through the batch.
 
     Returns:
         Parameters, the optimiser's state, and the metrics of every gradient step with
@@ -132,11 +129,6 @@ def _gradient_step(
     """Move parameters by one gradient.
 
     Args:
-        loss: Loss of a minibatch, `(params, minibatch) -> (scalar, metrics)`.
-        seen: Function of what moves that returns the parameters.
-        passes: Optimiser, and how it goes through the batch.
-        epoch: Share of the passes that is over, where the optimiser is told it.
-        carry: Parameters that move, and the state of the optimiser.
         minibatch: A pytree of leaves `[N / M, ...]`.
     """
     moved, opt_state = carry
@@ -266,7 +258,6 @@ def shuffled_indices(key: Array, size: int) -> Array:
     own permutation is used.
 
     Args:
-        key: Random key, consumed.
         size: Number of indices.
     """
     if size > _PACKED_LIMIT:

@@ -67,7 +67,6 @@ def merge(moments: Moments, batch: Array, axis_name: str | None = None) -> Momen
     Args:
         moments: Statistics of what was seen so far, leaves `[*shape]`.
         batch: `[..., *shape]` samples; all leading axes are samples.
-        axis_name: Mapped axis over which the samples are spread, if any.
     """
     batch = batch.reshape(-1, *moments.mean.shape).astype(jnp.float32)
     num = jnp.float32(batch.shape[0])
@@ -95,7 +94,6 @@ def mean_and_var(batch: Array, axis_name: str | None) -> tuple[Array, Array, Arr
 
     Args:
         batch: `[N, *shape]` samples.
-        axis_name: Mapped axis over which the samples are spread, if any.
     """
     batch = jnp.clip(batch, -_FARTHEST, _FARTHEST)
     mean = pmean(batch.mean(0), axis_name)
@@ -172,7 +170,6 @@ def explained_variance(value: Array, target: Array, axis_name: str | None) -> Ar
     Args:
         value: `[N]` predicted values.
         target: `[N]` targets of the predictions.
-        axis_name: Mapped axis over which the samples are spread, if any.
     """
     pair = jnp.stack([target, target - value])
     mean = pmean(pair.mean(1, keepdims=True), axis_name)

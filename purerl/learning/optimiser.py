@@ -47,8 +47,6 @@ def make(
     for each of its operations.
 
     Args:
-        optimiser: Optimiser of a config, such as `purerl.optimisers.Adam()`.
-        learning_rate: Step size, may be traced.
         max_grad_norm: Largest Euclidean norm of the whole gradient, may be traced;
             without one nothing is clipped.
         layers: Function from the flat vector to a pytree of layers, for an optimiser
@@ -112,14 +110,7 @@ def transformation(
     layers: Callable[[Array], PyTree] | None = None,
     frozen: Callable[[PyTree], PyTree] | None = None,
 ) -> optax.GradientTransformation:
-    """Make an optimiser that does not clip.
-
-    Args:
-        optimiser: Optimiser of a config, such as `purerl.optimisers.Adam()`.
-        learning_rate: Step size, may be traced.
-        layers: Function from the flat vector to layers, as in `make`.
-        frozen: Function from layers to which of them do not learn, as in `make`.
-    """
+    """Make an optimiser that does not clip."""
     inner = optimiser(learning_rate)
     tells = sees_frozen(optimiser)
     if layers is None or not getattr(optimiser, "needs_layers", False):
@@ -150,8 +141,6 @@ def keep_frozen(
 
     Args:
         optim: Optimiser of a flat vector, or of layers where `layers` is None.
-        layers: Function from the flat vector to layers, as in `make`.
-        frozen: Function from layers to which of them do not learn, as in `make`.
         tells: Whether the optimiser is told, see `sees_frozen`.
     """
     if frozen is None:
@@ -222,9 +211,6 @@ def flatten(params: PyTree) -> tuple[Array, Callable[[Array], PyTree]]:
     The way back is differentiable, and its gradient is one concatenation; the plain
     one of `ravel_pytree` pads every layer's gradient to the whole length and adds.
 
-    Args:
-        params: Pytree of float leaves.
-
     Returns:
         `(flat [P], restore)` with `restore(flat) == params`.
     """
@@ -262,7 +248,6 @@ def enter(
     """Bring parameters and an optimiser's state into the form in which they move.
 
     Args:
-        params: Pytree of float leaves.
         opt_state: State of an optimiser of the flat vector. With a form, the optimiser
             must treat every parameter alone.
         form: The form; one flat vector where not given.

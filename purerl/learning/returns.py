@@ -36,7 +36,6 @@ def gae(
         next_value: `[T, B]` values `V(s'_t)`.
         terminated: `[T, B]` bool, the episode ended in a state of value zero.
         truncated: `[T, B]` bool, the episode was cut (time limit).
-        gamma: Discount.
         gae_lambda: Trace decay; 0 gives the TD error, 1 the Monte-Carlo advantage.
 
     Returns:
@@ -73,7 +72,6 @@ def q_lambda(
         next_value: `[T, B]` bootstrap values `M_t`.
         terminated: `[T, B]` bool, the episode ended in a state of value zero.
         truncated: `[T, B]` bool, the episode was cut (time limit).
-        gamma: Discount.
         trace_decay: Lambda; 0 gives the one-step target of Q-learning, 1 the rewards
             to the episode's or rollout's end and what lies beyond it.
 
@@ -117,7 +115,6 @@ def retrace(
             under the one that chose it.
         terminated: `[T, B]` bool, the episode ended in a state of value zero.
         truncated: `[T, B]` bool, the episode was cut (time limit).
-        gamma: Discount.
         trace_decay: Lambda.
 
     Returns:
@@ -159,7 +156,6 @@ def rewards_to_go(
         next_value: `[T, B]` `V(s'_t)`, read only where a path is cut.
         terminated: `[T, B]` bool, the episode ended in a state of value zero.
         truncated: `[T, B]` bool, the episode was cut (time limit).
-        gamma: Discount.
 
     Returns:
         Rewards-to-go `[T, B]`.
@@ -193,7 +189,6 @@ def n_step(
         next_value: `[T, B]` values `V(s'_t)`.
         terminated: `[T, B]` bool, the episode ended in a state of value zero.
         truncated: `[T, B]` bool, the episode was cut (time limit).
-        gamma: Discount.
         n: The most steps, at least 1.
 
     Returns:
@@ -225,7 +220,6 @@ def running_returns(
         start: `[B]` the sum carried from the previous rollout.
         reward: `[T, B]` rewards.
         done: `[T, B]` bool, the episode ended: `terminated | truncated`.
-        gamma: Discount.
 
     Returns:
         `(carry [B], returns [T, B])`.

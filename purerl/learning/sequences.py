@@ -127,12 +127,6 @@ def start(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTree:
     """Return the memories `[R, ...]` with which sequences begin.
 
     After a burn-in these are those of the given parameters, and a function of them.
-
-    Args:
-        core: Module with `unroll`, see `networks.memories.core`.
-        kind: Kind of the memory, see `networks.memories.kinds`.
-        params: Parameters of `core`.
-        rows: The sequences.
     """
     stored, burn_in = rows.memory, rows.burn_in
     if burn_in is None:
@@ -152,12 +146,6 @@ def remember(core: Any, kind: Any, params: PyTree, rows: Sequences) -> tuple[Any
 
     No gradient goes through a burn-in.
 
-    Args:
-        core: Module with `unroll`, see `networks.memories.core`.
-        kind: Kind of the memory, see `networks.memories.kinds`.
-        params: Parameters of `core`.
-        rows: The sequences.
-
     Returns:
         Observations `[L, R, ...]`, and the memories with each of them.
     """
@@ -171,12 +159,6 @@ def remember_each(core: Any, kind: Any, params: PyTree, rows: Sequences) -> PyTr
 
     The memories of `remember` are what heads see of them; these can be gone on with,
     each by an observation that follows its step.
-
-    Args:
-        core: Module with `unroll`, see `networks.memories.core`.
-        kind: Kind of the memory, see `networks.memories.kinds`.
-        params: Parameters of `core`.
-        rows: The sequences.
 
     Returns:
         Memories `[L, R, ...]`, none of which the end of its step has cleared.

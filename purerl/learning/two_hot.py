@@ -65,7 +65,6 @@ def mean(logits: Array, top: Array | float) -> Array:
 
     Args:
         logits: `[..., K]` logits of the probabilities of the support.
-        top: The largest number of the support.
     """
     numbers = support(logits.shape[-1], top).reshape((1,) * (logits.ndim - 1) + (-1,))
     # This is a sum because an accelerator computes a product with fewer digits.
@@ -80,7 +79,6 @@ def cross_entropy(logits: Array, value: Array, top: Array | float) -> Array:
     Args:
         logits: `[..., K]` logits of the probabilities of the support.
         value: `[...]` values, to which nothing of a gradient goes.
-        top: The largest number of the support.
     """
     size = logits.shape[-1]
     log_probs = jax.nn.log_softmax(logits)

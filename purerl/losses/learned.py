@@ -58,7 +58,6 @@ class MLPValueLoss:
 
         Args:
             key: Random key of the kernels.
-            hidden_sizes: Units of each hidden layer.
             inputs: `error`: the network sees `value - target`; `pair`: both numbers.
 
         Raises:
@@ -93,10 +92,7 @@ class MLPValueLoss:
         """Make a loss from plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_sizes: Units of each hidden layer.
             inputs: Kind of the network's inputs, `error` or `pair`.
-            init: Kind of the first parameters, `zeros` or `random`.
-            seed: Seed of `random`.
 
         Raises:
             ConfigError: another init or other inputs.
@@ -152,7 +148,6 @@ class MLPDrift:
 
         Args:
             key: Random key of the kernels, consumed.
-            hidden_size: Units of the hidden layer.
             scale: Factor of the last kernel; 0 starts at the base alone: unclipped, or
                 PPO.
             base_clip: Half-width of the PPO clip to start from; None starts from no
@@ -182,11 +177,8 @@ class MLPDrift:
         """Make a loss from plain values, as a command line or a YAML file writes them.
 
         Args:
-            hidden_size: Units of the hidden layer.
             base_clip: Half-width of the PPO clip to start from; None starts from no
                 drift.
-            init: Kind of the first parameters, `zeros` or `random`.
-            seed: Seed of `random`.
 
         Raises:
             ConfigError: another init.

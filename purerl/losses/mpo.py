@@ -333,7 +333,6 @@ def fit_loss(
         duals: The dual variables' parameters; one multiplier of each kind bounds the
             sum over dimensions, one for each dimension bounds each.
         new: `[N, A]` each, outputs of the policy that is fitted.
-        improvement: Result of the E-step.
         bounds: Bounds of the constraints.
 
     Returns:
@@ -455,7 +454,6 @@ def fit_discrete(
     Args:
         duals: The dual variables' parameters.
         logits: `[N, S]` outputs of the policy that is fitted.
-        improvement: Result of the E-step.
         bounds: Bounds of the constraints; that of the mean bounds the policy.
 
     Returns:

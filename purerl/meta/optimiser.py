@@ -207,12 +207,7 @@ def with_failed_worst(loss: np.ndarray) -> np.ndarray:
 
 
 def _as_wide_as_sigma(strategy: Strategy, state: PyTree) -> PyTree:
-    """Give the first population the spread of sigma, where evosax gives it another.
-
-    Args:
-        strategy: The strategy.
-        state: State of the strategy before the first generation.
-    """
+    """Give the first population the spread of sigma, where evosax gives it another."""
     if strategy.name == "xNES":  # Sigma is in the step already.
         return state.replace(B=jnp.eye(len(state.B)))
     if strategy.name in _SHARES:

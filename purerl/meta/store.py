@@ -135,7 +135,6 @@ def restore(folder: Path, like: State) -> State | None:
     """Return the last state that was saved; None if there is none.
 
     Args:
-        folder: The folder of the evolution.
         like: A fresh state: structure, and the number of generations.
 
     Raises:
@@ -152,7 +151,6 @@ def save_snapshot(folder: Path, generation: int, vector: np.ndarray) -> None:
     """Write the solution after a generation.
 
     Args:
-        folder: The folder of the evolution.
         generation: The number of finished generations.
         vector: The solution, `[D]`.
     """

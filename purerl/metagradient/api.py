@@ -379,14 +379,7 @@ def _constant(config: TrainConfig, field: str, outer: Outer) -> Constant | None:
 
 
 def _by_signs(config: Any, field: str, is_alone: bool, judges_policy: bool) -> bool:
-    """True if signs of gradients stand between a field and all that is judged.
-
-    Args:
-        config: Config of the agent.
-        field: Dotted name of the field.
-        is_alone: Whether it moves the critic alone, see `Outer.alone`.
-        judges_policy: Whether the outer loss looks at the policy alone.
-    """
+    """True if signs of gradients stand between a field and all that is judged."""
     first, _, part = field.partition(".")
     if part in ("b1", "b2") and type(getattr(config, first)) is Lion:
         return True

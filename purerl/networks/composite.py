@@ -58,7 +58,6 @@ def visible(shape: Any, keys: tuple[str, ...] = ()) -> Any:
     """Return the shape of what a network sees; see `viewed`.
 
     Args:
-        shape: Shape of the features.
         keys: Keys of a dictionary that the network sees; none for all keys.
     """
     if not isinstance(shape, Mapping):
@@ -73,7 +72,6 @@ def viewed(module: nn.Module, shape: Any, keys: tuple[str, ...] = ()) -> nn.Modu
 
     Args:
         module: Module of what `visible` says.
-        shape: Shape of the features.
         keys: Keys of a dictionary that the module sees; none for all keys.
     """
     if not isinstance(shape, Mapping):

@@ -227,19 +227,12 @@ def _like(vector: Array, batch: Array) -> Array:
 
 
 def is_discrete(space: Any) -> bool:
-    """Return whether actions are choices among finitely many, one or several at once.
-
-    Args:
-        space: Action space.
-    """
+    """Return whether actions are choices among finitely many, one or several."""
     return any(hasattr(space, name) for name in ("n", "nvec", "bits"))
 
 
 def check_real(space: Any) -> None:
     """Refuse a box of whole numbers as actions: a policy would give it fractions.
-
-    Args:
-        space: Action space.
 
     Raises:
         ValueError: naming the space and the remedy.

@@ -125,7 +125,6 @@ def plain(module: nn.Module, where: str) -> dict[str, Any]:
     """Return a module as plain values: its import path, and its fields.
 
     Args:
-        module: Module of a config.
         where: Name of the config's field, for messages.
 
     Raises:
@@ -181,7 +180,6 @@ def check(
 
     Args:
         field: Name of the config's field.
-        module: Module of a config.
         inputs: Shape of each input, without the batch axis, or a pytree of shapes.
         outputs: Shapes that it must return, without the batch axis: a shape, or a pair
             of them; None in a shape stands for any number.
@@ -219,7 +217,6 @@ def tried(name: str, module: nn.Module, words: str, *inputs: PyTree) -> Any:
 
     Args:
         name: Name of the module in messages.
-        module: Module of a config.
         words: What it must map to what, for the message.
         *inputs: Inputs that the module is called with, or their shapes.
 

@@ -224,13 +224,7 @@ def _matrices(layers: PyTree) -> PyTree:
 def scale_by_adam(
     b1: Array | float, b2: Array | float, eps: Array | float
 ) -> optax.GradientTransformation:
-    """Return `optax.scale_by_adam`, written for the platform that is traced for.
-
-    Args:
-        b1: Decay of the mean of gradients.
-        b2: Decay of the mean of squared gradients.
-        eps: Number that is added to the root of the second mean.
-    """
+    """Return `optax.scale_by_adam`, written for the platform that is traced for."""
 
     def shared(count: Array) -> Array:
         # Optax corrects the bias of each mean for itself, by a power that an
@@ -247,13 +241,7 @@ def scale_by_adam(
 def scale_by_radam(
     b1: Array | float, b2: Array | float, eps: Array | float
 ) -> optax.GradientTransformation:
-    """Return `optax.scale_by_radam`, written for the platform that is traced for.
-
-    Args:
-        b1: Decay of the mean of gradients.
-        b2: Decay of the mean of squared gradients.
-        eps: Number that is added to the root of the second mean.
-    """
+    """Return `optax.scale_by_radam`, written for the platform that is traced for."""
 
     def shared(count: Array) -> Array:
         # Element by element as one vector. Names are the paper's.
@@ -283,15 +271,7 @@ def _in_few_kernels(
     shared: Callable[[Array], Array],
     move: Callable[[Array, Array, Array], Array],
 ) -> optax.GradientTransformation:
-    """Return a transformation of Adam's kind, written for the platform of the trace.
-
-    Args:
-        plain: Optax's own, which a CPU takes, and whose state it is.
-        shared: Function from the number of steps to what all parameters share, a short
-            vector, which an accelerator computes in one kernel.
-        move: Function from that vector, the mean and the mean square of a leaf's
-            gradients to the leaf's move.
-    """
+    """Return a transformation of Adam's kind, written for the platform of the trace."""
     if traced_for_cpu():
         return plain
 

@@ -158,12 +158,7 @@ def _in_blocks(modules: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _in_order(modules: Mapping[str, Any], is_block: bool) -> list[str]:
-    """The names of modules beside one another, from the first to the last.
-
-    Args:
-        modules: Modules by name.
-        is_block: Whether they are one block of a memory, which begins with its norm.
-    """
+    """The names of modules beside one another, from the first to the last."""
 
     def key(name: str) -> tuple:
         first = [n for n, kind in enumerate(_FIRST) if name.startswith(kind)]
@@ -188,9 +183,6 @@ def _with_norms_first(modules: Mapping[str, Any]) -> list[str] | None:
     """The names of modules in order where blocks of them begin with a norm.
 
     The numbers of modules tell how many blocks there are.
-
-    Args:
-        modules: Modules by name.
 
     Returns:
         Names of a transformer, or of IMPALA's network with norms; None of others.

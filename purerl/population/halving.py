@@ -297,7 +297,6 @@ class HalvingSearch(PopulationSearch):
         Args:
             found: The fitness of the members that reached the milestone, `[A]`.
             alive: Numbers of these members among the members of all searches, `[A]`.
-            until: The number of finished updates at the milestone.
         """
         plan, kept = self.plan, ~found.diverged
         if until not in plan.rungs:

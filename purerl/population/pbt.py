@@ -216,7 +216,6 @@ class PBTSearch(PopulationSearch):
         Args:
             hyper: Hyperparameters of the round by name, `[S P]`.
             parents: The member whose state each member goes on with, rows `[S P]`.
-            number: The number of the round.
         """
         moved = {name: values[parents] for name, values in hyper.items()}
         for row in np.flatnonzero(parents != self.everyone):

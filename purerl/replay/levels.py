@@ -92,9 +92,7 @@ def replay_probabilities(
     `now`, all are equally stale. The probabilities of an empty buffer are zeros.
 
     Args:
-        buffer: The buffer.
         now: `[]` int32, the present time c.
-        priorities: Temperature and share of staleness.
     """
     capacity = buffer.score.shape[0]
     is_level = jnp.arange(capacity) < buffer.size
@@ -141,7 +139,6 @@ def update(
     played several times keeps the last of its scores.
 
     Args:
-        buffer: The buffer.
         places: `[B]` int32, where the levels are.
         results: Results of the levels, `[B]` each.
         now: `[]` int32, the present time.
@@ -176,11 +173,9 @@ def insert(
     score among several, if its own score is higher.
 
     Args:
-        buffer: The buffer.
         levels: `[B, ...]` levels to insert.
         results: Results of these levels, `[B]` each.
         now: `[]` int32, the present time.
-        priorities: Temperature and share of staleness.
     """
     capacity = buffer.score.shape[0]
 

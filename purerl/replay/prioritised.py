@@ -91,10 +91,8 @@ def add(
     an item gets its priority, the largest so far, when `margin` items follow it.
 
     Args:
-        priorities: Priorities before the call.
         added: `[]` uint32, how many items were added before these.
         num: Number of the new items, at most C.
-        capacity: Capacity C of the buffer, in items.
         margin: Number of items that must follow an item before it can be drawn, less
             than C; equal in every call.
     """
@@ -124,7 +122,6 @@ def sample(priorities: Priorities, bits: Array, added: Array, capacity: int) -> 
         priorities: Priorities, of which at least one is positive.
         bits: `[N]` uint32, uniform random bits.
         added: `[]` uint32, how many items were added.
-        capacity: Capacity C of the buffer, in items.
     """
     total = _running_sums(priorities.levels[-1][0])[-1]
     uniform = (bits >> 8).astype(jnp.float32) * 2.0**-24
@@ -151,12 +148,10 @@ def update(
     """Give items the priority of their TD error.
 
     Args:
-        priorities: Priorities before the call.
         numbers: `[N]` uint32, numbers of items that could be drawn, duplicates among
             them.
         td_error: `[N]` TD errors of either sign; of an item's duplicates the largest
             counts.
-        capacity: Capacity C of the buffer, in items.
         exponent: Exponent alpha; 0 makes all items equal. 0.6 is the paper's (section
             4).
         eps: Number that is added to every absolute error, so that items without one can

@@ -81,7 +81,6 @@ def sample(bits: Array, added: Array, capacity: int, margin: int = 0) -> Array:
     Args:
         bits: `[...]` uint32, uniform random bits.
         added: `[]` uint32, how many were added; more than `margin`.
-        capacity: Capacity C of the buffer, in items.
         margin: Number of the newest items, which are left out.
 
     Returns:
@@ -103,7 +102,6 @@ def numbers_in(slots: Array, added: Array, capacity: int) -> Array:
     Args:
         slots: Slots that are not empty.
         added: `[]` uint32, how many items were added.
-        capacity: Capacity C of the buffer, in items.
     """
     newest = added - 1
     age = (slots_of(newest, capacity) - slots) % capacity
@@ -152,7 +150,6 @@ def gather_n_step(
             windows are not complete: see `margin` of `sample`.
         n: The most steps, at least 1.
         num_envs: B, environments whose steps were added in turn.
-        gamma: Discount per step.
     """
     later = jnp.arange(n, dtype=jnp.uint32) * jnp.uint32(num_envs)
     every = numbers[None] + later[:, None]
@@ -183,7 +180,6 @@ def _sum_rewards(
         steps: Rewards, and whether they terminated or truncated an episode, `[n, N]`.
         numbers: `[N]` uint32, numbers of the first steps.
         later: `[n]` uint32, how much larger those of the next ones are.
-        gamma: Discount per step.
 
     Returns:
         `reward`, `discount` and `terminated` of a `Window`, and the number of its last

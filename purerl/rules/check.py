@@ -17,7 +17,6 @@ def check_rule(rule: Any, prediction_size: int) -> None:
 
     Args:
         rule: Value of the config's field.
-        prediction_size: Numbers of the prediction vector, M.
 
     Raises:
         ConfigError: it is no dataclass, cannot be called so, does not return targets of
@@ -69,7 +68,6 @@ def moves_policy(rule: Any, part: str, prediction_size: int) -> bool:
     Args:
         rule: Rule of a config, without schedules.
         part: Dotted name of the part.
-        prediction_size: Numbers of the prediction vector, M.
     """
     leaves, structure = jax.tree.flatten_with_path(rule)
     named = {

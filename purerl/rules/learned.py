@@ -72,8 +72,6 @@ class LPGRule:
             embedding_size: Units of the hidden layer of `phi`; 16 in the code of
                 Jackson et al. (2023, github.com/EmptyJackson/groove).
             scale: Factor of the kernels of the output layers; 0 is the base alone.
-            base: Rule to which the outputs are added; None for none.
-            temporal: Whether the network sees how far the run is and how long.
 
         Raises:
             ConfigError: a size that is no whole number of at least 1.
@@ -116,8 +114,6 @@ class LPGRule:
                 with `zeros` the output layers are zero: the rule is its base, or leaves
                 the policy as it is.
             seed: Seed of the kernels.
-            base: Rule to which the outputs are added; None for none.
-            temporal: Whether the network sees how far the run is and how long.
 
         Raises:
             ConfigError: another init, or a size that is no whole number of at least 1.

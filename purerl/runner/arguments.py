@@ -60,7 +60,6 @@ def check_switch(name: str, value: object, instead: str) -> None:
     """Refuse what is neither True nor False, such as a number of steps.
 
     Args:
-        name: The name of the argument, for the sentence.
         value: The value that was given.
         instead: A sentence about where a number or a folder belongs.
 
@@ -96,10 +95,6 @@ def check_extend(extend: bool, out: object) -> None:
 
 def as_folder(name: str, value: str | Path | None) -> Path | None:
     """Return a folder that was given, or None where none was; `~` is the user's home.
-
-    Args:
-        name: The name of the argument, for the sentence.
-        value: The path that was given.
 
     Raises:
         ConfigError: the value is no path, an empty text, which would be the working
@@ -137,9 +132,6 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
 def stored_folder(value: str | Path) -> Path:
     """Return the folder of results that is to be read; `~` is the user's home.
 
-    Args:
-        value: The path that was given.
-
     Raises:
         ConfigError: the value is no path.
     """
@@ -153,7 +145,6 @@ def check_seconds(name: str, value: float) -> None:
     """Refuse what is no time.
 
     Args:
-        name: The name of the argument, for the sentence.
         value: The number of seconds; infinity is one.
 
     Raises:
@@ -195,7 +186,6 @@ def check_seeds(seeds: int | Sequence[int], name: str = "seeds") -> tuple[int, .
 
     Args:
         seeds: The number of seeds, or which.
-        name: The name of the argument, for the sentence.
 
     Raises:
         ConfigError: none, negative ones, or the same one twice.
@@ -221,7 +211,6 @@ def seeds_from(first: int, number: int, name: str = "seeds") -> range:
     Args:
         first: The first seed.
         number: The number of seeds.
-        name: The name of the argument, for the sentence.
 
     Raises:
         ConfigError: no positive number.
@@ -233,7 +222,6 @@ def as_seed(name: str, seed: int) -> int:
     """Return a seed of a random key, also one of NumPy or JAX, as a number of Python.
 
     Args:
-        name: The name of the argument, for the sentence.
         seed: The value that was given.
 
     Raises:

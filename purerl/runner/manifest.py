@@ -97,7 +97,6 @@ def go_on(
     """Return the manifest of a run that goes on, if it may.
 
     Args:
-        folder: The folder of the run.
         config: The config that was asked for, as it was bound.
         seeds: The seeds that were asked for.
         extend: Whether it may have more steps than the run was started with.
@@ -144,7 +143,6 @@ def read_config(
 
     Args:
         folder: The folder.
-        stored: Manifest of the folder.
         reader: Name of the function that reads such a folder with a config, for the
             message.
 
@@ -174,9 +172,6 @@ def task_config(stored: dict[str, Any]) -> TrainConfig:
     """Return what a folder's config says of the task: all that pictures need.
 
     The rest may name losses and networks that only the program which wrote it knows.
-
-    Args:
-        stored: Manifest of the folder.
     """
     values = {name: stored["config"][name] for name in TASK_FIELDS}
     return TrainConfig(**{**values, "env_params": None})
@@ -302,7 +297,6 @@ def extend_run(folder: Path, stored: dict[str, Any], config: TrainConfig) -> Non
     """Let a run's folder say that the run is a longer one from now on.
 
     Args:
-        folder: The folder of the run.
         stored: Manifest of the run.
         config: The run's config, with more `total_timesteps`.
 

@@ -176,7 +176,6 @@ def check_complete(folder: Path, members: Sequence[Sequence[Row]], update: int) 
     those of its training, all rows up to these are there.
 
     Args:
-        folder: The folder `metrics`.
         members: The rows of every member, as they are told at the end of a segment.
         update: The number of finished updates of the checkpoint; 0 for none.
 
@@ -198,7 +197,6 @@ def read_members(
     """Read the rows of a run by kind as arrays `[S, R, ...]`, also while it goes on.
 
     Args:
-        folder: The folder `metrics`.
         seeds: Seeds of the members.
         update: The number of finished updates of the last checkpoint; 0 for none.
 
@@ -441,7 +439,6 @@ def entry_of(seeds: Sequence[int], diverged_at: np.ndarray) -> dict[str, int]:
     """Return the first bad update of the agents that diverged, by seed, for JSON.
 
     Args:
-        seeds: Seeds of the agents.
         diverged_at: The first bad update of each agent, `[S]`, or -1.
     """
     pairs = zip(seeds, diverged_at, strict=True)
@@ -455,7 +452,6 @@ def read_diverged_at(
 
     Args:
         stored: The manifest of the run.
-        seeds: Seeds of the agents.
         until: The number of finished updates up to which is looked.
     """
     named = stored[DIVERGED]
@@ -467,7 +463,6 @@ def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
     """Say which agents diverged, and when: `seed 3 diverged in update 4`.
 
     Args:
-        seeds: Seeds of the agents.
         diverged_at: The first bad update of each agent, `[S]`, or -1.
 
     Returns:
@@ -490,7 +485,6 @@ def warn(seeds: Sequence[int], diverged_at: np.ndarray) -> None:
     """Say in a line, on the standard error, which agents diverged, if any did.
 
     Args:
-        seeds: Seeds of the agents.
         diverged_at: The first bad update of each agent, `[S]`, or -1.
     """
     words = diverged_words(seeds, diverged_at)

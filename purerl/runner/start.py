@@ -111,7 +111,6 @@ def with_values_of_start(start: Start | None, config: TrainConfig) -> TrainConfi
     an agent that goes on does not begin to explore anew.
 
     Args:
-        start: The agents to begin with, as they were named.
         config: Config of the run that begins.
 
     Raises:
@@ -126,9 +125,7 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     """Read the last checkpoint of the run to start from, and see that it fits.
 
     Args:
-        start: The agents to begin with, as they were named.
         bound: The run that begins.
-        seeds: Seeds of its agents.
 
     Raises:
         ConfigError: no run or checkpoint there, no agent of a seed, or an array that
@@ -179,7 +176,6 @@ def read_again(described: Mapping[str, Any], bound: Bound, seeds: Any) -> Begun:
     Args:
         described: The manifest's entry `start`.
         bound: The run that began with it.
-        seeds: Seeds of its agents.
 
     Raises:
         ConfigError: it is not there any more, or is not the same.

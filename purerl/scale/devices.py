@@ -240,8 +240,6 @@ def compile_for(
     """Compile one program for every device of the workers, in parallel.
 
     Args:
-        jitted: A `jax.jit` function.
-        workers: Workers for whose devices to compile.
         args_for: Function from a device to arguments that lie on it (arrays or shapes).
     """
     return begin_to_compile(jitted, workers, args_for)()
@@ -256,8 +254,6 @@ def begin_to_compile(
     beside it.
 
     Args:
-        jitted: A `jax.jit` function.
-        workers: Workers for whose devices to compile.
         args_for: Function from a device to arguments that lie on it (arrays or shapes).
 
     Returns:

@@ -140,7 +140,6 @@ def part_shapes(
     Args:
         part: Program of one device, which may use collectives.
         args: Arguments of `part`, arrays or shapes.
-        num_devices: Number D of devices.
     """
 
     def of_device(_: Array, args: tuple[PyTree, ...]) -> PyTree:
@@ -160,7 +159,6 @@ def split_specs(whole: PyTree, part: PyTree, num_devices: int) -> PyTree:
     Args:
         whole: Arrays or shapes of one device's program.
         part: Arrays or shapes of one of several devices' programs.
-        num_devices: Number D of devices.
 
     Raises:
         ConfigError: the two are no whole and its D-th part, naming the array.

@@ -155,8 +155,6 @@ def not_wanted(folder: Path, kind: str, wanted: str | Sequence[str]) -> str:
     """Return the sentences for a folder that holds something else than a command takes.
 
     Args:
-        folder: The folder that was given.
-        kind: The kind of what it holds.
         wanted: The kind or kinds that the command takes.
     """
     return refusal(folder, kind, f", not {_words(wanted)}")
@@ -171,8 +169,6 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     """Return the sentences for a folder that a command cannot use.
 
     Args:
-        folder: The folder that was given.
-        kind: The kind of what it holds.
         why: The end of the first sentence, with the comma before it.
     """
     lead, known = f"{folder} holds {words_of(kind)}{why}.", KINDS.get(kind)
@@ -415,7 +411,6 @@ def open_folder(
     """Start a folder, or go on with it; return the specification that holds.
 
     Args:
-        folder: The folder.
         spec: The specification of what is to be in it: plain values, with `config`,
             and with its `kind` and the `format` of its layout.
         *subfolders: Folders to make inside the folder.
@@ -517,7 +512,6 @@ def write(folder: Path, spec: Spec, subfolders: Sequence[str] = ()) -> None:
     It is written first: a folder with a config.yaml alone is none of ours.
 
     Args:
-        folder: The folder.
         spec: The specification of what is in it: plain values, with `config`.
         subfolders: Folders to make inside the folder.
 
@@ -535,7 +529,6 @@ def go_on(folder: Path, spec: Spec) -> None:
     """See that a folder can be written; recreate config.yaml if a kill kept it off.
 
     Args:
-        folder: The folder.
         spec: The specification of its manifest.
 
     Raises:

@@ -113,7 +113,6 @@ class Bound(NamedTuple):
         """Make the algorithm of a config in this environment; schedules move in it.
 
         Args:
-            config: Config, as `at` returns it; its leaves may be traced.
             axis_name: Mapped axis over which the agent's environments are spread, if
                 any.
         """
@@ -128,7 +127,6 @@ class Bound(NamedTuple):
         """Return the numbers of a config that move, in each of some updates.
 
         Args:
-            config: Config, as `at` returns it; its leaves may be traced.
             updates: `[K]` int32, numbers of the updates.
 
         Returns:
@@ -240,9 +238,7 @@ def follow_schedules(
     the moment. What is read when a state is made is that of the beginning of the run.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
         make: Function that makes the algorithm of a config without schedules.
-        num_updates: Number of updates of the whole run.
     """
     if not schedules.is_moving(config):
         return make(config)
@@ -284,9 +280,7 @@ def moving_numbers(config: TrainConfig, update: Array, num_updates: int) -> Metr
     that no update has to report them.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
         update: `[]` int32, number of updates done.
-        num_updates: Number of updates of the whole run.
     """
     config, share = schedules.without_flags(config), update / num_updates
     found = {name: one(share) for name, one in schedules.named(config).items()}

@@ -27,18 +27,12 @@ def read_by_start(run: Any, values: Overrides) -> frozenset[str]:
 
     Args:
         run: Config and environment, a `purerl.train.Bound`.
-        values: Numbers by (dotted) name, of which shapes and types are looked at.
     """
     return _kept(_start, run, values)
 
 
 def read_by_updates(run: Any, values: Overrides) -> frozenset[str]:
-    """Return the names of the numbers that updates read.
-
-    Args:
-        run: Config and environment.
-        values: Numbers by (dotted) name, of which shapes and types are looked at.
-    """
+    """Return the names of the numbers that updates read."""
     return _kept(_updates, run, values)
 
 
@@ -46,7 +40,6 @@ def check_may_move(run: Any, values: Overrides, asked: str) -> None:
     """Refuse to move numbers that no update of a run reads, or that have to stay.
 
     Args:
-        run: Config and environment.
         values: A value of each number by (dotted) name.
         asked: What was to move them, for the message.
 
@@ -76,7 +69,6 @@ def nothing_reads(name: str, run: Any, where: str) -> str:
 
     Args:
         name: Name of the number.
-        run: Config and environment.
         where: Where it was to have an effect.
     """
     return (
@@ -87,12 +79,7 @@ def nothing_reads(name: str, run: Any, where: str) -> str:
 
 
 def first_state(run: Any, values: Overrides) -> PyTree:
-    """Return the shapes of the state that an agent with these numbers begins with.
-
-    Args:
-        run: Config and environment.
-        values: Numbers by (dotted) name, of which shapes and types are looked at.
-    """
+    """Return the shapes of the state that an agent with these numbers begins with."""
     return jax.eval_shape(partial(_init, run), shapes_of(values), jax.random.key(0))
 
 

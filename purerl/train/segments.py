@@ -177,11 +177,9 @@ def evaluate_agent(
     """Play the deterministic policy's episodes, as `TrainResult.evaluation` keeps them.
 
     Args:
-        bound: Environment and plan.
         config: Config with overrides, of which the number of episodes is read.
         env_params: Numbers of the environment.
         recurrence: Functions by which the algorithm acts with a memory.
-        state: State of one agent.
     """
     result = play_evaluation(
         bound.env,
@@ -206,9 +204,7 @@ def evaluate_afresh(
     """Play fresh episodes of the deterministic policy of a trained agent.
 
     Args:
-        bound: Environment and plan.
         config: Config with overrides, of which the environment's numbers are read.
-        state: State of one agent.
         key: Random key of the episodes, consumed.
         num_episodes: Number of episodes, E; `eval_episodes` where not given.
     """

@@ -265,8 +265,6 @@ def make(
     """Build DiscoRL's agent for a config and an environment; see `build`.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
     """
     parts = build(config, env, axis_name)
@@ -282,8 +280,6 @@ def build(config: DiscoConfig, env: Environment, axis_name: str | None = None) -
     """Build network and environment of a config: what the functions below work with.
 
     Args:
-        config: Config of the agent; its leaves may be traced.
-        env: Environment, from `resolve_env`.
         axis_name: Mapped axis over which this agent's environments are spread.
     """
     config = auto.resolve(config, env)
@@ -367,7 +363,6 @@ def act(parts: Parts, state: DiscoState, obs: Array, key: Array | None = None) -
     """Return the policy's action on observations `[..., *obs_shape]`.
 
     Args:
-        parts: Network, environments and config; see `build`.
         state: State of one agent.
         obs: Observations as the environment gives them.
         key: Random key, consumed; without one the action is the deterministic one.
@@ -383,7 +378,6 @@ def learn(
     """Remember a rollout, and learn from a batch of trajectories where that is due.
 
     Args:
-        parts: Network, environments and config; see `build`.
         state: State with which the rollout was collected.
         played: The rollout, with the policy's logits in its transitions.
         keys: Keys of the update, the first three of which the rollout has used.
@@ -441,7 +435,6 @@ def hosted(parts: Parts, update: Array) -> Hosted:
     """Return an update in pieces, for environments on the host.
 
     Args:
-        parts: Network, environments and config; see `build`.
         update: `[]` int32, number of updates done; nothing here depends on it.
     """
     del update

@@ -111,10 +111,8 @@ def estimate(
     """Return what the action values say of trajectories; see `inputs.Values`.
 
     Args:
-        config: Config of the agent.
         batch: `[T, N, ...]`, with the logits of the policy that chose the actions in
             the place of their log-probabilities.
-        made: Outputs of the networks on the trajectories.
         moments: Moments of the advantages before.
         axis_name: Mapped axis over which trajectories are spread, if any.
 
@@ -160,7 +158,6 @@ def rule_inputs(batch: Transition, made: Made, values: Values) -> DiscoInputs:
 
     Args:
         batch: `[T, N, ...]`, with logits in the place of log-probabilities.
-        made: Outputs of the networks on the trajectories.
         values: Values and advantages that `estimate` returned.
     """
 
@@ -187,7 +184,6 @@ def losses(
     """Return the losses of every step, `[T, N]` each, by name.
 
     Args:
-        config: Config of the agent.
         batch: `[T, N, ...]` transitions of the trajectories.
         made: Outputs of the networks on the trajectories; the gradient is that of
             `online`.
@@ -265,7 +261,6 @@ def predict(parts: Parts, params: PyTree, features: Any) -> Predictions:
     """Return what the network says of features `[..., *obs_shape]`.
 
     Args:
-        parts: Network, environments and config; see `build`.
         params: Parameters of the network.
         features: Features of observations.
     """
@@ -279,8 +274,6 @@ def improve(
     """Ask the rule, take one gradient step, and move the target network.
 
     Args:
-        parts: Network, environments and config; see `build`.
-        learner: Learner before the step.
         batch: `[T, N, ...]` trajectories, with the logits of the policy that acted.
     """
     config, axis = parts.config, parts.axis_name
@@ -317,8 +310,6 @@ def loss(
     """Return the scalar that is minimised; metrics, the rule's memory, and moments.
 
     Args:
-        parts: Network, environments and config; see `build`.
-        learner: Learner before the step.
         params: Parameters of the network that learns, by which it is differentiated.
         batch: `[T, N, ...]` transitions of the trajectories.
     """

@@ -27,7 +27,6 @@ def embed(params: Params, name: str, logits: Array) -> Array:
     """Return one number `[..., 1]` of each distribution.
 
     Args:
-        params: Layers of the network, by name.
         name: Name of the layers: `y` or `z`, with or without a prefix.
         logits: `[..., M]` logits of the distributions.
     """
@@ -48,11 +47,6 @@ def among_actions(layer: tuple[Array, Array], x: Array) -> Array:
 
 def of_steps(params: Params, prefix: str, inputs: DiscoInputs) -> tuple[Array, Array]:
     """Return what the network sees of every step, and its embedding of every action.
-
-    Args:
-        params: Layers of the network, by name.
-        prefix: Prefix of the names of its embeddings.
-        inputs: The trajectories.
 
     Returns:
         `[T, B, 23 + 2 E]` and `[T, B, A, E]`.
@@ -111,9 +105,6 @@ def _of_actions(
     """Return the embedding `[T, B, A, E]` of every action.
 
     Args:
-        params: Layers of the network, by name.
-        prefix: Prefix of the names of its embeddings.
-        inputs: The trajectories.
         known: Policies and predictions, `[T, B, A]` each.
     """
     values = inputs.values
@@ -148,7 +139,6 @@ def apply(
 
     Args:
         params: Layers by name, see `weights.shapes_of`.
-        inputs: The trajectories.
         memory: The agent's memory `[L]`.
         axis_name: Mapped axis over which trajectories are spread, if any.
     """

@@ -50,7 +50,6 @@ class CMPORule:
         """Return the targets of trajectories, see `DiscoTargets`.
 
         Args:
-            inputs: The trajectories.
             memory: Nothing.
             axis_name: Mapped axis over which trajectories are spread; not used.
         """
@@ -172,7 +171,6 @@ class DiscoRule:
         """Return the targets of trajectories, and what is remembered after them.
 
         Args:
-            inputs: The trajectories.
             memory: Memory of the agent's updates before this one.
             axis_name: Mapped axis over which trajectories are spread, if any.
         """

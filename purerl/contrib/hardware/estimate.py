@@ -257,7 +257,6 @@ def lines(env: str, cost: Estimate) -> list[str]:
 
     Args:
         env: The name of the environment.
-        cost: The estimate.
     """
     device, blocks = cost.device, with_noun(cost.blocks, "block")
     rate, together = cost.env_steps / cost.seconds, ""
@@ -287,11 +286,7 @@ def lines(env: str, cost: Estimate) -> list[str]:
 
 
 def how(cost: Estimate) -> list[str]:
-    """Return how an estimate was made, as lines of text.
-
-    Args:
-        cost: The estimate.
-    """
+    """Return how an estimate was made, as lines of text."""
     device = cost.device
     if cost.is_compiled:
         target = "" if device.is_own_target else ", as it would be for an H200"

@@ -370,7 +370,6 @@ class StateSpace(nn.Module):
 
         Args:
             vectors: `[2N, N]` matrix of eigenvectors.
-            width: Number of inputs and of outputs.
         """
         rows = 2 * self.size
 
