@@ -242,6 +242,11 @@ class Options:
             if about.keep in (ways or (FIXED, BEGUN, TOLD))
         }
 
+    @classmethod
+    def named(cls, *ways: str) -> set[str]:
+        """Return the names of the options that a folder keeps in one of some ways."""
+        return {name for name, x in options_of(cls).items() if x.keep in ways}
+
     def of(self, owner: type["Options"]) -> dict[str, Any]:
         """Return the options that a class has, by name, to hand them on."""
         return {name: getattr(self, name) for name in options_of(owner)}
