@@ -1,11 +1,11 @@
 """Fields that follow the task: what `auto` stands for, once the environment is known.
 
 A field whose default is `config.AUTO` has no value of its own. `TrainConfig.automatic`
-says which one it takes in an environment, and `resolve` puts it in, in one place:
-`train.bind`, before a config is checked and before its structure is read. Values that
-somebody has given stay. `Bound.at` resolves again after the overrides, so that a field
-which follows another (`epsilon_steps` follows `epsilon_fraction`) follows it in a sweep
-too.
+says which one it takes in an environment, and `resolve` puts it in: in `train.bind`,
+before a config is checked and before its structure is read. Values that somebody has
+given stay. `Bound.at` resolves again after the overrides, so that a field which follows
+another (`epsilon_steps` follows `epsilon_fraction`) follows it in a sweep too. Learners
+resolve what they are given, which changes nothing after `train.bind`.
 """
 
 import dataclasses

@@ -4,7 +4,7 @@ An average over something that did not happen (no episode ended, the policy took
 step) is undefined, and undefined is not the same as wrong. So every such metric stands
 beside the count of what it is averaged over, and whoever reads it looks at the count
 first. A number that is not finite although its count is positive is a real one: the
-member has diverged.
+member has diverged. A new mean over gradient steps needs no line here.
 
 What is *reported* of training holds the averages over episodes (`HELD`): where no
 episode ended in a row, the last known number stands again, beside a count of 0. So no

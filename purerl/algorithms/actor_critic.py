@@ -177,7 +177,7 @@ def build(
         make_actor: `(config, shape of features, dimensions) -> actor` of continuous
             actions.
     """
-    agent = off_policy.bind(config, env, axis_name, "auto")
+    agent = off_policy.make_agent(config, env, axis_name, "auto")
     config, head = agent.config, agent.head
     shape, num = obs_shape(agent.obs_space), head.num_outputs
     if head.is_discrete:

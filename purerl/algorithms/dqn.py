@@ -271,8 +271,8 @@ def make(
 
 
 def build(config: DQNConfig, env: Environment, axis_name: str | None = None) -> Agent:
-    """Build network, environment and replay; arguments as of `off_policy.bind`."""
-    agent = off_policy.bind(config, env, axis_name, "categorical")
+    """Build network, environment and replay, as `off_policy.make_agent` does."""
+    agent = off_policy.make_agent(config, env, axis_name, "categorical")
     config, shape = agent.config, obs_shape(agent.obs_space)
     network = action_values.make_network(config, shape, agent.head.num_outputs)
     return agent._replace(network=network, kind=action_values.make(config))

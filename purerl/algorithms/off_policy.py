@@ -307,7 +307,7 @@ class Agent(NamedTuple):
     critics: Any = None
 
 
-def bind(
+def make_agent(
     config: Any,
     env: Environment,
     axis_name: str | None,

@@ -2,7 +2,7 @@
 
 An update collects `T` steps in `B` environments with the current policy (`collect`),
 learns from them, and reports. What is learned is the algorithm: its `learn` gets the
-rollout and returns parameters and losses (`Learned`). Everything else is here: the
+rollout and returns parameters and metrics (`Learned`). Everything else is here: the
 state, acting, environments on the host, and a memory, which may be none at all.
 
 Statistics of observations and rewards are frozen while a rollout is collected and
@@ -139,24 +139,24 @@ class Learned(NamedTuple):
     Attributes:
         params: Parameters after the update.
         opt_state: State of the optimiser.
-        losses: Metrics of learning, `[]` each, averages over devices.
+        metrics: Metrics of learning, `[]` each, averages over devices.
         reward_scale: Statistics of returns with this rollout in; None if not used.
-        fit: Values and their targets, `[N]` each, whose explained variance is reported;
-            None without a critic.
+        value_and_target: Values and their targets, `[N]` each, whose explained variance
+            is reported; None without a critic.
     """
 
     params: dict[str, PyTree]
     opt_state: PyTree
-    losses: Metrics
+    metrics: Metrics
     reward_scale: normalise.RewardScale | None = None
-    fit: tuple[Array, Array] | None = None
+    value_and_target: tuple[Array, Array] | None = None
 
 
 Learn = Callable[[Agent, OnPolicyState, rollout.Played, Array], Learned]
 """`(agent, state, rollout, key) -> Learned`, the algorithm."""
 
 
-def bind(config: Any, env: Environment, axis_name: str | None) -> Agent:
+def make_agent(config: Any, env: Environment, axis_name: str | None) -> Agent:
     """Bind a config and an environment to an agent that has no heads yet.
 
     Args:
@@ -244,10 +244,12 @@ def step(
 ) -> tuple[OnPolicyState, Metrics]:
     """Make one update: collect a rollout, and learn from it."""
     keys = update_keys(state, pieces.NUM_KEYS)
-    return advance(agent, learn, state, collect(agent, state, keys[:3]), keys[3])
+    return learn_and_report(
+        agent, learn, state, collect(agent, state, keys[:3]), keys[3]
+    )
 
 
-def advance(
+def learn_and_report(
     agent: Agent, learn: Learn, state: OnPolicyState, played: rollout.Played, key: Array
 ) -> tuple[OnPolicyState, Metrics]:
     """Learn from a rollout; return the state after the update and its metrics."""
@@ -369,7 +371,9 @@ def hosted(agent: Agent, learn: Learn, update: Array) -> Hosted:
     def then(
         state: OnPolicyState, played: rollout.Played, keys: Array
     ) -> tuple[OnPolicyState, Metrics]:
-        return advance(agent, learn, state, _completed(agent, state, played), keys[3])
+        return learn_and_report(
+            agent, learn, state, _completed(agent, state, played), keys[3]
+        )
 
     return pieces.of_rollout(
         agent.config,
@@ -539,11 +543,11 @@ def report(
     """
     axis, config = agent.axis_name, agent.config
     # Averages over devices must come one after another: see `collectives`.
-    episodes = after(episodes, list(learned.losses.values())[-1], axis)
-    metrics = rollout.episode_metrics(episodes, axis) | learned.losses
+    episodes = after(episodes, list(learned.metrics.values())[-1], axis)
+    metrics = rollout.episode_metrics(episodes, axis) | learned.metrics
     last = metrics["episode_return"]
-    if learned.fit is not None:
-        value, target = after(learned.fit, last, axis)
+    if learned.value_and_target is not None:
+        value, target = after(learned.value_and_target, last, axis)
         last = normalise.explained_variance(value, target, axis)
         metrics["explained_variance"] = last
     steps = (update + 1).astype(jnp.uint32)

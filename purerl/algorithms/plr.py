@@ -226,7 +226,7 @@ def make(
             "PLRConfig trains an agent on one device, whose levels share a buffer; use "
             "purerl.pmap, which spreads agents."
         )
-    agent = policy_gradient.make_agent(config, RepeatedLevels(env.env))
+    agent = ppo.make_agent(config, RepeatedLevels(env.env))
     inner = on_policy.algorithm(agent, ppo.learn)
     return inner._replace(
         init=partial(init, agent), step=partial(step, agent), hosted=None
@@ -249,7 +249,9 @@ def step(agent: Agent, state: PLRState) -> tuple[PLRState, Metrics]:
     chosen = choose(agent, state, keys)
     before = begin(agent, ppo_state(state), chosen.levels, keys[_BEGIN])
     played = on_policy.collect(agent, before, keys[:3])
-    after, metrics = on_policy.advance(agent, ppo.learn, before, played, keys[3])
+    after, metrics = on_policy.learn_and_report(
+        agent, ppo.learn, before, played, keys[3]
+    )
     if not config.learn_on_new:
         learned = (after.params, after.opt_state)
         params, opt_state = levels.select(

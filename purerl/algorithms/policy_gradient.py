@@ -13,7 +13,6 @@ import flax.linen as nn
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape
 from purerl.algorithms import memory as memories
@@ -62,7 +61,6 @@ class PolicyGradientConfig(ActorConfig):
     entropy_coef: float = dynamic(0.0, "Weight of the entropy bonus.", NON_NEGATIVE)
     optimiser: Any = dynamic(Adam(), "Optimiser of the networks.")
     anneal_learning_rate: bool = static(False, "Decay the step size linearly to 0.")
-    normalize_advantages: bool = static(True, "Standardise the advantages.")
     normalize_rewards: bool = static(
         False, "Divide rewards by the std of running returns."
     )
@@ -185,7 +183,7 @@ def make_agent(
         axis_name: Mapped axis over which this agent's environments are spread.
         make_critic: `(config, shape of features) -> critic` of an agent without memory.
     """
-    agent = on_policy.bind(config, env, axis_name)
+    agent = on_policy.make_agent(config, env, axis_name)
     config, memory, shape = agent.config, agent.memory, obs_shape(agent.obs_space)
     policy = getattr(config, "policy", "auto")
     head = make_policy_head(env.action_space(agent.stepper.params), policy)
@@ -201,7 +199,6 @@ def make_agent(
         behaviour=behaviour_of(head),
         on_features=on_features,
         head=head,
-        few_kernels=minimise_in_few_kernels,
     )
 
 

@@ -9,20 +9,17 @@ with `r = pi(a|s) / pi_old(a|s)` and `A` the generalised advantage estimate, nor
 per minibatch. The clipping is the drift `policy_loss`, and any other drift can take its
 place.
 
-Defaults are CleanRL's (Huang et al. 2022, "The 37 implementation details of PPO"), and
-as there they follow the actions: fields that are `auto` differ. For discrete actions
-they are those of `ppo.py` for CartPole-v1. For continuous actions they are those of
-`ppo_continuous_action.py`: observations and rewards are normalised (the value may move
-by 0.2, which must be a fair part of the returns), there is no entropy bonus, and an
-update is 10 epochs of 32 minibatches over 2,048 steps. Two things are not as there:
-four environments collect 512 steps each, in place of one that collects 2,048, and the
-step size is that of `ppo.py`, 2.5e-4 (there 3e-4).
+Defaults are CleanRL's (Huang et al. 2022, "The 37 implementation details of PPO"): for
+discrete actions those of `ppo.py`, for continuous ones of `ppo_continuous_action.py`.
+Two differ from the latter: four environments collect 512 steps each (there one collects
+2,048), and the step size is 2.5e-4 (there 3e-4).
 """
 
 from typing import Any
 
 import jax.numpy as jnp
 
+from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.algorithms.memory import MemoryConfig, check_rows, has_memory
@@ -133,8 +130,13 @@ def make(
     config: PPOConfig, env: Environment, axis_name: str | None = None
 ) -> Algorithm:
     """Bind PPO to a config, whose leaves may be traced, and to an environment."""
+    return on_policy.algorithm(make_agent(config, env, axis_name), learn)
+
+
+def make_agent(config: Any, env: Environment, axis_name: str | None = None) -> Agent:
+    """Make actor, critic and environments of a config."""
     agent = policy_gradient.make_agent(config, env, axis_name)
-    return on_policy.algorithm(agent, learn)
+    return agent._replace(few_kernels=minimise_in_few_kernels)
 
 
 def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
@@ -149,10 +151,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
 def targets(
     agent: Agent, state: OnPolicyState, played: Played
 ) -> tuple[Batch, RewardScale]:
-    """Return samples `[T, B, ...]` with advantages and targets (equations 11 and 12).
-
-    And the statistics of returns with this rollout in.
-    """
+    """Return samples `[T, B, ...]`, and statistics of returns with this rollout in."""
     config, transitions = agent.config, played.transitions
     seen, reward_scale = policy_gradient.estimate(agent, state, played)
     advantage = policy_gradient.advantages(agent, seen, transitions)
@@ -176,7 +175,7 @@ def loss(
     batch = on_policy.samples_of(agent, params, rows)
     outputs, value, activity = policy_gradient.outputs(agent, params, batch.obs)
     log_ratio = head.log_prob(outputs, batch.action) - batch.log_prob
-    advantage = batch.advantage
+    advantage = batch.advantage  # On an accelerator it is standardised already.
     if config.normalize_advantages and not config.normalize_whole_batch:
         advantage = standardise(advantage, agent.axis_name)
 

@@ -155,7 +155,7 @@ def make_agent(
     config: PQNConfig, env: Environment, axis_name: str | None = None
 ) -> Agent:
     """Bind the action values and the environments of a config."""
-    agent = on_policy.bind(config, env, axis_name)
+    agent = on_policy.make_agent(config, env, axis_name)
     config, shape = agent.config, obs_shape(agent.obs_space)
     actions: Any = env.action_space(agent.stepper.params)
     num_actions = int(actions.n)

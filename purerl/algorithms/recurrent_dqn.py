@@ -215,9 +215,9 @@ def make(
 def build(
     config: RecurrentDQNConfig, env: Environment, axis_name: str | None = None
 ) -> Agent:
-    """Build networks, environment and replay; arguments as of `off_policy.bind`."""
+    """Build networks, environment and replay, as `off_policy.make_agent` does."""
     replay = batches.of_sequences
-    agent = off_policy.bind(config, env, axis_name, "categorical", replay)
+    agent = off_policy.make_agent(config, env, axis_name, "categorical", replay)
     config, shape = agent.config, obs_shape(agent.obs_space)
     memory = memories.build(config, shape)
     assert memory is not None

@@ -126,9 +126,9 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     return Learned(
         params={"actor": actor, "critic": critic},
         opt_state={"actor": actor_opt, "critic": critic_opt},
-        losses=losses | value_losses,
+        metrics=losses | value_losses,
         reward_scale=reward_scale,
-        fit=(batch.value, batch.target),
+        value_and_target=(batch.value, batch.target),
     )
 
 

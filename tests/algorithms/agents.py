@@ -2,10 +2,10 @@
 
 from purerl.acting.environment import resolve_env, with_params
 from purerl.acting.rollout import Played
-from purerl.algorithms import entry_of, on_policy, policy_gradient
+from purerl.algorithms import entry_of, on_policy, ppo
 
 
-def agent_of(config, make_agent=policy_gradient.make_agent):
+def agent_of(config, make_agent=ppo.make_agent):
     """The agent of a config in its environment."""
     env = resolve_env(config)
     return make_agent(with_params(config, env), env)

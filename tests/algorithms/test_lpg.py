@@ -60,7 +60,7 @@ def learned(parts, state, collected):
         return lpg.learn(parts, state, collected, keys_of(state)[0])
 
     new = learn(state, collected)
-    return new.params, new.losses
+    return new.params, new.metrics
 
 
 def with_config(parts, **changes):

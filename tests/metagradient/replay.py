@@ -84,7 +84,7 @@ def record(
 
     def learn(parts, state, rollout):
         key = update_keys(state, 4)[3]
-        return on_policy.advance(parts, module.learn, state, rollout, key)[0]
+        return on_policy.learn_and_report(parts, module.learn, state, rollout, key)[0]
 
     start = jax.jit(begin)(key)
     end, rollouts = jax.jit(play)(start)
