@@ -93,6 +93,8 @@ def render(algorithm: str) -> str:
 def render_metrics(algorithm: str) -> str:
     """The table of an algorithm's own metrics, or with `shared` of those that all have.
 
+    And a link to the section on metrics of your own.
+
     Raises:
         ValueError: A metric has no meaning in `metrics.yaml`.
     """
@@ -104,7 +106,8 @@ def render_metrics(algorithm: str) -> str:
     if unknown := [name for name in names if not isinstance(meanings.get(name), str)]:
         raise ValueError(f"{algorithm}: {MEANINGS.name} says nothing of {unknown}.")
     rows = [f"| `{name}` | {meanings[name]} |" for name in names]
-    return "\n".join(["| metric | meaning |", "|---|---|", *rows])
+    table = "\n".join(["| metric | meaning |", "|---|---|", *rows])
+    return f"{table}\n\n[Add your own](../training.md#hooks).\n"
 
 
 def metrics_of(algorithm: str) -> set[str]:
