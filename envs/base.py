@@ -96,6 +96,8 @@ class Environment(Generic[StateT, ParamsT]):
             reset by themselves, say no.
         finite_observations: Whether observations hold nothing but finite numbers, such
             as pictures of zeros and ones: training then does not look at them.
+        terminal_limit: Whether the time limit is meant to terminate an episode, as
+            where `TerminalLimit` is around it: the time that is left is the task's.
         on_host: Whether it has no pure functions and is stepped from Python, as
             Gymnasium's environments are.
         made_by_name: Whether its name and `options` say all of what it holds in
@@ -106,6 +108,7 @@ class Environment(Generic[StateT, ParamsT]):
     stochastic_transitions: ClassVar[bool] = True
     steps_without_reset: ClassVar[bool] = True
     finite_observations: ClassVar[bool] = False
+    terminal_limit: ClassVar[bool] = False
     on_host: ClassVar[bool] = False
     made_by_name: ClassVar[bool] = False
     title: ClassVar[str] = ""

@@ -19,6 +19,7 @@ from .base import Array, Environment, StepError, outcome, unpacked
 
 NUM_ENVS = 4
 TIME_LIMIT = 5
+LATER_LIMIT = 10_000  # No episode of the check gets there.
 # What JAX raises where Python looks at a traced value.
 _DECISIONS = (
     jax.errors.ConcretizationTypeError,
@@ -42,10 +43,10 @@ def check(
     The rules: `reset` and `step` trace, once each; observations have the shape and
     dtype of the observation space, always; states and parameters are pytrees of
     arrays; everything is finite; the flags are bool and never both true; the time
-    limit is kept to the step; `final_observation` is the one before the reset; the
-    spaces contain what comes out; the same key gives the same episode; `vmap` works
-    over keys and over the float leaves of the parameters; a step that is said to draw
-    nothing does not.
+    limit is kept to the step, and terminates nothing; `final_observation` is the one
+    before the reset; the spaces contain what comes out; the same key gives the same
+    episode; `vmap` works over keys and over the float leaves of the parameters; a step
+    that is said to draw nothing does not.
 
     Compiles about five small programs.
 
@@ -87,10 +88,8 @@ def _check(env: Environment, params: Any, key: Array, num_steps: int) -> None:
     )
     play = jax.jit(_rollout_fn(env, num_steps))
     _check_rollout(env, play(key_play, params))
-    if hasattr(params, "max_steps_in_episode"):
-        dtype = jnp.result_type(params.max_steps_in_episode)
-        limit = jnp.asarray(TIME_LIMIT, dtype)
-        steps = play(key_play, params.replace(max_steps_in_episode=limit))
+    if _has_limit(params):
+        steps = play(key_play, _with_limit(params, TIME_LIMIT))
         _check_rollout(env, steps)
         _check_time_limit(env, steps)
     _check_vmap_over_params(env, params, key_vmap)
@@ -324,7 +323,7 @@ def _check_spaces(env: Environment, params: Any) -> None:
 
 def _play_twice(env: Environment, params: Any, key: Array) -> Any:
     """Reset, take two steps, each a compiled program; return what came out."""
-    key_reset, key_act, key_step = jax.random.split(key, 3)
+    key_reset, key_act, key_step, key_limit = jax.random.split(key, 4)
     space: Any = env.observation_space(params)
     reset = Counted(lambda *x: unpacked(env, env.reset(*x), "reset", "obs, state"))
     step = Counted(env.step)
@@ -367,7 +366,48 @@ def _play_twice(env: Environment, params: Any, key: Array) -> Any:
         f"step was traced {step.traces} times for two equal calls, expected once: "
         "some leaf of the state is weakly typed (use jnp.int32(0), not 0).",
     )
+    if _has_limit(params) and not env.terminal_limit:
+        _check_termination(env, step, params, first[1], key_limit)
     return outputs
+
+
+def _has_limit(params: Any) -> bool:
+    """Whether there is a time limit that is a number, and not drawn at every reset."""
+    limit = getattr(params, "max_steps_in_episode", None)
+    return isinstance(limit, int | float) or hasattr(limit, "dtype")
+
+
+def _with_limit(params: Any, steps: int) -> Any:
+    """Parameters with another time limit, of the same type: nothing is traced anew."""
+    known = params.max_steps_in_episode
+    is_python = isinstance(known, int | float)
+    limit = type(known)(steps) if is_python else jnp.asarray(steps, known.dtype)
+    return params.replace(max_steps_in_episode=limit)
+
+
+def _check_termination(
+    env: Environment, step: "Counted", params: Any, state: Any, key: Array
+) -> None:
+    """Require that steps at the time limit terminate only where later limits do too."""
+    later = _with_limit(params, LATER_LIMIT)
+    time = 0
+    for key_now in jax.random.split(key, TIME_LIMIT):
+        key_act, key_step = jax.random.split(key_now)
+        action = env.action_space(params).sample(key_act)
+        time += env.time_per_step
+        now = _with_limit(params, time)
+        at_limit = bool(step(key_step, state, action, now)[3])
+        _, state, _, terminated, truncated, _ = step(key_step, state, action, later)
+        require(
+            at_limit == bool(terminated),
+            f"the same step returns terminated={at_limit} with max_steps_in_episode = "
+            f"{time} and {bool(terminated)} with {LATER_LIMIT}, expected the same: a "
+            "learner takes what follows a termination to be worth nothing. Remove the "
+            "comparison of `time` with `max_steps_in_episode` from `step_env`: "
+            "`Environment.step` sets `truncated`. Where the time that is left belongs "
+            "to the task, put `envs.wrappers.TerminalLimit` around it.",
+        )
+        time = 0 if terminated or truncated else time
 
 
 def _check_vmap_over_params(env: Environment, params: Any, key: Array) -> None:

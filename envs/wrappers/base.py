@@ -106,6 +106,7 @@ class Wrapper(Environment[Any, Any]):
     name = _of_the_inside("name")
     note = _of_the_inside("note")
     stochastic_transitions = _of_the_inside("stochastic_transitions")
+    terminal_limit = _of_the_inside("terminal_limit")
     time_per_step = _of_the_inside("time_per_step")
     has_picture = _of_the_inside("has_picture")
     has_levels = _of_the_inside("has_levels")

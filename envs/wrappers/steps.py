@@ -259,6 +259,7 @@ class TerminalLimit(Wrapper):
     """
 
     adds_to_observations: ClassVar[bool] = False
+    terminal_limit: ClassVar[bool] = True  # type: ignore[assignment]
 
     def step_env(self, key: Array, state: Any, action: Array, params: Any) -> Step:
         """Take a step, which terminates at the time limit too."""

@@ -1,7 +1,6 @@
 """Errors of configs: the sentences that report them, and how values stand in them."""
 
 import dataclasses
-import difflib
 import math
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -11,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from flax.core import FrozenDict
 from jax.core import Tracer
+
+from purerl.config.peers import near
 
 
 class ConfigError(ValueError):
@@ -41,8 +42,8 @@ def check_known(name: str, known: list[str], owner: str) -> None:
     """
     if name in known:
         return
-    guess = difflib.get_close_matches(str(name), known, n=1)
-    hint = f" Did you mean {guess[0]!r}?" if guess else ""
+    guess = near(str(name), known)
+    hint = f" Did you mean {guess!r}?" if guess else ""
     raise UnknownFieldError(
         f"{owner} has no field {name!r}.{hint} Fields: {', '.join(sorted(known))}."
     )

@@ -254,6 +254,11 @@ class MatrixGame(Environment[MatrixGameState, MatrixGameParams]):
     learning_rate: ClassVar[float] = 1.0
 
     @property
+    def terminal_limit(self) -> bool:  # type: ignore[override]
+        """True where the end of a lifetime terminates the episode."""
+        return self.terminal_lifetime
+
+    @property
     def default_params(self) -> MatrixGameParams:
         """A lifetime of 100 games of discount 0.96."""
         return MatrixGameParams(

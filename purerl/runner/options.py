@@ -8,6 +8,7 @@ that theirs extend.
 """
 
 import dataclasses
+import difflib
 import functools
 import inspect
 import textwrap
@@ -38,6 +39,9 @@ Result = TypeVar("Result")
 # with goes on where a later call leaves it at its default. What is told is that of the
 # last call.
 FIXED, BEGUN, TOLD = "fixed", "begun", "told"
+
+# What `make_train` takes and no tool does.
+HOOKS = ("observe", "metrics")
 
 
 class Repeated:
@@ -332,18 +336,41 @@ def tool(
     def decorate(function: Callable[[Asked], Result]) -> Callable[Call, Result]:
         @functools.wraps(function)
         def call(*args: Call.args, **kwargs: Call.kwargs) -> Result:
+            _check_bound(f"purerl.{function.__name__}()", signature, args, kwargs)
             return function(options(*args, **kwargs))
 
         kind: Any = options
-        returned = inspect.signature(function).return_annotation
-        call.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+        signature = inspect.Signature(
             [_parameter(field) for field in fields_of(kind)],
-            return_annotation=returned,
+            return_annotation=inspect.signature(function).return_annotation,
         )
+        call.__signature__ = signature  # type: ignore[attr-defined]
         call.__doc__ = _documented(function.__doc__ or "", kind)
         return in_32_bits(call)
 
     return decorate
+
+
+def _check_bound(
+    who: str, signature: inspect.Signature, args: Any, kwargs: dict[str, Any]
+) -> None:
+    """Refuse arguments that a tool does not take, or too few, by the tool's name."""
+    known = list(signature.parameters)
+    for name in kwargs:
+        if name in known:
+            continue
+        near = difflib.get_close_matches(name, known, n=1)
+        hint = f" Did you mean {near[0]!r}?" if near else ""
+        if name in HOOKS:
+            hint = (
+                " Hooks are for purerl.make_train, as a folder could not say which "
+                "functions it was made with: see docs/training.md#hooks."
+            )
+        raise TypeError(f"{who} got an unexpected keyword argument {name!r}.{hint}")
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as error:
+        raise TypeError(f"{who}: {error}.") from None
 
 
 def _parameter(field: dataclasses.Field) -> inspect.Parameter:

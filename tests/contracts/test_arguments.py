@@ -1,5 +1,7 @@
 """Arguments that cannot be are answered in a sentence, before anything is traced."""
 
+import inspect
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -223,3 +225,52 @@ def test_what_are_no_widths_is_refused(widths):
 def test_extending_without_a_folder_is_refused(call):
     with pytest.raises(purerl.ConfigError, match="extend=True goes on with what a fol"):
         call(tiny_config(), AXES, extend=True, progress=False)
+
+
+TOOLS = (
+    *(purerl.run, purerl.sweep, purerl.plan, purerl.pbt, purerl.halving, purerl.tune),
+    *(purerl.evolve, purerl.compare, purerl.compare_losses, purerl.train_schedules),
+    purerl.drive,
+)
+
+
+def test_all_tools_are_tried():
+    public = [getattr(purerl, name) for name in purerl.__all__]
+    made = {f for f in public if inspect.isfunction(f) and is_tool(f)}
+    assert made == set(TOOLS)
+
+
+def is_tool(function):
+    """Whether it was made by `options.tool`: what it wraps takes `asked` alone."""
+    inner = inspect.unwrap(function)
+    return inner is not function and list(inspect.signature(inner).parameters) == [
+        "asked"
+    ]
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize(
+    ("keyword", "hint"),
+    [
+        ("metrics", r" Hooks are for purerl\.make_train, .* docs/training\.md#hooks\."),
+        ("observe", r" Hooks are for purerl\.make_train, .* docs/training\.md#hooks\."),
+        ("progres", r" Did you mean 'progress'\?"),
+        ("xyzzy", ""),
+    ],
+)
+def test_an_unknown_keyword_of_a_tool_is_named_with_the_tool(tool, keyword, hint):
+    sentence = (
+        rf"^purerl\.{tool.__name__}\(\) got an unexpected keyword argument "
+        rf"'{keyword}'\.{hint}$"
+    )
+    with pytest.raises(TypeError, match=sentence):
+        tool(tiny_config(), **{keyword: 1})
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_missing_or_surplus_argument_of_a_tool_is_told_with_the_tool(tool):
+    name = rf"^purerl\.{tool.__name__}\(\): "
+    with pytest.raises(TypeError, match=name + "missing a required argument"):
+        tool()
+    with pytest.raises(TypeError, match=name + "too many positional arguments"):
+        tool(*range(20))

@@ -118,6 +118,21 @@ def limit(reached):
     return lambda _, args: reached(args[0].time, args[1].max_steps_in_episode)
 
 
+def over(past):
+    """A step that terminates at the time limit too."""
+    return lambda out, args: (
+        *out[:3],
+        out[3] | past(out[1].time, args[3].max_steps_in_episode),
+        out[4],
+    )
+
+
+def never_at_the_limit(out, args):
+    """A step that terminates nothing at the time limit."""
+    time, most = out[1].time, args[3].max_steps_in_episode
+    return *out[:3], (jnp.abs(out[1].place) > 0) & (time < most), out[4]
+
+
 class WeaklyTyped(Walk):
     def reset_env(self, key, params):
         obs, state = super().reset_env(key, params)
@@ -253,6 +268,11 @@ BROKEN = [
     (other(action_space=lambda *_: (0, 1)), "without `sample`, expected one of envs"),
     (NoMethod, r"action_space\(params\) raised TypeError: .* a method"),
     (other(is_truncated=limit(lambda t, most: t >= most - 1)), "lasted 4 .* exactly 5"),
+    (other(step_env=over(lambda t, most: t >= most)), r"True .* = 1 and False with .*"),
+    (
+        other(step_env=over(lambda t, most: t == most)),
+        "Remove the comparison of `time`",
+    ),
     (other(step_env=put(2, lambda out: out[2] + RANDOM.uniform())), "different episod"),
     (SaysNothingOfWind, "another outcome with another key, .* set it to True"),
     (ParamsHoldText, r"params.label is a str, expected an array"),
@@ -266,6 +286,11 @@ SLOW = [
     (other(Unsure, step=final(lambda out: out[0])), "always equals the first one of"),
     (other(Unsure, step=final(lambda out: out[0] / 2)), "in the middle of an episode"),
     (other(is_truncated=limit(lambda t, most: t > most)), "at least 6 .* exactly 5"),
+    (other(step_env=never_at_the_limit), "False with .* = 1 and True with"),
+    (
+        other(CartPole, step_env=over(lambda t, most: t >= most)),
+        "`Environment.step` sets `trunc",
+    ),
     (other(is_truncated=limit(lambda t, most: t < 0)), "lasted at least 6 steps"),
     (other(step=by_lane), "equal parameters in two lanes"),
 ]
@@ -273,6 +298,26 @@ SLOW = [
 
 def test_a_sound_environment_passes():
     envs.check(Walk())
+
+
+def test_a_limit_that_is_meant_to_terminate_may():
+    ended = envs.wrappers.TerminalLimit(Walk())
+    envs.check(ended)
+    assert envs.wrappers.ScaleReward(ended, 0.5).terminal_limit
+    assert not envs.wrappers.ScaleReward(Walk(), 0.5).terminal_limit
+
+
+@pytest.mark.slow
+def test_a_limit_may_be_drawn_at_every_reset():
+    env = envs.wrappers.Randomised(Walk())
+    limits = purerl.randomisation.Uniform(3.0, 9.0)
+    envs.check(env, env.default_params.replace(max_steps_in_episode=limits))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("is_terminal", [False, True])
+def test_a_game_whose_lifetime_terminates_passes(is_terminal):
+    envs.check(envs.make("Chicken-v0", terminal_lifetime=is_terminal))
 
 
 @struct.dataclass
