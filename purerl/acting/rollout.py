@@ -575,9 +575,11 @@ def replaced(
         return transitions._replace(terminated=transitions.terminated & ~bad), memories
     good = ~bad
     # By rolling alone, as a gather is kernels of its own on an accelerator.
-    sources = [(jnp.roll(good.at[0].set(False), -1, 0), -1, 0)]
-    sources += [(jnp.roll(good, by, 1), by, 1) for by in (1,)]
-    sources += [(jnp.roll(good.at[-1].set(False), 1, 0), 1, 0)]
+    sources = [
+        (jnp.roll(good.at[0].set(False), -1, 0), -1, 0),
+        (jnp.roll(good, 1, 1), 1, 1),
+        (jnp.roll(good.at[-1].set(False), 1, 0), 1, 0),
+    ]
 
     def fill(x: Array) -> Array:
         found = x

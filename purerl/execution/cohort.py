@@ -7,6 +7,7 @@ on who else is there, or was, nor on its lane.
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -452,10 +453,7 @@ def stream(
         reduced = reducer(job)
         cohort = Cohort(job.program, job.members(), [worker])
         cohort.init()
-
-        def told(members: int, updates: int, mean: float) -> None:
-            on_segment(job, members, updates, mean)
-
+        told = partial(on_segment, job)
         for first, overrides in job.changes:
             train_until(cohort, first, reduced, told)
             cohort.set_overrides(overrides())

@@ -35,9 +35,9 @@ Call = ParamSpec("Call")
 Asked = TypeVar("Asked")
 Result = TypeVar("Result")
 
-# How a folder keeps an option. All calls must agree in what is fixed. What was begun
-# with goes on where a later call leaves it at its default. What is told is that of the
-# last call.
+# How a folder keeps an option. All calls must agree in one that is fixed. One that a
+# folder was begun with holds where a later call leaves it at its default. One that is
+# told is that of the last call: `tune` and `compare` alone have such options.
 FIXED, BEGUN, TOLD = "fixed", "begun", "told"
 
 # What `make_train` takes and no tool does.
@@ -245,11 +245,6 @@ class Options:
             for name, about in options_of(type(self)).items()
             if about.keep in (ways or (FIXED, BEGUN, TOLD))
         }
-
-    @classmethod
-    def named(cls, *ways: str) -> set[str]:
-        """Return the names of the options that a folder keeps in one of some ways."""
-        return {name for name, x in options_of(cls).items() if x.keep in ways}
 
     def of(self, owner: type["Options"]) -> dict[str, Any]:
         """Return the options that a class has, by name, to hand them on."""

@@ -10,9 +10,8 @@ from flax import struct
 
 from purerl.types import PyTree
 
-# Of random keys, where nobody chose another one; no other has keys of two words.
+# Of random keys, where nobody chose another one.
 DEFAULT_IMPL = "threefry2x32"
-DEFAULT_WORDS = 2
 
 
 @struct.dataclass

@@ -19,7 +19,6 @@ import numpy as np
 
 from purerl import serialise
 from purerl.config import ConfigError, TrainConfig
-from purerl.runner.options import TOLD
 from purerl.storage import folders
 from purerl.storage.files import DAMAGE, check_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, REMEDY, differences
@@ -72,22 +71,11 @@ def describe(
 
 def compare(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
     """Return what differs between two sweeps, in words."""
-    free = ("points", "shape", "groups", "options")
-    found = differences(stored, new, {"config": FIELD}, free=free)
-    found += _differences_of_options(stored, new)
+    parts = {"config": FIELD, "options": FIELD}
+    found = differences(stored, new, parts, free=("points", "shape", "groups"))
     if _is_same(stored, new) and _texts(stored["points"]) != _texts(new["points"]):
         found.append(_points_words(stored["points"], new["points"]))
     return found + _differences_of_groups(stored["groups"], new["groups"])
-
-
-def _differences_of_options(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
-    """Return the differences between options that no call may change."""
-    told = SweepOptions.named(TOLD)
-    before, now = (
-        {"options": {k: v for k, v in x.get("options", {}).items() if k not in told}}
-        for x in (stored, new)
-    )
-    return differences(before, now, {"options": FIELD})
 
 
 def _differences_of_groups(stored: dict[str, Any], new: dict[str, Any]) -> list[str]:
@@ -107,8 +95,9 @@ def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether `new` has everything that `stored` has, trained alike."""
     kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
     kept = kept and set(stored["seeds"]) <= set(new["seeds"])
-    odd = _differences_of_groups(stored["groups"], new["groups"])
-    odd += _differences_of_options(stored, new)
+    options = ({"options": x.get("options")} for x in (stored, new))
+    odd = differences(*options, {"options": FIELD})
+    odd += _differences_of_groups(stored["groups"], new["groups"])
     return kept and _is_same(stored, new) and not odd
 
 
@@ -180,9 +169,8 @@ def described(config: TrainConfig, folder: Path | None) -> dict[str, Any]:
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
-    """The stored groups win over the new ones, and the options of the last call."""
-    names = [x for x in ("points", "seeds", "shape", "options") if x in new]
-    merged = {**stored, **{name: new[name] for name in names}}
+    """The stored groups win over the new ones."""
+    merged = {**stored, **{name: new[name] for name in ("points", "seeds", "shape")}}
     return {**merged, "groups": {**new["groups"], **stored["groups"]}}
 
 
