@@ -95,8 +95,8 @@ def is_extension(stored: dict[str, Any], new: dict[str, Any]) -> bool:
     """Return whether `new` has everything that `stored` has, trained alike."""
     kept = set(_texts(stored["points"])) <= set(_texts(new["points"]))
     kept = kept and set(stored["seeds"]) <= set(new["seeds"])
-    options = ({"options": x.get("options")} for x in (stored, new))
-    odd = differences(*options, {"options": FIELD})
+    before, now = ({"options": x.get("options")} for x in (stored, new))
+    odd = differences(before, now, {"options": FIELD})
     odd += _differences_of_groups(stored["groups"], new["groups"])
     return kept and _is_same(stored, new) and not odd
 
