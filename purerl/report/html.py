@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl.atomic import write_atomic
-from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.sweep_data import label
 from purerl.storage import folders
@@ -62,17 +61,6 @@ def write_page(
     named = {"title": html.escape(title), "note": note, "links": links}
     write_atomic(path, text.substitute(named, sections=parts))
     return Path(path)
-
-
-def own_path(path: str | Path | None, folder: Path | None) -> Path:
-    """Return where a page is written: `report.html` in a folder if no path is given.
-
-    Raises:
-        ConfigError: there is neither.
-    """
-    if path is None and folder is None:
-        raise ConfigError("path: say where to write the page; there is no folder.")
-    return Path(path) if path else Path(str(folder)) / "report.html"
 
 
 def figure_html(figure: "Figure", caption: str = "") -> str:

@@ -19,7 +19,6 @@ from purerl.report.html import (
     code_html,
     figure_html,
     note_html,
-    own_path,
     settings_html,
     table_html,
     write_page,
@@ -212,8 +211,7 @@ _COSTS = ("agents", "env_steps", "steps_per_second", "train_seconds")
 
 def evolution_page(
     result: "EvolutionResult",
-    path: str | Path | None = None,
-    *,
+    path: Path,
     transfer: "Comparison | None" = None,
 ) -> Path:
     """Write the report of an evolution: curve, pictures of what was learned, rows.
@@ -221,15 +219,12 @@ def evolution_page(
     Args:
         result: The result of `purerl.evolve` or `purerl.load_evolution`, finished or
             not.
-        path: The path of the page; `report.html` in the evolution's folder if not
-            given.
+        path: The path of the page.
         transfer: The comparison of what was learned with others, by `purerl.compare`.
 
     Raises:
-        ConfigError: neither a path nor a folder.
         OSError: the page cannot be written.
     """
-    path = own_path(path, result.out)
     history, settings = result.history, result.settings
     own = str(serialise.plain(result.config.env, "env"))
     places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]

@@ -429,7 +429,7 @@ def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
         plots.slices,
         tables.best_table,
     ):
-        with pytest.raises(ConfigError, match=r"got that of a comparison.*normalised"):
+        with pytest.raises(ConfigError, match=r"got another one.*normalised"):
             call(data)
-    with pytest.raises(ConfigError, match="got that of a comparison"):
+    with pytest.raises(ConfigError, match="got another one"):
         plots.profile(data, metric="final_return")

@@ -84,6 +84,7 @@ def test_scores_that_never_vary():
         ({"std": 1.0}, "say which difference"),
         ({"difference": np.nan, "std": 1.0}, "finite number"),
         ({"difference": 1.0, "std": -1.0}, "at least 0"),
+        ({"difference": 1.0, "std": (1, 2, 3)}, "std must be finite"),
         ({"difference": 1.0, "std": 1.0, "seeds": (1, 2)}, "at least 2"),
         ({"difference": 1.0, "std": 1.0, "significance": 5}, "between 0 and 1"),
         ({"difference": 1.0, "pilot": [1.0]}, "at least 2 runs"),

@@ -53,7 +53,7 @@ def test_probability_of_improvement_is_that_of_rliable(plain):
     assert other_way.value == pytest.approx(1 - value, abs=1e-6)
 
 
-@pytest.mark.parametrize("runs", [10, 11, 12, 13, 17, 29])
+@pytest.mark.parametrize("runs", [10, 13])
 def test_where_every_run_is_better_the_interval_has_no_width(runs):
     worse = np.linspace(0.0, 1.0, runs)
     found = statistics.probability_of_improvement(worse + 2.0, worse)
@@ -87,13 +87,20 @@ def test_the_percentiles_make_the_mean_of_a_normal_sample_students_interval(conf
 
 
 def test_few_runs_of_each_task_have_percentiles_further_out(request):
-    """Those of ten runs of two tasks, in `estimates`, and in a curve of one point."""
+    """In an estimate of two tasks, a curve of one point, and of two groups."""
     scores = SCORES["x"][:10, :2]
-    wide = statistics.estimate(scores, "iqm"), statistics.curve(scores[..., None])
+    x, y = np.random.default_rng(0).normal(size=(2, 10))
+
+    def found():
+        yield statistics.estimate(scores, "iqm")
+        yield statistics.curve(scores[..., None])
+        yield statistics.probability_of_improvement(x, y, resamples=8_000)
+
+    wide = list(found())
     request.getfixturevalue("plain")
-    short = statistics.estimate(scores, "iqm"), statistics.curve(scores[..., None])
-    for one, other in zip(wide, short, strict=True):
+    for one, other in zip(wide, found(), strict=True):
         share = np.squeeze((one.high - one.low) / (other.high - other.low))
+        # Student's 2.10 at 18 degrees of freedom, times sqrt(10 / 9), beside 1.96.
         assert 1.05 < share < 1.25
 
 
@@ -228,13 +235,6 @@ class TestMissing:
         profile = statistics.performance_profile(self.scores, [2.5], nan="drop")
         assert profile.value == pytest.approx([(1 / 3 + 1) / 2])
 
-    def test_compare_shares_the_worst_score(self):
-        found = statistics.compare(
-            {"a": [1.0, np.nan], "b": [-7.0, 3.0]}, statistic="mean"
-        )
-        assert found["a"].value == pytest.approx(-3.0)
-        assert (found["a"].missing, found["b"].missing) == (1, 0)
-
     def test_a_task_without_any_score(self):
         for policy in ("worst", "drop"):
             with pytest.raises(ConfigError, match="a task has no finite score"):
@@ -253,17 +253,10 @@ class TestMissing:
         (lambda: statistics.estimate(np.zeros((2, 2, 2))), r"got shape \(2, 2, 2\)"),
         (lambda: statistics.estimate([1.0], confidence=95), "between 0 and 1"),
         (lambda: statistics.estimate([1.0], resamples=0), "resamples must be"),
-        (lambda: statistics.estimate([1.0], resamples=100.5), "whole number of at"),
-        (lambda: statistics.estimate([1.0], nan=None), "nan must be a finite score"),
         (lambda: statistics.mean_interval([1.0], seed=-1), "seed must be a whole"),
         (lambda: statistics.mean_interval([]), "^values must "),
         (lambda: statistics.mean_interval(3.0), "^values must "),
         (lambda: statistics.mean_interval([[1.0, 2.0], [3.0]]), "^values must "),
-        (lambda: statistics.mean_interval([1.0], resamples=0), "resamples must be"),
-        (lambda: statistics.compare({}), "must have a group by name"),
-        (lambda: statistics.power_curve(std="a", difference=1.0), "std must be finite"),
-        (lambda: statistics.power_curve(std=(1, 2, 3), difference=1.0), "std must be"),
-        (lambda: statistics.power_curve(std=1.0, difference="x"), "difference must be"),
         (lambda: statistics.performance_profile([1.0], []), "thresholds must be"),
         (lambda: statistics.curve(np.zeros((2, 2)), "median"), "statistic must be"),
         (
@@ -282,12 +275,3 @@ def test_bad_input_is_one_sentence(call, words):
 def test_a_tie_is_half_a_win_in_the_interval_too():
     found = statistics.probability_of_improvement(np.zeros(12), np.zeros(12))
     assert (found.value, found.low, found.high) == (0.5, 0.5, 0.5)
-
-
-def test_few_runs_widen_the_interval_of_a_probability_of_improvement(monkeypatch):
-    x, y = np.random.default_rng(0).normal(size=(2, 10))
-    wide = statistics.probability_of_improvement(x, y, resamples=8_000)
-    monkeypatch.setattr(intervals, "tail_of", lambda *_: 0.025)
-    short = statistics.probability_of_improvement(x, y, resamples=8_000)
-    # Student's 2.10 at 18 degrees of freedom, times sqrt(10 / 9), beside 1.96: 1.13.
-    assert 1.05 < (wide.high - wide.low) / (short.high - short.low) < 1.25
