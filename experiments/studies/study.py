@@ -321,15 +321,12 @@ def when(path: Path, load: float, budget: Budget) -> dict[str, Any]:
         path: The study's file, which need not be there.
         load: Load of the machine before the study.
         budget: Its budget, which knows the parts. If none of them was measured now, the
-            numbers are as old as the last of them, or as the file where a part that
-            was kept before does not say.
+            numbers are as old as the last of them, or as the file.
     """
     here = {"load_before": load, **hardware()}
     if budget.has_measured:
         return here
-    before = read(path)
-    if budget.used and all("load_before" in kept for kept in budget.used):
-        before = max(budget.used, key=lambda kept: kept["date"])
+    before = max(budget.used, key=lambda kept: kept["date"], default=read(path))
     return {name: before.get(name, value) for name, value in here.items()}
 
 

@@ -18,10 +18,6 @@ SITE = sorted(
     path.relative_to(pages.ROOT).as_posix()
     for path in (pages.ROOT / "docs").rglob("*.md")
 )
-EXAMPLES = sorted(
-    path.relative_to(pages.ROOT).as_posix()
-    for path in (pages.ROOT / "examples").rglob("*.py")
-)
 IMPORTS = (ast.Import, ast.ImportFrom)
 MODULES = {"envs", "jax", "jnp", "nn", "np", "optax", "struct"}
 
@@ -60,18 +56,6 @@ def test_a_block_that_imports_purerl_imports_all_that_it_uses(page):
             assert used & MODULES <= known, block.code
 
 
-@pytest.mark.parametrize("page", ["README.md", *SITE, *EXAMPLES])
-def test_a_table_is_printed_by_rich(page):
-    """The `print` of Python shows `<rich.table.Table object at 0x...>`."""
-    path = pages.ROOT / page
-    found = [b.code for b in pages.blocks(path) if b.language == "python"]
-    for code in [path.read_text()] if path.suffix == ".py" else found:
-        for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
-                shown = [ast.unparse(argument) for argument in node.args]
-                assert not [text for text in shown if text.endswith("table()")], code
-
-
 def _check_commands(code: str) -> None:
     for line in code.splitlines():
         words = shlex.split(line, comments=True)
@@ -101,11 +85,3 @@ def test_nothing_is_fetched_from_outside_when_a_page_is_read():
     assert config["theme"]["font"] is False
     extra = config.get("extra_css", []) + config.get("extra_javascript", [])
     assert not [path for path in extra if "//" in path]
-
-
-def test_a_warning_fails_the_build_of_the_site():
-    """MkDocs counts no warning where it is told to be quiet, and so fails on none."""
-    makefile = (pages.ROOT / "Makefile").read_text()
-    (build,) = re.findall(r"mkdocs build .*", makefile)
-    assert "--strict" in build
-    assert not {"--quiet", "-q"} & set(build.split())

@@ -160,23 +160,6 @@ def test_a_policys_step_makes_no_gradient_of_the_critics(make, batch):
         torch.testing.assert_close(due, without, rtol=0, atol=0)
 
 
-def test_td3s_policy_asks_the_first_critic_alone(batch):
-    agent, asked = torch_td3.TD3(OBS, 1), []
-    for name in ("first", "second"):
-        critic = getattr(agent.critics, name)
-        critic.register_forward_hook(lambda *_, name=name: asked.append(name))
-    value = agent.actor_loss(batch)
-    assert asked == ["first"]
-    actions = agent.actor(batch["obs"])
-    expected = -agent.critics(batch["obs"], actions)[0].mean()
-    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
-
-
-def test_both_agents_of_vpg_step_one_environment():
-    config = jaxrl_timers.config_of("vpg")
-    assert (config.num_envs, config.num_steps) == (1, jaxrl_timers.VPG_EPOCH)
-
-
 def test_the_better_number_of_pytorchs_threads_counts():
     kinds = ["torch-update-1", "torch-loop-1", "torch-update-2", "torch-loop-2"]
     for name in ("vpg", "td3"):
