@@ -213,12 +213,11 @@ def _sweep_sections(dataset: "xr.Dataset", scores: Scores) -> dict[str, str]:
             curves += figure_html(plots.sweep_curves(dataset, name))
         for a, b in list(itertools.combinations(varying, 2))[:6]:
             against.append(plots.heat_map(dataset, b, a))
-    seeds = figure_html(plots.seed_scores(dataset))
     return {
         "Best configurations": table_html(*tables.best_rows(scores)),
         "Learning curves": curves,
         "Axes": "".join(map(figure_html, against)),
-        "Seeds": seeds + figure_html(plots.profile(dataset)),
+        "Seeds": figure_html(plots.seed_scores(dataset)),
     }
 
 

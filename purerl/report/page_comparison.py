@@ -11,9 +11,8 @@ from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import PART_KINDS, TrainConfig
 from purerl.execution.format import program, quoted, with_noun
-from purerl.metrics import decimals
 from purerl.report import plots
-from purerl.report.comparison import ALL, SHORT, WORDS
+from purerl.report.comparison import ALL, SHORT, WORDS, ends_of
 from purerl.report.html import (
     about,
     code_html,
@@ -23,7 +22,7 @@ from purerl.report.html import (
     table_html,
     write_page,
 )
-from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.statistics import INTERVAL, heading_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -120,12 +119,8 @@ def _scores_html(result: "Comparison") -> str:
 
 
 def _range(row: "Row", name: str, heading: str, digits: int | None = None) -> str:
-    """The ends beside a number of a row, under a heading; no line break parts them."""
-    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
-    if digits is None:
-        digits = decimals(low, high)
-    text = text_of(low, high, heading_of(row.seeds), digits, heading)
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+    """The ends beside a number of a row; no line break parts them."""
+    return ends_of(row, name, heading, digits).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _settings(result: "Comparison") -> str:
@@ -175,23 +170,16 @@ def _note(result: "Comparison") -> str:
         return lead
     best = max(rows, key=lambda row: row.difference)
     words = heading_of(best.seeds)
-    ends = _range(best, "difference", words).replace("\N{NO-BREAK SPACE}", " ")
-    first = f"Furthest above {result.baseline} by {SHORT[measure]} in {environment}"
+    ends = ends_of(best, "difference", words)
+    where = f"{SHORT[measure]} in {environment}"
+    first = f"Furthest above {result.baseline} by {where}"
     if best.difference <= 0:
-        first = f"None is above {result.baseline} by {SHORT[measure]} in {environment}"
-        first += "; nearest" if best.difference else "; equal"
+        first = f"None is above {result.baseline} by {where}; nearest"
+    clear = ", clear of zero at 5% (all settings together)" if best.is_clear else ""
     return (
         f"{lead} {first}: {best.setting}, {best.difference:+,.3g} "
-        f"({words}: {ends}){_clear_words(best, len(rows))}."
+        f"({words}: {ends}){clear}."
     )
-
-
-def _clear_words(row: "Row", differences: int) -> str:
-    """Return words for a difference that is clear of zero, or not; none of few runs."""
-    if heading_of(row.seeds) != INTERVAL or row.difference_low != row.difference_low:
-        return ""
-    together = f", {differences} differences taken together" if differences > 1 else ""
-    return f", {'' if row.is_clear else 'not '}clear of zero at 5%{together}"
 
 
 _CAPTIONS = {

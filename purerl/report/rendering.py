@@ -282,20 +282,17 @@ def chosen_seeds(
             "the run has no evaluation that ranks its agents; name seeds of it, which "
             f"has {seeds_named(seeds)} (--seeds {seeds[0]})."
         )
-    found: dict[int, str] = {}
+    found: dict[int, None] = {}
     for word in words:
         if word not in ranks and not (word.isdigit() and int(word) in seeds):
             raise ConfigError(
                 f"seeds: {word!r} is neither one of {', '.join(RANKS)} nor a seed of "
                 f"this run, which has {seeds_named(seeds)}."
             )
-        found.setdefault(ranks[word] if word in ranks else int(word), "")
-    # With one agent, or two, a rank is that of the first name that fits.
-    for rank in ("best", "worst", "median"):
-        seed = ranks.get(rank)
-        if seed in found and not found[seed] and len(seeds) > 1:
-            found[seed] = rank
-    return list(found.items())
+        found[ranks[word] if word in ranks else int(word)] = None
+    names = ("median", "worst", "best") if ranks and len(seeds) > 1 else ()
+    tags = {ranks[rank]: rank for rank in names}  # Of two ranks the last one.
+    return [(seed, tags.get(seed, "")) for seed in found]
 
 
 def _where(

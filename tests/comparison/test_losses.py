@@ -423,7 +423,6 @@ def test_what_does_not_make_one_scale_is_refused(arguments, words):
 def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
     data = make(np.ones((2, 2, 3)), environments=("a", "b")).dataset
     for call in (
-        plots.profile,
         plots.sweep_curves,
         plots.seed_scores,
         plots.slices,
@@ -431,5 +430,3 @@ def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
     ):
         with pytest.raises(ConfigError, match=r"got another one.*normalised"):
             call(data)
-    with pytest.raises(ConfigError, match="got another one"):
-        plots.profile(data, metric="final_return")

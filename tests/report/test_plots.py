@@ -144,14 +144,6 @@ def test_seeds_and_their_losses(grid):
     assert any("lost" in text and text.startswith("0.01") for text in texts(figure))
 
 
-def test_profiles_fall_from_one_to_zero(grid):
-    figure = plots.profile(grid, "learning_rate")
-    for line in figure.axes[0].lines:
-        shares = line.get_ydata()
-        assert (shares[0], shares[-1]) == (1.0, 0.0)
-        assert (np.diff(shares) <= 0).all()
-
-
 @pytest.mark.parametrize(
     ("call", "words"),
     [
@@ -274,7 +266,7 @@ def test_pictures_choose_among_points_of_one_environment(design):
     data = tasks(design)
     parts = by_environment(data)
     assert tuple(parts) == ENVS
-    for draw in (plots.sweep_curves, plots.profile, plots.seed_scores):
+    for draw in (plots.sweep_curves, plots.seed_scores):
         for by in (None, "learning_rate"):
             with pytest.raises(ConfigError, match=r"result\.sel\(env='CartPole-v1'\)"):
                 draw(data, by)
@@ -304,13 +296,12 @@ def test_a_member_that_diverged_is_the_worst_of_its_own_environment(design):
     np.testing.assert_array_equal(read_scores(data).filled, np.concatenate(filled))
 
 
-def test_an_environment_without_scores_is_left_out_of_the_profiles():
+def test_an_environment_without_scores_is_left_out():
     data = tasks()
     for name in ("episode_return", "evaluation_return"):
         data[name] = data[name].where(data["env"] == "CartPole-v1")
-    assert "Catch-bsuite" not in texts(plots.profile(data, "env"))
-    assert "CartPole-v1" in texts(plots.profile(data, "env"))
-    assert "CartPole-v1" in texts(plots.sweep_curves(data, "env"))
+    shown = texts(plots.sweep_curves(data, "env"))
+    assert "CartPole-v1" in shown and "Catch-bsuite" not in shown
     assert plots.heat_map(data).axes
 
 
@@ -360,7 +351,7 @@ def test_what_was_selected_is_drawn(grid):
     np.testing.assert_array_equal(seed.scores, read_scores(one).scores[:, 2:3])
     point = one.isel(learning_rate=2, entropy_coef=1)
     assert read_scores(point).points == ({},)
-    assert plots.profile(point).axes[0].lines
+    assert plots.seed_scores(point).axes[0].lines
 
 
 def test_known_points_are_connected_where_no_episode_ended():

@@ -23,7 +23,6 @@ from purerl.report.plots.searches import request_scores as request_scores
 from purerl.report.plots.style import save as save
 from purerl.report.plots.style import to_svg as to_svg
 from purerl.report.plots.sweeps import heat_map as heat_map
-from purerl.report.plots.sweeps import profile as profile
 from purerl.report.plots.sweeps import score_groups as score_groups
 from purerl.report.plots.sweeps import seed_scores as seed_scores
 from purerl.report.plots.sweeps import slices as slices

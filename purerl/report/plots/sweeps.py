@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 
 MAX_LINES = 8
 ANNOTATED = 12  # A map with more columns than this has no numbers in its cells.
-THRESHOLDS = 101
 BLUE = style.COLOURS[0]
 
 
@@ -422,51 +421,4 @@ def score_groups(
     axes.set_ylim(len(names) - 0.5, -0.5)
     style.finish(axes, title, "final score", heading)
     axes.grid(visible=False, axis="y")
-    return figure
-
-
-def profile(
-    dataset: "xr.Dataset",
-    by: str | None = None,
-    *,
-    metric: str = SCORE,
-) -> "Figure":
-    """Draw performance profiles: the share of seeds that score above each threshold.
-
-    Lines that do not cross rank their configurations at every threshold (stochastic
-    dominance); the bands are 95% intervals (Agarwal et al. 2021), from ten seeds.
-
-    Args:
-        dataset: Dataset of a sweep.
-        by: The axis of which each value is drawn, at the best of the others; without it
-            the best configurations.
-        metric: Name of the variable.
-
-    Raises:
-        ConfigError: an unknown axis or metric; several environments, unless `by` is
-            their axis.
-    """
-    scores = read_scores(dataset, metric)
-    filled = scores.filled
-    heading, common, lines = choose_lines(scores, by, 6)
-    lines = [line for line in lines if np.isfinite(filled[line[1]]).all()]
-    chosen = filled[[place for _, place in lines]]
-    margin = 0.03 * (chosen.max() - chosen.min() or 1.0)
-    levels = np.linspace(chosen.min() - margin, chosen.max() + margin, THRESHOLDS)
-    figure = style.new_figure(7.5, 4.4)
-    axes = figure.subplots()
-    for number, ((name, _), values) in enumerate(zip(lines, chosen, strict=True)):
-        found = statistics.performance_profile(values, levels)
-        look = {"opacity": 0.12, "drawstyle": "steps-post", "label": name}
-        style.draw_band(axes, levels, found, style.colour_of(number), **look)
-    axes.set_ylim(-0.02, 1.02)
-    axes.set_xlim(levels[0], levels[-1])
-    axes.yaxis.set_major_formatter("{x:.0%}")
-    if axes.get_legend_handles_labels()[1]:  # One without a name needs none.
-        legend = axes.legend(frameon=False, fontsize=8.5, loc="best", title=heading)
-        legend.get_title().set(color=style.INK, fontsize=8.5)
-    where = f" ({common})" if common else ""
-    bands = ", 95% intervals" if found.kind == "interval" else ""
-    title = f"{env_name(dataset)}: performance profile{bands}{where}"
-    style.finish(axes, title, "score", "seeds that score higher")
     return figure

@@ -210,11 +210,9 @@ def _studentised(
         half = NormalDist().inv_cdf(1 - tail) * error
         return mean - half, mean + half
     if tail * (resamples + 1) < 1:
-        most = math.floor((1 - 2 / (resamples + 1)) * 1_000) / 1_000
         raise ConfigError(
-            f"confidence must be at most {most:g}, got {confidence!r}: an interval of "
-            f"fewer than {MANY:,} runs is of {resamples:,} resamples, of which none "
-            "lies further out. Give a smaller confidence, more resamples, or more runs."
+            f"confidence {confidence!r} is more than {resamples:,} resamples can say. "
+            "Give a smaller confidence, more resamples, or more runs."
         )
     weights = np.concatenate([*resampling.draw_counts([runs], resamples, seed)]) / runs
     width = max(1, resampling.WORDS // resamples)
