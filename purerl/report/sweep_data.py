@@ -317,10 +317,7 @@ def is_log(values: Sequence[Any]) -> bool:
     They are if all are positive, span a factor of at least eight, and crowd at the low
     end of a linear scale.
     """
-    try:
-        numbers = np.unique(np.asarray(values, float))
-    except (TypeError, ValueError):
-        return False
+    numbers = np.unique(np.asarray(values, float))
     if len(numbers) < 2 or numbers[0] <= 0 or numbers[-1] / numbers[0] < _LOG_SPAN:
         return False
     middle = (np.median(numbers) - numbers[0]) / (numbers[-1] - numbers[0])

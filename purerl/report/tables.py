@@ -136,7 +136,7 @@ def episodes_table(
     title: str,
     seeds: tuple[int, ...],
     played: Mapping[str, np.ndarray],
-    diverged_at: np.ndarray | None = None,
+    diverged_at: np.ndarray,
 ) -> Table:
     """Tabulate mean, spread and extremes of returns, a row per seed.
 
@@ -145,10 +145,8 @@ def episodes_table(
         seeds: Seeds of the S agents.
         played: What `purerl.types.Evaluation` lists, of E episodes of each agent.
         diverged_at: `[S]` updates in which agents diverged, -1 for none: these are in
-            no mean. None where none has.
+            no mean.
     """
-    if diverged_at is None:
-        diverged_at = np.full(len(seeds), -1)
     is_kept, returns = diverged_at < 0, played["episode_return"]
     table = Table(title=title, caption=cut_note(played))
     for header in ("seed", "mean", "std", "worst", "best"):
@@ -162,14 +160,10 @@ def episodes_table(
     if is_kept.sum() > 1:
         table.add_section()
         kept = returns[is_kept]
-        means = kept.mean(-1)
-        table.add_row(
-            "all" if is_kept.all() else f"{is_kept.sum()} agents",
-            f"[bold]{number(means.mean())}[/bold]",
-            number(kept.std()),
-            number(kept.min()),
-            number(kept.max()),
-        )
+        who = "all" if is_kept.all() else f"{is_kept.sum()} agents"
+        mean = f"[bold]{number(kept.mean(-1).mean())}[/bold]"
+        spread = (number(x) for x in (kept.std(), kept.min(), kept.max()))
+        table.add_row(who, mean, *spread)
     return table
 
 

@@ -247,8 +247,6 @@ def test_a_drawing_of_ones_own(monkeypatch):
             return red
 
     assert drawing.drawing_of(Drawn()).draw(None, None) is red
-    with pytest.raises(ConfigError, match="must be a function"):
-        drawing.register("Empty", 3)  # type: ignore[arg-type]
 
 
 def test_wrappers_are_taken_off_and_drawn_numbers_put_in():

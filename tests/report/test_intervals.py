@@ -238,9 +238,14 @@ def played(returns, cut=0):
     }
 
 
+ALL = np.array([-1, -1])  # No agent has diverged.
+
+
 def test_a_table_says_how_many_episodes_were_cut():
-    assert episodes_table("A", (0, 1), played(np.ones((2, 3)))).caption == ""
-    assert episodes_table("A", (0, 1), played(np.ones((2, 3)), 2)).caption == (
+    table = episodes_table("A", (0, 1), played(np.ones((2, 3))), ALL)
+    assert table.caption == ""
+    table = episodes_table("A", (0, 1), played(np.ones((2, 3)), 2), ALL)
+    assert table.caption == (
         "2 of 6 episodes still ran after 9 steps and count with what they had earned "
         "(eval_max_steps)"
     )
@@ -248,9 +253,9 @@ def test_a_table_says_how_many_episodes_were_cut():
 
 def test_a_table_of_small_returns_tells_seeds_apart():
     returns = np.array([[0.91, 0.95], [0.97, 0.99]])
-    table = episodes_table("FrozenLake", (0, 1), played(returns))
+    table = episodes_table("FrozenLake", (0, 1), played(returns), ALL)
     assert list(table.columns[1].cells) == ["0.930", "0.980", "[bold]0.955[/bold]"]
-    table = episodes_table("CartPole", (0, 1), played(100 * returns))
+    table = episodes_table("CartPole", (0, 1), played(100 * returns), ALL)
     assert list(table.columns[1].cells) == ["93.0", "98.0", "[bold]95.5[/bold]"]
 
 

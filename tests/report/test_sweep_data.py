@@ -110,7 +110,6 @@ def test_values_are_in_their_natural_order():
         ([0.0, 0.01, 0.1], False),  # No place for zero.
         ([0.9, 0.95, 0.99], False),
         ([0.01, 0.02, 0.03, 0.05, 0.06, 0.08, 0.09], False),  # Spread evenly.
-        (["64-64", "8"], False),
         ([1.0], False),
     ],
 )
