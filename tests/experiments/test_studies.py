@@ -10,7 +10,6 @@ import re
 import subprocess
 import sys
 import textwrap
-from functools import partial
 from pathlib import Path
 
 import learned
@@ -123,38 +122,6 @@ def test_a_lasting_part_is_kept_for_other_machines(tmp_path, monkeypatch):
     )
     quick = study.Budget(TOY, True, tmp_path / "elsewhere")
     assert not quick.has("one", lasting=True, steps=5)  # A quick run has its own.
-
-
-def test_fresh_begins_anew_and_deletes_nothing_of_others(tmp_path, monkeypatch):
-    """Parts in the repository, which took hours, are done again with --long only."""
-    monkeypatch.setattr(study, "PARTS", tmp_path / "kept")
-    monkeypatch.setattr(study, "STORE", tmp_path / "store")
-    monkeypatch.setattr(study, "show", lambda kept: None)
-    out, calls = tmp_path / "out", []
-
-    def make(name):
-        calls.append(name)
-        return len(calls)
-
-    def measure(budget):
-        budget.part("short", partial(make, "short"))
-        for name in ("hours", "again"):  # The same part, which two figures need.
-            budget.part("hours", partial(make, name), lasting=True)
-        return study.Findings([], [])
-
-    def run(*flags):
-        words = [f"{TOY.name}.py", "--out", str(out), *flags]
-        monkeypatch.setattr(sys, "argv", words)
-        calls.clear()
-        study.main(TOY, measure)
-        return list(calls)
-
-    assert run() == ["short", "hours"]
-    (out / "mine.txt").write_text("mine")
-    assert run() == []
-    assert run("--fresh") == ["short"]
-    assert run("--fresh", "--long") == ["short", "hours"]
-    assert (out / "mine.txt").read_text() == "mine"
 
 
 def test_the_pages_show_claims_pictures_and_tables(tmp_path, monkeypatch, capsys):

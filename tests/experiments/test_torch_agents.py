@@ -22,8 +22,6 @@ from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 
 torch = pytest.importorskip("torch")
-import jaxrl  # noqa: E402
-import jaxrl_timers  # noqa: E402
 from torch_agents import mpo as torch_mpo  # noqa: E402
 from torch_agents import ppo as torch_ppo  # noqa: E402
 from torch_agents import sac as torch_sac  # noqa: E402
@@ -158,22 +156,6 @@ def test_a_policys_step_makes_no_gradient_of_the_critics(make, batch):
         grads.append([p.grad for p in agent.critics.parameters()])
     for without, due in zip(*grads, strict=True):
         torch.testing.assert_close(due, without, rtol=0, atol=0)
-
-
-def test_the_better_number_of_pytorchs_threads_counts():
-    kinds = ["torch-update-1", "torch-loop-1", "torch-update-2", "torch-loop-2"]
-    for name in ("vpg", "td3"):
-        assert list(jaxrl_timers.timers(name, 2)) == [
-            "ours-update",
-            "ours-loop",
-            *kinds,
-        ]
-        assert list(jaxrl_timers.timers(name, 1))[2:] == kinds[:2]
-    x = dict(zip(kinds, (5.0, 6.0, 4.0, 7.0), strict=True))
-    x |= {"ours-update": 2.0, "ours-loop": 3.0}
-    row = jaxrl.time_row("td3", x)
-    assert row.here == "purerl 3.00, PyTorch 6.00: 2.0 times as fast"
-    assert jaxrl.seconds_of(x, "torch", "update") == 4.0
 
 
 def test_mpos_loss_is_purerls(batch):
