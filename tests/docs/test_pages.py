@@ -18,8 +18,6 @@ SITE = sorted(
     path.relative_to(pages.ROOT).as_posix()
     for path in (pages.ROOT / "docs").rglob("*.md")
 )
-IMPORTS = (ast.Import, ast.ImportFrom)
-MODULES = {"envs", "jax", "jnp", "nn", "np", "optax", "struct"}
 
 
 class _Loader(yaml.SafeLoader):
@@ -42,18 +40,6 @@ def test_what_a_page_names_is_there(page):
                 reduce(getattr, rest, modules[first])
         if block.language in ("sh", "bash"):
             _check_commands(block.code.replace("\\\n", " "))
-
-
-@pytest.mark.parametrize("page", ["README.md", *SITE])
-def test_a_block_that_imports_purerl_imports_all_that_it_uses(page):
-    """Such a block begins a program, which readers copy alone."""
-    for block in pages.blocks(pages.ROOT / page):
-        if block.language == "python" and "import purerl\n" in block.code:
-            tree = ast.parse(block.code)
-            imports = [n for n in ast.walk(tree) if isinstance(n, IMPORTS)]
-            known = {a.asname or a.name.split(".")[0] for n in imports for a in n.names}
-            used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-            assert used & MODULES <= known, block.code
 
 
 def _check_commands(code: str) -> None:

@@ -27,7 +27,6 @@ NEEDS = {
     "halfcheetah_td3": ["gymnasium", "torch"],
     "purejaxrl": ["torch"],
     "jaxrl": ["torch"],
-    "jax4rl": ["torch"],
 }
 
 
