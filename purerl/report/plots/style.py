@@ -244,12 +244,13 @@ def log_axis(axes: "Axes", along: str) -> None:
     """Make an axis, `x` or `y`, logarithmic, with few ticks at round numbers."""
     from matplotlib import ticker
 
-    class FewTicks(ticker.Locator):
-        def __call__(self) -> np.ndarray:
-            return log_ticks(*sorted(self.axis.get_view_interval()))
-
     getattr(axes, f"set_{along}scale")("log")
     axis = getattr(axes, f"{along}axis")
+
+    class FewTicks(ticker.Locator):
+        def __call__(self) -> np.ndarray:
+            return log_ticks(*sorted(axis.get_view_interval()))
+
     axis.set_major_locator(FewTicks())
     axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: label(float(x))))
     axis.set_minor_locator(ticker.NullLocator())
