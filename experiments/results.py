@@ -3,7 +3,6 @@
     python experiments/results.py dqn-cartpole pqn-doors   # train these rows
     python experiments/results.py --all                    # every row, hours on a CPU
     python experiments/results.py td3-jaxrl --at-once 1    # seed by seed, over days
-    taskset -c 1 python experiments/results.py td3-jaxrl --at-once 1 --only 7 8
     python experiments/results.py                          # only render the pages
 
 A row is a preset and a number of seeds, 0, 1, 2, ... Its numbers go to
@@ -11,13 +10,9 @@ experiments/results/ROW.json with the hardware and the versions that printed the
 pages are rendered from these files. Nothing here fails when a goal is missed: it says
 so. A row that was stopped or killed goes on where it was with the same command, from
 the checkpoints in its folder under --out. With --at-once the file is written after
-every few seeds, and those that are in it are not trained again. With --only it trains
-these seeds of them, so that several processes, each on a core of its own, can share a
-row.
+every few seeds, and those that are in it are not trained again.
 """
 
-import contextlib
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -177,43 +172,38 @@ def config_of(row: Row) -> TrainConfig:
 
 
 def train_in_batches(
-    name: str, row: Row, seeds: Sequence[int], at_once: int, out: Path
+    name: str, row: Row, at_once: int, out: Path
 ) -> Iterator[dict[str, Any]]:
     """Train the seeds of a row that its file has not; write and yield its numbers.
 
     Args:
         name: Name of the row.
         row: The row.
-        seeds: Seeds of the row that are wanted.
-        at_once: Number of seeds of a batch.
+        at_once: Number of seeds of a batch, which is its lane width.
         out: Folder of the runs of the row.
     """
     path = frame.RESULTS / f"{name}.json"
     config = frame.as_kept(serialise.to_dict(config_of(row)))
-    check_alike(read_batches(path), config, at_once)
-    # Another process may write other seeds meanwhile.
-    while which := next_seeds(read_batches(path), seeds, at_once):
+    batches = read_batches(path, config, at_once)
+    done = {seed for batch in batches for seed in batch["which"]}
+    left = [seed for seed in range(row.seeds) if seed not in done]
+    for which in (left[i : i + at_once] for i in range(0, len(left), at_once)):
         part = train(name, row, which, at_once, out / f"seed-{which[0]}")
         if part is None:
             return
         part["command"] = f"python experiments/results.py {name} --at-once {at_once}"
         part |= {"which": which, "at_once": at_once, "config": config}
-        with alone(out):
-            batches = read_batches(path)
-            check_alike(batches, config, at_once)
-            numbers = together([*batches, part])
-            frame.write(path, numbers, indent=2)
+        batches.append(part)
+        numbers = together(batches)
+        frame.write(path, numbers, indent=2)
         yield numbers
 
 
-def read_batches(path: Path) -> list[Numbers]:
+def read_batches(path: Path, config: Numbers, at_once: int) -> list[Numbers]:
     """Return the batches of a row's file, none where there is no file.
 
-    Args:
-        path: The file, which need not be there.
-
     Raises:
-        SystemExit: the row was trained at once.
+        SystemExit: the row was trained at once, with another config or another width.
     """
     numbers = frame.read(path)
     if numbers and "batches" not in numbers:
@@ -221,56 +211,15 @@ def read_batches(path: Path) -> list[Numbers]:
             f"{path.name} has all {numbers['seeds']} seeds, trained at once; leave "
             "--at-once out, or delete the file to begin anew."
         )
-    return numbers.get("batches", [])
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time read a row's file and write it.
-
-    Args:
-        folder: Folder of the runs of the row.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def next_seeds(
-    batches: Sequence[Numbers], seeds: Sequence[int], at_once: int
-) -> list[int]:
-    """Return the seeds that are trained next, none where all are.
-
-    Args:
-        batches: Numbers of the batches that are there.
-        seeds: Seeds that are wanted, in the order of training.
-        at_once: Number of seeds of a batch.
-    """
-    done = {seed for batch in batches for seed in batch["which"]}
-    return [seed for seed in seeds if seed not in done][:at_once]
-
-
-def check_alike(batches: Sequence[Numbers], config: Numbers, at_once: int) -> None:
-    """Refuse to go on with batches of other numbers.
-
-    Args:
-        batches: Numbers of the batches that are there.
-        config: The config of the row, as plain values.
-        at_once: Number of seeds of a batch, which is its lane width.
-
-    Raises:
-        SystemExit: they were of another config, or of another width.
-    """
-    for batch in batches:
-        if not frame.is_same({"config": batch["config"]}, {"config": config}) or (
-            batch["at_once"] != at_once
-        ):
+    for batch in numbers.get("batches", []):
+        is_same = frame.is_same({"config": batch["config"]}, {"config": config})
+        if not is_same or batch["at_once"] != at_once:
             raise SystemExit(
                 f"the batch of seeds {batch['which']} had other settings or another "
                 f"--at-once ({batch['at_once']}); go on with those, or delete the file "
                 "to begin anew."
             )
+    return numbers.get("batches", [])
 
 
 def together(batches: Sequence[Numbers]) -> Numbers:
@@ -314,14 +263,8 @@ def main() -> None:
         all=(False, "train every row"),
         lanes=(int, "agents that one block holds"),
         at_once=(int, "seeds after which the row's numbers are kept"),
-        only=([int], "seeds of --at-once"),
         out=(frame.ROOT / "runs" / "results", "where the rows' runs are kept"),
     )
-    if asked.only and (asked.all or not asked.at_once):
-        raise SystemExit("--only names seeds of rows that are trained with --at-once.")
-    for name in asked.rows:
-        if set(asked.only or ()) - set(range(ROWS[name].seeds)):
-            raise SystemExit(f"{name} has the seeds 0 to {ROWS[name].seeds - 1}.")
     import results_page
 
     every = [name for name, row in ROWS.items() if not row.not_run]
@@ -330,8 +273,7 @@ def main() -> None:
         if TOY in os.environ:
             out = asked.out / "toy" / name
         if asked.at_once:
-            seeds = asked.only or range(row.seeds)
-            found = train_in_batches(name, row, seeds, asked.at_once, out)
+            found = train_in_batches(name, row, asked.at_once, out)
         else:
             found = [train(name, row, range(row.seeds), asked.lanes, out)]
         for numbers in found:

@@ -215,7 +215,7 @@ def test_costs_are_those_of_all_generations(tmp_path):
     assert again.summary["generations_run"] == 0
     assert again.summary["agents"] == 3 * runs and costs(tmp_path) == after
     assert purerl.load_evolution(tmp_path).summary["agents"] == 3 * runs
-    page = evolution_page(again).read_text()
+    page = evolution_page(again, tmp_path / "page.html").read_text()
     assert f"<td>agents</td><td><code>{3 * runs}</code>" in page
 
 

@@ -11,7 +11,6 @@ from purerl import losses
 from purerl.acting.environment import resolve_env
 from purerl.cli import main
 from purerl.comparison.result import Comparison
-from purerl.config import ConfigError
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
 from purerl.meta.result import EvolutionResult, fresh_state, with_generation
@@ -87,9 +86,7 @@ def untrained():
 @pytest.mark.slow
 def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path):
     result = untrained()
-    text = page.evolution_page(
-        result, tmp_path / "a.html", transfer=comparison()
-    ).read_text()
+    text = page.evolution_page(result, tmp_path / "a.html", comparison()).read_text()
     assert "value_loss in CartPole-v1, Acrobot-v1" in text
     assert "Generation 2 of 2: mean 2.5, best 4" in text
     assert "<h2>Numbers</h2>" not in text and "<h2>The value loss</h2>" in text
@@ -115,11 +112,6 @@ def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):
     assert "tpu v9" in text and "jax 9.8.7" in text
     assert "Held-out seeds" in text and f"{folder}/policy_loss.npz" in text
     assert purerl.load_evolution(folder).start["learning_rate"] == 2.5e-4
-
-
-def test_a_page_needs_a_place(whole):
-    with pytest.raises(ConfigError, match="say where to write the page"):
-        page.evolution_page(whole)
 
 
 def test_what_has_no_page_is_one_sentence(tmp_path, capsys):
