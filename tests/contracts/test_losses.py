@@ -173,11 +173,6 @@ def test_a_loss_is_read_from_a_string(text, expected):
     assert type(parsed) is type(expected)
 
 
-def test_a_loss_object_passes_through():
-    loss = losses.ClipDrift(0.3)
-    assert serialise.parse_part(loss, "loss") is loss
-
-
 @pytest.mark.parametrize(
     ("text", "fragments"),
     [

@@ -396,22 +396,6 @@ def test_a_variant_of_a_known_optimiser_is_compared_too():
         purerl.make_train(purerl.VPGConfig(optimiser=MaskedAdamW()))
 
 
-def test_layers_are_compared_inside_of_a_trace_where_numbers_are_known():
-    def check(x, decay):
-        with pytest.raises(ConfigError, match="looks at layers"):
-            check_optimisers(tiny_config(optimiser=MaskedAdamW()))
-        # A traced number says nothing yet; its class was compared with the config's.
-        check_optimisers(tiny_config(optimiser=MaskedAdamW(weight_decay=decay)))
-        return x + decay
-
-    assert float(jax.jit(jax.vmap(check))(jnp.ones(2), jnp.ones(2))[0]) == 2.0
-    # A number that has no hash.
-    with pytest.raises(ConfigError, match="looks at layers"):
-        check_optimisers(
-            tiny_config(optimiser=MaskedAdamW(weight_decay=jnp.float32(0.1)))  # type: ignore[arg-type]
-        )
-
-
 def test_critics_side_by_side_have_no_optimiser_that_looks_at_layers():
     config = purerl.SACConfig(env="Pendulum-v1", num_critics=3)
     masked = _own(LOOKS_AT_LAYERS["kernels"])

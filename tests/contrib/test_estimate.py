@@ -128,14 +128,6 @@ def test_the_command_says_that_it_is_an_estimate_and_how(capsys):
     assert "NVIDIA H200 datasheet, 4.8 TB/s" in out
 
 
-def test_a_dry_run_of_training_is_the_same_plan(capsys):
-    words = [*TINY, "--seeds", "2048", "--device", "a100", "--no-compile"]
-    assert main(["plan", *words]) == 0
-    planned = capsys.readouterr().out
-    assert main(["train", *words, "--dry-run"]) == 0
-    assert capsys.readouterr().out == planned
-
-
 def test_an_evolution_sums_its_generations(capsys):
     words = ["evolve", *TINY, "--evolve", "value_loss", "--value-loss", "MLPValueLoss"]
     words += ["--population", "8", "--rollouts", "4", "--generations", "1000"]

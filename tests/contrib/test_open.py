@@ -10,7 +10,6 @@ import optax
 import pytest
 from flax import struct
 
-import purerl
 from purerl import networks
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.config import ConfigError
@@ -176,11 +175,6 @@ def test_a_unit_is_as_active_as_it_is_beside_its_layer():
     np.testing.assert_array_equal(dormancy(layout, None, params), 1.0)
 
 
-def test_a_number_that_is_in_no_layer_has_no_activity():
-    layout = layout_of(jnp.zeros(()))
-    assert dormancy(layout, ACTIVITY, jnp.zeros(())).tolist() == [1.0]
-
-
 @pytest.mark.parametrize(("sizes", "total"), [((16, 8), 1211), ((32, 16), 3571)])
 def test_a_published_vector_is_read_in_its_order(sizes, total, tmp_path):
     """Every number lands where `ravel_pytree` took it from in the authors' pytree."""
@@ -307,16 +301,3 @@ def test_a_channel_is_as_active_as_over_all_batches_and_places():
     normed = jax.nn.standardize(jnp.arange(16.0), epsilon=1e-6)
     found = noted[networks.COLLECTION]["activity_Conv_0"]
     np.testing.assert_allclose(found, np.maximum(normed, 0), rtol=1e-4)
-
-
-def test_what_is_not_asked_for_is_not_noted():
-    config = tiny_config()
-    parts = policy_gradient.make_agent(*bind(config)[:2])
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    obs = jnp.ones((5, 4))
-    assert policy_gradient.outputs(parts, state.params, obs)[2] is None
-    assert set(state.params["actor"]) == {"params"}
-    _, noted = parts.actor.apply(
-        state.params["actor"], obs, mutable=networks.COLLECTION
-    )
-    assert set(noted[networks.COLLECTION]) == {"torso", "activity_Dense_0"}

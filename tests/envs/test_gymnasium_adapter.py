@@ -12,7 +12,6 @@ from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import purerl
 from purerl import envs
-from purerl.acting.rollout import EnvCarry, Stepper, step_envs
 from purerl.envs.adapters.adapted import as_space
 from purerl.envs.adapters.gymnasium import play_in_gymnasium
 from purerl.envs.adapters.gymnasium_spaces import to_gym_space
@@ -180,43 +179,6 @@ def test_an_end_on_the_last_step_is_an_end():
     assert env.step(0)[2:4] == (True, False)
 
 
-@pytest.mark.slow
-def test_lanes_are_purerls_own_rollout():
-    env = envs.make("CartPole-v1")
-    params = env.default_params.replace(max_steps_in_episode=9)
-    vector = envs.to_gymnasium_vector(
-        "CartPole-v1", num_envs=4, params={"max_steps_in_episode": 9}
-    )
-    obs, _ = vector.reset(seed=[11, 12, 13, 14])
-    split = jax.vmap(jax.random.split)
-    pairs = split(jax.vmap(jax.random.key)(jnp.arange(11, 15)))
-    first, state = jax.vmap(env.reset, (0, None))(pairs[:, 1], params)
-    np.testing.assert_allclose(obs, first, rtol=1e-6)
-    carry = EnvCarry(state, first, jnp.zeros(4), jnp.zeros(4, jnp.int32))
-    stepper = Stepper(env, params, "fresh", 1, None)
-    step = jax.jit(lambda *args: step_envs(stepper, *args))
-    key = pairs[:, 0]
-    truncations = 0
-    for actions in actions_of(vector, 30):
-        pairs = split(key)
-        fresh = split(pairs[:, 0])
-        starts = jax.vmap(env.reset_env, (0, None))(fresh[:, 1], params)
-        carry, out = step(carry, jnp.asarray(actions), pairs[:, 1], starts)
-        done = out.terminated | out.truncated
-        key = jnp.where(done, fresh[:, 0], pairs[:, 0])
-        obs, reward, terminated, truncated, info = vector.step(actions)
-        np.testing.assert_allclose(obs, carry.obs, rtol=1e-5, atol=1e-6)
-        np.testing.assert_array_equal(reward, out.reward)
-        np.testing.assert_array_equal(terminated, out.terminated)
-        np.testing.assert_array_equal(truncated, out.truncated)
-        for i in np.flatnonzero(done):
-            np.testing.assert_allclose(
-                info["final_obs"][i], out.next_obs[i], rtol=1e-5, atol=1e-6
-            )
-        truncations += int(truncated.sum())
-    assert truncations >= 8  # the limit of 9 was met in most episodes
-
-
 def test_seeds_and_the_generator():
     env = envs.to_gymnasium("CartPole-v1", seed=3)
     first, second = env.reset()[0], env.reset()[0]
@@ -275,40 +237,6 @@ def test_options_set_numbers_and_are_otherwise_ignored():
     truncated = envs.to_gymnasium("CartPole-v1", params=params)
     truncated.reset(seed=0)
     assert truncated.step(0)[2:4] == (False, True)
-
-
-def test_options_that_are_no_dictionary_are_refused_in_a_sentence():
-    vector = envs.to_gymnasium_vector("CartPole-v1", num_envs=2, seed=5)
-    for env in (envs.to_gymnasium("CartPole-v1", seed=5), vector):
-        with pytest.raises(ValueError, match="options of reset must be a dictionary, "):
-            env.reset(options=[("params", None)])
-    # What was refused has used up nothing.
-    seeded = envs.to_gymnasium_vector("CartPole-v1", num_envs=2).reset(seed=5)[0]
-    np.testing.assert_array_equal(vector.reset()[0], seeded)
-    whole = envs.make("CartPole-v1").default_params.replace(x_threshold=5.0)
-    with pytest.raises(ValueError, match="params change a space of CartPole-v1"):
-        vector.reset(options={"params": whole})
-
-
-def test_a_mask_resets_some_lanes():
-    lanes = envs.to_gymnasium_vector("CartPole-v1", num_envs=3)
-    mask = np.array([False, True, False])
-    with pytest.raises(gymnasium.error.ResetNeeded, match="of CartPole-v1 is running"):
-        lanes.reset(options={"reset_mask": mask})
-    lanes.reset(seed=0)
-    before = lanes.step(np.array([1, 1, 1]))[0]
-    after = lanes.reset(seed=[50, 60, 70], options={"reset_mask": mask})[0]
-    np.testing.assert_array_equal(after[[0, 2]], before[[0, 2]])
-    alone = envs.to_gymnasium("CartPole-v1").reset(seed=60)[0]
-    np.testing.assert_allclose(after[1], alone, rtol=1e-6)
-    # The others still run, in their own streams.
-    moved = lanes.step(np.array([1, 1, 1]))[0]
-    twin = envs.to_gymnasium("CartPole-v1")
-    twin.reset(seed=2)
-    twin.step(1)
-    np.testing.assert_allclose(moved[2], twin.step(1)[0], rtol=1e-6)
-    with pytest.raises(ValueError, match=r"bool of shape \(3,\), got int"):
-        lanes.reset(options={"reset_mask": np.array([0, 1, 0])})
 
 
 def test_misuse_is_named():
@@ -436,14 +364,6 @@ def test_names_in_gymnasium():
     assert vector.reset(seed=0)[0].shape == (4, 225)
     again = envs.to_gymnasium("Doors-v0", num_doors=2).spec.make()
     assert again.unwrapped.task.env.num_doors == 2
-
-
-def test_equal_environments_share_what_is_compiled():
-    one, two = (envs.to_gymnasium("Pendulum-v1") for _ in range(2))
-    assert one.task.programs is two.task.programs
-    assert envs.to_gymnasium(envs.CartPole()).task.programs is (
-        envs.to_gymnasium("CartPole-v1").task.programs
-    )
 
 
 def test_numbers_and_kinds_of_integers_do_not_retrace():

@@ -196,15 +196,6 @@ def test_parts_are_drawn_by_themselves_and_lie_in_their_spaces():
     assert NESTED["b"][1].bits == 2 and len(NESTED["b"]) == 2
 
 
-def test_every_space_shows_what_it_is_made_of():
-    assert repr(MultiDiscrete([2, 3])) == "MultiDiscrete([2, 3])"
-    assert repr(MultiBinary(3)) == "MultiBinary(3)"
-    assert repr(NESTED) == (
-        "Dict({'a': Box(0, 1, (2,), float32), "
-        "'b': Tuple(Discrete(2), MultiBinary((1, 2)))})"
-    )
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -355,22 +355,6 @@ def test_numbers_of_the_environment_inside_keep_their_names_and_move_it():
     assert reward == 2.0
 
 
-def test_a_batch_of_a_wrappers_numbers_is_each_of_them():
-    env = wrappers.ScaleReward(wrappers.FrameStack(Ladder(), 2))
-    key = jax.random.key(0)
-
-    def one(factor):
-        params = env.default_params.replace(reward_factor=factor)
-        _, state = env.reset(key, params)
-        return env.step(key, state, jnp.int32(1), params)[2]
-
-    factors = jnp.array([0.5, 2.0, 4.0])
-    np.testing.assert_array_equal(
-        jax.vmap(one)(factors), [one(factor) for factor in factors]
-    )
-    assert len(set(np.asarray(jax.vmap(one)(factors)).tolist())) == 3
-
-
 def test_pictures_names_and_time_are_those_of_the_environment_inside():
     env = envs.wrap(CartPole(), ("FrameStack(2)", "ScaleReward(2.0)", "StickyActions"))
     assert env.name == "CartPole-v1" and env.has_picture and env.stochastic_transitions

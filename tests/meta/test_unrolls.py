@@ -1,7 +1,6 @@
 """EvolutionLoop by parts of training runs: persistent and noise-reuse strategies."""
 
 import dataclasses
-import inspect
 
 import jax
 import numpy as np
@@ -12,7 +11,7 @@ from purerl.acting.environment import resolve_env
 from purerl.meta.fitness import best_of_runs
 from purerl.meta.genome import Genome
 from purerl.meta.optimiser import Optimiser
-from purerl.meta.strategy import COMPARING, algorithms, read_strategy
+from purerl.meta.strategy import read_strategy
 from tests.helpers import assert_same_bits, tiny_config
 
 from .conftest import EVOLVED, evolve, outcome, start
@@ -166,20 +165,6 @@ def test_parts_move_as_the_whole_does(strategy):
 def test_what_cannot_be_cut_is_refused(changes, sentence):
     with pytest.raises(purerl.ConfigError, match=sentence):
         evolve(evolved=EVOLVED, **(TRUNCATED | changes))
-
-
-def test_whoever_compares_with_earlier_generations_is_known():
-    """Of evosax's algorithms with a mean, those that read an earlier fitness."""
-    found = set()
-    for name, algorithm in algorithms().items():
-        source = inspect.getsource(algorithm)
-        if "DistributionBased" not in str(algorithm.__mro__):
-            continue
-        parents = [c for c in algorithm.__mro__ if c.__module__.startswith("evosax")]
-        own = "".join(inspect.getsource(c) for c in parents[:-2]) + source
-        if "best_fitness_shaped" in own or "state.fitness" in own:
-            found.add(name)
-    assert found == set(COMPARING)
 
 
 @pytest.mark.parametrize("strategy", ["persistent-es", "noise-reuse-es"])
