@@ -137,12 +137,6 @@ def test_a_number_that_must_be_given_is_a_positive_whole_one(call, name, number)
         ("seed", lambda **x: purerl.evolve(tiny_config(), "learning_rate", **x)),
         ("seed", lambda **x: purerl.compare(tiny_config(), {"a": {}}, **x)),
         ("seed", lambda **x: purerl.tune(tiny_config(), AXES, **x)),
-        (
-            "design_seed",
-            lambda **x: purerl.plan(
-                tiny_config(), AXES, design="random", num_points=2, **x
-            ),
-        ),
     ],
 )
 def test_what_is_no_seed_is_refused(call, name, seed):
@@ -182,9 +176,7 @@ def is_tool(function):
     ("keyword", "hint"),
     [
         ("metrics", r" Hooks are for purerl\.make_train, .* docs/training\.md#hooks\."),
-        ("observe", r" Hooks are for purerl\.make_train, .* docs/training\.md#hooks\."),
         ("progres", r" Did you mean 'progress'\?"),
-        ("xyzzy", ""),
     ],
 )
 def test_an_unknown_keyword_of_a_tool_is_named_with_the_tool(tool, keyword, hint):

@@ -167,12 +167,10 @@ def test_the_testbed_orders_the_methods_as_the_book_does():
     [
         ({"num_envs": 2}, "num_envs must be 1 for BanditConfig, got 2.*vmap"),
         ({"env": "GridWorld-v0"}, r"single state, Discrete\(1\), got Discrete\(96\)"),
-        ({"env": "Pendulum-v1"}, "use TabularConfig where states have numbers"),
         (
             {"method": "gradient", "step_size": "sample_average"},
             "step_size must be 'constant' with method='gradient'",
         ),
-        ({"exploration": -1.0}, "exploration must be 0 or greater"),
     ],
 )
 def test_what_cannot_work_is_refused_in_a_sentence(fields, words):

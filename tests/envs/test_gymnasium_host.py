@@ -172,18 +172,6 @@ def test_channels_of_pictures_of_bytes_come_last():
     lanes.close()
 
 
-def test_a_space_of_another_kind_is_refused():
-    class Words(Everything):
-        observation_space = spaces.Text(3)
-
-    gymnasium.register("purerl-test/Words-v0", entry_point=Words)
-    try:
-        with pytest.raises(ValueError, match=r"observations is Text.*none of envs\.sp"):
-            envs.make("gymnasium/purerl-test/Words-v0")
-    finally:
-        del gymnasium.registry["purerl-test/Words-v0"]
-
-
 def random_box(seed, dtype):
     rng = np.random.default_rng(seed)
     ends = np.sort(rng.normal(size=(2, 50)) * 10.0 ** rng.integers(-3, 4, 50), axis=0)

@@ -372,24 +372,13 @@ def test_pictures_names_and_time_are_those_of_the_environment_inside():
     ("env", "texts", "words"),
     [
         (Ladder(), ("FrameStac(3)",), "Did you mean FrameStack"),
-        (Ladder(), ("frame_stack",), "Did you mean FrameStack"),
         (Ladder(), ("FrameStack 3",), "cannot read the wrapper 'FrameStack 3'"),
-        (Ladder(), (3,), "cannot read the wrapper 3"),
         (Ladder(), ("FrameStack(k=3)",), "FrameStack takes n, padding"),
         (Ladder(), ("FrameStack(0)",), "n must be a whole number of at least 1"),
-        (Ladder(), ("FrameStack(padding=same)",), "one of reset, zero"),
         (Ladder("discrete"), ("FrameStack",), "put OneHotObservation before it"),
-        (Ladder("image"), ("TimeObservation",), "put FlattenObservation before it"),
         (Ladder(), ("OneHotObservation",), "takes discrete observations"),
-        (Ladder(), ("StickyActions(1.5)",), "between 0 and 1, got 1.5"),
         (Ladder(), ("ClipReward(1, -1)",), "reward_low must be less than"),
         (Ladder(), ("ScaleReward", "ScaleReward"), "parameter reward_factor already"),
-        (Ladder(), ("ScaleReward(nan)",), "factor must be a finite number, got 'nan'"),
-        (Ladder(), ("ScaleReward(inf)",), "factor must be a finite number, got inf"),
-        (Ladder(), ("ScaleReward((1, 2))",), "a finite number, got .1, 2."),
-        (Ladder(), ("ClipReward(low=a)",), "low must be a number, got 'a'"),
-        (Ladder(), ("StickyActions(None)",), "probability must be a finite number"),
-        (Ladder(), ("FrameStack(n=2, n=3)",), "cannot read the wrapper"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_a_sentence(env, texts, words):
@@ -453,10 +442,7 @@ class WholeReward(CartPole):
     ("reward", "make", "paid"),
     [
         (jnp.int32(1), lambda env: wrappers.ScaleReward(env, 0.1), 0.1),
-        (jnp.int32(1), lambda env: wrappers.ClipReward(env, -0.5, 0.5), 0.5),
         (jnp.bool_(True), lambda env: wrappers.ActionRepeat(env, 3), 3.0),
-        (jnp.uint8(100), lambda env: wrappers.ActionRepeat(env, 3), 300.0),
-        (1, lambda env: wrappers.ActionRepeat(env, 3), 3.0),
     ],
 )
 def test_rewards_of_any_kind_are_changed_as_floats(reward, make, paid):

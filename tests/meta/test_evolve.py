@@ -1,14 +1,11 @@
 """Evolution as a whole: common random numbers, failures, learning, artifacts."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 import purerl
 from purerl import losses, serialise
-from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import crossed
 from purerl.meta import training as runs
@@ -227,31 +224,6 @@ def test_several_environments_by_their_measured_baselines():
     assert returns[1] == 1.0
     expected = (returns[0] / anchors[0, 1] + 1.0) / 2
     assert result.history["mean"][0] == pytest.approx(expected, rel=1e-5)
-
-
-@pytest.mark.slow
-def test_a_width_that_does_not_fit_everywhere_is_kept(tmp_path, monkeypatch):
-    """The narrowest environment's, in the folder too: there the bits come from."""
-    real = BlockCompiler.compile
-
-    def compile_narrow(self, bound, members, lanes, *rest):
-        narrow = min(lanes, 2) if "constant" in bound.config.env else lanes
-        return real(self, bound, members, narrow, *rest)
-
-    monkeypatch.setattr(BlockCompiler, "compile", compile_narrow)
-    settings = {
-        "environments": ["probe/constant-reward", "probe/action-observation"],
-        "baselines": [1.0, 1.0],
-        "population": 4,
-        "lanes": None,
-        "out": tmp_path,
-    }
-    part = evolve_toy(**settings, generations=1)
-    stored = json.loads((tmp_path / "manifest.json").read_text())
-    assert stored["lanes"] == part.summary["lanes"] == 2
-    monkeypatch.undo()
-    rest = evolve_toy(**settings, generations=2)
-    assert rest.summary["lanes"] == 2 and rest.done == 2
 
 
 @pytest.mark.slow

@@ -114,21 +114,6 @@ def test_what_is_no_artifact(tmp_path):
         purerl.load_loss(tmp_path / "pickled.npz")
 
 
-def test_a_cut_or_changed_artifact_is_refused_or_comes_back(tmp_path):
-    path = purerl.save_loss(losses.ClipDrift(0.25), tmp_path / "loss.npz")
-    whole = path.read_bytes()
-    changed = [
-        whole[:at] + bytes([x ^ 0x5A]) + whole[at + 1 :] for at, x in enumerate(whole)
-    ]
-    cut = [whole[:size] for size in range(len(whole))]
-    for content in (*changed, *cut):
-        path.write_bytes(content)
-        try:
-            assert purerl.load_loss(path) == losses.ClipDrift(0.25)
-        except ConfigError as error:
-            assert str(path) in str(error) or "there is no loss" in str(error)
-
-
 def test_an_artifact_of_other_fields_is_refused(tmp_path):
     header = json.dumps({"type": "ClipDrift", "clip_eps": 0.2, "gone": 1.0})
     path = tmp_path / "old.npz"
