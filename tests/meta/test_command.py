@@ -76,8 +76,8 @@ def test_a_dry_run_prints_the_cost_and_trains_nothing(tmp_path, capsys):
     words = [*EVOLVE, *TINY, "--generations", "50", "--out", str(tmp_path / "no")]
     assert main([*words, "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert "600" in text and "384k" in text  # agents, environment steps
-    assert "estimated hours" in text
+    assert "12 agents" in text and "384k environment steps" in text
+    assert "50 generations" in text
     assert not (tmp_path / "no").exists()
 
 
