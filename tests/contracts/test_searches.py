@@ -15,7 +15,6 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.execution import cache, programs
 from purerl.execution import dry_run as measured
 from purerl.population.schedules import schedules_search
 from purerl.search import folder as store
@@ -363,18 +362,6 @@ def test_a_permutation_is_copied_by_its_rows(tmp_path):
     one = drive(_search([first, second]), **QUIET)
     other = drive(_search([first, plain]), **QUIET)
     assert_same_bits(one.states, jax.tree.map(lambda x: x[order], other.states))
-
-
-@pytest.mark.slow
-def test_batches_that_begin_anew_are_trained_by_one_program(monkeypatch):
-    calls, compile_for = [], programs.compile_for
-    monkeypatch.setattr(cache, "_shared", [])  # as where nobody shares programs
-    monkeypatch.setattr(
-        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
-    )
-    found = _own()
-    assert found.steps[-1].before.batch >= 2  # the third batch, or a later one
-    assert len(calls) == 3  # init, advance, evaluate
 
 
 def _schedules_search():

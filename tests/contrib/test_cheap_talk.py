@@ -1,6 +1,5 @@
 """A channel that changes what is seen and nothing else."""
 
-import io
 import math
 
 import jax
@@ -136,17 +135,6 @@ def test_another_environment_inside_is_another_environment_in_a_folder():
 
     assert "CartPole()" in text(CheapTalk(CartPole()))
     assert text(CheapTalk(CartPole())) != text(CheapTalk(envs.make("probe/chain")))
-
-
-def test_the_command_line_shows_shapes_not_weights(env):
-    from rich.console import Console
-
-    from purerl.cli.envs import parameters
-
-    console = Console(width=100, file=io.StringIO(), record=True)
-    console.print(parameters(env.default_params))
-    text = console.export_text()
-    assert "weight_in: array (4, 5)" in text and "bias_out: array (3,)" in text
 
 
 class _OwnStep(CartPole):

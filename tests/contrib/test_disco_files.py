@@ -88,7 +88,7 @@ def test_another_file_in_the_place_of_the_first_is_refused(tmp_path):
         (DiscoRule(), "rule must have weights"),
         (LPGRule.make(2, 2, 2), r"must be an instance of .* with init\(\)"),
     ],
-    ids=["a class", "empty", "of LPG", "a number"],
+    ids=["empty", "of LPG"],
 )
 def test_what_is_no_rule_is_refused_in_a_sentence(rule, words):
     with pytest.raises(ConfigError, match=words):

@@ -111,39 +111,6 @@ def test_the_opponents_step_is_the_gradient_by_finite_differences(average):
         assert np.isclose(earned.opponent, value(opponent) * (1 - GAMMA))
 
 
-@pytest.mark.slow
-def test_two_learners_mirror_one_another():
-    """Seen from the other side, what the agent learns is what the opponent learns."""
-    a, b = jax.random.normal(jax.random.key(3), (2, 5))
-    pays = matrix_games.MatchingPennies().default_params.payoffs
-    swapped = Payoffs(pays.opponent.T, pays.agent.T)
-    learn = jax.jit(matrix_games.both_learn)
-    one, two = learn(a, b, pays, GAMMA, 0.1), learn(b, a, swapped, GAMMA, 0.1)
-    np.testing.assert_allclose(one[0], two[1], rtol=1e-6)
-    np.testing.assert_allclose(one[1], two[0], rtol=1e-6)
-    np.testing.assert_allclose(one[2].agent, two[2].opponent, atol=1e-6)
-    np.testing.assert_allclose(one[2].agent, -one[2].opponent, atol=1e-6)
-    # And each of them is the one who learns against a policy that stands still.
-    alone, _ = matrix_games.opponent_learns(a, b, pays, GAMMA, 0.1)
-    np.testing.assert_allclose(one[1], alone, rtol=1e-5)
-
-
-def _many(play_one, num=32):
-    keys = jax.random.split(jax.random.key(4), num)
-    return jax.jit(jax.vmap(play_one))(keys)
-
-
-@pytest.mark.slow
-def test_naive_learners_end_in_mutual_defection():
-    found = _many(lambda key: matrix_games.naive_lifetime(IPD, key, num_games=300))
-    last = np.asarray(found.payoffs.agent[:, -1])
-    # A few pairs find reciprocity, as in the literature; most do not.
-    assert np.median(last) < -1.95 and np.mean(last < -1.9) > 0.75
-    # The agent is no different from the opponent on average.
-    gap = np.asarray(found.payoffs.agent - found.payoffs.opponent).mean(1)
-    assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
-
-
 @pytest.mark.parametrize("id", IDS)
 @pytest.mark.slow(optimised=False)
 def test_a_step_pays_first_and_teaches_afterwards(id):

@@ -232,17 +232,6 @@ def test_the_channels_of_pictures_come_last():
     lanes.close()
 
 
-def test_rows_of_integers_are_choices():
-    """Three cleaners, each of which goes one of four ways."""
-    env = envs.make("envpool/Cleaner-v0")
-    assert repr(env.action_space()) == "MultiDiscrete([4, 4, 4])"
-    lanes = env.start(2)
-    lanes.reset(0)
-    for way in range(4):
-        assert lanes.step(np.full((2, 3), way, np.int32)).reward.shape == (2,)
-    lanes.close()
-
-
 @pytest.mark.parametrize(
     ("id", "options", "sentence"),
     [

@@ -308,29 +308,6 @@ def test_the_last_picture_is_that_of_the_end():
     assert abs(theta) > env.task.params.theta_threshold_radians
 
 
-def test_gymnasiums_wrappers_work():
-    single = gymnasium.wrappers.RecordEpisodeStatistics(envs.to_gymnasium("Doors-v0"))
-    single.reset(seed=0)
-    done, steps, total = False, 0, 0.0
-    while not done:
-        _, reward, terminated, truncated, info = single.step(steps % 5)
-        done, steps, total = terminated or truncated, steps + 1, total + reward
-    assert info["episode"]["l"] == steps
-    np.testing.assert_allclose(info["episode"]["r"], total, rtol=1e-6)
-
-    def record(vector):
-        vector = gymnasium.wrappers.vector.RecordEpisodeStatistics(vector)
-        vector.reset(seed=0)
-        for actions in actions_of(vector, 130):
-            vector.step(actions)
-        return vector.return_queue, vector.length_queue
-
-    ours = record(envs.to_gymnasium_vector("Doors-v0", num_envs=3))
-    theirs = record(single_ones("Doors-v0"))
-    assert len(ours[0]) >= 6
-    np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)
-
-
 def test_names_in_gymnasium():
     names = envs.register_in_gymnasium()
     assert envs.register_in_gymnasium() == names  # again, without a warning
@@ -480,16 +457,3 @@ def test_a_policy_plays_in_gymnasium(policy):
     short = play_in_gymnasium("CartPole-v1", policy, episodes=4, seed=9, max_steps=9)
     assert (short[1] == np.minimum(real[1], 9)).all()
     np.testing.assert_array_equal(short[2], real[1] > 9)
-
-
-@pytest.mark.parametrize(
-    "make",
-    [
-        lambda: gymnasium.make("CartPole-v1"),
-        lambda: envs.to_gymnasium("CartPole-v1"),
-        lambda: envs.to_gymnasium_vector("CartPole-v1", num_envs=2),
-    ],
-)
-def test_training_in_gymnasium_is_refused_by_kind(make):
-    with pytest.raises(purerl.ConfigError, match="is a Python environment of Gymnas"):
-        purerl.make_train(purerl.PPOConfig(env=make()))

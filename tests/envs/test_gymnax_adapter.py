@@ -57,19 +57,6 @@ def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
     assert (mine.terminated | mine.truncated).sum() >= 3  # Episodes did end.
 
 
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_the_lifetime_of_a_bandit_is_a_time_limit_unless_it_is_asked_to_be_the_end(
-    is_terminal,
-):
-    env = envs.make("BernoulliBandit-misc")
-    env = envs.wrap(env, ("TerminalLimit",) if is_terminal else ())
-    params = env.default_params.replace(max_steps_in_episode=3.0)
-    steps = played(env, params, KEY, 3, jnp.zeros(3, jnp.int32))[1]
-    ends = list(zip(steps.terminated.tolist(), steps.truncated.tolist(), strict=True))
-    last = (True, False) if is_terminal else (False, True)
-    assert ends == [(False, False), (False, False), last]
-
-
 def test_spaces_and_parameters_are_gymnaxs():
     env = envs.make("Pendulum-v1")
     assert isinstance(env.action_space(), Box)
@@ -117,23 +104,6 @@ def test_a_wrapper_is_not_bypassed():
     assert not env.steps_without_reset
     with pytest.raises(NotImplementedError, match="known by its `reset` and `step`"):
         env.step_env(KEY, state, jnp.int32(1), env.default_params)
-
-
-@pytest.mark.parametrize("id", ["CartPole-v1", "Doors-v0", "probe/chain"])
-def test_gymnaxs_log_wrapper_works_over_ours(id):
-    env = wrappers.LogWrapper(envs.make(id))
-    params = env.default_params.replace(max_steps_in_episode=4)
-    _, state = env.reset(KEY, params)
-    total, length = 0.0, 0
-    for i in range(9):
-        key = jax.random.fold_in(KEY, i)
-        _, state, reward, _, _, info = env.step(key, state, jnp.int32(0), params)
-        total, length = total + float(reward), length + 1
-        if info["returned_episode"]:
-            assert info["returned_episode_returns"] == pytest.approx(total, abs=1e-4)
-            assert info["returned_episode_lengths"] == length
-            total, length = 0.0, 0
-    assert bool(info["returned_episode_valid"])
 
 
 def test_gymnaxs_flatten_wrapper_works_over_ours():

@@ -294,39 +294,6 @@ def test_sticky_actions_stick_with_their_probability(probability):
     assert abs(np.mean(~is_new[1:]) - probability) <= error
 
 
-def test_sticky_actions_repeat_all_parts_of_an_action():
-    """Half of the time the action before is paid for, with all that belongs to it."""
-    env = wrappers.StickyActions(boxes.Aimed(), 0.5)
-    params = env.default_params
-    doors = jnp.array([0, 1])
-    actions = {
-        "door": doors,
-        "gear": (jnp.zeros((2, 2), jnp.int8), jnp.array([[1.0], [3.0]])),
-    }
-    first, second = (jax.tree.map(lambda x, i=i: x[i], actions) for i in range(2))
-
-    @jax.jit
-    @jax.vmap
-    def play(key):
-        keys = jax.random.split(key, 3)
-        _, start = env.reset(keys[0], params)
-        _, before, *_ = env.step_env(keys[1], start, first, params)
-        _, after, paid, *_ = env.step_env(keys[2], before, second, params)
-        seen = before.inner  # what is paid depends on what was seen before
-        options = [
-            boxes.Aimed().step_env(keys[2], seen, action, params)[2]
-            for action in (first, second)
-        ]
-        return before.action, after.action, paid, jnp.stack(options)
-
-    before, after, paid, options = play(jax.random.split(jax.random.key(0), 400))
-    assert (before["door"] == 0).all()  # the first action is always executed
-    is_new = np.asarray(after["door"]) == 1
-    np.testing.assert_array_equal(after["gear"][1][:, 0], np.where(is_new, 3.0, 1.0))
-    np.testing.assert_allclose(paid, np.where(is_new, options[:, 1], options[:, 0]))
-    assert 0.4 < is_new.mean() < 0.6
-
-
 def test_the_previous_action_has_one_part():
     with pytest.raises(ValueError, match="takes actions of one part, but those of"):
         wrappers.PreviousActionReward(boxes.Wide())

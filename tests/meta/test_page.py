@@ -5,15 +5,13 @@ import re
 import numpy as np
 import pytest
 
-import purerl
 from purerl.cli import main
 from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.report import page
-from purerl.storage import folders
 from purerl.storage.files import write_json
 
-from .conftest import GENERATIONS, evolve
+from .conftest import GENERATIONS
 
 
 def rows_of(text, heading):
@@ -51,19 +49,6 @@ def test_the_page_says_what_was_evolved(whole, tmp_path):
     assert [row[0] for row in generations] == [str(i + 1) for i in range(GENERATIONS)]
     best = [float(row[1]) for row in generations]
     np.testing.assert_allclose(best, whole.history["best"], rtol=2e-2)
-
-
-@pytest.mark.slow
-def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):
-    folder = tmp_path / "out"
-    evolve(out=folder, generations=1)
-    comparison().save(folder / "transfer")
-    folders.update(folder, {"device": "tpu v9", "versions": {"jax": "9.8.7"}})
-    assert main(["report", str(folder)]) == 0
-    text = (folder / "report.html").read_text()
-    assert "tpu v9" in text and "jax 9.8.7" in text
-    assert "Held-out seeds" in text and f"{folder}/policy_loss.npz" in text
-    assert purerl.load_evolution(folder).start["learning_rate"] == 2.5e-4
 
 
 def test_a_page_needs_a_place(whole):

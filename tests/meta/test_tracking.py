@@ -5,7 +5,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.runner.rows import RowFile, by_member, read_rows
+from purerl.runner.rows import read_rows
 from tests.runner.told import Told
 
 from .conftest import GENERATIONS, POPULATION, ROLLOUTS, evolve
@@ -96,22 +96,6 @@ def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
     assert second.has_gone_on and second.status == "finished"
     assert second.run.config == first.run.config
     assert set(second.files) == set(wanted.files)
-
-
-@pytest.mark.slow(optimised=False)
-def test_lines_past_the_checkpoint_are_dropped(tmp_path, told):
-    # As if a kill had come after the second generation's line, before it was saved.
-    evolve(out=tmp_path, generations=1)
-    metrics = tmp_path / "metrics"
-    ((row,),) = by_member(read_rows(metrics)["evolution"], [3])
-    file = RowFile(metrics)
-    file.log("evolution", 3, {**row, "update": 2, "generation": 2, "best": 1e9})
-    file.flush()
-    evolve(out=tmp_path, generations=2)
-    *_, folder = told
-    other = read_rows(folder / "metrics")["evolution"]
-    here = read_rows(metrics)["evolution"]
-    assert [row["best"] for row in here] == [row["best"] for row in other[:2]]
 
 
 def test_a_tracker_that_cannot_begin_stops_the_evolution_before_it_trains(tmp_path):

@@ -132,7 +132,7 @@ def test_minibatches_take_samples_of_both_devices():
             r"num_envs \* num_steps / sequence_length / devices \(6\) .* fits is 3",
         ),
     ],
-    ids=["environments", "one environment", "minibatches", "sequences", "batch"],
+    ids=["environments", "one environment", "sequences"],
 )
 def test_sizes_that_do_not_split_are_refused(config, fragment):
     with pytest.raises(ConfigError, match=fragment):
