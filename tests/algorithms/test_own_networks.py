@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import networks, serialise
+from purerl import networks
 from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.config import ConfigError
 from purerl.train import bind
@@ -132,23 +132,3 @@ def test_other_algorithms_take_pictures_in_bfloat16_and_norms(name):
     assert np.isfinite(result.metrics["value_loss"][-1])
     leaves = jax.tree.leaves(result.state.params)
     assert {x.dtype for x in leaves} == {jnp.dtype("float32")}
-
-
-@pytest.mark.slow
-def test_a_sweep_goes_over_networks(tmp_path):
-    values = ["mlp", nets.Torso(4)]
-    axes = {"torso": values, "learning_rate": [1e-3, 1e-2]}
-    base = tiny_config(num_evaluations=1)
-    options = {"seeds": 1, "progress": False, "keep_states": True}
-    found = purerl.sweep(base, axes, out=tmp_path / "sweep", **options)
-    again = purerl.load(tmp_path / "sweep")
-    names = ["mlp", "tests.nets:Torso(features=4)"]
-    assert list(again.dataset["torso"].values) == names
-    alone = purerl.run(
-        base.replace(torso=values[1], learning_rate=1e-2), progress=False
-    )
-    point = {"torso": values[1], "learning_rate": 1e-2}
-    shapes = jax.tree.map(np.shape, found.state(point, 0).params)
-    assert shapes == jax.tree.map(lambda x: x.shape[1:], alone.state.params)
-    best = serialise.to_dict(again.best().config)
-    assert best["torso"] in ("auto", "mlp", serialise.plain(nets.Torso(4), "torso"))

@@ -170,8 +170,3 @@ def test_columns_of_different_lengths_are_refused_in_a_sentence():
         purerl.make_train(tiny_config(env_params=whole))
     other = TABLE | {"length": Choice((0.3, 0.7), "others")}
     purerl.make_train(tiny_config(env_params=other))
-
-
-def test_a_group_that_is_no_name_is_refused():
-    with pytest.raises(ConfigError, match=r"length\.group must be a name.*got 3"):
-        purerl.make_train(tiny_config(env_params={"length": Choice((1.0,), group=3)}))

@@ -207,11 +207,6 @@ def test_64_bits_can_be_kept(in_64_bits):
         assert dtype(jnp.ones(1)) == (jnp.float64, jnp.float64)
 
 
-def test_where_the_switch_is_off_arguments_are_those_that_were_given():
-    given = object()
-    assert precision.in_32_bits(lambda x: x)(given) is given
-
-
 def test_a_policy_acts_where_types_are_strict():
     config = small("ppo")
     with jax.numpy_dtype_promotion("strict"):
