@@ -245,16 +245,6 @@ def test_the_targets_are_copied_exactly_when_they_are_due(start):
             np.testing.assert_array_equal(flat(target), flat(expected))
 
 
-def test_polyak_moves_the_targets_by_the_small_share(start):
-    parts, state, batch = start
-    slow = parts._replace(config=SMALL.replace(tau=0.005, target_update_interval=1))
-    learner, *_ = one_step(slow, state, batch, jax.random.key(0))
-    for name, target in learner.target_params.items():
-        before = flat(state.target_params[name])
-        moved, way = flat(target) - before, flat(learner.params[name]) - before
-        np.testing.assert_allclose(moved, 0.005 * way, rtol=1e-2, atol=1e-6)
-
-
 @pytest.mark.slow
 def test_one_constraint_for_all_dimensions_is_on_their_sum(start):
     parts, state, batch = start

@@ -121,14 +121,3 @@ def test_every_torso_by_name_trains_on_pictures(algorithm, torso):
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), state.params, before.params)
     assert all(x > 0 for x in jax.tree.leaves(moved))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.params))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["sac/discrete", "pqn", "recurrent_ppo", "vpg"])
-def test_other_algorithms_take_pictures_in_bfloat16_and_norms(name):
-    changes = {"torso_dtype": "bfloat16", "layer_norm": True, **PICTURES}
-    config = small(name, **changes)
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    assert np.isfinite(result.metrics["value_loss"][-1])
-    leaves = jax.tree.leaves(result.state.params)
-    assert {x.dtype for x in leaves} == {jnp.dtype("float32")}

@@ -139,11 +139,6 @@ def largest(tree):
 # A value that only a critic with a memory of what it alone saw can tell.
 
 
-def value_loss(config):
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    return float(result.metrics["value_loss"][-30:].mean())
-
-
 # Which keys give the critic a memory of its own, and what is refused
 
 

@@ -295,12 +295,6 @@ def test_loss_and_gradient_are_those_of_a_plain_loop_with_a_constant_burn_in(tra
     assert np.abs(through - gradient).max() > 0.01 * np.abs(gradient).max()
 
 
-def test_the_priority_of_a_sequence_is_between_its_largest_and_its_mean_error():
-    td_error = jnp.array([[1.0, 0.5], [-3.0, 0.5], [2.0, -0.5]])
-    found = batches.sequence_priority(td_error, 0.9)
-    np.testing.assert_allclose(found, [0.9 * 3 + 0.1 * 2, 0.5], rtol=1e-6)
-
-
 def test_a_gradient_step_gives_its_sequences_their_priorities(trained):
     config = trained.parts.config.replace(prioritised=True, priority_eta=0.7)
     parts = recurrent_dqn.build(config, resolve_env(config))

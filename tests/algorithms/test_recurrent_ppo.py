@@ -56,15 +56,6 @@ def test_it_learns_what_only_a_memory_can(remembers):
     assert abs(remembers.metrics["episode_return"][0]) < 0.5  # it began at chance
 
 
-@pytest.mark.slow
-def test_continuous_actions():
-    config = CONFIG.replace(
-        env="probe/continuous", log_std_init=-0.5, entropy_coef=0.0, num_steps=16
-    )
-    result = train(config)
-    assert result.evaluation["episode_return"].mean() > -0.04  # the best constant: -1
-
-
 # Where memory must end
 
 
@@ -302,16 +293,6 @@ def test_a_policy_played_by_hand_is_the_evaluated_one(remembers):
         action, after = act(obs, memory)
         assert action == together[i]
         np.testing.assert_allclose(after, seen[i], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_policy_is_restarted_between_episodes(remembers):
-    policy = purerl.make_policy(CONFIG, remembers.state)
-    memory = policy.init((3,))
-    _, memory = policy(jnp.ones((3, 1)), memory)
-    kept = policy.restart(memory, jnp.array([True, False, True]))
-    np.testing.assert_array_equal(kept[0], policy.init())
-    np.testing.assert_array_equal(kept[1], memory[1])
 
 
 def test_acting_on_an_observation_alone_is_refused(remembers):

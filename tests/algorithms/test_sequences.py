@@ -268,15 +268,6 @@ def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
         purerl.make_train(CONFIG.replace(**changes))
 
 
-def test_a_memory_is_written_and_read_as_torsos_are():
-    text = "purerl.networks.memories:LRU(features=8, num_blocks=2)"
-    config = CONFIG.replace(memory=text)
-    assert config.memory == purerl.networks.memories.LRU(8, num_blocks=2)
-    written = purerl.serialise.to_dict(config)
-    assert written["memory"]["num_blocks"] == 2
-    assert purerl.serialise.from_dict(written) == config
-
-
 def test_a_gradient_step_is_as_deep_as_its_sequence():
     """What evaluations may cost follows from it."""
     cut = CONFIG.replace(sequence_length=4, burn_in=2, num_epochs=3, num_minibatches=2)

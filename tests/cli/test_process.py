@@ -75,7 +75,6 @@ def test_a_backend_of_matplotlib_that_there_is_not_ends_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("options", "env", "words"),
     [
-        (["-OO"], {}, "python -OO (PYTHONOPTIMIZE=2) strips the docstrings"),
         ([], {"JAX_DISABLE_JIT": "1"}, "cannot train where JAX's jax_disable_jit is"),
         ([], {"JAX_DEBUG_NANS": "1"}, "cannot train where JAX's jax_debug_nans is"),
     ],

@@ -99,43 +99,6 @@ def test_a_certain_categorical_has_finite_log_prob_entropy_and_gradient():
         assert jnp.isfinite(jax.grad(value)(logits)).all()
 
 
-def density_of_actions(head, outputs, action):
-    """Density over the environment's action, from `log_prob` of the raw one."""
-    raw = jnp.arctanh((action - (HIGH + LOW) / 2) / ((HIGH - LOW) / 2))
-    return jnp.exp(jax.vmap(lambda x: head.log_prob(outputs, x[None]))(raw))
-
-
-@pytest.mark.parametrize(("mean", "std"), [(0.0, 0.4), (0.3, 0.6), (-0.8, 0.3)])
-def test_the_tanh_density_integrates_to_one_over_the_action_range(mean, std):
-    head = TanhGaussianHead(LOW, HIGH, (1,))
-    cells = 20_000
-    width = (HIGH - LOW) / cells
-    centres = LOW + width * (np.arange(cells) + 0.5)
-    density = density_of_actions(
-        head, gaussian([mean], [std]), jnp.asarray(centres, jnp.float32)
-    )
-    total = np.asarray(density, np.float64).sum() * width
-    np.testing.assert_allclose(total, 1, atol=1e-4)
-
-
-@pytest.mark.slow
-def test_the_tanh_density_is_that_of_the_actions_the_environment_gets():
-    head = TanhGaussianHead(LOW, HIGH, (1,))
-    outputs = gaussian([0.3], [0.6])
-    draws = 200_000
-    keys = jax.random.split(jax.random.key(0), draws)
-    sample = jax.jit(jax.vmap(lambda k: head.to_env(head.sample(outputs, k))[0]))
-    actions = sample(keys)
-    assert LOW < actions.min() and actions.max() < HIGH
-    counts, edges = np.histogram(actions, bins=40, range=(LOW, HIGH))
-    # Mass of a bin by 50 cells each.
-    centres = LOW + (HIGH - LOW) * (np.arange(2000) + 0.5) / 2000
-    density = density_of_actions(head, outputs, jnp.asarray(centres, jnp.float32))
-    mass = np.asarray(density).reshape(40, 50).mean(1) * (edges[1] - edges[0])
-    error = np.sqrt(mass * (1 - mass) / draws)
-    assert (np.abs(counts / draws - mass) < 4.5 * error + 1e-5).all()
-
-
 @pytest.mark.parametrize(
     ("std", "most"), [(0.5, 1e-4), (1.5, 1e-3), (2.0, 4e-3), (3.0, 0.03), (5.0, 0.11)]
 )
@@ -149,16 +112,6 @@ def test_tanh_entropy_against_the_integral(std, most):
         normal = 0.5 * np.log(2 * np.pi * np.e * std**2)
         exact = normal + np.trapezoid(slope * density, z)
         assert abs(float(head.entropy(gaussian([mean], [std]))) - exact) < most
-
-
-@pytest.mark.slow
-def test_a_uniform_range_bounds_the_tanh_entropy():
-    # No density on [-1, 3] has more entropy than the uniform one, log 4.
-    head = TanhGaussianHead(LOW, HIGH, (1,))
-    stds = jnp.linspace(0.2, 2.0, 10)
-    entropy = jnp.stack([head.entropy(gaussian([0.0], [s])) for s in stds])
-    assert (entropy < np.log(4.0)).all()
-    assert entropy.max() > np.log(4.0) - 0.1
 
 
 INF = np.inf
@@ -235,20 +188,6 @@ def test_no_action_is_rounded_out_of_its_bounds(head_class, low, high):
     ends = np.asarray(head.to_env(jnp.array([[-50.0], [50.0]])))[:, 0]
     assert low <= ends[0] and ends[1] <= high
     np.testing.assert_allclose(ends, [low, high], rtol=1e-6)
-
-
-def test_the_density_of_a_gaussian_is_that_of_the_action_before_clipping():
-    # Two raw actions that both clip to the bound keep their own log-probabilities,
-    # so the ratio of PPO is exact.
-    head = GaussianHead(LOW, HIGH, (1,))
-    outputs = gaussian([0.0], [1.0])
-    raw = jnp.array([[2.0], [3.0]])
-    np.testing.assert_array_equal(head.to_env(raw)[0], head.to_env(raw)[1])
-    np.testing.assert_allclose(
-        jax.vmap(lambda x: head.log_prob(outputs, x))(raw),
-        stats.norm.logpdf([2.0, 3.0]),
-        rtol=1e-6,
-    )
 
 
 @pytest.mark.slow

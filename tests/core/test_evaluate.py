@@ -7,7 +7,6 @@ import pytest
 
 from purerl import envs
 from purerl.acting.evaluate import evaluate
-from purerl.config import ConfigError
 
 EPISODES = 4
 
@@ -100,16 +99,3 @@ def test_episodes_of_one_evaluation_start_differently(cartpole):
     starts = np.asarray(jax.vmap(env.reset, (0, None))(keys, params)[0])
     assert len(np.unique(starts.round(6), axis=0)) == EPISODES
     assert first[0].shape == (EPISODES, 4)  # the policy sees a batch
-
-
-def test_no_episode_is_refused():
-    env = envs.make("CartPole-v1")
-    with pytest.raises(ConfigError, match="num_episodes must be at least 1, got 0"):
-        evaluate(
-            env,
-            env.default_params,
-            lean,
-            jax.random.key(0),
-            num_episodes=0,
-            max_steps=5,
-        )

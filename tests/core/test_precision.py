@@ -102,29 +102,7 @@ def test_members_of_several_threads_are_the_same(request):
     assert_same_bits(purerl.pmap(train, lanes=2)(keys), usual)
 
 
-def meta_gradient():
-    meta = purerl.meta_gradient(small("ppo"), "gamma", unroll=1)
-    return meta(meta.algorithm(meta.start()).init(KEY))
-
-
-def self_tune():
-    return purerl.self_tune(small("ppo"), "gamma")(KEY)
-
-
-def meta_train():
-    training = purerl.meta_train(small("ppo"), "gamma", agents=2, unroll=1)
-    return training.step(training.init(KEY))
-
-
-def distil():
-    found = purerl.distil(purerl.losses.DPODrift(), samples=64)
-    return {"drift": found.drift, "error": found.error}
-
-
-TOOLS = {
-    **{tool.__name__: tool for tool in golden.TOOLS},
-    **{tool.__name__: tool for tool in (meta_gradient, self_tune, meta_train, distil)},
-}
+TOOLS = {tool.__name__: tool for tool in golden.TOOLS}
 
 
 @pytest.mark.parametrize(
