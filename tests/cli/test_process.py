@@ -53,7 +53,6 @@ def test_a_pipe_without_a_reader_ends_the_command_in_silence(arguments):
 @pytest.mark.parametrize(
     ("options", "env", "words"),
     [
-        (["-OO"], {}, "python -OO (PYTHONOPTIMIZE=2) strips the docstrings"),
         ([], {"JAX_DISABLE_JIT": "1"}, "cannot train where JAX's jax_disable_jit is"),
         ([], {"JAX_DEBUG_NANS": "1"}, "cannot train where JAX's jax_debug_nans is"),
     ],
