@@ -78,24 +78,6 @@ def test_text_that_looks_like_a_number_stays_text(text):
     assert serialise.read_yaml(serialise.yaml_text({"a": text})) == {"a": text}
 
 
-READERS = {
-    "a config": serialise.from_yaml,
-    "a loss": serialise.load_loss,
-    "a device": load_device,
-    "a flag": lambda path: flags.read_mapping(
-        "env_kwargs", [f"a={Path(path).read_text()}"]
-    ),
-}
-
-
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_every_reader_has_the_limits(read, tmp_path):
-    path = config_file(tmp_path, f"{{name: {BOMB}}}")
-    with pytest.raises(ConfigError):
-        read(path)
-    assert serialise.mapping_of(f"{{name: {BOMB}}}") is None
-
-
 def test_one_wrapper_may_stand_without_a_list(tmp_path):
     path = config_file(tmp_path, "env_wrappers: FrameStack(2)\n")
     with warnings.catch_warnings():
