@@ -167,9 +167,9 @@ def test_baselines(given, names, expected):
 @pytest.mark.parametrize(
     ("given", "names", "words"),
     [
-        ([1, 2], ["a"], "got 2 of them for 1 environments"),
-        ({"c": 1}, ["a"], "must name each environment (a), got c"),
-        ([0.0], ["a"], "a needs a return other than 0"),
+        ([1, 2], ["a"], "for each environment (a), by name"),
+        ({"c": 1}, ["a"], "or in their order, got {'c': 1}"),
+        ([0.0], ["a"], "a takes a return other than 0"),
         ([NAN], ["a"], "a takes a return"),
     ],
 )
