@@ -26,7 +26,7 @@ NUM_KEYS_OF_STEPS = 3
 
 def of_rollout(
     config: Any,
-    policy: Callable[[Any], rollout.Policy],
+    policy: Callable[[Any], rollout.Player],
     learn: Callable[[Any, rollout.Played, Array], tuple[Any, Metrics]],
     restart: Callable[[Any, PyTree], Any],
     memory_of: Callable[[Any], PyTree] = lambda state: (),
@@ -34,7 +34,7 @@ def of_rollout(
     """Put together an update that learns from one rollout.
 
     Args:
-        policy: `(state) -> Policy`, see `rollout.Policy`.
+        policy: `(state) -> Player`, see `rollout.Player`.
         learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout;
             it has the policy's outputs in the place of log-probabilities.
         restart: `(state, obs) -> state` whose episodes begin anew.

@@ -49,8 +49,7 @@ from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
 from purerl.runner.rows import RowFile, read_rows
 from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.writer import Notify
+from purerl.runner.trackers.group import Group, Notify
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers
 from purerl.storage import folders

@@ -181,8 +181,8 @@ class Keeps(purerl.Tracker):
         self.rows = rows
         self.id = "kept"
 
-    def log(self, kind, seed, row):
-        self.rows.append((kind, seed, row))
+    def log(self, member, step, row):
+        self.rows.append((row["kind"], member, row))
 
 
 @one_quickly
@@ -205,10 +205,10 @@ def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkey
 class Stops(Keeps):
     """A tracker in which there is no more room at the second step."""
 
-    def log(self, kind, seed, row):
+    def log(self, member, step, row):
         if row["update"] > 4:
             raise OSError("no room")
-        super().log(kind, seed, row)
+        super().log(member, step, row)
 
 
 def test_a_search_of_ones_own_may_ask_for_more_members_later(tmp_path, capsys):

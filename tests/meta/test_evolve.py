@@ -166,7 +166,7 @@ def test_costs_are_those_of_all_generations(tmp_path):
     assert again.summary["generations_run"] == 0
     assert again.summary["agents"] == 3 * runs and costs(tmp_path) == after
     assert purerl.load_evolution(tmp_path).summary["agents"] == 3 * runs
-    page = evolution_page(again).read_text()
+    page = evolution_page(again, tmp_path / "page.html").read_text()
     assert f"<td>agents</td><td><code>{3 * runs}</code>" in page
 
 
@@ -207,19 +207,20 @@ def test_what_is_learned_is_for_the_only_environment():
 @pytest.mark.slow
 def test_all_that_was_evolved_is_judged_together(tmp_path):
     from purerl.cli import tools
+    from purerl.comparison.settings import read_settings
 
     loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
     config = tiny_config(value_loss=loss)
     result = evolve(
         config, "value_loss,learning_rate", generations=1, population=2, out=tmp_path
     )
-    field, found = tools._evolved(tmp_path, "")
-    assert field == "value_loss" and list(found) == ["learned", "generation 0"]
-    for name, start in (("learned", result.learned), ("generation 0", config)):
-        assert set(found[name]) == {"value_loss", "learning_rate"}
-        assert found[name]["learning_rate"] == pytest.approx(start.learning_rate)
-        assert_same_bits(found[name]["value_loss"], start.value_loss)
-    assert found["learned"]["learning_rate"] != config.learning_rate
+    assert tools._evolved(tmp_path, "") == "value_loss"
+    (setting,) = read_settings({"learned": tmp_path})
+    ((_, found),) = setting.pieces
+    assert set(found) == {"value_loss", "learning_rate"}
+    assert found["learning_rate"] == pytest.approx(result.learned.learning_rate)
+    assert_same_bits(found["value_loss"], result.learned.value_loss)
+    assert found["learning_rate"] != config.learning_rate
 
 
 @pytest.mark.slow

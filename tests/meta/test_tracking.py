@@ -81,10 +81,10 @@ def test_a_late_tracker_is_told_everything_and_lost_lines_come_back(told):
 @pytest.mark.slow(optimised=False)
 def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
     class Dies(Told):
-        def log(self, kind, seed, row):
+        def log(self, member, step, row):
             if row["generation"] == 2:
                 raise OSError("the server has stopped")
-            super().log(kind, seed, row)
+            super().log(member, step, row)
 
     first, second = Dies(), Told()
     evolve(out=tmp_path / "out", trackers=[first])
