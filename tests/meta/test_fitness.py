@@ -182,7 +182,7 @@ def test_bad_baselines(given, names, words):
 def test_measured_baselines_are_means_and_refuse_nothing_to_divide_by():
     found = measured_anchors(np.array([[10.0, 20.0], [-1.0, -3.0]]), ("a", "b"))
     np.testing.assert_array_equal(found, [[0, 15], [0, 2]])
-    with pytest.raises(ConfigError, match="b needs a return other than 0"):
+    with pytest.raises(ConfigError, match="b takes a return other than 0"):
         measured_anchors(np.array([[1.0], [0.0]]), ("a", "b"))
 
 
