@@ -56,6 +56,9 @@ class Row(NamedTuple):
         changes: Fields that differ from the preset.
         seeds: Number of agents.
         not_run: Reason why it is not trained with all rows, if so.
+        search: Fields and the values of which the best is trained: what has the highest
+            mean evaluation over the seeds 100, 101, ..., as many as `SEARCH_SEEDS`.
+        queue: Place in the queue for a GPU (`gpu_queue.py`); 0 for none.
     """
 
     title: str
@@ -66,6 +69,8 @@ class Row(NamedTuple):
     changes: dict[str, Any] | None = None
     seeds: int = 10
     not_run: str = ""
+    search: dict[str, Any] | None = None
+    queue: int = 0
 
 
 def read_rows() -> dict[str, Row]:
@@ -82,6 +87,30 @@ def read_rows() -> dict[str, Row]:
 
 
 ROWS = read_rows()
+TOY = "RESULTS_TOY"  # A variable: train next to nothing, and keep no numbers.
+SEARCH_SEEDS = range(100, 104)  # Not among those that are reported.
+
+
+def search(row: Row, out: Path) -> Numbers:
+    """Sweep the fields that a row searches; what was found, nothing without a search.
+
+    Args:
+        row: The row.
+        out: Folder of the row's runs.
+    """
+    if not row.search:
+        return {}
+    found = purerl.sweep(
+        config_of(row), row.search, seeds=list(SEARCH_SEEDS), out=out / "search"
+    )
+    scores = found.scores().values.reshape(len(found.design.points), -1)
+    means = [round(float(x), 2) for x in scores.mean(1)]
+    return {
+        "points": [dict(point) for point in found.design.points],
+        "means": means,
+        "seeds": list(SEARCH_SEEDS),
+        "chosen": dict(found.best().point),
+    }
 
 
 def train(
@@ -97,10 +126,10 @@ def train(
         out: Folder of the run.
     """
     load = os.getloadavg()[0]
-    resume = (out / "manifest.json").exists()
-    result = purerl.run(
-        config_of(row), seeds=list(seeds), lanes=lanes, out=out, resume=resume
-    )
+    searched = search(row, out)
+    config = config_of(row).replace(**searched.get("chosen", {}))
+    out = out / "chosen" if searched else out
+    result = purerl.run(config, seeds=list(seeds), lanes=lanes, out=out, resume="auto")
     if not result.finished:
         return None
     steps = int(result.metrics["env_steps"][0, -1])
@@ -109,6 +138,8 @@ def train(
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     per_seed = [round(float(x), 2) for x in final]
+    returns = result.metrics["episode_return"]
+    late = np.nanmean(returns[:, -max(1, returns.shape[1] // 20) :], axis=1)
     kept = frame.read(frame.RESULTS / f"{name}.json")
     if not result.train_steps and kept and kept["per_seed"] == per_seed:
         return kept  # The run had finished: its times are those of that day.
@@ -119,6 +150,8 @@ def train(
         "seeds": len(seeds),
         "mean": float(final.mean()),
         "per_seed": per_seed,
+        "training_per_seed": [round(float(x), 2) for x in late],
+        **({"search": searched} if searched else {}),
         "curve_steps": result.evaluation["env_steps"][0].tolist(),
         "curve": [round(float(x), 2) for x in curve],
         "compile_seconds": round(result.compile_seconds, 1),
@@ -131,7 +164,11 @@ def train(
 
 def config_of(row: Row) -> TrainConfig:
     """Return the config of a row's agents."""
-    return presets.load(row.preset).replace(**(row.changes or {}))
+    config = presets.load(row.preset).replace(**(row.changes or {}))
+    # The least that trains and is evaluated, for a look at whether a row runs.
+    toy = {"total_timesteps": 25_000}
+    toy |= {"num_evaluations": 1, "eval_max_steps": 20}
+    return config.replace(**toy) if TOY in os.environ else config
 
 
 def train_in_batches(
@@ -233,6 +270,8 @@ def main() -> None:
     every = [name for name, row in ROWS.items() if not row.not_run]
     for name in every if asked.all else asked.rows:
         row, out = ROWS[name], asked.out / name
+        if TOY in os.environ:
+            out = asked.out / "toy" / name
         if asked.at_once:
             found = train_in_batches(name, row, asked.at_once, out)
         else:
@@ -240,11 +279,12 @@ def main() -> None:
         for numbers in found:
             if numbers is None:
                 return
-            if not asked.at_once:
+            if not asked.at_once and TOY not in os.environ:
                 frame.write(frame.RESULTS / f"{name}.json", numbers, indent=2)
             cells = results_page.cells(name, row, numbers)
             print("\n".join(frame.markdown(results_page.HEADERS, [cells])), flush=True)
-    results_page.write()
+    if TOY not in os.environ:
+        results_page.write()
 
 
 if __name__ == "__main__":
