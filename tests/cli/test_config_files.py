@@ -8,7 +8,6 @@ import yaml
 from purerl import PPOConfig, serialise
 from purerl.cli import flags, main
 from purerl.cli.train import base_config, parser
-from purerl.config import ConfigError
 
 
 def config_file(folder, text):
