@@ -236,7 +236,7 @@ class _SearchLoop:
         restored = store.restore(folder, search)
         if asked.extend or restored.is_longer:
             if store.is_longer(stored, search):
-                store.rewind_trackers(folder, search, restored.steps)
+                store.begin_trackers_anew(folder, search, restored.steps)
             store.extend_folder(folder, search, restored)
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]
         return restored.steps, restored.states

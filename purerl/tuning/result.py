@@ -379,18 +379,19 @@ def _ended(row: Row) -> Ended:
     `train/score` is its mean score over the seeds along the way, `trial/score` that of
     the seeds at its end, with their extremes.
     """
-    rows: list[tuple[str, dict[str, Any]]] = [
-        ("train", {"env_steps": step, "score": score})
+    rows: list[dict[str, Any]] = [
+        {"kind": "train", "env_steps": step, "score": score}
         for step, score in sorted(row.curve.items())
     ]
     last = {
+        "kind": "trial",
         "env_steps": max(row.curve, default=0),
         "score": list(row.seed_scores),
         "total_env_steps": row.env_steps,
     }
     params = {**row.params, "trial": row.number, "state": row.state}
     member = Member(f"trial={row.number}", None, params)
-    return Ended(row.number, member, [*rows, ("trial", last)])
+    return Ended(row.number, member, [*rows, last])
 
 
 def tracked_files(result: TuneResult) -> Files:

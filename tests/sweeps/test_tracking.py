@@ -8,7 +8,7 @@ import pytest
 import purerl
 from purerl.config import ConfigError
 from purerl.execution import cohort
-from purerl.runner.trackers import writer
+from purerl.runner.trackers import group
 from purerl.sweeps import loop
 from tests.runner.told import Told
 
@@ -121,14 +121,14 @@ def test_a_file_of_trackers_without_its_members_is_refused(swept):
 def test_a_tracker_that_does_not_answer_does_not_hold_a_sweep(
     tiny, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr(writer, "BEGIN_SECONDS", 0.3)
+    monkeypatch.setattr(group, "END_SECONDS", 0.3)
     may_go = threading.Event()
 
     class Silent(Told):
-        def log(self, kind, seed, row):
-            if seed == 1:
+        def log(self, member, step, row):
+            if member == 1:
                 may_go.wait(30.0)
-            super().log(kind, seed, row)
+            super().log(member, step, row)
 
     silent = Silent()
     out = tmp_path / "swept"
@@ -136,7 +136,7 @@ def test_a_tracker_that_does_not_answer_does_not_hold_a_sweep(
     known = members_of(silent)
     may_go.set()
     assert result.finished and known == MEMBERS[:1]
-    assert "no answer within 0.3 s" in capsys.readouterr().err
+    assert "0.3 s for an answer" in capsys.readouterr().err
     assert json.loads((out / "trackers.json").read_text())["told"]["rows"] == 1
 
 
