@@ -1,0 +1,22 @@
+"""Evolve by an objective of your own, steady returns; the same call again goes on."""
+
+import purerl
+
+
+def steady(curves):
+    """The mean return of the last ten updates, less how much it moves in them."""
+    late = curves.train["episode_return"][-10:]
+    return late.mean() - late.std()
+
+
+def main(steps=8_192, population=8, generations=8, out="runs/steady"):
+    """Evolve; the same call again goes on, or returns what has finished."""
+    config = purerl.PPOConfig(total_timesteps=steps, num_envs=8, num_evaluations=0)
+    size = {"population": population, "generations": generations}
+    result = purerl.evolve(config, "learning_rate", fitness=steady, out=out, **size)
+    print(f"best {result.best_fitness:.1f}: {result.learned.learning_rate:.2g}")
+    return result
+
+
+if __name__ == "__main__":
+    main()
