@@ -22,6 +22,7 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
@@ -120,7 +121,7 @@ class Played(NamedTuple):
     episodes: Episodes
 
 
-class Policy(NamedTuple):
+class Player(NamedTuple):
     """The choice of actions in an update, inside the program or from the host.
 
     Attributes:
@@ -415,20 +416,15 @@ def unroll(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
-    act: Callable[[Array, PyTree, PyTree], tuple[tuple[Array, PyTree, Array], PyTree]],
-    prepare: Callable[[Array], Array],
-    inputs: tuple[PyTree, PyTree],
-    restart: Callable[[PyTree], tuple[Array, Start]],
+    player: Player,
+    randomness: RolloutRandomness,
 ) -> Played:
     """Run a policy with randomness that is drawn; what it leaves has no derivative.
 
     Args:
         memory: `[B, ...]` memory of the running episodes before `carry.obs`.
-        act: `(prepared obs, memory, noise) -> ((raw action, outputs, env action),
-            memory)`, with `obs` in the memory that it returns.
-        prepare: Function from an observation to the policy's input.
-        inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
-        restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
+        player: Functions that prepare observations and choose actions.
+        randomness: Noise of the actions, and inputs and restarts of the steps.
 
     Returns:
         What the steps left; a memory on which an action was chosen is never cleared by
@@ -442,10 +438,10 @@ def unroll(
     ) -> tuple[PyTree, tuple[Transition, PyTree, Array, Array]]:
         carry, memory = unpack(before)
         noise_t, inputs_t = xs
-        keys_t, starts = restart(inputs_t)
+        keys_t, starts = randomness.restart(inputs_t)
         # Here derivatives end, so that no environment is differentiated.
         (raw, outputs, action), memory = stop_gradient(
-            act(prepare(carry.obs), memory, noise_t)
+            player.act(player.prepare(carry.obs), memory, noise_t)
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
@@ -461,6 +457,7 @@ def unroll(
         ends = out.episode_return, out.episode_length
         return pack((after, kept)), (transition, memory, *ends)
 
+    inputs = randomness.inputs
     turn = packing.steps_of_turn(carry, 1, inputs)
     end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
     pair, like = (batch.obs, batch.next_obs), (carry.obs, carry.obs)
@@ -478,7 +475,7 @@ def collect(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
-    policy: Policy,
+    player: Player,
     key: Array,
     num_steps: int,
 ) -> Played:
@@ -487,7 +484,7 @@ def collect(
     Args:
         memory: `[B, ...]` memory of the running episodes before `carry.obs`; () for a
             policy without one.
-        policy: Functions that prepare observations, draw noise and choose actions.
+        player: Functions that prepare observations, draw noise and choose actions.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
 
@@ -496,16 +493,8 @@ def collect(
         environment gave them.
     """
     num_envs = carry.episode_return.shape[0]
-    randomness = draw_randomness(stepper, key, num_steps, num_envs, policy.draw)
-    played = unroll(
-        stepper,
-        carry,
-        memory,
-        policy.act,
-        policy.prepare,
-        randomness.inputs,
-        randomness.restart,
-    )
+    randomness = draw_randomness(stepper, key, num_steps, num_envs, player.draw)
+    played = unroll(stepper, carry, memory, player, randomness)
     return without_bad(played, stepper.env.finite_observations)
 
 
@@ -574,29 +563,39 @@ def replaced(
     if finite_observations:
         return transitions._replace(terminated=transitions.terminated & ~bad), memories
     good = ~bad
-    # By rolling alone, as a gather is kernels of its own on an accelerator.
+    step = np.arange(len(bad))[:, None]
+    is_first, is_last = step == 0, step == len(bad) - 1
+
+    # Written with `lax`: `jnp.roll` and `jnp.where` are functions of their own for
+    # every shape, which a program is compiled with. A gather is kernels of its own on
+    # an accelerator.
+    def rolled(x: Array, by: int, axis: int) -> Array:
+        cut = -by % x.shape[axis]
+        parts = [(cut, None), (0, cut)]
+        found = [jax.lax.slice_in_dim(x, *ends, axis=axis) for ends in parts]
+        return jax.lax.concatenate(found, axis)
+
+    def choose(flag: Array, on_true: Array, on_false: Array) -> Array:
+        where = jax.lax.broadcast_in_dim(flag, on_true.shape, (0, 1))
+        return jax.lax.select(where, on_true, on_false)
+
     sources = [
-        (jnp.roll(good.at[0].set(False), -1, 0), -1, 0),
-        (jnp.roll(good, 1, 1), 1, 1),
-        (jnp.roll(good.at[-1].set(False), 1, 0), 1, 0),
+        (rolled(good & ~is_first, -1, 0), -1, 0),
+        (rolled(good, 1, 1), 1, 1),
+        (rolled(good & ~is_last, 1, 0), 1, 0),
     ]
 
     def fill(x: Array) -> Array:
         found = x
         for is_there, by, axis in reversed(sources):
-            found = jnp.where(_beside(is_there, x), jnp.roll(x, by, axis), found)
-        return jnp.where(_beside(bad, x), found, x)
+            found = choose(is_there, rolled(x, by, axis), found)
+        return choose(bad, found, x)
 
-    cut = jnp.roll(bad.at[0].set(False), -1, 0)
+    cut = rolled(bad & ~is_first, -1, 0)
     filled, memories = jax.tree.map(fill, (transitions, memories))
     terminated = filled.terminated & ~filled.truncated
     truncated = (filled.truncated | cut | bad) & ~terminated
     return filled._replace(terminated=terminated, truncated=truncated), memories
-
-
-def _beside(flag: Array, x: Array) -> Array:
-    """Flags `[T, B]` as they are compared with `[T, B, ...]`."""
-    return flag.reshape(*flag.shape, *(1,) * (x.ndim - 2))
 
 
 def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:

@@ -574,16 +574,11 @@ def run(
         learner, experience = carry
         experience = experience._replace(envs=unpack(experience.envs))
         number, (noise_act, inputs_env), noise_learn = xs
-        act, prepare, _ = policy(hooks, learner, experience.obs_moments)
+        player = policy(hooks, learner, experience.obs_moments)
         steps = numbers_of_steps(hooks, number, num_envs)
+        drawn = randomness._replace(inputs=((noise_act, steps), inputs_env))
         played = rollout.unroll(
-            stepper,
-            experience.envs,
-            experience.memory,
-            act,
-            prepare,
-            ((noise_act, steps), inputs_env),
-            randomness.restart,
+            stepper, experience.envs, experience.memory, player, drawn
         )
         experience = remember(hooks, experience, number, played)
         (learner, priorities), metrics = learn_if_due(
@@ -649,7 +644,7 @@ def numbers_of_steps(hooks: Hooks, number: Array, num_envs: int) -> Array:
     return first + rows[:, None] + index[None]
 
 
-def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
+def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
     """Return how actions are chosen: at random in the warm-up, then by exploring.
 
     A step's noise is that of `draw_actions` and the step's number.
@@ -672,7 +667,7 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
         return (action, (), agent.head.to_env(action)), memory
 
     prepare = partial(observe.prepare, agent, moments)
-    return rollout.Policy(act, prepare, partial(draw_actions, hooks))
+    return rollout.Player(act, prepare, partial(draw_actions, hooks))
 
 
 def remember(

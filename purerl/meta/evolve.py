@@ -383,8 +383,6 @@ def evolve(asked: EvolveOptions) -> EvolutionResult:
     def check_and_choose() -> list[Tracker]:
         if hosts.index() > 0:
             return []  # Only the first process looks at the folder, and writes.
-        if not folders.is_begun(asked.folder):
-            setup.optimiser.check_fields()  # What was begun goes on as it is.
         return choose(asked.trackers, asked.folder)
 
     chosen = hosts.run_on_all(check_and_choose)

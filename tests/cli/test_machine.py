@@ -93,6 +93,6 @@ def test_a_launcher_without_a_coordinator_is_a_sentence(tmp_path):
     done = _run(["sweep", "--out", str(out)], **slurm)
     assert done.returncode == 2
     (line,) = done.stderr.splitlines()
-    assert line.startswith("purerl sweep: SLURM_PROCID=0 and SLURM_NTASKS=2 say")
-    assert "--coordinator HOST:PORT --num-processes 2 --process" in done.stderr
+    assert line.startswith("purerl sweep: cannot join the other processes (")
+    assert "--coordinator HOST:PORT, --num-processes and --process" in line
     assert not out.exists()

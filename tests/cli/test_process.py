@@ -50,19 +50,9 @@ def test_a_pipe_without_a_reader_ends_the_command_in_silence(arguments):
     assert ended.returncode != 0 and ended.stderr == ""
 
 
-def test_a_backend_of_matplotlib_that_there_is_not_ends_nothing(tmp_path):
-    out, unknown = tmp_path / "run", {"MPLBACKEND": "nope"}
-    ended = command("train", *TINY, "--out", out, env=unknown)
-    assert (ended.returncode, ended.stderr.count("Traceback")) == (0, 0)
-    assert (out / "curve.png").stat().st_size > 1000
-    ended = command("report", out, env=unknown)
-    assert ended.returncode == 0 and (out / "report.html").exists()
-
-
 @pytest.mark.parametrize(
     ("options", "env", "words"),
     [
-        (["-OO"], {}, "python -OO (PYTHONOPTIMIZE=2) strips the docstrings"),
         ([], {"JAX_DISABLE_JIT": "1"}, "cannot train where JAX's jax_disable_jit is"),
         ([], {"JAX_DEBUG_NANS": "1"}, "cannot train where JAX's jax_debug_nans is"),
     ],

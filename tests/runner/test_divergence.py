@@ -19,7 +19,7 @@ from purerl.execution.curves import (
     reduce_segment,
 )
 from purerl.report import plots, tables
-from purerl.report.page import run_page
+from purerl.report.page import folder_page
 from purerl.runner.result import summary
 from purerl.runner.rows import Divergence
 from purerl.storage import folders
@@ -255,7 +255,7 @@ def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):
     (marked,) = [line for line in lines if "diverged" in line]
     assert marked.split("│")[1].strip() == "3" and words[-9:] in marked
     assert any("mean of 3" in line for line in lines)
-    page = run_page(some_lost.out, tmp_path / "page.html").read_text()
+    page = folder_page(some_lost.out, tmp_path / "page.html").read_text()
     assert f"{words[0].upper()}{words[1:]}. " in page and "(1 of 4 lost)" in page
     axes = plots.run_curve(some_lost).axes[0]
     assert f"{words}; the mean" in axes.get_title(loc="left")

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from purerl import auto, networks
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, pieces
+from purerl.algorithms import checks, network_config, pieces
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     AUTO,
@@ -208,7 +208,7 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         )
     if config.critic_gain != 1.0:
         raise ConfigError("critic_gain must be 1 for DiscoConfig: it has no critic.")
-    network_config.check_torsos(config, env, ("torso",))
+    checks.check_torsos(config, env, ("torso",))
     if composite.has_mask(obs_shape(env.observation_space(env.default_params))):
         raise ConfigError(
             f"{env.name} says which actions are valid, and DiscoConfig's rules know "
@@ -348,7 +348,7 @@ def step(parts: Parts, state: DiscoState) -> tuple[DiscoState, Metrics]:
     return learn(parts, state, played, keys)
 
 
-def policy(parts: Parts, state: DiscoState) -> rollout.Policy:
+def policy(parts: Parts, state: DiscoState) -> rollout.Player:
     """Return how the network of a state chooses actions while it is trained."""
 
     def act(features: Any, memory: PyTree, noise: Array) -> Any:
@@ -356,7 +356,7 @@ def policy(parts: Parts, state: DiscoState) -> rollout.Policy:
         raw = parts.head.choose(logits, noise)
         return (raw, logits, parts.head.to_env(raw)), memory
 
-    return rollout.Policy(act, partial(to_features, parts.obs_space), parts.head.noise)
+    return rollout.Player(act, partial(to_features, parts.obs_space), parts.head.noise)
 
 
 def act(parts: Parts, state: DiscoState, obs: Array, key: Array | None = None) -> Array:

@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from purerl.execution.format import quoted
-from purerl.report.plots.style import load_matplotlib
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
 
@@ -153,7 +152,6 @@ class TensorBoardTracker(Tracker):
         """Show a picture; other files lie in the run's folder already."""
         if path.suffix != ".png":
             return
-        load_matplotlib()
         import matplotlib.image
         from tensorboardX.summary import image
 
