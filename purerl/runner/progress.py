@@ -44,9 +44,9 @@ class Reporter:
             TextColumn("[bold]training"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
-            TextColumn("{task.fields[rate]}", style="cyan"),
-            TextColumn("{task.fields[returns]}", style="cyan"),
-            TextColumn("{task.fields[left]}", style="cyan"),
+            TextColumn("{task.fields[rate]}", style="cyan", markup=False),
+            TextColumn("{task.fields[returns]}", style="cyan", markup=False),
+            TextColumn("{task.fields[left]}", style="cyan", markup=False),
             console=self.console,
         )
         self._next_line = 0.0
