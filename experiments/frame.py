@@ -261,7 +261,6 @@ def part(
     path: Path,
     make: Callable[[], Any],
     settings: Mapping[str, Any],
-    is_fresh: bool = False,
     name: str = "",
 ) -> tuple[dict[str, Any], bool]:
     """Do a piece of work, unless it was done before with the same settings.
@@ -270,14 +269,13 @@ def part(
         path: File that keeps it.
         make: Function without arguments, whose result JSON can hold.
         settings: What the result depends on.
-        is_fresh: Whether it is done in any case.
         name: Its name, which is printed before the work.
 
     Returns:
         Its record, with `result` and `seconds`, and whether it was done now.
     """
     kept = read(path)
-    if kept and not is_fresh and is_same(kept["settings"], settings):
+    if kept and is_same(kept["settings"], settings):
         return kept, False
     load = os.getloadavg()[0]
     print(name or path.stem, flush=True)

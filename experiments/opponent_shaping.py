@@ -12,8 +12,7 @@ naive learner, and the policy that always takes the second action (defect, tails
 straight). Payoffs are discounted averages per round, averaged over the lifetime;
 the range is that of the meta-agents, and for the baselines of as many blocks of 256
 lifetimes; of ten and more, the 95% interval of the mean. Numbers go to
-experiments/results/opponent-shaping.json, the picture to docs/images; `--draw` prints
-and draws them again.
+experiments/results/opponent-shaping.json, the picture to docs/images.
 """
 
 import time
@@ -23,7 +22,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from frame import IMAGES, RESULTS, interval_text, keep, options, read, show
+from frame import IMAGES, interval_text, keep, options, show
 from pictures import between, legend_below, style
 
 import purerl
@@ -230,18 +229,14 @@ def main() -> None:
         updates=300,
         lifetimes=256,
         dry=(False, "keep no numbers"),
-        draw=(False, "print and draw what was kept, no more"),
     )
-    numbers = read(RESULTS / f"{NAME}.json")
-    if not asked.draw:
-        numbers = {name: getattr(asked, name) for name in ("seeds", "lifetimes")}
-        games = {name: run_task(name, asked) for name in asked.games}
-        numbers |= {"updates": asked.updates, "games": games}
-        keep(NAME, asked, numbers)
+    games = {name: run_task(name, asked) for name in asked.games}
+    numbers = {n: getattr(asked, n) for n in ("seeds", "lifetimes", "updates")}
+    keep(NAME, asked, {**numbers, "games": games})
     if not asked.dry:
-        style.save(picture(numbers["games"]), IMAGES / f"{NAME}.png")
-    show_games(numbers["games"], numbers["seeds"], numbers["lifetimes"])
-    for name, game in numbers["games"].items():
+        style.save(picture(games), IMAGES / f"{NAME}.png")
+    show_games(games, asked.seeds, asked.lifetimes)
+    for name, game in games.items():
         for claim, holds in game["shows"].items():
             print(f"{TASKS[name].title}: {claim}: {'yes' if holds else 'NO'}")
 

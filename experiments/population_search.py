@@ -14,9 +14,9 @@ see:
 Random search is the population of PBT without exploit: its points are PBT's first ones.
 All choose by training returns, which cost no further steps. Intervals are those of
 `purerl.report.statistics.mean_interval` over searches. Numbers go to
-experiments/results/population-TASK.json, whose tables `--show` prints again. Those that
-are kept there were judged by an earlier version, on seeds 1000 to 1003 of
-`purerl.train_schedules` and with evaluation episodes of other keys.
+experiments/results/population-TASK.json. Those that are kept there were judged by an
+earlier version, on seeds 1000 to 1003 of `purerl.train_schedules` and with evaluation
+episodes of other keys.
 """
 
 import time
@@ -25,7 +25,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from frame import RESULTS, interval_text, keep, options, read, show
+from frame import interval_text, keep, options, show
 
 import purerl
 from purerl.population.halving import make_plan
@@ -216,12 +216,7 @@ def main() -> None:
         tasks=(list(TASKS), TASKS),
         searches=16,
         dry=(False, "keep no numbers"),
-        show=(False, "print what was kept"),
     )
-    if asked.show:
-        for path in sorted(RESULTS.glob("population-*.json")):
-            show_task(read(path))
-        return
     for name in asked.tasks:
         numbers = run_task(name, asked.searches)
         asked.command = (

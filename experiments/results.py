@@ -3,7 +3,6 @@
     python experiments/results.py dqn-cartpole pqn-doors   # train these rows
     python experiments/results.py --all                    # every row, hours on a CPU
     python experiments/results.py td3-jaxrl --at-once 1    # seed by seed, over days
-    taskset -c 1 python experiments/results.py td3-jaxrl --at-once 1 --only 7 8
     python experiments/results.py                          # only render the pages
 
 A row is a preset and a number of seeds, 0, 1, 2, ... Its numbers go to
@@ -11,13 +10,9 @@ experiments/results/ROW.json with the hardware and the versions that printed the
 pages are rendered from these files. Nothing here fails when a goal is missed: it says
 so. A row that was stopped or killed goes on where it was with the same command, from
 the checkpoints in its folder under --out. With --at-once the file is written after
-every few seeds, and those that are in it are not trained again. With --only it trains
-these seeds of them, so that several processes, each on a core of its own, can share a
-row.
+every few seeds, and those that are in it are not trained again.
 """
 
-import contextlib
-import fcntl
 import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -61,6 +56,9 @@ class Row(NamedTuple):
         changes: Fields that differ from the preset.
         seeds: Number of agents.
         not_run: Reason why it is not trained with all rows, if so.
+        search: Fields and the values of which the best is trained: what has the highest
+            mean evaluation over the seeds 100, 101, ..., as many as `SEARCH_SEEDS`.
+        queue: Place in the queue for a GPU (`gpu_queue.py`); 0 for none.
     """
 
     title: str
@@ -71,6 +69,8 @@ class Row(NamedTuple):
     changes: dict[str, Any] | None = None
     seeds: int = 10
     not_run: str = ""
+    search: dict[str, Any] | None = None
+    queue: int = 0
 
 
 def read_rows() -> dict[str, Row]:
@@ -87,6 +87,30 @@ def read_rows() -> dict[str, Row]:
 
 
 ROWS = read_rows()
+TOY = "RESULTS_TOY"  # A variable: train next to nothing, and keep no numbers.
+SEARCH_SEEDS = range(100, 104)  # Not among those that are reported.
+
+
+def search(row: Row, out: Path) -> Numbers:
+    """Sweep the fields that a row searches; what was found, nothing without a search.
+
+    Args:
+        row: The row.
+        out: Folder of the row's runs.
+    """
+    if not row.search:
+        return {}
+    found = purerl.sweep(
+        config_of(row), row.search, seeds=list(SEARCH_SEEDS), out=out / "search"
+    )
+    scores = found.scores().values.reshape(len(found.design.points), -1)
+    means = [round(float(x), 2) for x in scores.mean(1)]
+    return {
+        "points": [dict(point) for point in found.design.points],
+        "means": means,
+        "seeds": list(SEARCH_SEEDS),
+        "chosen": dict(found.best().point),
+    }
 
 
 def train(
@@ -102,10 +126,10 @@ def train(
         out: Folder of the run.
     """
     load = os.getloadavg()[0]
-    resume = (out / "manifest.json").exists()
-    result = purerl.run(
-        config_of(row), seeds=list(seeds), lanes=lanes, out=out, resume=resume
-    )
+    searched = search(row, out)
+    config = config_of(row).replace(**searched.get("chosen", {}))
+    out = out / "chosen" if searched else out
+    result = purerl.run(config, seeds=list(seeds), lanes=lanes, out=out, resume="auto")
     if not result.finished:
         return None
     steps = int(result.metrics["env_steps"][0, -1])
@@ -114,6 +138,8 @@ def train(
     final = result.evaluation["episode_return"][:, -1].mean(-1)
     curve = np.nanmean(result.evaluation["episode_return"], axis=(0, 2))
     per_seed = [round(float(x), 2) for x in final]
+    returns = result.metrics["episode_return"]
+    late = np.nanmean(returns[:, -max(1, returns.shape[1] // 20) :], axis=1)
     kept = frame.read(frame.RESULTS / f"{name}.json")
     if not result.train_steps and kept and kept["per_seed"] == per_seed:
         return kept  # The run had finished: its times are those of that day.
@@ -124,6 +150,8 @@ def train(
         "seeds": len(seeds),
         "mean": float(final.mean()),
         "per_seed": per_seed,
+        "training_per_seed": [round(float(x), 2) for x in late],
+        **({"search": searched} if searched else {}),
         "curve_steps": result.evaluation["env_steps"][0].tolist(),
         "curve": [round(float(x), 2) for x in curve],
         "compile_seconds": round(result.compile_seconds, 1),
@@ -136,47 +164,46 @@ def train(
 
 def config_of(row: Row) -> TrainConfig:
     """Return the config of a row's agents."""
-    return presets.load(row.preset).replace(**(row.changes or {}))
+    config = presets.load(row.preset).replace(**(row.changes or {}))
+    # The least that trains and is evaluated, for a look at whether a row runs.
+    toy = {"total_timesteps": 25_000}
+    toy |= {"num_evaluations": 1, "eval_max_steps": 20}
+    return config.replace(**toy) if TOY in os.environ else config
 
 
 def train_in_batches(
-    name: str, row: Row, seeds: Sequence[int], at_once: int, out: Path
+    name: str, row: Row, at_once: int, out: Path
 ) -> Iterator[dict[str, Any]]:
     """Train the seeds of a row that its file has not; write and yield its numbers.
 
     Args:
         name: Name of the row.
         row: The row.
-        seeds: Seeds of the row that are wanted.
-        at_once: Number of seeds of a batch.
+        at_once: Number of seeds of a batch, which is its lane width.
         out: Folder of the runs of the row.
     """
     path = frame.RESULTS / f"{name}.json"
     config = frame.as_kept(serialise.to_dict(config_of(row)))
-    check_alike(read_batches(path), config, at_once)
-    # Another process may write other seeds meanwhile.
-    while which := next_seeds(read_batches(path), seeds, at_once):
+    batches = read_batches(path, config, at_once)
+    done = {seed for batch in batches for seed in batch["which"]}
+    left = [seed for seed in range(row.seeds) if seed not in done]
+    for which in (left[i : i + at_once] for i in range(0, len(left), at_once)):
         part = train(name, row, which, at_once, out / f"seed-{which[0]}")
         if part is None:
             return
         part["command"] = f"python experiments/results.py {name} --at-once {at_once}"
         part |= {"which": which, "at_once": at_once, "config": config}
-        with alone(out):
-            batches = read_batches(path)
-            check_alike(batches, config, at_once)
-            numbers = together([*batches, part])
-            frame.write(path, numbers, indent=2)
+        batches.append(part)
+        numbers = together(batches)
+        frame.write(path, numbers, indent=2)
         yield numbers
 
 
-def read_batches(path: Path) -> list[Numbers]:
+def read_batches(path: Path, config: Numbers, at_once: int) -> list[Numbers]:
     """Return the batches of a row's file, none where there is no file.
 
-    Args:
-        path: The file, which need not be there.
-
     Raises:
-        SystemExit: the row was trained at once.
+        SystemExit: the row was trained at once, with another config or another width.
     """
     numbers = frame.read(path)
     if numbers and "batches" not in numbers:
@@ -184,56 +211,15 @@ def read_batches(path: Path) -> list[Numbers]:
             f"{path.name} has all {numbers['seeds']} seeds, trained at once; leave "
             "--at-once out, or delete the file to begin anew."
         )
-    return numbers.get("batches", [])
-
-
-@contextlib.contextmanager
-def alone(folder: Path) -> Iterator[None]:
-    """Let one process at a time read a row's file and write it.
-
-    Args:
-        folder: Folder of the runs of the row.
-    """
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / ".lock").open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
-
-
-def next_seeds(
-    batches: Sequence[Numbers], seeds: Sequence[int], at_once: int
-) -> list[int]:
-    """Return the seeds that are trained next, none where all are.
-
-    Args:
-        batches: Numbers of the batches that are there.
-        seeds: Seeds that are wanted, in the order of training.
-        at_once: Number of seeds of a batch.
-    """
-    done = {seed for batch in batches for seed in batch["which"]}
-    return [seed for seed in seeds if seed not in done][:at_once]
-
-
-def check_alike(batches: Sequence[Numbers], config: Numbers, at_once: int) -> None:
-    """Refuse to go on with batches of other numbers.
-
-    Args:
-        batches: Numbers of the batches that are there.
-        config: The config of the row, as plain values.
-        at_once: Number of seeds of a batch, which is its lane width.
-
-    Raises:
-        SystemExit: they were of another config, or of another width.
-    """
-    for batch in batches:
-        if not frame.is_same({"config": batch["config"]}, {"config": config}) or (
-            batch["at_once"] != at_once
-        ):
+    for batch in numbers.get("batches", []):
+        is_same = frame.is_same({"config": batch["config"]}, {"config": config})
+        if not is_same or batch["at_once"] != at_once:
             raise SystemExit(
                 f"the batch of seeds {batch['which']} had other settings or another "
                 f"--at-once ({batch['at_once']}); go on with those, or delete the file "
                 "to begin anew."
             )
+    return numbers.get("batches", [])
 
 
 def together(batches: Sequence[Numbers]) -> Numbers:
@@ -277,32 +263,28 @@ def main() -> None:
         all=(False, "train every row"),
         lanes=(int, "agents that one block holds"),
         at_once=(int, "seeds after which the row's numbers are kept"),
-        only=([int], "seeds of --at-once"),
         out=(frame.ROOT / "runs" / "results", "where the rows' runs are kept"),
     )
-    if asked.only and (asked.all or not asked.at_once):
-        raise SystemExit("--only names seeds of rows that are trained with --at-once.")
-    for name in asked.rows:
-        if set(asked.only or ()) - set(range(ROWS[name].seeds)):
-            raise SystemExit(f"{name} has the seeds 0 to {ROWS[name].seeds - 1}.")
     import results_page
 
     every = [name for name, row in ROWS.items() if not row.not_run]
     for name in every if asked.all else asked.rows:
         row, out = ROWS[name], asked.out / name
+        if TOY in os.environ:
+            out = asked.out / "toy" / name
         if asked.at_once:
-            seeds = asked.only or range(row.seeds)
-            found = train_in_batches(name, row, seeds, asked.at_once, out)
+            found = train_in_batches(name, row, asked.at_once, out)
         else:
             found = [train(name, row, range(row.seeds), asked.lanes, out)]
         for numbers in found:
             if numbers is None:
                 return
-            if not asked.at_once:
+            if not asked.at_once and TOY not in os.environ:
                 frame.write(frame.RESULTS / f"{name}.json", numbers, indent=2)
             cells = results_page.cells(name, row, numbers)
             print("\n".join(frame.markdown(results_page.HEADERS, [cells])), flush=True)
-    results_page.write()
+    if TOY not in os.environ:
+        results_page.write()
 
 
 if __name__ == "__main__":

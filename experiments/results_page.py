@@ -18,7 +18,7 @@ GROUPS = {
     "Doors": "Doors-v0",
     "Pendulum": "Pendulum-v1",
     "Cart-pole swing-up": "CartpoleSwingup",
-    "HalfCheetah": "HalfCheetah",
+    "brax": "brax",
     "MinAtar": "MinAtar",
     "Other tasks": "",
 }

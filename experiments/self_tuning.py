@@ -1,6 +1,6 @@
 """PPO that tunes its own numbers online, against fixed numbers, from a poor start.
 
-    python experiments/self_tuning.py [--steps 100000] [--fresh]
+    python experiments/self_tuning.py [--steps 100000]
 
 On two tasks step size, discount, trace decay and entropy bonus begin at numbers that
 learn slowly. One agent keeps them, one moves them by meta-gradients in its single life
@@ -106,7 +106,7 @@ def study(task: str, asked: Any) -> dict[str, Any]:
 
     def done(name: str, make: Callable[..., Any], *arguments: Any) -> Any:
         path, call = PARTS / f"{task}-{name}.json", partial(make, config, *arguments)
-        return frame.part(path, call, settings, asked.fresh)[0]["result"]
+        return frame.part(path, call, settings)[0]["result"]
 
     grid = done("grid", best_of_grid)
     scores = {
@@ -169,7 +169,6 @@ def main() -> None:
         __doc__,
         is_cached=True,
         steps=(100_000, "steps of an agent"),
-        fresh=(False, "do all parts again"),
     )
     tasks = {task: study(task, asked) for task in TASKS}
     rows = []

@@ -1,25 +1,12 @@
 """Output that ends nothing: a log on a full disk only describes what is computed."""
 
+import contextlib
 import sys
-from collections.abc import Callable
 from typing import Any
 
 
-class Unfailing:
-    """A text stream where what cannot be written is dropped.
-
-    Args:
-        stream: Function that returns the stream, or None where there is none.
-        is_log: Whether it goes on where nobody reads it any more; else a
-            `BrokenPipeError` is raised.
-
-    Attributes:
-        error: The last error of writing, None where all could be written.
-    """
-
-    def __init__(self, stream: Callable[[], Any], is_log: bool = True) -> None:
-        self._stream, self._is_log = stream, is_log
-        self.error: OSError | None = None
+class _Log:
+    """Standard error, where what cannot be written is dropped."""
 
     def write(self, text: str) -> int:
         """Write a text, or drop it."""
@@ -31,21 +18,15 @@ class Unfailing:
         self._attempt("flush")
 
     def _attempt(self, method: str, *args: Any) -> None:
-        try:
-            if (stream := self._stream()) is not None:
-                getattr(stream, method)(*args)
-        except OSError as error:
-            if isinstance(error, BrokenPipeError) and not self._is_log:
-                raise
-            self.error = error
-        except ValueError:
-            pass  # It has been closed.
+        # It may be None, closed, or a file on a full disk.
+        with contextlib.suppress(AttributeError, OSError, ValueError):
+            getattr(sys.stderr, method)(*args)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream(), name)
+        return getattr(sys.stderr, name)
 
 
-STDERR: Any = Unfailing(lambda: sys.stderr)
+STDERR: Any = _Log()
 
 
 def say(text: str) -> None:

@@ -94,8 +94,12 @@ class StopAfter(purerl.Tracker):
     def __init__(self, update, seed=0):
         self.update, self.seed = update, seed
 
-    def log(self, kind, seed, row):
-        if kind == "train" and seed == self.seed and row["update"] == self.update:
+    def log(self, member, step, row):
+        if (
+            row["kind"] == "train"
+            and member == self.seed
+            and row["update"] == self.update
+        ):
             os.kill(os.getpid(), signal.SIGINT)
 
 

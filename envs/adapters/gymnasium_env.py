@@ -61,8 +61,6 @@ class Programs(NamedTuple):
         step: Function that steps an environment, `(params, lane, action) -> lane,
             outcome`.
         reset_lanes: Function that resets a vector, `(params, keys [N]) -> obs, lanes`.
-        reset_some: Function that resets some of a vector, `(params, keys [N], mask [N],
-            obs, lanes) -> obs, lanes`; those are new where the mask is true.
         step_lanes: Function that steps a vector, `(params, lanes, actions) -> obs,
             lanes, outcome`; `obs` and `lanes` are the next episode's where one ended.
     """
@@ -70,7 +68,6 @@ class Programs(NamedTuple):
     reset: Callable[..., tuple[Obs, Lane]]
     step: Callable[..., tuple[Lane, Outcome]]
     reset_lanes: Callable[..., tuple[Obs, Lane]]
-    reset_some: Callable[..., tuple[Obs, Lane]]
     step_lanes: Callable[..., tuple[Obs, Lane, Outcome]]
 
 
@@ -96,14 +93,10 @@ def _make_programs(env: Environment) -> Programs:
         obs, lane = select_tree(done, reset(params, lane.key), (after.obs, lane))
         return obs, lane, after
 
-    def reset_some(params: Any, key: Array, mask: Array, obs: Obs, lane: Lane) -> Any:
-        return select_tree(mask, reset(params, key), (obs, lane))
-
     return Programs(
         reset=jax.jit(reset),
         step=jax.jit(step),
         reset_lanes=jax.jit(jax.vmap(reset, (None, 0))),
-        reset_some=jax.jit(jax.vmap(reset_some, (None, 0, 0, 0, 0))),
         step_lanes=jax.jit(jax.vmap(step_and_restart, (None, 0, 0))),
     )
 
@@ -153,19 +146,13 @@ class Task(NamedTuple):
 
     def with_options(self, options: Any) -> "Task":
         """Return the task with the numbers under `options["params"]` of a reset."""
-        if options is not None and not isinstance(options, Mapping):
-            raise ValueError(
-                "options of reset must be a dictionary, such as "
-                f'{{"params": {{"max_steps_in_episode": 100}}}}, got {options!r}.'
-            )
         values = (options or {}).get("params")
         if values is None:
             return self
         new = self.with_params(values)
         if new[-2:] != self[-2:]:
-            changed = f"{sorted(values)} " if isinstance(values, Mapping) else ""
             raise ValueError(
-                f"params {changed}change a space of {self.env.name}, which a reset "
+                f"params {values} change a space of {self.env.name}, which a reset "
                 "cannot: make another environment with them."
             )
         return new
@@ -315,8 +302,7 @@ class GymnasiumEnv(_Lanes, gymnasium.Env):
             The first observation, and an empty dictionary.
 
         Raises:
-            ValueError: options that are no dictionary, an unknown number, or one that
-                changes a space.
+            ValueError: an unknown number, or one that changes a space.
         """
         self.task, seed = self.task.with_options(options), self._take_seed(seed)
         super().reset(seed=seed)
@@ -375,8 +361,8 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
       the next episode's first one. What the action led to is `info["final_obs"]`, an
       object array `[N]` with None for the lanes that run on, and `info["final_info"]`,
       each with its mask (`_final_obs`, `_final_info`): the layout of `SyncVectorEnv`.
-    * `reset(options={"params": ..., "reset_mask": mask})` sets numbers for all lanes,
-      and resets only those where the bool `[N]` mask is true. Other options do nothing.
+    * `reset(options={"params": ...})` sets numbers for all lanes. Other options do
+      nothing.
 
     Attributes:
         task: The environment, its numbers and spaces.
@@ -408,7 +394,6 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         self.single_action_space = self.task.action_space
         self.observation_space = batch_space(self.single_observation_space, num_envs)
         self.action_space = batch_space(self.single_action_space, num_envs)
-        self._obs: Any = None
 
     def reset(
         self,
@@ -416,30 +401,23 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         seed: int | Sequence[int] | None = None,
         options: dict[str, Any] | None = None,
     ) -> tuple[np.ndarray, dict[str, Any]]:
-        """Start an episode in every lane, or in those of the mask.
+        """Start an episode in every lane.
 
         Args:
             seed: Lane i starts the stream of `seed + i`, or of `seed[i]`.
-            options: Dict with `params` and `reset_mask`; see the class.
+            options: Dict with `params`; see the class.
 
         Returns:
             First observations `[N, ...]`, and an empty dictionary.
 
         Raises:
-            ValueError: not N seeds, options that are no dictionary, a mask of another
-                shape or dtype, an unknown number or one that changes a space.
-            ResetNeeded: a mask, but no episodes yet.
+            ValueError: not N seeds, an unknown number, or one that changes a space.
         """
-        task, mask = self.task.with_options(options), self._reset_mask(options)
-        self.task, seed = task, self._take_seed(seed)
+        self.task, seed = self.task.with_options(options), self._take_seed(seed)
         super().reset(seed=None if isinstance(seed, Sequence) else seed)
-        keys, params, programs = self._keys(seed), task.params, task.programs
-        if mask is None:
-            self._obs, self._carry = programs.reset_lanes(params, keys)
-        else:
-            before = self._obs, self._running()
-            self._obs, self._carry = programs.reset_some(params, keys, mask, *before)
-        return to_observation(self.observation_space, self._obs), {}
+        reset = self.task.programs.reset_lanes
+        obs, self._carry = reset(self.task.params, self._keys(seed))
+        return to_observation(self.observation_space, obs), {}
 
     def step(
         self, actions: Any
@@ -457,10 +435,10 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         lanes = self._running()
         taken = to_action(self.single_action_space, actions, self.num_envs)
         step = self.task.programs.step_lanes
-        self._obs, self._carry, after = step(self.task.params, lanes, taken)
+        obs, self._carry, after = step(self.task.params, lanes, taken)
         after = jax.device_get(after)
         return (
-            to_observation(self.observation_space, self._obs),
+            to_observation(self.observation_space, obs),
             np.array(after.reward, np.float64),
             np.array(after.terminated),
             np.array(after.truncated),
@@ -495,19 +473,6 @@ class GymnasiumVectorEnv(_Lanes, VectorEnv):
         if new is not None:
             return jax.random.split(new, self.num_envs)
         return self._running().key
-
-    def _reset_mask(self, options: dict[str, Any] | None) -> np.ndarray | None:
-        mask = (options or {}).get("reset_mask")
-        if mask is None:
-            return None
-        mask = np.asarray(mask)
-        if mask.shape != (self.num_envs,) or mask.dtype != np.bool_:
-            raise ValueError(
-                f"reset_mask must be bool of shape ({self.num_envs},), got "
-                f"{mask.dtype} of {mask.shape}."
-            )
-        self._running()  # The other lanes stay as they are.
-        return mask
 
     def _infos(self, after: Outcome) -> dict[str, Any]:
         """Return the info of all lanes, and the final info of those that ended."""

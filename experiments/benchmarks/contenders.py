@@ -1,13 +1,11 @@
-"""The contenders of `speed.py` in its own interpreter: purerl, gymnax, imports."""
+"""The contenders of `speed.py` in its own interpreter."""
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
-from bench import Measure, Run, alternate, clocked, number, rates, spread, train
+from bench import Measure, alternate, number, rates, spread, train
 
 import purerl
 from purerl import envs
@@ -82,26 +80,6 @@ def purejaxrl_program(path: Path, timesteps: int) -> dict[str, Any]:
         timesteps: Environment steps of an agent.
     """
     return {"path": str(path), "TOTAL_TIMESTEPS": timesteps, "ANNEAL_LR": False}
-
-
-def import_seconds(module: str) -> Measure:
-    """Import a module in a fresh process; the interpreter's own start is not timed."""
-    code = (
-        "import time; start = time.perf_counter(); "
-        f"import {module}; print(time.perf_counter() - start)"
-    )
-    return lambda _: Run(float(_output(sys.executable, "-c", code)))
-
-
-def help_seconds() -> Measure:
-    """`purerl --help` from start to end of its process."""
-    script = str(Path(sys.executable).with_name("purerl"))
-    return lambda _: clocked(lambda: _output(script, "--help"))[1]
-
-
-def _output(*command: str) -> str:
-    done = subprocess.run(command, capture_output=True, text=True, check=True)
-    return done.stdout
 
 
 def fastest_lanes(

@@ -13,13 +13,15 @@ the versions. The same command again does what is missing: a part that has its f
 skipped, unless it failed and `--retry` is given. A part that fails or takes too long is
 recorded with its error and with the rows that it had, and the rest go on.
 
-Where the hours of a GPU are dear, `--prepare N` compiles first, N parts at a time, into
-a cache from which the parts take their programs, in this call and in later ones. They
+Where the hours of a GPU are dear, `--prepare N` compiles first, N parts at a time, and
+their processes wait for a turn with the device. What is not compiled after two
+fifths of `--in-all` takes its turn without; a cache has what was finished. These parts
 do not say how long compilation took, as it was not measured alone. XLA times some
 kernels while it compiles, here beside other processes, so it may choose other ones than
 alone. Parts that time nothing are measured while the others compile.
 """
 
+import contextlib
 import importlib
 import os
 import signal
@@ -36,6 +38,7 @@ import gpu_table
 from bench import PEERS, ROOT, Asked, options, read, write
 
 SHORTEST = 0.5  # With fewer minutes left no part begins.
+COMPILING = 0.4  # Share of the minutes of a command that it may compile beforehand.
 UNDER_WAY: set[subprocess.Popen[bytes]] = set()  # The processes of parts.
 # Sets of XLA's options in `gpu_parts.py`, and what they are.
 OPTIONS = {
@@ -58,6 +61,27 @@ PROFILED = (
     ("ppo-minatar", 1),
     ("ppo-halfcheetah", 1),
 )
+# One agent with as many environments as a GPU takes, and short rollouts.
+WIDE = {"num_envs": 8_192, "num_steps": 16, "num_minibatches": 8}
+# PPO with the numbers of a preset: part -> what it is, agents, preset, other numbers.
+PRESETS: dict[str, tuple[str, int, str, dict[str, Any]]] = {
+    "wide-cartpole": (
+        "one PPO agent with 8,192 environments, 50M CartPole steps, the three stacks",
+        *(1, "ppo-cartpole", WIDE | {"total_timesteps": 50_000_000}),
+    ),
+    "wide-minatar": (
+        "one PPO agent with 8,192 environments, 25M MinAtar steps, the three stacks",
+        *(1, "ppo-minatar", WIDE | {"total_timesteps": 25_000_000}),
+    ),
+    "wide-brax": (
+        "one PPO agent with 8,192 environments, 10M steps of brax, the three stacks",
+        *(1, "ppo-brax", {"num_envs": 8_192, "total_timesteps": 10_000_000}),
+    ),
+    "minatar": (
+        "ten PPO agents, 1M MinAtar steps, the three stacks",
+        *(10, "ppo-minatar", {"total_timesteps": 1_000_000}),
+    ),
+}
 
 
 class Part(NamedTuple):
@@ -94,13 +118,18 @@ def make_parts() -> dict[str, Part]:
         words = f"the kernels of {n:,} agents of {name} in the profiler, and the gaps"
         function = "gpu_profile.measure_profile"
         parts[f"profile-{name}-{n}"] = Part(words, function, (name, n))
+    for name, (words, *arguments) in PRESETS.items():
+        function = "gpu_stacks.measure_preset"
+        parts[name] = Part(words, function, tuple(arguments))
+    words = "PPO's brax preset beside brax's own PPO, 2.5M steps"
+    parts["brax-ppo"] = Part(words, "gpu_stacks.measure_brax", (2_500_000,))
     function = "gpu_bits.measure_bits"
     same = Part("same seed, killed and resumed", function, is_timed=False)
     words = f"the same with {DETERMINISTIC}"
     parts["bits"] = same
     parts["bits-deterministic"] = same._replace(what=words, flags=DETERMINISTIC)
     for name in ("dqn", "td3", "sac"):
-        words = f"{name.upper()}, 1 and 64 agents"
+        words = f"{name.upper()}, 1 and 64 agents, beside rejax"
         parts[name] = Part(words, f"{own}_off_policy", (name,))
     return parts
 
@@ -115,7 +144,7 @@ def run_child(name: str, asked: Asked) -> None:
         name: The part.
         asked: The options of the command.
     """
-    from gpu_parts import Day
+    from gpu_parts import Day, Prepared
 
     from purerl.storage.folders import made_with
 
@@ -127,14 +156,22 @@ def run_child(name: str, asked: Asked) -> None:
         write(path, kept)
         print(row, flush=True)
 
-    write(path, kept)
     work = asked.out / "work" / name
     work.mkdir(parents=True, exist_ok=True)
-    deadline = time.monotonic() + asked.minutes * 60
     module, _, function = part.function.partition(".")
     measure: Callable[..., None] = getattr(importlib.import_module(module), function)
     rounds = asked.rounds if asked.rounds is not None else 2 if asked.toy else 4
-    day = Day(asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds)
+    deadline, prepared = time.monotonic() + asked.minutes * 60, Prepared()
+    day = Day(
+        asked.toy, work, asked.peers, asked.purejaxrl, deadline, add, rounds, prepared
+    )
+    if asked.wait:
+        measure(day._replace(rounds=0), *part.arguments)
+        prepared.wait()
+        write(path, kept)
+        minutes = float(sys.stdin.readline())  # The turn of this part.
+        day = day._replace(deadline=time.monotonic() + minutes * 60)
+    write(path, kept)
     measure(day, *part.arguments)
 
 
@@ -143,48 +180,88 @@ def unfinished(folder: Path, name: str) -> Path:
     return folder / "work" / f"{name}.json"
 
 
-def run_part(
-    name: str, asked: Asked, minutes: float, rounds: int | None
-) -> dict[str, Any]:
-    """Measure a part in a new process, and return its record.
+class Running(NamedTuple):
+    """The process of a part.
+
+    Attributes:
+        name: The part.
+        process: Its process.
+        started: Date and time.
+        began: The reading of `time.monotonic`.
+    """
+
+    name: str
+    process: subprocess.Popen[bytes]
+    started: str
+    began: float
+
+    def go(self, minutes: float) -> "Running":
+        """Let a part that waits measure; its seconds begin now."""
+        assert self.process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # It died meanwhile.
+            self.process.stdin.write(f"{minutes}\n".encode())
+            self.process.stdin.close()
+        started = datetime.now(UTC).isoformat()
+        return self._replace(started=started, began=time.monotonic())
+
+
+def start_part(name: str, asked: Asked, minutes: float, waits: bool) -> Running:
+    """Start the process of a part.
 
     Args:
         name: The part.
         asked: The options of the command.
         minutes: How long it may take.
-        rounds: Runs of each program; 0 only compiles; None for the part's own number.
+        waits: Whether it only compiles until it is told to measure.
     """
-    part, log = PARTS[name], asked.out / "work" / f"{name}.log"
+    part, log = PARTS[name], _log(asked, name)
     log.parent.mkdir(parents=True, exist_ok=True)
     unfinished(asked.out, name).unlink(missing_ok=True)
     command = [sys.executable, str(Path(__file__)), "--child", name]
     command += [f"--out={asked.out}", f"--peers={asked.peers}", f"--minutes={minutes}"]
     command += [f"--purejaxrl={asked.purejaxrl}"] if asked.purejaxrl else []
-    command += ["--toy"] * asked.toy
-    command += [f"--rounds={rounds}"] if rounds is not None else []
+    command += ["--toy"] * asked.toy + ["--wait"] * waits
+    command += [f"--rounds={asked.rounds}"] if asked.rounds is not None else []
     started, began = datetime.now(UTC).isoformat(), time.monotonic()
     with log.open("wb") as file:
         process = subprocess.Popen(
             command,
             env=environment(part, asked.out),
+            stdin=subprocess.PIPE,
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
-        UNDER_WAY.add(process)
-        error = _end_of(process, minutes)
+    UNDER_WAY.add(process)
+    return Running(name, process, started, began)
+
+
+def end_part(running: Running, asked: Asked, minutes: float) -> dict[str, Any]:
+    """Wait for the end of a part, and return its record.
+
+    Args:
+        running: Its process.
+        asked: The options of the command.
+        minutes: How long it may take from now on.
+    """
+    name = running.name
+    error = _end_of(running.process, minutes)
     if error == "failed":
-        error = log.read_text(errors="replace")[-3000:]
+        error = _log(asked, name).read_text(errors="replace")[-3000:]
     return {
         "part": name,
-        "what": part.what,
-        "started": started,
-        "seconds": round(time.monotonic() - began, 1),
+        "what": PARTS[name].what,
+        "started": running.started,
+        "seconds": round(time.monotonic() - running.began, 1),
         "toy": asked.toy,
-        "flags": part.flags,
+        "flags": PARTS[name].flags,
         "error": error,
         **(read(unfinished(asked.out, name)) or {"rows": []}),
     }
+
+
+def _log(asked: Asked, name: str) -> Path:
+    return asked.out / "work" / f"{name}.log"
 
 
 def _end_of(process: subprocess.Popen[bytes], minutes: float) -> str:
@@ -195,7 +272,7 @@ def _end_of(process: subprocess.Popen[bytes], minutes: float) -> str:
         return f"stopped: it took longer than {minutes:g} minutes"
     finally:
         if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
+            kill(process)
             process.wait()
         UNDER_WAY.discard(process)
 
@@ -230,9 +307,11 @@ def records(folder: Path) -> list[dict[str, Any]]:
 
 def run_parts(names: Sequence[str], asked: Asked) -> None:
     """Measure the parts that are missing, as far as the minutes go."""
-    until = time.monotonic() + 60 * (asked.in_all or float("inf"))
+    began, seconds = time.monotonic(), 60 * (asked.in_all or float("inf"))
+    until = began + seconds
+    waiting: dict[str, Running] = {}
     if asked.prepare:
-        prepare(names, asked, until)
+        waiting = prepare(names, asked, began + COMPILING * seconds)
     known = {record["part"]: record for record in records(asked.out)}
     for name in names:
         before = known.get(name)
@@ -245,9 +324,14 @@ def run_parts(names: Sequence[str], asked: Asked) -> None:
             print(f"{name}: no time is left", flush=True)
             continue
         print(f"{name}: {PARTS[name].what} ...", flush=True)
-        record = run_part(name, asked, minutes, asked.rounds)
+        if name in waiting:
+            running = waiting.pop(name).go(minutes)
+        else:
+            running = start_part(name, asked, minutes, waits=False)
+        record = end_part(running, asked, minutes)
         write(asked.out / f"{name}.json", record)
         print(f"  {end_of(record)}", flush=True)
+    kill_all()
 
 
 def end_of(record: dict[str, Any]) -> str:
@@ -256,24 +340,35 @@ def end_of(record: dict[str, Any]) -> str:
     return f"{end[0][:200]} ({record['seconds']} s)"
 
 
-def prepare(names: Sequence[str], asked: Asked, until: float) -> None:
+def prepare(names: Sequence[str], asked: Asked, until: float) -> dict[str, Running]:
     """Compile the programs of several parts at a time; measure what is not timed.
 
     Args:
         names: The parts.
         asked: The options of the command; `prepare` is the number of processes.
-        until: The reading of `time.monotonic` at which no part may run any more.
+        until: The reading of `time.monotonic` until which they may compile.
+
+    Returns:
+        The processes that wait for their turn.
     """
     (asked.out / "work" / "cache").mkdir(parents=True, exist_ok=True)
     known = {record["part"] for record in records(asked.out)}
+    waiting: dict[str, Running] = {}
 
     def work(name: str) -> None:
         is_timed = PARTS[name].is_timed
-        rounds = 0 if is_timed else asked.rounds
         minutes = min(asked.minutes, (until - time.monotonic()) / 60)
         if minutes < SHORTEST:
             return
-        record = run_part(name, asked, minutes, rounds)
+        running = start_part(name, asked, minutes, waits=is_timed)
+        if is_timed and is_ready(running, asked, minutes):
+            waiting[name] = running
+            seconds = time.monotonic() - running.began
+            print(f"{name}, beside others: done ({seconds:.1f} s)", flush=True)
+            return
+        if is_timed:
+            kill(running.process)
+        record = end_part(running, asked, minutes)
         if not is_timed:
             write(asked.out / f"{name}.json", record)
         print(f"{name}, beside others: {end_of(record)}", flush=True)
@@ -284,9 +379,31 @@ def prepare(names: Sequence[str], asked: Asked, until: float) -> None:
         except BaseException:
             # The threads wait for processes, which would go on without this one.
             pool.shutdown(wait=False, cancel_futures=True)
-            for process in list(UNDER_WAY):
-                os.killpg(process.pid, signal.SIGKILL)
+            kill_all()
             raise
+    return waiting
+
+
+def is_ready(running: Running, asked: Asked, minutes: float) -> bool:
+    """Wait until a part has compiled its programs, or died, or its minutes are over."""
+    path, process = unfinished(asked.out, running.name), running.process
+    while process.poll() is None and time.monotonic() < running.began + 60 * minutes:
+        if path.exists():
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def kill(process: subprocess.Popen[bytes]) -> None:
+    """End the process of a part, and its peers', if it is under way."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+
+
+def kill_all() -> None:
+    """End the processes of all parts that are under way."""
+    for process in list(UNDER_WAY):
+        kill(process)
 
 
 def parse() -> Asked:
@@ -306,6 +423,7 @@ def parse() -> Asked:
         peers=(PEERS, "rejax's environment"),
         purejaxrl=(Path, "PureJaxRL's ppo.py"),
         child=(str, PARTS, "measure this part in this process"),
+        wait=(False, "the part waits for its minutes, a line"),
     )
     for name in ("rounds", "prepare"):
         number = getattr(asked, name)

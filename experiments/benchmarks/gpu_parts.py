@@ -9,6 +9,7 @@ import math
 import os
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,13 +19,38 @@ import jax.numpy as jnp
 import yaml
 from bench import Measure, Run, calls, last_returns, peer_program, train
 from contenders import ppo_config, ppo_numbers, purejaxrl_program, train_ppo
-from off_policy_speed import DQN, actor_critic, dqn_numbers
+from off_policy_speed import DQN, dqn_numbers
 
+from purerl import presets
 from purerl.contrib.hardware.estimate import RESERVED
 from purerl.contrib.hardware.kernels import read
 
 LONG = 15.0  # Seconds; of a run as long as that, warming up is no part to speak of.
+TOGETHER = 4  # Contenders of a part that are prepared at a time.
 Prepare = Callable[[], tuple[Measure, float]]
+PureJaxRL = Callable[[Path], dict[str, Any]]  # Its file and numbers, for `peer_rejax`.
+
+
+class Prepared:
+    """Contenders of a part that are compiled, and wait for their turn."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(TOGETHER)
+        self._found: dict[str, tuple[Future[tuple[Measure, float]], ExitStack]] = {}
+
+    def start(self, name: str, prepare: Prepare, stack: ExitStack) -> None:
+        """Prepare a contender beside others; what it needs is open until it ran."""
+        self._found[name] = self._pool.submit(prepare), stack
+
+    def wait(self) -> None:
+        """Wait until all are prepared, or have failed."""
+        for future, _ in self._found.values():
+            future.exception()
+
+    def take(self, name: str) -> tuple[Prepare, ExitStack] | None:
+        """Return a contender, or nothing where it was not prepared."""
+        future, stack = self._found.pop(name, (None, ExitStack()))
+        return (future.result, stack) if future else None
 
 
 class Day(NamedTuple):
@@ -39,6 +65,7 @@ class Day(NamedTuple):
         add: A function that keeps a row.
         rounds: Timed runs of each contender, of which the first one warms up; with 0
             its program is compiled, and there is no row.
+        prepared: Contenders that were compiled before, in this process.
     """
 
     is_toy: bool
@@ -48,6 +75,7 @@ class Day(NamedTuple):
     deadline: float
     add: Callable[[dict[str, Any]], None]
     rounds: int
+    prepared: Prepared
 
     def seconds_left(self) -> float:
         """Return the seconds until this part is stopped."""
@@ -55,7 +83,11 @@ class Day(NamedTuple):
 
 
 def contend(
-    day: Day, row: dict[str, Any], prepare: Prepare, rounds: int | None = None
+    day: Day,
+    row: dict[str, Any],
+    prepare: Prepare,
+    rounds: int | None = None,
+    stack: ExitStack | None = None,
 ) -> None:
     """Prepare a contender, run it some times, and add its row, or why there is none.
 
@@ -64,23 +96,29 @@ def contend(
         row: What the row says before anything is measured.
         prepare: A function that returns what to time, and the seconds of compilation.
         rounds: Timed runs at the most; the day's where not given.
+        stack: What must be open as long as it runs.
     """
+    name = f"{row['what']}, {row['who']}, {row['agents']}"
+    stack = stack or ExitStack()
+    if day.rounds == 0:
+        day.prepared.start(name, prepare, stack)
+        return
+    prepare, stack = day.prepared.take(name) or (prepare, stack)
     try:
-        measure, compile_seconds = prepare()
-        runs: list[Run] = []
-        taken = 0.0  # By the clock: a run may do more than what it times.
-        if day.rounds == 0:
-            return
-        for seed in range(min(rounds or day.rounds, day.rounds)):
-            if runs and (taken > LONG or day.seconds_left() < 2 * taken):
-                break
-            began = time.monotonic()
-            runs.append(measure(seed))
-            taken = time.monotonic() - began
+        with stack:
+            measure, compile_seconds = prepare()
+            runs: list[Run] = []
+            taken = 0.0  # By the clock: a run may do more than what it times.
+            for seed in range(min(rounds or day.rounds, day.rounds)):
+                if runs and (taken > LONG or day.seconds_left() < 2 * taken):
+                    break
+                began = time.monotonic()
+                runs.append(measure(seed))
+                taken = time.monotonic() - began
     except Exception as error:  # A peer without its environment, or without memory.
         day.add(row | {"error": f"{type(error).__name__}: {str(error)[-1500:]}"})
         return
-    # Where programs come from a cache, the seconds of compilation mean nothing.
+    # Beside others, or from a cache, the seconds of compilation mean nothing.
     is_prepared = "JAX_COMPILATION_CACHE_DIR" in os.environ
     found = {
         "compile_seconds": None if is_prepared else _known(compile_seconds),
@@ -103,9 +141,21 @@ def about(what: str, who: str, agents: int, config: Any) -> dict[str, Any]:
 
 def contend_peer(day: Day, row: dict[str, Any], **request: Any) -> None:
     """Run a program of `peer_rejax.py`."""
-    with ExitStack() as stack:
-        program = {"agents": row["agents"], "devices": 1, **request}
-        contend(day, row, lambda: peer_program(stack, day.peers, **program))
+    stack, program = ExitStack(), {"agents": row["agents"], "devices": 1, **request}
+
+    def prepare() -> tuple[Measure, float]:
+        return peer_program(stack, day.peers, **program)
+
+    contend(day, row, prepare, stack=stack)
+
+
+def contend_purejaxrl(day: Day, row: dict[str, Any], make: PureJaxRL) -> None:
+    """Run PureJaxRL's program, if the path of its `ppo.py` was given."""
+    row = row | {"who": "PureJaxRL"}
+    if day.purejaxrl is not None:
+        contend_peer(day, row, purejaxrl=make(day.purejaxrl))
+    elif day.rounds:
+        day.add(row | {"error": "give its ppo.py: --purejaxrl"})
 
 
 def measure_ppo(day: Day, agents: int) -> None:
@@ -116,12 +166,8 @@ def measure_ppo(day: Day, agents: int) -> None:
     row = about("PPO, CartPole-v1", "purerl", agents, config)
     contend(day, row, lambda: train_ppo(config, count))
     contend_peer(day, row | {"who": "rejax 0.1.3"}, ppo=ppo_numbers(steps))
-    row |= {"who": "PureJaxRL"}
-    if day.purejaxrl is None:
-        day.add(row | {"error": "give its ppo.py: --purejaxrl"})
-        return
-    program = purejaxrl_program(day.purejaxrl, config.total_timesteps)
-    contend_peer(day, row, purejaxrl=program)
+    total = config.total_timesteps
+    contend_purejaxrl(day, row, lambda path: purejaxrl_program(path, total))
 
 
 def trained(config: Any, agents: int) -> tuple[Measure, float]:
@@ -132,21 +178,22 @@ def trained(config: Any, agents: int) -> tuple[Measure, float]:
 
 
 def measure_off_policy(day: Day, name: str) -> None:
-    """DQN beside rejax's; TD3 and SAC with a gradient step per step."""
+    """DQN, TD3 and SAC beside rejax's; those of continuous actions as their presets."""
     if name == "dqn":
         config: Any = DQN.replace(total_timesteps=600) if day.is_toy else DQN
-        what = "DQN, CartPole-v1"
+        what, theirs = "DQN, CartPole-v1", dqn_numbers(config)
     else:
-        steps, warm_up = (8, 300) if day.is_toy else (20_000, 1_000)
-        config = actor_critic(name, steps, warm_up)
-        what = f"{name.upper()}, Pendulum-v1"
+        config = presets.load(f"{name}-pendulum").replace(num_evaluations=0)
+        if name == "td3":  # rejax's layers.
+            config = config.replace(hidden_sizes=(64, 64))
         if day.is_toy:
-            config = config.replace(hidden_sizes=(8,), batch_size=8)
+            config = config.replace(total_timesteps=1_500)
+        what = f"{name.upper()}, Pendulum-v1"
+        theirs = {"total_timesteps": config.total_timesteps}
     for agents in (1,) if day.is_toy else (1, 64):
         row = about(what, "purerl", agents, config)
         contend(day, row, lambda agents=agents: trained(config, agents))
-        if name == "dqn":
-            contend_peer(day, row | {"who": "rejax 0.1.3"}, dqn=dqn_numbers(config))
+        contend_peer(day, row | {"who": "rejax 0.1.3"}, **{name: theirs})
 
 
 # Sets of XLA's options, and what they are.

@@ -129,7 +129,8 @@ def purejaxrl(path: Path, **changes: Any) -> Callable[[jax.Array], Any]:
     """Return PureJaxRL's training run.
 
     Args:
-        path: The path of its `ppo.py`, or `ppo_rnn.py`.
+        path: The path of its `ppo.py`, `ppo_rnn.py` or `ppo_continuous_action.py`, of
+            which only the last one needs brax.
         **changes: Numbers in place of those of `PPO`.
     """
     if path.name == "ppo_rnn.py":
@@ -138,13 +139,20 @@ def purejaxrl(path: Path, **changes: Any) -> Callable[[jax.Array], Any]:
         nn.GRUCell = _older_gru()
     sys.path.insert(0, str(path.parent))
     # Its wrappers import other environments' packages, which CartPole does not need.
-    for name in ("brax", "brax.envs", "brax.envs.wrappers", "navix"):
+    sys.modules.setdefault("navix", types.ModuleType("navix"))
+    if path.name != "ppo_continuous_action.py":
+        _stand_in_for_brax()
+    return runpy.run_path(str(path))["make_train"](PPO | changes)
+
+
+def _stand_in_for_brax() -> None:
+    """Let brax be imported where it is not installed."""
+    for name in ("brax", "brax.envs", "brax.envs.wrappers"):
         sys.modules.setdefault(name, types.ModuleType(name))
     training = types.ModuleType("brax.envs.wrappers.training")
     vars(training).update(EpisodeWrapper=object, AutoResetWrapper=object)
     vars(sys.modules["brax"])["envs"] = sys.modules["brax.envs"]
     sys.modules.setdefault(training.__name__, training)
-    return runpy.run_path(str(path))["make_train"](PPO | changes)
 
 
 def make(name: str, *path: Path) -> Callable[[jax.Array], Any]:

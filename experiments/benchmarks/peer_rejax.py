@@ -1,4 +1,4 @@
-"""rejax's PPO and DQN, and PureJaxRL's PPO, driven over stdin and stdout.
+"""rejax's algorithms and PureJaxRL's PPO, driven over stdin and stdout.
 
 Runs in the interpreter of `.venv-peers` (see `setup_peers.sh`). `serving.py` reads the
 requests; between them the process sleeps, so that the other contender has the machine
@@ -7,6 +7,7 @@ for itself.
     {"do": "versions"}
     {"do": "prepare", "agents": 64, "devices": 1, "ppo": {...}} -> compile seconds
     {"do": "prepare", "agents": 1, "devices": 1, "dqn": {...}} -> compile seconds
+    {"do": "prepare", "agents": 1, "devices": 1, "sac": {}} -> compile seconds
     {"do": "prepare", "agents": 8, "devices": 1, "purejaxrl": {"path": "PATH/ppo.py"}}
     {"do": "run", "seed": 0} -> seconds, cpu_seconds, mean final return
 """
@@ -33,11 +34,21 @@ NAMES = {
     "epsilon_end": "eps_end",
     "target_update_interval": "target_update_freq",
     "double": "ddqn",
+    "env_kwargs": "env_params",
 }
+SCORED = "CartPole-v1"
 
 
 def make(name: str, numbers: dict[str, Any]) -> Any:
-    """Rejax's PPO or DQN (64-64, which it fixes) with our numbers."""
+    """Rejax's PPO or DQN (64-64, which it fixes) with our numbers, another with its.
+
+    Args:
+        name: Name of the algorithm.
+        numbers: Of PPO and DQN all, in purerl's words; CartPole where there is no
+            `env`. Of others what differs from `peer_programs.REJAX`.
+    """
+    if name not in ("ppo", "dqn"):
+        return peer_programs.rejax(name, **peer_programs.REJAX[name] | numbers)
     agent = {"activation": numbers.pop("activation")}
     if name == "ppo":
         agent["hidden_layer_sizes"] = tuple(numbers.pop("hidden_sizes"))
@@ -45,7 +56,7 @@ def make(name: str, numbers: dict[str, Any]) -> Any:
         share = numbers.pop("epsilon_steps") / numbers["total_timesteps"]
         numbers |= {"exploration_fraction": share, "polyak": 1.0 - numbers.pop("tau")}
     renamed = {NAMES.get(field, field): value for field, value in numbers.items()}
-    return peer_programs.rejax(name, env="CartPole-v1", agent_kwargs=agent, **renamed)
+    return peer_programs.rejax(name, agent_kwargs=agent, **{"env": SCORED} | renamed)
 
 
 def make_score(algo: Any, name: str) -> Callable[[Any, jax.Array], jax.Array]:
@@ -72,7 +83,7 @@ class Case:
         agents: Number of agents.
         devices: Number of devices.
         purejaxrl: `path` of its ppo.py, and some of its own numbers.
-        **numbers: `ppo` or `dqn`, with the numbers of rejax's.
+        **numbers: Name of an algorithm of rejax, with its numbers.
     """
 
     def __init__(
@@ -88,9 +99,11 @@ class Case:
             train = peer_programs.purejaxrl(path, **purejaxrl)
         else:
             ((name, chosen),) = numbers.items()
+            is_scored = chosen.get("env", SCORED) == SCORED and name in ("ppo", "dqn")
             algo = make(name, chosen)
             train = algo.train
-            self.score = jax.jit(jax.vmap(make_score(algo, name)))
+            if is_scored:
+                self.score = jax.jit(jax.vmap(make_score(algo, name)))
         if agents == 1:
             program = jax.jit(train)
         elif devices == 1:
@@ -118,12 +131,14 @@ class Case:
         return {**found, "score": self._score_of(result, keys)}
 
     def _score_of(self, result: Any, keys: jax.Array) -> float:
-        """The mean return of the trained agents."""
-        if self.score is None:  # PureJaxRL: of the episodes that ended last.
+        """The mean return of the trained agents, if it is known."""
+        if isinstance(result, dict):  # PureJaxRL: of the episodes that ended last.
             returns = result["metrics"]["returned_episode_returns"]
             updates = returns.shape[self.agents > 1]
             first = updates - max(1, updates // 10)
             return float(returns[..., first:, :, :].mean())
+        if self.score is None:
+            return float("nan")
         state, _ = result
         lead = keys.ndim - 1  # An old-style key is two numbers.
         # Through numpy: what pmap leaves on several devices is scored on one.

@@ -115,33 +115,9 @@ def measure_one(asked: bench.Asked) -> list[bench.Row]:
     return pairs(runs, config.total_timesteps, names, note)
 
 
-def measure_imports(asked: bench.Asked) -> list[bench.Row]:
-    """`import purerl` against `import jax`, and `purerl --help`."""
-    measures = {
-        "purerl": contenders.import_seconds("purerl"),
-        "jax": contenders.import_seconds("jax"),
-        "help": contenders.help_seconds(),
-    }
-    for measure in measures.values():  # The first ones fill the disk's cache.
-        measure(0)
-    runs = bench.alternate(measures, asked.rounds)
-    ours, jax_alone, helped = (bench.seconds_of(runs[who]) for who in measures)
-    name = "import purerl / import jax"
-    figure = bench.compare(ours, jax_alone)
-    rounds = {"purerl": ours, "jax": jax_alone}
-    helps = bench.spread(helped)
-    return [
-        bench.beside(
-            name, "s", ours, jax_alone, "import jax", rounds=rounds, figure=figure
-        ),
-        bench.Row("purerl --help, seconds", "s", helps, None, "", helps),
-    ]
-
-
 SECTIONS = {
     "many": measure_many,
     "one": measure_one,
-    "import": measure_imports,
 }
 
 
@@ -160,9 +136,7 @@ def main() -> None:
         purejaxrl=(Path, "PureJaxRL's ppo.py, in the same environment"),
         out=(Path, "write OUT.md and OUT.json"),
     )
-    has_peers = bool({"many", "one"} & set(asked.only))
-    peers = {"peer_rejax.py": asked.peers} if has_peers else {}
-    bench.measure_sections(asked, SECTIONS, peers)
+    bench.measure_sections(asked, SECTIONS, {"peer_rejax.py": asked.peers})
 
 
 if __name__ == "__main__":

@@ -6,8 +6,7 @@ There is a sweep for each choice of layers, which continues where it was stopped
 it found is kept in the repository, so that the grids can be trained in sittings. VPG's
 45 million environment steps are hours of two CPU cores, and TD3's 43 million gradient
 steps are days. So the grids are trained where JAX has an accelerator, and on a CPU with
-`--long`; for a grid that was not begun the row says how long it would take, from a part
-of the cells that is timed.
+`--long`.
 """
 
 import itertools
@@ -16,7 +15,6 @@ from typing import Any
 
 import jax
 import numpy as np
-from measure import compiled, timed
 from study import Budget, Findings, Row, interval_text, main, study_of
 
 # isort: split
@@ -24,10 +22,6 @@ from pictures import STACKS, legend_below, style
 
 import purerl
 from purerl import presets, serialise
-from purerl.contrib.hardware.device import load_device
-from purerl.contrib.hardware.estimate import estimate
-from purerl.execution.programs import segment_length
-from purerl.train import bind
 
 STUDY, WORDS = study_of("halfcheetah_grid", "JAX 4 Deep RL")
 NAMES = {
@@ -120,68 +114,14 @@ def cells_of(budget: Budget, name: str) -> list[dict[str, Any]]:
     return cells
 
 
-def hours_on_h200(name: str) -> float:
-    """Return the hours that a grid would take on an H200, as `purerl plan` estimates.
-
-    Args:
-        name: The algorithm. The seeds of a cell train together, the cells one by one.
-    """
+def not_trained(name: str, claimed: str) -> Row:
+    """Return the row of a grid of which no cell is trained."""
     config, axes = grids(quick=False)[name]
-    device, seconds = load_device("h200"), 0.0
-    for values in itertools.product(*axes.values()):
-        bound = bind(config.replace(**dict(zip(axes, values, strict=True))))
-        length = segment_length(bound, None)
-        seconds += estimate(bound, SEEDS, length, device, is_compiled=False).seconds
-    return seconds / 3_600
-
-
-def hours_here(name: str) -> float:
-    """Return the hours that a grid would take on this machine, from a part of it.
-
-    Args:
-        name: The algorithm. One cell per number of steps or size of batches, with the
-            layers in the middle of the list, is timed for a few updates; the seeds of
-            a cell train together.
-    """
-    config, axes = grids(quick=False)[name]
-    (sizes, layers), (axis, values) = axes.items()
-    seconds = 0.0
-    for value in values:
-        chosen = {sizes: layers[len(layers) // 2], axis: value, "eval_episodes": 1}
-        cell = config.replace(**chosen)
-        if name == "TD3":
-            # 1,000 of 2,000 steps are followed by a gradient step each.
-            start = {"random_steps": 1_000, "learning_starts": 1_000}
-            short = cell.replace(total_timesteps=2_000, rounds_per_update=10, **start)
-            share = 1_000 / cell.total_timesteps
-        else:
-            short = cell.replace(total_timesteps=3 * cell.num_envs * cell.num_steps)
-            share = short.total_timesteps / cell.total_timesteps
-        train_seeds = jax.vmap(purerl.make_train(short))
-        keys = jax.random.split(jax.random.key(0), SEEDS)
-        program, _ = compiled(train_seeds, keys)
-        timed(program, keys)
-        seconds += timed(program, keys) / share * len(layers)
-    return seconds / 3_600
-
-
-def not_trained(budget: Budget, name: str, claimed: str) -> Row:
-    """Return the row of a grid that this machine does not train."""
-    config, axes = grids(quick=False)[name]
-    settings = {"config": serialise.to_dict(config), "axes": axes}
-    gpu = budget.part(f"{name}-h200", hours_on_h200, name, **settings)
-    cpu = budget.part(f"{name}-hours", hours_here, name, **settings)
     cells = int(np.prod([len(values) for values in axes.values()]))
-    hours = {n: f"{x:,.{int(x < 10)}f}" for n, x in (("cpu", cpu), ("gpu", gpu))}
-    return WORDS.row(
-        "not trained",
-        name=name,
-        cells=cells,
-        claim=claimed,
-        steps=config.total_timesteps * cells * SEEDS,
-        kind="gradient" if name == "TD3" else "environment",
-        **hours,
-    )
+    steps = config.total_timesteps * cells * SEEDS
+    kind = "gradient" if name == "TD3" else "environment"
+    numbers = {"cells": cells, "steps": steps, "kind": kind}
+    return WORDS.row("not trained", name=name, claim=claimed, **numbers)
 
 
 def measure(budget: Budget) -> Findings:
@@ -194,9 +134,7 @@ def measure(budget: Budget) -> Findings:
     for name, words in claimed.items():
         cells = cells_of(budget, name)
         if not cells:
-            found.rows.append(not_trained(budget, name, words))
-            if WORDS["estimates"] not in found.text:
-                found.text.append(WORDS["estimates"])
+            found.rows.append(not_trained(name, words))
             continue
         _, axes = grids(budget.quick)[name]
         cells = in_order(cells, axes)

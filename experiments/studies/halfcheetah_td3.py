@@ -4,8 +4,7 @@
 
 It trains one agent of each stack, and one of purerl with PyTorch's initialisation, and
 says how far the policy is saturated, and how far the two critics disagree. What is
-measured is kept in the repository, so that a checkout only draws it; `--fresh` trains
-it again.
+measured is kept in the repository, so that a checkout only draws it.
 """
 
 from typing import Any

@@ -10,14 +10,17 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import jax4rl
 import numpy as np
 from measure import compiled, timed, torch_threads
 
 from purerl import presets
-from purerl.algorithms import mpo, sac, td3
+from purerl.acting.environment import resolve_env
+from purerl.algorithms import mpo, policy_gradient, sac, td3, vpg
+from purerl.algorithms.off_policy import Learner
+from purerl.algorithms.policy_gradient import Batch as Rollout
 from purerl.learning.branches import StepCount
-from purerl.train import bind, make_train
+from purerl.replay.batches import Batch
+from purerl.train import bind, make_algorithm, make_train
 
 MODULES = {"td3": td3, "sac": sac, "mpo": mpo}
 BATCH, OBS, ACTIONS = 256, 3, 1
@@ -29,7 +32,9 @@ Timer = Callable[[], float]  # Seconds per 1,000 steps, measured anew by every c
 def config_of(name: str) -> Any:
     """Return the preset of an algorithm, on Pendulum-v1 in one environment."""
     if name == "vpg":
-        return jax4rl.vpg_config("Pendulum-v1").replace(num_envs=1, num_steps=VPG_EPOCH)
+        changes: dict[str, Any] = {"env_kwargs": {}, "reset_scheme": "fresh"}
+        changes |= {"env": "Pendulum-v1", "num_envs": 1, "num_steps": VPG_EPOCH}
+        return presets.load("vpg-halfcheetah").replace(num_evaluations=0, **changes)
     algorithm = name.split("-")[0]
     config = presets.load(f"{algorithm}-jaxrl").replace(env="Pendulum-v1")
     if name == "mpo-gradient":
@@ -38,11 +43,20 @@ def config_of(name: str) -> Any:
 
 
 def our_update(name: str, steps: int) -> Timer:
-    """Return what times our gradient steps on one batch: seconds per 1,000."""
+    """Return what times our gradient steps on one batch of noise: seconds per 1,000."""
     module: Any = MODULES[name.split("-")[0]]
     config = config_of(name)
-    parts, learner, batch, key = jax4rl.random_learner(
-        module, config, BATCH, OBS, ACTIONS
+    parts = module.build(config, resolve_env(config))
+    keys = jax.random.split(jax.random.key(0), 5)
+    state = module.init(parts, keys[0])
+    learner = Learner(state.params, state.target_params, state.opt_state)
+    batch = Batch(
+        obs=jax.random.normal(keys[1], (BATCH, OBS)),
+        action=jax.random.uniform(keys[2], (BATCH, ACTIONS), minval=-1.0),
+        reward=jax.random.normal(keys[3], (BATCH,)),
+        next_obs=jax.random.normal(keys[4], (BATCH, OBS)),
+        discount=jnp.full(BATCH, 0.99),
+        weight=jnp.ones(BATCH),
     )
     hooks = module.make_hooks(parts)
 
@@ -55,7 +69,7 @@ def our_update(name: str, steps: int) -> Timer:
         counts = jnp.arange(steps, dtype=jnp.uint32)
         return jax.lax.scan(one, learner, (noise, counts))[0]
 
-    return _alone(train, (learner, batch, key), steps)
+    return _alone(train, (learner, batch, keys[0]), steps)
 
 
 def _alone(function: Callable[..., Any], arguments: tuple, steps: int) -> Timer:
@@ -94,10 +108,28 @@ def _beyond(config: Any, first: int, more: int) -> Timer:
 
 
 def our_vpg_update(epochs: int) -> Timer:
-    """Return what times our VPG's update on one batch, that of one epoch."""
+    """Return what times our VPG's update on one batch of noise, that of one epoch."""
     del epochs
-    parts, *arguments = jax4rl.vpg_example(config_of("vpg"))
-    return _alone(partial(jax4rl.vpg_update, parts), tuple(arguments), VPG_EPOCH)
+    config = config_of("vpg")
+    parts = policy_gradient.make_agent(config, resolve_env(config))
+    keys = jax.random.split(jax.random.key(0), 5)
+    number = jax.random.normal(keys[1], (VPG_EPOCH,))
+    batch = Rollout(
+        obs=jax.random.normal(keys[2], (VPG_EPOCH, OBS)),
+        action=jax.random.normal(keys[3], (VPG_EPOCH, ACTIONS)),
+        log_prob=number,
+        value=number,
+        advantage=number,
+        target=number,
+    )
+
+    def update(state: Any, batch: Rollout) -> tuple[Any, Any]:
+        actor, *_ = vpg.improve_policy(parts, state, batch)
+        critic, *_ = vpg.fit_value(parts, state, batch)
+        return actor, critic
+
+    state = make_algorithm(config).init(keys[0])
+    return _alone(update, (state, batch), VPG_EPOCH)
 
 
 def our_vpg_loop(epochs: int) -> Timer:
@@ -121,17 +153,15 @@ def torch_agent(name: str) -> Any:
 
 def torch_update(name: str, steps: int, threads: int) -> Timer:
     """Return what times PyTorch's gradient steps on one batch, or VPG's one update."""
+    import torch
     from torch_agents import common
 
     agent = torch_agent(name)
+    batch, calls = common.random_batch(BATCH, OBS, ACTIONS), steps
     if name == "vpg":
-        batch, calls, steps = (
-            jax4rl.noise_for_vpg(VPG_EPOCH, OBS, ACTIONS),
-            1,
-            VPG_EPOCH,
-        )
-    else:
-        batch, calls = common.random_batch(BATCH, OBS, ACTIONS), steps
+        number, calls, steps = torch.randn(VPG_EPOCH), 1, VPG_EPOCH
+        batch = {"advantage": number, "target": number}
+        batch |= {"obs": torch.randn(steps, OBS), "action": torch.randn(steps, ACTIONS)}
 
     def once() -> float:
         torch_threads(threads)

@@ -3,15 +3,8 @@
 python experiments/studies/jym.py [--quick]
 """
 
-import json
-import os
-import pty
 import statistics
-import subprocess
-import sys
-import threading
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import jax
@@ -72,51 +65,6 @@ def time_of(steps: int, seeds: int, mapped: str = "vmap") -> dict[str, float]:
     return {"compile": compile_seconds, **spread(times(call, keys, repeats=TURNS))}
 
 
-def times_of_bar(config: purerl.TrainConfig) -> dict[str, list[float]]:
-    """Time runs with the progress bar, `shown`, and without, `hidden`, in turns.
-
-    The bar is drawn for a terminal only, so the runs have a process of their own whose
-    standard error is a pseudo-terminal, and nobody looks at it.
-    """
-    master, terminal = pty.openpty()
-    # A terminal that nobody reads fills up, and whoever writes to it waits.
-    reader = threading.Thread(target=_drain, args=(master,), daemon=True)
-    reader.start()
-    try:
-        text = subprocess.run(
-            [sys.executable, Path(__file__), json.dumps(serialise.to_dict(config))],
-            stdout=subprocess.PIPE,
-            stderr=terminal,
-            check=True,
-            env=os.environ | {"TERM": "xterm-256color"},
-        ).stdout
-    finally:
-        os.close(terminal)
-    reader.join()
-    os.close(master)
-    return json.loads(text)
-
-
-def _drain(master: int) -> None:
-    """Read what is written to a terminal until nobody can write to it any more."""
-    try:
-        while os.read(master, 65_536):
-            pass
-    except OSError:  # Linux says so in this way.
-        pass
-
-
-def with_bar_and_without(config: purerl.TrainConfig) -> dict[str, list[float]]:
-    """Run in turns; what `times_of_bar` does in a process of its own."""
-    found: dict[str, list[float]] = {"shown": [], "hidden": []}
-    purerl.run(config, seeds=1, progress=False)  # The first run is slower.
-    for number in range(TURNS):
-        for kind in sorted(found, reverse=number % 2 == 0):
-            result = purerl.run(config, seeds=1, progress=kind == "shown")
-            found[kind].append(result.train_seconds)
-    return found
-
-
 def course(steps: int) -> dict[str, Any]:
     """Train one agent and keep its episodes, exploration and loss."""
     train = jax.jit(purerl.make_train(jym(steps, rounds_per_update=ROUNDS)))
@@ -163,7 +111,6 @@ def measure(budget: Budget) -> Findings:
         )
         for mapped in ("pmap", "vmap")
     }
-    bar = budget.part("bar", times_of_bar, jym(steps), config=config)
     run = budget.part("course", course, steps, config=config)
     kinds = {}
     for name in PRESETS:
@@ -179,7 +126,6 @@ def measure(budget: Budget) -> Findings:
     rows = [
         WORDS.row("one", steps=steps, rate=steps / one["train"], **own),
         *(many_row(mapped, found, one, steps) for mapped, found in many.items()),
-        bar_row(bar, steps),
         WORDS.row("episodes", reached=reached, longest=longest),
     ]
     rows += [replay_row(name, found) for name, found in kinds.items()]
@@ -202,14 +148,6 @@ def many_row(
         "share": found["train"] / (MANY * one["train"]),
     }
     return WORDS.row(mapped, **numbers)
-
-
-def bar_row(bar: dict[str, list[float]], steps: int) -> Row:
-    """Return the row on the progress bar, by the seconds of `times_of_bar`."""
-    ends = {kind: spread(seconds) for kind, seconds in bar.items()}
-    ratio = ends["shown"]["train"] / ends["hidden"]["train"]
-    words = {kind: seconds_text(found) for kind, found in ends.items()}
-    return WORDS.row("bar", steps=steps, ratio=ratio, **words)
 
 
 def replay_row(name: str, found: dict[str, Any]) -> Row:
@@ -261,8 +199,4 @@ def course_figure(run: dict[str, Any], steps: int) -> Any:
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] and sys.argv[1].startswith("{"):
-        chosen = serialise.from_dict(json.loads(sys.argv[1]))
-        print(json.dumps(with_bar_and_without(chosen)))
-    else:
-        main(STUDY, measure)
+    main(STUDY, measure)

@@ -12,14 +12,13 @@ docs/images/studies; those of a quick run stay in its folder, runs/studies-quick
 `studies.py` runs all of them.
 
 A study is split into parts (`Budget.part`), each of which returns what JSON holds. A
-part that is done is not done again by the same command, until `--fresh` is given or its
-settings change. Parts that take hours are kept in experiments/results/studies/parts, so
+part that is done is not done again until its settings change or its file is deleted.
+Parts that take hours are kept in experiments/results/studies/parts, so
 that another machine goes on with them. Compiled programs are not kept between
 processes, so that the seconds of compilation that a study prints are those of a first
 time.
 """
 
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -155,8 +154,6 @@ class Budget:
         quick: Whether everything is only to be tried, in a minute at most.
         folder: Where parts, runs and quick figures are kept.
         long: Whether parts that take many hours here are measured too.
-        fresh: Whether parts that were done before are done again; of those that are
-            kept in the repository only with `long`.
 
     Attributes:
         quick: See above.
@@ -173,10 +170,8 @@ class Budget:
         quick: bool,
         folder: Path,
         long: bool = False,
-        fresh: bool = False,
     ) -> None:
         self.study, self.quick, self.folder, self.long = study, quick, folder, long
-        self._fresh, self._done = fresh, set[Path]()
         self.images = folder if quick else IMAGES
         self.used: list[dict[str, Any]] = []
         self.has_measured = False
@@ -218,16 +213,12 @@ class Budget:
             **settings: What the result depends on; other settings, another part.
         """
         path = self._path(name, lasting)
-        # Parts in the repository took hours.
-        is_old = self._fresh and (self.long or not path.is_relative_to(PARTS))
         record, is_new = frame.part(
             path,
             lambda: make(*arguments),
             self._asked(settings),
-            is_old and path not in self._done,
             f"{self.study.name}: {name}",
         )
-        self._done.add(path)
         self.used.append(record)
         self.has_measured |= is_new
         return record["result"]
@@ -287,15 +278,12 @@ def main(study: Study, measure: Callable[[Budget], Findings]) -> None:
     asked = options(
         f"{study.title}. {study.question}",
         quick=(False, "a tiny budget"),
-        fresh=(False, "begin anew; with --long also the parts in the repository"),
         long=(False, "with what takes hours"),
         out=(Path, "folder of parts, runs, quick figures"),
     )
     kind = "studies-quick" if asked.quick else "studies"
     folder = asked.out or ROOT / "runs" / kind / study.name
-    if asked.fresh and asked.out is None:
-        shutil.rmtree(folder, ignore_errors=True)
-    budget = Budget(study, asked.quick, folder, asked.long, asked.fresh)
+    budget = Budget(study, asked.quick, folder, asked.long)
     findings = measure(budget)
     kept = {
         **study._asdict(),
@@ -321,15 +309,12 @@ def when(path: Path, load: float, budget: Budget) -> dict[str, Any]:
         path: The study's file, which need not be there.
         load: Load of the machine before the study.
         budget: Its budget, which knows the parts. If none of them was measured now, the
-            numbers are as old as the last of them, or as the file where a part that
-            was kept before does not say.
+            numbers are as old as the last of them, or as the file.
     """
     here = {"load_before": load, **hardware()}
     if budget.has_measured:
         return here
-    before = read(path)
-    if budget.used and all("load_before" in kept for kept in budget.used):
-        before = max(budget.used, key=lambda kept: kept["date"])
+    before = max(budget.used, key=lambda kept: kept["date"], default=read(path))
     return {name: before.get(name, value) for name, value in here.items()}
 
 

@@ -5,9 +5,8 @@ another. A loop that writes nine outputs per step has nine kernels for that alon
 copies of its carry beside them; with the outputs side by side in one array it has one.
 Numbers are packed as their 32 bits, so that what is unpacked is the same to the last.
 
-On a CPU a write costs nothing of the kind, and packing is work
-(`experiments/benchmarks/packing_speed.py`). So it is chosen when a program is traced,
-by the platform.
+On a CPU a write costs nothing of the kind, and packing is work. So it is chosen when a
+program is traced, by the platform.
 """
 
 from collections.abc import Callable

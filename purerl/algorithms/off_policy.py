@@ -649,7 +649,7 @@ def numbers_of_steps(hooks: Hooks, number: Array, num_envs: int) -> Array:
     return first + rows[:, None] + index[None]
 
 
-def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
+def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Player:
     """Return how actions are chosen: at random in the warm-up, then by exploring.
 
     A step's noise is that of `draw_actions` and the step's number.
@@ -672,7 +672,7 @@ def policy(hooks: Hooks, learner: Any, moments: PyTree = ()) -> rollout.Policy:
         return (action, (), agent.head.to_env(action)), memory
 
     prepare = partial(observe.prepare, agent, moments)
-    return rollout.Policy(act, prepare, partial(draw_actions, hooks))
+    return rollout.Player(act, prepare, partial(draw_actions, hooks))
 
 
 def remember(

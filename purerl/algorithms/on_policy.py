@@ -291,7 +291,7 @@ def collect(agent: Agent, state: OnPolicyState, key: Array) -> rollout.Played:
     return _completed(agent, state, played)
 
 
-def policy(agent: Agent, state: OnPolicyState) -> rollout.Policy:
+def policy(agent: Agent, state: OnPolicyState) -> rollout.Player:
     """Return how the networks of a state choose actions while they are trained."""
     name = agent.behaviour.network
     network, params = agent.networks[name], state.params
@@ -301,7 +301,7 @@ def policy(agent: Agent, state: OnPolicyState) -> rollout.Policy:
         memory, seen = _remember(agent, params, obs, memory)
         return explore(network.apply(params[name], seen), obs, noise), memory
 
-    return rollout.Policy(
+    return rollout.Player(
         choose,
         partial(observe.prepare, agent, state.obs_moments),
         agent.behaviour.noise,

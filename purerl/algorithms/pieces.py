@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from purerl.accelerator import packing
 from purerl.acting import rollout
 from purerl.keys import update_keys
 from purerl.types import Array, Hosted, Metrics, PyTree
@@ -25,7 +26,7 @@ NUM_KEYS_OF_STEPS = 3
 
 def of_rollout(
     config: Any,
-    policy: Callable[[Any], rollout.Policy],
+    policy: Callable[[Any], rollout.Player],
     learn: Callable[[Any, rollout.Played, Array], tuple[Any, Metrics]],
     restart: Callable[[Any, PyTree], Any],
     memory_of: Callable[[Any], PyTree] = lambda state: (),
@@ -33,7 +34,7 @@ def of_rollout(
     """Put together an update that learns from one rollout.
 
     Args:
-        policy: `(state) -> Policy`, see `rollout.Policy`.
+        policy: `(state) -> Player`, see `rollout.Player`.
         learn: `(state, played, keys) -> (state, metrics)`, what follows the rollout;
             it has the policy's outputs in the place of log-probabilities.
         restart: `(state, obs) -> state` whose episodes begin anew.
@@ -97,6 +98,36 @@ class StepWork(NamedTuple):
     learner: PyTree
     envs: rollout.EnvCarry
     noise: PyTree
+
+
+def take_steps(
+    config: Any, stepper: rollout.Stepper, steps: Steps, state: Any
+) -> tuple[Any, Metrics]:
+    """Make an update that learns in every step, inside a program.
+
+    Args:
+        stepper: The environments.
+        steps: Functions that the update is made of.
+        state: State before the update.
+    """
+    keys = update_keys(state, NUM_KEYS_OF_STEPS)
+    num_envs = state.envs.episode_return.shape[0]
+    randomness = rollout.draw_randomness(
+        stepper, keys, config.num_steps, num_envs, steps.draw
+    )
+
+    def body(carry: tuple[PyTree, rollout.EnvCarry], inputs: Any) -> Any:
+        (learner, before), (noise, inputs_t) = carry, inputs
+        action = steps.act(learner, before, noise)
+        envs, out = rollout.step_envs(
+            stepper, before, action, *randomness.restart(inputs_t)
+        )
+        learner, trace = steps.learn(learner, before, action, out, noise)
+        return (learner, envs), trace
+
+    start = (steps.begin(state), state.envs)
+    (learner, envs), trace = packing.scan(body, start, randomness.inputs)
+    return steps.finish(state, learner, envs, trace)
 
 
 def of_steps(config: Any, steps: Steps) -> Hosted:

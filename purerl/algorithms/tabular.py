@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
 from purerl.algorithms import pieces
@@ -45,7 +44,7 @@ from purerl.config import (
     static,
 )
 from purerl.envs.base import Environment
-from purerl.keys import init_keys, update_keys
+from purerl.keys import init_keys
 from purerl.learning.collectives import after, pmean, psum
 from purerl.types import Algorithm, Array, Hosted, Metrics
 
@@ -270,26 +269,7 @@ def act(
 
 def step(parts: Parts, state: TabularState) -> tuple[TabularState, Metrics]:
     """Make one update: `num_steps` steps, after each of which the table moves."""
-    num_steps, num_envs = parts.config.num_steps, state.next_action.shape[0]
-    keys = update_keys(state, pieces.NUM_KEYS_OF_STEPS)
-    randomness = rollout.draw_randomness(
-        parts.stepper, keys, num_steps, num_envs, partial(draw_noise, parts)
-    )
-
-    def body(
-        carry: tuple[Array, rollout.EnvCarry, Array], inputs: Any
-    ) -> tuple[tuple[Array, rollout.EnvCarry, Array], Trace]:
-        noise, inputs_t = inputs
-        restart = randomness.restart(inputs_t)
-        learner, before = Learner(carry[0], carry[2]), carry[1]
-        action = choose(parts, learner, before, noise)
-        envs, out = rollout.step_envs(parts.stepper, before, action, *restart)
-        learner, trace = learn(parts, learner, before, action, out, noise)
-        return (learner.q, envs, learner.next_action), trace
-
-    start = (state.params["q"], state.envs, state.next_action)
-    (q, envs, next_action), trace = packing.scan(body, start, randomness.inputs)
-    return finish(parts, state, Learner(q, next_action), envs, trace)
+    return pieces.take_steps(parts.config, parts.stepper, _steps(parts), state)
 
 
 def hosted(parts: Parts, update: Array) -> Hosted:
@@ -299,23 +279,23 @@ def hosted(parts: Parts, update: Array) -> Hosted:
         update: `[]` int32, number of updates done; nothing here depends on it.
     """
     del update
+    return pieces.of_steps(parts.config, _steps(parts))
 
+
+def _steps(parts: Parts) -> pieces.Steps:
     def restart(state: TabularState, obs: Any) -> TabularState:
         chosen = jnp.full_like(state.next_action, NONE)
         return state._replace(
             next_action=chosen, envs=pieces.first_step(state.envs, obs)
         )
 
-    return pieces.of_steps(
-        parts.config,
-        pieces.Steps(
-            draw=partial(draw_noise, parts),
-            begin=lambda state: Learner(state.params["q"], state.next_action),
-            act=partial(choose, parts),
-            learn=partial(learn, parts),
-            finish=partial(finish, parts),
-            restart=restart,
-        ),
+    return pieces.Steps(
+        draw=partial(draw_noise, parts),
+        begin=lambda state: Learner(state.params["q"], state.next_action),
+        act=partial(choose, parts),
+        learn=partial(learn, parts),
+        finish=partial(finish, parts),
+        restart=restart,
     )
 
 

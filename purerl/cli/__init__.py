@@ -2,14 +2,12 @@
 
 import errno
 import importlib
-import io
 import os
 import sys
 import textwrap
 from collections.abc import Mapping, Sequence
-from typing import Any
 
-from purerl.streams import Unfailing, say
+from purerl.streams import say
 
 COMMANDS = {
     "train": "train agents and write a run's folder",
@@ -74,8 +72,6 @@ IMPORT = (
 
 CLOSED_PIPE = 128 + 13  # The status of a process that SIGPIPE has ended.
 STOPPED = 128 + 2  # That of one which Ctrl-C, or a tracker, has stopped.
-# Commands that print what is in a folder too: without the print nothing is lost.
-WRITING = ("train", "sweep", "pbt", "halving", "tune", "evolve")
 
 
 def usage() -> str:
@@ -97,36 +93,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     A mistake in what was asked prints one sentence and gives 2. Where nobody reads what
     is printed any more, as after `| head`, the command ends as others do then.
     """
-    if isinstance(sys.stdout, io.TextIOWrapper) and sys.stdout.errors == "strict":
-        # What the encoding lacks becomes a question mark, and ends no command.
-        sys.stdout.reconfigure(errors="replace")
-    given = sys.stdout
-    sys.stdout = output = Unfailing(lambda: given, is_log=False)
     try:
-        status = _run(argv)
-        output.flush()
-        if output.error is not None:
-            _drop(given)
-            say(f"purerl: standard output could not be written ({output.error}).")
-            name = next(iter(sys.argv[1:] if argv is None else argv), "")
-            return status if name in WRITING else status or 2
+        return _run(argv)
     except BrokenPipeError:
-        _drop(given)
+        # Python flushes it again at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return CLOSED_PIPE
-    except SystemExit as error:
-        # Rich takes the error of its own printing, and exits.
-        if isinstance(error.__context__, BrokenPipeError):
-            return CLOSED_PIPE
-        raise
-    finally:
-        sys.stdout = given
-    return status
-
-
-def _drop(stream: Any) -> None:
-    """Drop what a stream could not write: Python flushes it again at its end."""
-    if stream is not None:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _run(argv: Sequence[str] | None) -> int:
@@ -193,7 +165,10 @@ def _call(name: str, rest: Sequence[str], modules: Mapping[str, str]) -> int:
             # They come first: flags and their help list the names that there are.
             importlib.import_module("purerl.cli.settings").load(modules)
         module, _, function = MAINS.get(name, f"{name}:main").partition(":")
-        return getattr(importlib.import_module(f"purerl.cli.{module}"), function)(rest)
+        call = getattr(importlib.import_module(f"purerl.cli.{module}"), function)
+        status = call(rest)
+        sys.stdout.flush()
+        return status
     except ConfigError as error:
         say(f"purerl {name}: {error}")
         return 2

@@ -1,7 +1,7 @@
 """`purerl evaluate`: play the policies that a run saved."""
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing
 from functools import partial
 from typing import Annotated, Any
@@ -13,11 +13,11 @@ from rich.console import Console
 from purerl import serialise
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import play_episodes
-from purerl.acting.observe import as_arrays
 from purerl.acting.policy import recurrence_of
 from purerl.cli import flags, settings
 from purerl.cli.flags import AgentSeed, EpisodeSeed, RunOrAgent, option, read_agent
 from purerl.config import ConfigError, apply_overrides, shown
+from purerl.envs import make
 from purerl.randomisation import is_random
 from purerl.report import tables
 from purerl.report.rendering import EPISODE_SEED
@@ -25,7 +25,7 @@ from purerl.runner.arguments import as_seed, seeds_named
 from purerl.runner.result import RunResult, load_run
 from purerl.runner.rows import warn
 from purerl.scale.host import agent_to_device, with_keys
-from purerl.train import bind, evaluate_afresh, make_algorithm
+from purerl.train import bind, evaluate_afresh
 from purerl.types import HostMetrics, PyTree
 
 
@@ -116,12 +116,18 @@ def _refuse_options(saved: RunResult, gymnasium: bool, numbers: Sequence[str]) -
             )
 
 
-def play_on_host(saved: RunResult, episodes: int, seed: int) -> HostMetrics:
-    """Play in the Gymnasium environment of the training; see `types.Evaluation`."""
+def play_on_host(
+    saved: RunResult, episodes: int, seed: int, env: Any = None
+) -> HostMetrics:
+    """Play in an environment on the host; see `types.Evaluation`.
+
+    Args:
+        env: The environment, where it is not that of the training.
+    """
     bound = bind(saved.config, on_host=True)
     recurrence = recurrence_of(bound.algorithm(bound.config))
     act = jax.jit(recurrence.act)
-    with closing(bound.env.start(episodes)) as envs:
+    with closing((env or bound.env).start(episodes)) as envs:
         played = [
             play_episodes(
                 envs,
@@ -206,42 +212,8 @@ def play_gymnasium(saved: RunResult, episodes: int, seed: int) -> HostMetrics:
     Raises:
         ConfigError: Gymnasium is missing or has no such environment.
     """
-    from purerl.envs.adapters.gymnasium import play_in_gymnasium
-
-    recurrence = recurrence_of(make_algorithm(saved.config))
-    act = jax.jit(recurrence.act)
-    max_steps = bind(saved.config).plan.eval_max_steps
-    results = []
-    for member in range(len(saved.seeds)):
-        state = agent_to_device(saved.state, member)
-        policy = _remembering(partial(act, state), recurrence.init((episodes,)))
-        try:
-            played = play_in_gymnasium(
-                str(saved.config.env),
-                policy,
-                episodes=episodes,
-                seed=seed,
-                max_steps=max_steps,
-            )
-        except ValueError as error:
-            raise ConfigError(str(error)) from None
-        results.append(played)
-    returns, lengths, is_cut = map(np.stack, zip(*results, strict=True))
-    return {
-        "episode_return": returns,
-        "episode_length": lengths,
-        "cut_episodes": is_cut.sum(1),
-    }
-
-
-def _remembering(
-    act: Callable[..., tuple[Any, PyTree]], memory: PyTree
-) -> Callable[[Any], Any]:
-    """A function of observations alone, which keeps the memory between its calls."""
-
-    def policy(obs: Any) -> Any:
-        nonlocal memory
-        action, memory = act(as_arrays(obs), memory)
-        return jax.tree.map(np.asarray, action)
-
-    return policy
+    try:
+        env = make(f"gymnasium/{saved.config.env}")
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
+    return play_on_host(saved, episodes, seed, env)

@@ -6,9 +6,7 @@ from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
 from rich.console import Console
-from rich.table import Table
 
 from purerl import presets
 from purerl.cli import absent, flags, report, settings
@@ -17,17 +15,16 @@ from purerl.cli.tools import new_folder
 from purerl.cli.train import base_config
 from purerl.config import ConfigError, TrainConfig
 from purerl.contrib.hardware.device import Device
+from purerl.execution import dry_run
 from purerl.execution.format import format_count, program, quoted, with_noun
-from purerl.execution.memory import worker_limit
 from purerl.meta import presets as evolutions
 from purerl.meta import store
 from purerl.meta.evolve import evolve
 from purerl.meta.result import EvolutionResult
 from purerl.meta.setup import EvolveOptions, check_whole_runs, make_setup
-from purerl.meta.training import Estimate, estimate
+from purerl.meta.training import planned
 from purerl.runner import manifest
 from purerl.scale import hosts
-from purerl.scale.devices import make_workers
 from purerl.storage import folders
 
 
@@ -155,44 +152,14 @@ def _resumed(parsed: Any, argv: Sequence[str]) -> dict[str, Any]:
 
 def _show_estimate(asked: EvolveOptions, parsed: Any, device: Device | None) -> None:
     setup = make_setup(asked)
-    if parsed.resume is None:
-        setup.optimiser.check_fields()
     check_whole_runs(setup)
     if device is not None:
         bounds, agents = setup.bounds, setup.runs_each
         absent.show(device, bounds, agents, parsed, asked.generations)
         return
-    workers = make_workers()
-    cost = estimate(setup, workers, worker_limit(asked.memory_limit, workers))
-    Console().print(estimate_table(cost, setup.settings))
-
-
-def estimate_table(cost: Estimate, what: dict[str, Any]) -> Table:
-    """Return the cost of an evolution as a table."""
-    table, hours = Table(show_header=False, box=None), cost.hours
-    strategy = {
-        name: value
-        for name, value in what["strategy"].items()
-        if name != "options" and value is not None
-    }
-    rows = {
-        "evolve": (
-            f"{with_noun(cost.numbers, 'number')} of {', '.join(what['evolve'])}"
-        ),
-        "strategy": yaml.safe_dump(strategy, default_flow_style=True, width=72).strip(),
-        "population": (
-            f"{what['population']:,} x {with_noun(what['rollouts'], 'rollout')}"
-        ),
-        "generations": f"{cost.generations:,}",
-        "agents": f"{cost.agents:,}",
-        "environment steps": format_count(cost.env_steps),
-        "measured here": f"{format_count(cost.steps_per_second)} steps/s "
-        f"({with_noun(cost.lanes, 'lane')})",
-        "estimated hours": f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}",
-    }
-    for name, text in rows.items():
-        table.add_row(name, text)
-    return table
+    numbers = with_noun(setup.optimiser.genome.size, "number")
+    note = f"; {asked.generations:,} generations, for {numbers}"
+    dry_run.show(planned(setup), asked.lanes, asked.segment_updates, note)
 
 
 def show(result: EvolutionResult) -> None:

@@ -1,8 +1,6 @@
 """Typed flags from dataclasses: options of tools and commands, fields of configs.
 
 A part of a config stands on the command line as text, `--optimiser "Adam(b1=0.95)"`.
-Flags with dots (`--optimiser.b1 0.95`) are written into that text before anything else
-reads the words.
 """
 
 import contextlib
@@ -12,7 +10,7 @@ import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Any, Literal, get_args
+from typing import Annotated, Any, Literal
 
 import tyro
 import yaml
@@ -30,9 +28,7 @@ from purerl.config import (
     Auto,
     ConfigError,
     TrainConfig,
-    check_known,
     check_mapping,
-    field_names,
     is_number,
     is_part,
     may_be_none,
@@ -148,66 +144,6 @@ def read_agent(parsed: Any) -> tuple[Path, int | None]:
     return run, parsed.seed if seed is None else seed
 
 
-# Name of a flag -> what follows the dot, and the text of the value.
-Inside = dict[str, list[tuple[list[str], str]]]
-
-
-def write_inside(defaults: Mapping[str, Any], argv: Sequence[str]) -> list[str]:
-    """Return the words with every dotted flag put into the text of its part.
-
-    Raises:
-        ConfigError: a flag without a value, a number that a part lacks, a part that has
-            too many numbers for a line.
-    """
-    rest, inside = _take(defaults, argv)
-    for name, changes in inside.items():
-        given, rest = _take_flag(rest, name)
-        part = defaults[name] if given is None else given
-        if isinstance(part, str):
-            part = serialise.parse_part(part, part_kind(name) or "schedule")
-        for path, text in changes:
-            part = _put(part, path, text, _dotted(name, path))
-        text = serialise.part_text(part)
-        if "(" not in text:
-            raise ConfigError(
-                f"{_dotted(name, changes[0][0])}: {text} has too many numbers for a "
-                "command line; write it to a file."
-            )
-        rest += [f"--{name}", text]
-    return rest
-
-
-def dotted_flags(name: str, part: Any) -> str:
-    """Return the flags of a part's numbers, for the help of its own flag."""
-    if not is_part(part):
-        return ""
-    plain = [n for n in field_names(part) if isinstance(getattr(part, n), int | float)]
-    flags = [_dotted(name, [n]) for n in plain]
-    return f" Inside it: {', '.join(flags)}." if flags else ""
-
-
-def _dotted(name: str, path: Sequence[str]) -> str:
-    return "--" + ".".join([name, *path]).replace("_", "-")
-
-
-def _take(defaults: Mapping[str, Any], argv: Sequence[str]) -> tuple[list[str], Inside]:
-    """The words without dotted flags, and these."""
-    rest: list[str] = []
-    inside: Inside = {}
-    words = iter(argv)
-    for word in words:
-        flag, equals, value = word.partition("=")
-        name, *path = flag.removeprefix("--").replace("-", "_").split(".")
-        if not (word.startswith("--") and path and name in defaults):
-            rest.append(word)
-            continue
-        text = value if equals else next(words, None)
-        if text is None:
-            raise ConfigError(f"{flag} needs a value.")
-        inside.setdefault(name, []).append((path, text))
-    return rest, inside
-
-
 def _take_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
     """The last value of a flag, None where it is not given; and the other words."""
     value, rest, words = None, [], iter(argv)
@@ -218,39 +154,6 @@ def _take_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:
         else:
             value = text if equals else next(words, "")
     return value, rest
-
-
-def _put(part: Any, path: Sequence[str], text: str, flag: str) -> Any:
-    """The part with a value at a path."""
-    if not is_part(part):
-        raise ConfigError(
-            f"{flag}: {part!r} has nothing inside; give a part first, such as "
-            f"{flag.rpartition('.')[0]} 'Linear(3e-4, 0)' for a number that moves."
-        )
-    name, *rest = path
-    check_known(name, field_names(part), f"{flag}: {type(part).__name__}")
-    field = next(f for f in dataclasses.fields(part) if f.name == name)
-    if rest:
-        value = _put(getattr(part, name), rest, text, flag)
-    else:
-        value = _value(field, text, flag)
-    return dataclasses.replace(part, **{name: value})
-
-
-def _value(field: dataclasses.Field, text: str, flag: str) -> Any:
-    """The value of a field inside a part: plain, or a part itself."""
-    if "(" in text and field.metadata.get("pytree_node", True):
-        return serialise.parse_part(text, "schedule")
-    try:
-        value = serialise.read_yaml(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"cannot read the value of {flag}, got {text!r}.") from None
-    if not isinstance(value, str) or not field.metadata.get("pytree_node", True):
-        return value
-    try:
-        return float(value)
-    except ValueError:
-        raise ConfigError(f"{flag} must be a number, got {text!r}.") from None
 
 
 _MAPPINGS = {
@@ -294,9 +197,7 @@ def parser_class(
     for field in dataclasses.fields(config):
         _check_default(field, getattr(config, field.name))
         kind, default = _flag(field, getattr(config, field.name))
-        is_leaf = field.metadata.get("pytree_node", True)
-        note = dotted_flags(field.name, getattr(config, field.name))
-        note = note if is_leaf else " (static)"
+        note = "" if field.metadata.get("pytree_node", True) else " (static)"
         help_ = tyro.conf.arg(help=field.metadata["help"] + note)
         ours.append((field.name, Annotated[kind, help_], default))
     return dataclasses.make_dataclass(
@@ -474,11 +375,7 @@ def _refuse_empty(argv: Sequence[str]) -> None:
 
 
 def _check_mappings(argv: Sequence[str]) -> None:
-    """Refuse a second flag of a mapping: only its own names would count.
-
-    Raises:
-        ConfigError: naming the flag.
-    """
+    """Refuse a second flag of a mapping, as only its own names would count."""
     given = [word.partition("=")[0].replace("_", "-") for word in argv]
     for name in _MAPPINGS:
         flag = f"--{name.replace('_', '-')}"
@@ -487,24 +384,6 @@ def _check_mappings(argv: Sequence[str]) -> None:
                 f"{flag} is given twice; give one with all its names: "
                 f"{flag} name=value name=value."
             )
-
-
-def _switches(cls: type, argv: Sequence[str]) -> list[str]:
-    """The words, with the values that `--x` and `--no-x` stand for.
-
-    tyro has switches for what is true or false; what may also be auto takes a value.
-    """
-    kinds = {field.name: get_args(field.type)[:1] for field in dataclasses.fields(cls)}
-    names = {name for name, kind in kinds.items() if kind == (bool | Literal["auto"],)}
-    words = []
-    for word, following in zip(argv, [*argv[1:], ""], strict=False):
-        words.append(word)
-        name = word.removeprefix("--").replace("-", "_") if word[:2] == "--" else ""
-        if name in names and following not in ("True", "False", AUTO):
-            words.append("True")
-        elif name.removeprefix("no_") in names and name.startswith("no_"):
-            words[-1:] = [f"--{name.removeprefix('no_')}", "False"]
-    return words
 
 
 def check_resume(argv: Sequence[str], allowed: Collection[str], what: str) -> None:
@@ -569,9 +448,6 @@ def parse(cls: type, argv: Sequence[str], command: str) -> Any:
     """
     _refuse_empty(argv)
     _check_mappings(argv)
-    fields = dataclasses.fields(cls)
-    argv = write_inside({field.name: field.default for field in fields}, argv)
-    argv = _switches(cls, argv)
     prefix = (tyro.conf.OmitArgPrefixes,)
     about, has_config = inspect.cleandoc(cls.__doc__ or ""), hasattr(cls, "__config__")
     with warnings.catch_warnings():

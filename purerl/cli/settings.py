@@ -6,9 +6,7 @@ import os
 import sys
 import traceback
 from collections.abc import Mapping
-from importlib import metadata
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 import jax
@@ -71,26 +69,16 @@ _FAILED = "Unable to initialize backend"
 
 
 def _remedy(platform: str) -> str:
-    """Return the needs of a platform, which of them is missing, and how to get it."""
-    if platform in ("cuda", "gpu"):
-        gpu = "" if has_nvidia_gpu() else " (none is visible)"
-        build = _missing("jax-cuda12-plugin", "jax-cuda13-plugin")
-        install = "pip install 'purerl[cuda12]' or 'purerl[cuda13]'"
-        return (
-            f"{platform} needs an NVIDIA GPU{gpu} and a CUDA build of JAX"
-            f"{f' ({install})' if build else ''}"
-        )
-    if platform == "tpu":
-        install = " (pip install 'jax[tpu]')" if _missing("libtpu") else ""
-        return f"tpu needs a TPU and libtpu{install}"
-    if platform == "rocm":
-        return "rocm needs an AMD GPU and a ROCm build of JAX"
+    """Return the needs of a platform, and how to get them."""
+    needs = {
+        "cuda": "an NVIDIA GPU and pip install 'purerl[cuda12]' or 'purerl[cuda13]'",
+        "tpu": "a TPU and pip install 'jax[tpu]'",
+        "rocm": "an AMD GPU and a ROCm build of JAX",
+    }
+    needs["gpu"] = needs["cuda"]
+    if platform in needs:
+        return f"{platform} needs {needs[platform]}"
     return f"JAX knows no platform {platform!r}; it may be cpu, cuda, tpu or rocm"
-
-
-def _missing(*packages: str) -> bool:
-    """Return whether none of some packages is installed."""
-    return all(not list(metadata.distributions(name=name)) for name in packages)
 
 
 def has_nvidia_gpu() -> bool:
@@ -133,57 +121,39 @@ def load(sources: Mapping[str, str]) -> None:
         sys.path.append(here)
     importlib.invalidate_caches()  # A notebook may have written the file just now.
     for name, source in sources.items():
-        _check_name(name, source)
+        if not all(part.isidentifier() for part in name.split(".")) or (
+            name.endswith(".py")
+        ):
+            raise ConfigError(
+                f"{source} takes the name of a module as Python imports it, such as "
+                f"mine for mine.py in the working directory, got {name!r}."
+            )
         _check_found(name, source, _imported(name, source))
-
-
-def _check_name(name: str, source: str) -> None:
-    """Refuse what is no name of a module, such as the name of its file."""
-    path = name.removesuffix(".py")
-    if path == name and all(part.isidentifier() for part in name.split(".")):
-        return
-    meant = ".".join(part for part in path.split("/") if part not in ("", "."))
-    is_name = all(part.isidentifier() for part in meant.split("."))
-    hint = f" Did you mean {meant!r}?" if is_name else ""
-    raise ConfigError(
-        f"{source} takes the name of a module as Python imports it, such as mine for "
-        f"mine.py in the working directory, got {name!r}.{hint}"
-    )
 
 
 def _imported(name: str, source: str) -> Any:
     """The module; what is wrong inside of it is shown with its place."""
     try:
         return importlib.import_module(name)
-    except (Exception, SystemExit) as error:
+    except Exception as error:
         missing = error.name if isinstance(error, ModuleNotFoundError) else None
         if missing and f"{name}.".startswith(f"{missing}."):
             raise ConfigError(
                 f"{source}: there is no module {name!r}; it must be installed, or lie "
                 f"in the working directory ({Path.cwd()}) or in a folder of PYTHONPATH."
             ) from None
-        traceback.print_exception(error.with_traceback(_inside(error.__traceback__)))
+        traceback.print_exception(error)
         what = f"{type(error).__name__}: {error}".partition("\n")[0].rstrip(": .")
         raise ConfigError(
             f"{source}: the module {name!r} failed while it was imported ({what})."
         ) from None
 
 
-def _inside(trace: TracebackType | None) -> TracebackType | None:
-    """The part of a traceback that lies inside of the module."""
-    while trace is not None:
-        file = trace.tb_frame.f_code.co_filename
-        if file != __file__ and "importlib" not in file:
-            break
-        trace = trace.tb_next
-    return trace
-
-
 def _check_found(name: str, source: str, module: Any) -> None:
     """Refuse another module than the one in the working directory of that name."""
     path = Path(*name.split("."))
-    mine = [file for file in (path.with_suffix(".py"), path / "__init__.py")]
-    mine = [file for file in mine if file.exists()]
+    files = path.with_suffix(".py"), path / "__init__.py"
+    mine = [file for file in files if file.exists()]
     found = getattr(module, "__file__", None)
     if not mine or any(found and file.samefile(found) for file in mine):
         return

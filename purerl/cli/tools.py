@@ -466,24 +466,27 @@ class Transfer:
 def main_transfer(argv: Sequence[str]) -> int:
     """Run `purerl transfer`; return the exit status."""
     parsed, given = read_comparison(argv, _base_of_evolution, Transfer, Compared)
-    field, losses = parsed.field or "value_loss", {}
+    field, settings = parsed.field or "value_loss", {}
     if part_kind(field) != "loss":
         raise ConfigError(f"--field must be value_loss or policy_loss, got {field!r}.")
+    config = given["config"]
     if parsed.evolution:
-        field, losses = _evolved(parsed.evolution, parsed.field)
-    own = _given_losses(field, parsed.loss, losses)
-    losses = {**losses, **own}
-    if not losses:
+        field = _evolved(parsed.evolution, parsed.field)
+        # What else was evolved beside the loss belongs to it.
+        settings = {"learned": parsed.evolution, "generation 0": {}}
+    own = _given_losses(field, parsed.loss, settings)
+    if not own and not settings:
         raise ConfigError(
             "say which losses to compare, such as --loss learned=value_loss.npz "
             "--loss squared, or give --evolution FOLDER."
         )
-    config = given["config"]
-    given["settings"] = settings_of(config, field, losses)
+    given["settings"] = settings | (settings_of(config, field, own) if own else {})
     if parsed.dry_run:
         return run_comparison(parsed, given, None)
-    given["baseline"] = parsed.baseline or next(iter(own), list(losses)[-1])
-    return run_comparison(parsed, given, _transfer_folder(parsed, str(config.env)))
+    given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
+    inside = parsed.evolution and parsed.evolution / "transfer"
+    folder = parsed.out or inside or default_folder(f"transfer-{config.env}")
+    return run_comparison(parsed, given, folder)
 
 
 def _given_losses(field: str, texts: Sequence[str], evolved: Mapping[str, Any]) -> dict:
@@ -530,44 +533,20 @@ def _loss(field: str, text: str) -> tuple[str, Any]:
     return name, {field: loss, **read_changes("--loss", text, others)}
 
 
-def _evolved(folder: Path, field: str) -> tuple[str, dict[str, Any]]:
-    """The field that an evolution evolved; all that it evolved, after and before.
-
-    What else was evolved beside the loss (a learning rate, the other loss) belongs to
-    it: the loss was never worth anything without.
-    """
+def _evolved(folder: Path, field: str) -> str:
+    """Return the loss that an evolution has evolved."""
     from purerl.meta.result import load_evolution
 
     result = load_evolution(folder)
-    learned, start = result.losses(result.learned), result.losses(result.config)
-    if (field and field not in learned) or not learned:
+    known = list(result.losses(result.learned))
+    if (field and field not in known) or not known:
         raise ConfigError(
             f"--evolution {folder} has evolved {', '.join(result.solution)}, not "
             f"{field or 'a loss'}."
         )
-    if not field and len(learned) > 1:
+    if not field and len(known) > 1:
         raise ConfigError(
-            f"--evolution {folder} has evolved {' and '.join(learned)}; say which with "
+            f"--evolution {folder} has evolved {' and '.join(known)}; say which with "
             "--field."
         )
-    field = field or next(iter(learned))
-    touched = list(dict.fromkeys(name.split(".")[0] for name in result.solution))
-    if "env_params" in touched:
-        raise ConfigError(
-            f"--evolution {folder} has evolved the environment too (env_params): its "
-            "loss cannot be judged apart; give it with --loss and its file."
-        )
-    if touched == [field]:
-        return field, {"learned": learned[field], "generation 0": start[field]}
-    return field, {
-        name: {part: getattr(config, part) for part in touched}
-        for name, config in (
-            ("learned", result.learned),
-            ("generation 0", result.config),
-        )
-    }
-
-
-def _transfer_folder(parsed: Any, env: str) -> Path:
-    inside = parsed.evolution and parsed.evolution / "transfer"
-    return parsed.out or inside or default_folder(f"transfer-{env}")
+    return field or known[0]

@@ -28,7 +28,6 @@ from purerl.runner.start import (
     with_values_of_start,
 )
 from purerl.scale.devices import make_workers, use_all_cores
-from purerl.storage import folders
 from purerl.train import bind
 
 
@@ -110,7 +109,6 @@ def show_cost(asked: RunOptions, parsed: Any, device: Device | None) -> None:
     assert start is None or isinstance(start, Start)
     bound = bind(with_values_of_start(start, asked.config))
     if asked.folder is not None:
-        folders.check_writable(asked.folder)
         manifest.check_new(asked.folder)
     if device is None:
         require_number(bound, num_seeds(asked.seeds), make_workers())

@@ -172,10 +172,8 @@ def check_out(folder: Path | None) -> None:
     """Refuse a folder that holds neither a comparison nor an evolution.
 
     Raises:
-        ConfigError: saying what it holds; or it could not be written.
+        ConfigError: saying what it holds.
     """
-    if folder is None:
-        return
-    folders.check_writable(folder)
-    if (folder / folders.MANIFEST).exists():
+    if folders.is_begun(folder):
+        assert folder is not None
         folders.refuse_other(folder, (folders.COMPARISON, "evolution"))

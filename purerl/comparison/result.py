@@ -412,12 +412,17 @@ def tell(
     def ended(pair: tuple[str, str], scores: Scores) -> Ended:
         """Rows of all seeds together: means under the name itself, and extremes."""
         environment, name = pair
-        rows: list[tuple[str, dict[str, Any]]] = [
-            ("train", {"env_steps": int(step), "episode_return": values.tolist()})
+        rows: list[dict[str, Any]] = [
+            {
+                "kind": "train",
+                "env_steps": int(step),
+                "episode_return": values.tolist(),
+            }
             for step, values in zip(scores.steps, scores.curve.T, strict=True)
         ]
         measures = {name: values.tolist() for name, values in scores.measures.items()}
-        rows.append(("measure", {"env_steps": int(scores.steps[-1]), **measures}))
+        last = {"kind": "measure", "env_steps": int(scores.steps[-1])}
+        rows.append({**last, **measures})
         where = {"environment": environment, "setting": name}
         title = f"{environment}, {name}" if len(environments) > 1 else name
         member = Member(title, None, {**where, **(settings[name] or {})})

@@ -1,7 +1,6 @@
 """The fields that every algorithm's config has."""
 
 import dataclasses
-import sys
 from typing import Any, Self
 
 from flax.core import FrozenDict
@@ -162,12 +161,6 @@ class TrainConfig:
         """
 
     def __post_init__(self) -> None:
-        if sys.flags.optimize > 1:
-            raise ConfigError(
-                "python -OO (PYTHONOPTIMIZE=2) strips the docstrings that TensorFlow "
-                "Probability needs, and without it nothing can be trained; use -O, or "
-                "none."
-            )
         # Normalise what people write: 5e5 or NumPy's 4 for an integer, lists, "auto".
         for field in dataclasses.fields(self):
             if isinstance(field.default, Auto) and is_auto(getattr(self, field.name)):

@@ -33,7 +33,6 @@ from typing import Any, NamedTuple, cast
 import jax
 import jax.numpy as jnp
 
-from purerl.accelerator import packing
 from purerl.acting import exploration, rollout
 from purerl.acting.rollout import is_bad
 from purerl.algorithms import Entry, pieces
@@ -50,7 +49,7 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.envs.wrappers import innermost, unwrap
-from purerl.keys import init_keys, update_keys
+from purerl.keys import init_keys
 from purerl.types import Algorithm, Array, Hosted, Metrics
 
 METHODS = ("epsilon_greedy", "ucb", "gradient")
@@ -267,29 +266,7 @@ def act(
 
 def step(parts: Parts, state: BanditState) -> tuple[BanditState, Metrics]:
     """Make one update: `num_steps` pulls, each of which is learned from."""
-    config = parts.config
-    randomness = rollout.draw_randomness(
-        parts.stepper,
-        update_keys(state, pieces.NUM_KEYS_OF_STEPS),
-        config.num_steps,
-        1,
-        partial(draw_noise, parts),
-    )
-
-    def body(
-        carry: tuple[Learner, rollout.EnvCarry], inputs: Any
-    ) -> tuple[tuple[Learner, rollout.EnvCarry], Trace]:
-        (learner, before), (noise, inputs_t) = carry, inputs
-        arm = _pull(parts, learner, before, noise)
-        envs, out = rollout.step_envs(
-            parts.stepper, before, arm, *randomness.restart(inputs_t)
-        )
-        learner, trace = _learn_from(parts, learner, before, arm, out)
-        return (learner, envs), trace
-
-    start = _learner(state)
-    (learner, envs), trace = packing.scan(body, (start, state.envs), randomness.inputs)
-    return finish(parts, state, learner, envs, trace)
+    return pieces.take_steps(parts.config, parts.stepper, _steps(parts), state)
 
 
 def hosted(parts: Parts, update: Array) -> Hosted:
@@ -299,23 +276,23 @@ def hosted(parts: Parts, update: Array) -> Hosted:
         update: `[]` int32, number of updates done; nothing here depends on it.
     """
     del update
+    return pieces.of_steps(parts.config, _steps(parts))
 
+
+def _steps(parts: Parts) -> pieces.Steps:
     def learn_from(*args: Any) -> tuple[Learner, Trace]:
         return _learn_from(parts, *args[:-1])  # All but the noise.
 
     def restart(state: BanditState, obs: Any) -> BanditState:
         return state._replace(envs=pieces.first_step(state.envs, obs))
 
-    return pieces.of_steps(
-        parts.config,
-        pieces.Steps(
-            draw=partial(draw_noise, parts),
-            begin=_learner,
-            act=partial(_pull, parts),
-            learn=learn_from,
-            finish=partial(finish, parts),
-            restart=restart,
-        ),
+    return pieces.Steps(
+        draw=partial(draw_noise, parts),
+        begin=_learner,
+        act=partial(_pull, parts),
+        learn=learn_from,
+        finish=partial(finish, parts),
+        restart=restart,
     )
 
 

@@ -49,8 +49,7 @@ from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
 from purerl.runner.rows import RowFile, read_rows
 from purerl.runner.trackers import Tracker, choose
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.writer import Notify
+from purerl.runner.trackers.group import Group, Notify
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, make_workers
 from purerl.storage import folders
@@ -384,8 +383,6 @@ def evolve(asked: EvolveOptions) -> EvolutionResult:
     def check_and_choose() -> list[Tracker]:
         if hosts.index() > 0:
             return []  # Only the first process looks at the folder, and writes.
-        if not folders.is_begun(asked.folder):
-            setup.optimiser.check_fields()  # What was begun goes on as it is.
         return choose(asked.trackers, asked.folder)
 
     chosen = hosts.run_on_all(check_and_choose)

@@ -18,11 +18,9 @@ import numpy as np
 from purerl.config import ConfigError, check_known
 from purerl.meta.genome import Genome
 from purerl.meta.strategy import (
-    NUMBERS,
     TRUNCATED,
     Strategy,
     algorithms,
-    given_fields,
 )
 from purerl.scale.host import to_host
 from purerl.types import Array, Overrides, PyTree
@@ -55,42 +53,6 @@ class Optimiser:
         self._ask = jax.jit(_as_evosax_writes(self._ask_and_decode))
         self._tell = jax.jit(_as_evosax_writes(self._tell_loss))
         self._has_schedule = "std_schedule" in _arguments(type(self.algorithm))
-
-    def check_fields(self) -> None:
-        """Refuse fields that were given to the strategy and that it does not read.
-
-        Raises:
-            ConfigError: naming the field, and those that the strategy reads.
-        """
-        given = given_fields(self.strategy)
-        if not given:
-            return
-        read = self._fields_read()
-        idle = [name for name in given if name not in read]
-        if idle:
-            value = getattr(self.strategy, idle[0])
-            raise ConfigError(
-                f"strategy: {idle[0]} has no effect, got {value!r}: beside its options "
-                f"{self.strategy.name} here reads {', '.join(read)}. Leave it out."
-            )
-
-    def _fields_read(self) -> list[str]:
-        """The fields on which the populations depend."""
-        strategy, known = self.strategy, dataclasses.fields(self.params)
-        read = {"shaping"}
-        has_sigma = "std_init" in [field.name for field in known]
-        if has_sigma or self._has_schedule or not self.is_distribution:
-            read |= {"sigma"}
-        if self._has_schedule:
-            read |= {"sigma_decay", "sigma_limit"}
-        if strategy.learning_rate is not None:
-            read |= {name for name in NUMBERS if not name.startswith("sigma")}
-        if "use_antithetic_sampling" in _arguments(type(self.algorithm)):
-            read |= {"antithetic"}
-        for name in ("sigma", "learning_rate"):
-            if getattr(strategy, f"{name}_decay") == 1:
-                read -= {f"{name}_limit"}  # What does not decay has no limit.
-        return [f.name for f in dataclasses.fields(Strategy) if f.name in read]
 
     def init(self, key: Array) -> PyTree:
         """Return the state before the first generation, on the host."""

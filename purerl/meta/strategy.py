@@ -179,24 +179,6 @@ def read_strategy(given: "str | Mapping[str, Any] | Strategy") -> Strategy:
     return strategy
 
 
-def given_fields(strategy: Strategy) -> list[str]:
-    """Return the fields of a strategy that somebody has changed.
-
-    They have neither the value that a strategy has anyway, nor that of a preset of its
-    algorithm.
-
-    Args:
-        strategy: The strategy, as it was read.
-    """
-    alike = [p for p in PRESETS.values() if _plain(p.name) == _plain(strategy.name)]
-    usual = (Strategy(strategy.name), *alike)
-    return [
-        name
-        for name in (*NUMBERS, "antithetic", "shaping")
-        if getattr(strategy, name) not in [getattr(one, name) for one in usual]
-    ]
-
-
 def names() -> list[str]:
     """Return every strategy's name, the presets first."""
     others = (_normal(name) for name in algorithms())

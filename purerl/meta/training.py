@@ -27,10 +27,10 @@ import numpy as np
 
 from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import Cohort, Job, rows_of, stream, train_until
-from purerl.execution.dry_run import rate
+from purerl.execution.dry_run import Part
 from purerl.execution.members import Members, crossed
 from purerl.execution.memory import require_together
-from purerl.execution.programs import Program, segment_length
+from purerl.execution.programs import Program
 from purerl.meta.fitness import Accumulator, measured_anchors
 from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.scale import hosts
@@ -312,69 +312,18 @@ def _example(setup: EvolutionSetup) -> Overrides:
     return jax.tree.map(np.asarray, decoded)
 
 
-class Estimate(NamedTuple):
-    """The cost of an evolution on this machine.
-
-    Attributes:
-        agents: The number of training runs of all generations.
-        env_steps: Environment steps of all these runs.
-        steps_per_second: Environment steps per second as measured, all workers busy,
-            over the environments.
-        hours: Hours of training; compiling comes on top.
-        lanes: The width of a block, W.
-        generations: The number of generations of the whole evolution.
-        numbers: The count of numbers that are evolved.
-    """
-
-    agents: int
-    env_steps: int
-    steps_per_second: float
-    hours: float
-    lanes: int
-    generations: int
-    numbers: int
-
-
-def estimate(
-    setup: EvolutionSetup, workers: Sequence[Worker], memory_limit: float
-) -> Estimate:
-    """Time a segment of one block on every worker, in every environment.
-
-    Args:
-        setup: The evolution.
-        workers: Workers of this process; other processes are taken to have the same.
-        memory_limit: Bytes that a worker may use.
-
-    Raises:
-        ConfigError: a block does not fit the memory.
-    """
-    asked, generations = setup.asked, setup.asked.generations
-    everyone = list(workers) * hosts.count()
-    width = asked.lanes or default_lanes(setup.runs_each, everyone)
+def planned(setup: EvolutionSetup) -> list[Part]:
+    """Return what all generations train, an environment a part, for a dry run."""
+    asked, each = setup.asked, setup.runs_each
     keys = rollout_keys(jax.random.key(0), 0, asked.rollouts)
     runs = Population(keys, _example(setup), 1).runs()
-    compiler = BlockCompiler(workers, memory_limit)
-    seconds = 0.0
-    for bound in setup.bounds:
-        length = segment_length(bound)  # One segment is timed.
-        is_fixed = asked.lanes is not None
-        program = compiler.compile(bound, runs, width, length, is_fixed)
-        width = program.lanes
-        # There are never more busy workers than blocks.
-        blocks = -(-setup.runs_each // width)
-        busy = min(len(everyone), blocks)
-        per_worker = rate(program, runs.block(0, width), workers, 0.5) / len(workers)
-        # Whole rounds of blocks: the last round takes as long as the others.
-        rounds = np.ceil(blocks / busy)
-        steps = setup.updates(bound) * bound.plan.steps_per_update
-        seconds += generations * steps * width * rounds / per_worker
-    total = setup.steps * generations
-    return Estimate(
-        setup.runs * -(-generations // setup.per_run),
-        total,
-        total / seconds,
-        seconds / 3600.0,
-        width,
-        generations,
-        setup.optimiser.genome.size,
-    )
+    steps = asked.generations * each
+    return [
+        Part(
+            bound,
+            each,
+            steps * setup.updates(bound) * bound.plan.steps_per_update,
+            runs,
+        )
+        for bound in setup.bounds
+    ]

@@ -31,7 +31,6 @@ from purerl.algorithms.outer import Constant, Outer, OuterLoss, collect_next
 from purerl.config import ConfigError, TrainConfig, as_float32
 from purerl.losses import AsymmetricClipDrift, ClipDrift, ClippedSquaredError
 from purerl.meta.genome import Genome, Names
-from purerl.optimisers import Lion
 from purerl.optimisers.check import optimiser_fields
 from purerl.optimisers.first_order import differentiable
 from purerl.precision import algorithm_in_32_bits, in_32_bits
@@ -348,11 +347,6 @@ def check_acts(
     judges_policy = loss is outer.losses.get("policy_gradient")
     is_alone = outer.alone(config, bound.env, field)
     found = _constant(config, field, outer)
-    if found is None and _by_signs(config, field, is_alone, judges_policy):
-        found = Constant(
-            "Lion steps by the sign of a gradient, which has no derivative",
-            "Use another optimiser, such as Adam(), or purerl.evolve.",
-        )
     if found is not None:
         raise ConfigError(
             f"{word}: the meta-gradient of {field} is zero, for {found.why}. "
@@ -376,21 +370,6 @@ def _constant(config: TrainConfig, field: str, outer: Outer) -> Constant | None:
         # A sample has its whole gradient or none, and moving the ends changes neither.
         return Constant("the interval of a clip only decides which samples count")
     return outer.constant(config).get(first)
-
-
-def _by_signs(config: Any, field: str, is_alone: bool, judges_policy: bool) -> bool:
-    """True if signs of gradients stand between a field and all that is judged."""
-    first, _, part = field.partition(".")
-    if part in ("b1", "b2") and type(getattr(config, first)) is Lion:
-        return True
-    # The length of a step, and the share of parameters that is taken away, stand
-    # outside of the sign.
-    if type(config.optimiser) is not Lion:
-        return False
-    moved = ("learning_rate", "optimiser")
-    in_policy = first in moved
-    in_critic = not judges_policy and first in (*moved, "critic_learning_rate")
-    return not in_critic and (is_alone or not in_policy)
 
 
 def check_step_size(step_size: StepSize) -> None:

@@ -221,6 +221,13 @@ def _matrices(layers: PyTree) -> PyTree:
     return jax.tree_util.tree_map_with_path(mark, layers)
 
 
+# Under the roots of Adam's family, which have no derivative at zero: a parameter that
+# has never had a gradient, such as a frozen one or the weight of an input that was
+# always zero, would turn every meta-gradient into NaN. The root of this number is
+# 1e-18, which changes no bit of a step beside any `eps` that is used.
+EPS_ROOT = 1e-36
+
+
 def scale_by_adam(
     b1: Array | float, b2: Array | float, eps: Array | float
 ) -> optax.GradientTransformation:
@@ -233,15 +240,24 @@ def scale_by_adam(
 
     def move(numbers: Array, mean: Array, square: Array) -> Array:
         first, second = numbers
-        return mean / first / (jnp.sqrt(square / second) + eps)
+        return mean / first / (jnp.sqrt(square / second + EPS_ROOT) + eps)
 
-    return _in_few_kernels(optax.scale_by_adam(b1, b2, eps), shared, move)
+    plain = optax.scale_by_adam(b1, b2, eps, EPS_ROOT)  # type: ignore[arg-type]
+    return plain if traced_for_cpu() else _in_few_kernels(plain, shared, move)
 
 
 def scale_by_radam(
-    b1: Array | float, b2: Array | float, eps: Array | float
+    b1: Array | float,
+    b2: Array | float,
+    eps: Array | float,
+    *,
+    by_optax: bool | None = None,
 ) -> optax.GradientTransformation:
-    """Return `optax.scale_by_radam`, written for the platform that is traced for."""
+    """Return `optax.scale_by_radam`, written for the platform that is traced for.
+
+    Args:
+        by_optax: Whether it is optax's own; that of the platform where not given.
+    """
 
     def shared(count: Array) -> Array:
         # Element by element as one vector. Names are the paper's.
@@ -260,10 +276,12 @@ def scale_by_radam(
 
     def move(numbers: Array, mean: Array, square: Array) -> Array:
         first, second, factor, unscaled = numbers
-        scale = factor / (jnp.sqrt(square / second) + eps) + unscaled
+        scale = factor / (jnp.sqrt(square / second + EPS_ROOT) + eps) + unscaled
         return mean / first * scale
 
-    return _in_few_kernels(optax.scale_by_radam(b1, b2, eps), shared, move)
+    plain = optax.scale_by_radam(b1, b2, eps, EPS_ROOT)  # type: ignore[arg-type]
+    by_optax = traced_for_cpu() if by_optax is None else by_optax
+    return plain if by_optax else _in_few_kernels(plain, shared, move)
 
 
 def _in_few_kernels(
@@ -271,9 +289,7 @@ def _in_few_kernels(
     shared: Callable[[Array], Array],
     move: Callable[[Array, Array, Array], Array],
 ) -> optax.GradientTransformation:
-    """Return a transformation of Adam's kind, written for the platform of the trace."""
-    if traced_for_cpu():
-        return plain
+    """Return a transformation of Adam's kind with one kernel for what leaves share."""
 
     def update(updates: Any, state: Any, params: Any = None) -> Any:
         _, state = plain.update(updates, state, params)
@@ -297,79 +313,24 @@ def is_known(optimiser: object) -> bool:
     return type(optimiser) in (Adam, AdamW, SGD, RMSProp, RAdam, Lion)
 
 
-# Its root is 1e-18, which changes no bit of a step beside any `eps` that is used.
-EPS_ROOT = 1e-36
-# Length of the moving average from which RAdam trusts it, as optax has it.
-_RECTIFIED_FROM = 5.0
-
-
 @struct.dataclass
-class Differentiable:
-    """One of Adam's family with 1e-36 under the root, whose steps have a derivative.
+class DifferentiableRAdam(RAdam):
+    """RAdam, whose first steps have a derivative too.
 
-    Adam divides by the root of a mean of squares, and the root has no derivative at
-    zero. A parameter that has never had a gradient, such as a frozen one or the weight
-    of an input that was always zero, would turn every meta-gradient into NaN. So would
-    the first steps of RAdam, which compute the root of a negative number and do not use
-    it.
-
-    Attributes:
-        inner: The optimiser.
+    Those of optax compute the root of a negative number and do not use it, which turns
+    every meta-gradient into NaN.
     """
-
-    inner: Any
 
     def __call__(self, learning_rate: Array | float) -> optax.GradientTransformation:
         """Return the transformation with a step size, which may be traced."""
-        inner = self.inner
-        numbers = {"b1": inner.b1, "b2": inner.b2, "eps": inner.eps}
-        if type(inner) is RAdam:
-            return optax.chain(
-                _rectified(**numbers), optax.scale_by_learning_rate(learning_rate)
-            )
-        if type(inner) is AdamW:
-            numbers["weight_decay"] = inner.weight_decay
-        make: Any = optax.adamw if type(inner) is AdamW else optax.adam
-        return make(learning_rate, **numbers, eps_root=EPS_ROOT)
-
-
-def _rectified(
-    b1: Array | float, b2: Array | float, eps: Array | float
-) -> optax.GradientTransformation:
-    """Rectified Adam (arXiv:1908.03265, algorithm 2), with optax's state."""
-    moments: Any = optax.scale_by_adam(b1=b1, b2=b2, eps=eps)  # type: ignore[arg-type]
-    most = 2.0 / (1.0 - b2) - 1.0
-
-    def update(updates: Any, state: Any, params: Any = None) -> Any:
-        _, state = moments.update(updates, state, params)
-        count, decayed = state.count, b2**state.count
-        length = most - 2 * count * decayed / (1 - decayed)
-        enough = length >= _RECTIFIED_FROM
-        # The branch that is not used must be finite too, or its derivative would be
-        # NaN.
-        used = jnp.maximum(length, _RECTIFIED_FROM)
-        factor = jnp.sqrt(
-            (used - 4.0) * (used - 2.0) * most / ((most - 4.0) * (most - 2.0) * used)
+        return optax.chain(
+            scale_by_radam(self.b1, self.b2, self.eps, by_optax=False),
+            optax.scale_by_learning_rate(learning_rate),  # type: ignore[arg-type]
         )
-
-        def step(mean: Array, square: Array) -> Array:
-            root = jnp.sqrt(square + EPS_ROOT)
-            return jnp.where(enough, factor * mean / (root + eps), mean)
-
-        means: Any = optax.tree.bias_correction(state.mu, b1, count)
-        squares: Any = optax.tree.bias_correction(state.nu, b2, count)
-        return jax.tree.map(step, means, squares), state
-
-    return optax.GradientTransformation(moments.init, update)
 
 
 def differentiable(optimiser: Any) -> Any:
-    """Return an optimiser with the same steps, whose derivative exists at zero.
-
-    Args:
-        optimiser: The optimiser of a config. Others than Adam's family are returned as
-            they are: SGD, RMSProp and Lion have no root at zero, the learned ones have
-            this number under theirs, and of Muon or the user's own it is not known.
-    """
-    is_adam = type(optimiser) in (Adam, AdamW, RAdam)
-    return Differentiable(optimiser) if is_adam else optimiser
+    """Return an optimiser with the same steps, which all have a derivative."""
+    if type(optimiser) is RAdam:
+        return DifferentiableRAdam(optimiser.b1, optimiser.b2, optimiser.eps)
+    return optimiser

@@ -140,6 +140,15 @@ def cells(row: Row, heading: str) -> list[str]:
     ]
 
 
+def ends_of(
+    row: Row, name: str, heading: str, digits: int | None = None, sign: str = ""
+) -> str:
+    """Return the ends beside a number of a row, for a reader who was told `heading`."""
+    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
+    digits = decimals(low, high) if digits is None else digits
+    return text_of(low, high, heading_of(row.seeds), digits, heading, sign)
+
+
 def _interval(
     row: Row, name: str, heading: str, sign: str = "", digits: int | None = None
 ) -> str:
@@ -147,10 +156,8 @@ def _interval(
     value, low, high = (getattr(row, name + end) for end in ("", "_low", "_high"))
     if not math.isfinite(value):
         return "-"
-    if digits is None:
-        digits = decimals(value, low, high)
+    digits = decimals(value, low, high) if digits is None else digits
     text = f"{value:{sign},.{digits}f}"
     if not math.isfinite(low):
         return text
-    ends = text_of(low, high, heading_of(row.seeds), digits, heading, sign)
-    return f"{text} ({ends})"
+    return f"{text} ({ends_of(row, name, heading, digits, sign)})"

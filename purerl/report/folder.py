@@ -22,27 +22,20 @@ from purerl.streams import say
 from purerl.train import bind
 from purerl.types import HostMetrics
 
-# The module and the name of what reads each kind: nothing is imported before it is
-# called.
-READERS = {
-    "run": "purerl.report.folder:read_run",
-    "sweep": "purerl.sweeps.result:load_sweep",
-    "pbt": "purerl.population.saved:load_search",
-    "halving": "purerl.population.saved:load_search",
-    "tune": "purerl.tuning.result:load_tune",
-    "evolution": "purerl.meta.result:load_evolution",
-    folders.COMPARISON: "purerl.comparison.result:load_comparison",
-}
-
-# Those of what trackers are told of each kind.
-TOLD = {
-    "run": "purerl.report.folder:told_of_run",
-    "sweep": "purerl.sweeps.result:told_of_sweep",
-    "pbt": "purerl.population.saved:told_of_search",
-    "halving": "purerl.population.saved:told_of_search",
-    "tune": "purerl.tuning.result:told_of_study",
-    "evolution": "purerl.meta.result:told_of_evolution",
-    folders.COMPARISON: "purerl.comparison.result:told_of_comparison",
+# Of each kind its module, and there the names of what reads a folder, and of what says
+# what trackers are told. Nothing is imported before it is called.
+KINDS = {
+    "run": ("purerl.report.folder", "read_run", "told_of_run"),
+    "sweep": ("purerl.sweeps.result", "load_sweep", "told_of_sweep"),
+    "pbt": ("purerl.population.saved", "load_search", "told_of_search"),
+    "halving": ("purerl.population.saved", "load_search", "told_of_search"),
+    "tune": ("purerl.tuning.result", "load_tune", "told_of_study"),
+    "evolution": ("purerl.meta.result", "load_evolution", "told_of_evolution"),
+    folders.COMPARISON: (
+        "purerl.comparison.result",
+        "load_comparison",
+        "told_of_comparison",
+    ),
 }
 
 
@@ -63,12 +56,12 @@ def load(folder: str | Path) -> Any:
     """
     folder = stored_folder(folder)
     kind = folders.kind_of(folder)
-    if kind not in READERS:
+    if kind not in KINDS:
         raise ConfigError(
             folders.refusal(folder, kind, ", which has no result to load")
         )
-    module, _, name = READERS[kind].partition(":")
-    return getattr(import_module(module), name)(folder)
+    module, reader, _ = KINDS[kind]
+    return getattr(import_module(module), reader)(folder)
 
 
 def read_result(folder: Path) -> RunResult:
@@ -165,8 +158,8 @@ def track(folder: str | Path, trackers: Sequence[str | Tracker] | None = None) -
             f"no tracker has been told of {folder}; name one, such as --track mlflow "
             "(trackers=['mlflow'])."
         )
-    module, _, name = TOLD[kind].partition(":")
-    return send(getattr(import_module(module), name)(folder), chosen, say)
+    module, _, told = KINDS[kind]
+    return send(getattr(import_module(module), told)(folder), chosen, say)
 
 
 def told_of_run(folder: Path) -> Told:

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from purerl.atomic import write_atomic
-from purerl.config import ConfigError
 from purerl.report import plots
 from purerl.report.sweep_data import label
 from purerl.storage import folders
@@ -31,8 +30,6 @@ MAX_ROWS = 1_000
 LARGE = 400_000  # Characters of SVG; beyond it, a PNG is smaller and draws faster.
 # Texts that are numbers, with a comma before every three digits or with none.
 NUMBER = re.compile(r"-?(\d+|\d{1,3}(,\d{3})+)(\.\d+)?")
-# Longer tables scroll in a box of their own; shorter ones are read and printed whole.
-SCROLLED_ROWS = 25
 
 
 def write_page(
@@ -62,17 +59,6 @@ def write_page(
     named = {"title": html.escape(title), "note": note, "links": links}
     write_atomic(path, text.substitute(named, sections=parts))
     return Path(path)
-
-
-def own_path(path: str | Path | None, folder: Path | None) -> Path:
-    """Return where a page is written: `report.html` in a folder if no path is given.
-
-    Raises:
-        ConfigError: there is neither.
-    """
-    if path is None and folder is None:
-        raise ConfigError("path: say where to write the page; there is no folder.")
-    return Path(path) if path else Path(str(folder)) / "report.html"
 
 
 def figure_html(figure: "Figure", caption: str = "") -> str:
@@ -132,8 +118,7 @@ def table_html(headers: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     left = len(rows) - MAX_ROWS
     more = f"<p class=note>{left:,} further rows are not shown.</p>" if left > 0 else ""
     table = f"<table class=sort><thead><tr>{head}</tr></thead><tbody>{body}</tbody>"
-    kind = "wide tall" if len(rows) > SCROLLED_ROWS else "wide"
-    return f'<div class="{kind}">{table}</table></div>{more}'
+    return f'<div class="wide tall">{table}</table></div>{more}'
 
 
 def settings_html(values: Mapping[str, Any], *, closed: str = "") -> str:

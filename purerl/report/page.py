@@ -23,7 +23,6 @@ from purerl.report.html import (
     figure_html,
     file_html,
     note_html,
-    own_path,
     table_html,
     write_page,
 )
@@ -31,7 +30,6 @@ from purerl.report.page_comparison import comparison_page, evolution_page
 from purerl.report.plots import tuning
 from purerl.report.rendering import can_render
 from purerl.report.sweep_data import (
-    SCORE,
     Scores,
     axis_names,
     by_environment,
@@ -71,12 +69,13 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     Raises:
         ConfigError: it holds none of them, or nothing yet.
     """
-    path = own_path(path, folder)
+    path = path or folder / "report.html"
     kind = kind or folders.kind_of(folder)
     if kind == "run":
-        return run_page(folder, path)
+        config = manifest.load_run(folder)["config"]
+        return run_page(read_result(folder), config, path)
     if kind == "sweep":
-        return sweep_page(load(folder).dataset, path, folder=folder)
+        return sweep_page(load(folder).dataset, path, folder)
     if kind in ("pbt", "halving"):
         return _search_page(folder, path)
     if kind == "tune":
@@ -87,7 +86,7 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     if kind == "evolution":
         from purerl.comparison.result import find_comparison
 
-        return evolution_page(load(folder), path, transfer=find_comparison(folder))
+        return evolution_page(load(folder), path, find_comparison(folder))
     if kind == folders.COMPARISON:
         from purerl.comparison.result import load_comparison, read
 
@@ -100,23 +99,17 @@ def folder_page(folder: Path, path: Path | None = None, kind: str = "") -> Path:
     raise ConfigError(folders.refusal(folder, kind, ", for which there is no page"))
 
 
-def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Path:
+def run_page(result: RunResult, config: Mapping[str, Any], path: Path) -> Path:
     """Write the report of one run.
 
     Args:
-        run: The result of `purerl.run`, or the folder that it wrote.
-        path: The path of the page; `report.html` in the run's folder if not given.
+        result: The run.
+        config: Config of the run as plain values.
+        path: The path of the page.
 
     Raises:
-        ConfigError: no run in the folder.
         OSError: the page cannot be written.
     """
-    if isinstance(run, RunResult):
-        result, config = run, serialise.to_dict(run.config)
-    else:
-        config = manifest.load_run(Path(run))["config"]
-        result = read_result(Path(run))
-    path = own_path(path, result.out)
     seeds = ""
     if np.isfinite(result.scores()).any() and len(result.seeds) > 1:
         scores = {"evaluation": result.scores()}
@@ -130,9 +123,6 @@ def run_page(run: RunResult | str | Path, path: str | Path | None = None) -> Pat
             facts[name] = f"{number:,.{places}f}"
     facts["diverged"] = result.divergence
     facts["cut"] = tables.last_cut_note(result)
-    if result.train_seconds:
-        compiling, training = result.compile_seconds, result.train_seconds
-        facts["seconds"] = f"{compiling:.1f} compiling, {training:.1f} training"
     agents = tables.agents_of(result)
     sections = {
         "Learning curve": figure_html(plots.run_curve(result)),
@@ -163,14 +153,7 @@ def _videos(folder: Path, config: TrainConfig) -> str:
     return "".join(shown)
 
 
-def sweep_page(
-    dataset: "xr.Dataset",
-    path: str | Path,
-    *,
-    metric: str = SCORE,
-    folder: Path | None = None,
-    **facts: Any,
-) -> Path:
+def sweep_page(dataset: "xr.Dataset", path: Path, folder: Path | None = None) -> Path:
     """Write the report of a sweep: best configurations, curves, axes, seeds.
 
     Where the environment is an axis, each environment has these sections of its own.
@@ -178,17 +161,15 @@ def sweep_page(
     Args:
         dataset: The dataset of the sweep.
         path: The path of the page.
-        metric: The variable that the configurations are judged by.
         folder: The folder of the sweep, if any.
-        **facts: Further lines about the sweep, such as `command="..."`.
 
     Raises:
-        ConfigError: no such metric, or no score yet.
+        ConfigError: no score yet.
         OSError: the page cannot be written.
     """
-    scores = read_scores(dataset, metric)
+    scores = read_scores(dataset)
     parts = by_environment(dataset)
-    found = {name: read_scores(part, metric) for name, part in parts.items()}
+    found = {name: read_scores(part) for name, part in parts.items()}
     any_scored = any(of.has_any for of in found.values())
     sections: dict[str, str] = {}
     notes = []
@@ -198,7 +179,7 @@ def sweep_page(
             notes.append(f"No member of {name} has a score.")
             continue
         before, of = (f"{name}: ", f" of {name}") if len(parts) > 1 else ("", "")
-        for title, body in _sweep_sections(part, own, metric).items():
+        for title, body in _sweep_sections(part, own).items():
             sections[before + title] = body
         best = int(own.ranking()[0])
         mean = f"{own.means[best]:,.{decimals(own.means[best])}f}"
@@ -206,60 +187,38 @@ def sweep_page(
         notes.append(f"Best{of}: {values}mean {mean} over seeds.")
     if scores.missing:
         notes.append(f"The sweep has not ended: {scores.missing}.")
-    load = (
-        "import xarray\n\n"
-        "# result.dataset.to_netcdf('sweep.nc') of what the sweep returned, then:\n"
-        "data = xarray.open_dataset('sweep.nc')"
-    )
     shape = " x ".join(map(str, scores.grid or (len(scores.points),)))
     sections["About"] = about(
         configuration(dataset),
         folder,
-        load=None if folder else load,
         axes=", ".join(axis_names(dataset)),
         design=f"{dataset.attrs.get('design', 'grid')}, {shape} configurations",
         seeds=scores.scores.shape[1],
         diverged=int(scores.diverged.sum()),
         without_a_score=int((~np.isfinite(scores.scores)).sum()),
         not_finished=scores.missing,
-        **facts,
     )
     return write_page(path, f"Sweep: {env_name(dataset)}", sections, " ".join(notes))
 
 
-def _sweep_sections(
-    dataset: "xr.Dataset", scores: Scores, metric: str
-) -> dict[str, str]:
+def _sweep_sections(dataset: "xr.Dataset", scores: Scores) -> dict[str, str]:
     """The sections of one environment."""
     varying = [name for name in scores.names if len(scores.values(name)) > 1]
     curves = figure_html(
         plots.sweep_curves(dataset), "Lines: interquartile mean; diverged as worst."
     )
-    against = []
-    if scores.grid is None:
-        against += [plots.scatter(dataset, metric=metric)] if scores.names else []
-    else:
+    against = [plots.slices(dataset)] if scores.names else []
+    if scores.grid is not None:
         for name in varying:
             curves += figure_html(plots.sweep_curves(dataset, name))
-        against += [plots.slices(dataset, metric=metric)] if scores.names else []
         for a, b in list(itertools.combinations(varying, 2))[:6]:
-            against.append(plots.heat_map(dataset, b, a, metric=metric))
-    seeds = figure_html(plots.seed_scores(dataset, metric=metric))
+            against.append(plots.heat_map(dataset, b, a))
     return {
-        "Best configurations": sweep_table(dataset, metric),
+        "Best configurations": table_html(*tables.best_rows(scores)),
         "Learning curves": curves,
         "Axes": "".join(map(figure_html, against)),
-        "Seeds": seeds + figure_html(plots.profile(dataset, metric=metric)),
+        "Seeds": figure_html(plots.seed_scores(dataset)),
     }
-
-
-def sweep_table(dataset: "xr.Dataset", metric: str = SCORE) -> str:
-    """Return every configuration with mean, its interval or range, IQM, best first.
-
-    Configurations of which no member has rows are left out.
-    """
-    headings, rows = tables.best_rows(read_scores(dataset, metric))
-    return table_html(headings, [[*r.values, *r.numbers, r.lost] for r in rows])
 
 
 def _search_page(folder: Path, path: Path) -> Path:

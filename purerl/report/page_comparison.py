@@ -11,20 +11,18 @@ from purerl import serialise
 from purerl.algorithms import name_of
 from purerl.config import PART_KINDS, TrainConfig
 from purerl.execution.format import program, quoted, with_noun
-from purerl.metrics import decimals
 from purerl.report import plots
-from purerl.report.comparison import ALL, SHORT, WORDS
+from purerl.report.comparison import ALL, SHORT, WORDS, ends_of
 from purerl.report.html import (
     about,
     code_html,
     figure_html,
     note_html,
-    own_path,
     settings_html,
     table_html,
     write_page,
 )
-from purerl.report.statistics import INTERVAL, heading_of, text_of
+from purerl.report.statistics import INTERVAL, heading_of
 
 if TYPE_CHECKING:
     from purerl.comparison.result import Comparison
@@ -121,12 +119,8 @@ def _scores_html(result: "Comparison") -> str:
 
 
 def _range(row: "Row", name: str, heading: str, digits: int | None = None) -> str:
-    """The ends beside a number of a row, under a heading; no line break parts them."""
-    low, high = getattr(row, f"{name}_low"), getattr(row, f"{name}_high")
-    if digits is None:
-        digits = decimals(low, high)
-    text = text_of(low, high, heading_of(row.seeds), digits, heading)
-    return text.replace(" ", "\N{NO-BREAK SPACE}")
+    """The ends beside a number of a row; no line break parts them."""
+    return ends_of(row, name, heading, digits).replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def _settings(result: "Comparison") -> str:
@@ -176,23 +170,16 @@ def _note(result: "Comparison") -> str:
         return lead
     best = max(rows, key=lambda row: row.difference)
     words = heading_of(best.seeds)
-    ends = _range(best, "difference", words).replace("\N{NO-BREAK SPACE}", " ")
-    first = f"Furthest above {result.baseline} by {SHORT[measure]} in {environment}"
+    ends = ends_of(best, "difference", words)
+    where = f"{SHORT[measure]} in {environment}"
+    first = f"Furthest above {result.baseline} by {where}"
     if best.difference <= 0:
-        first = f"None is above {result.baseline} by {SHORT[measure]} in {environment}"
-        first += "; nearest" if best.difference else "; equal"
+        first = f"None is above {result.baseline} by {where}; nearest"
+    clear = ", clear of zero at 5% (all settings together)" if best.is_clear else ""
     return (
         f"{lead} {first}: {best.setting}, {best.difference:+,.3g} "
-        f"({words}: {ends}){_clear_words(best, len(rows))}."
+        f"({words}: {ends}){clear}."
     )
-
-
-def _clear_words(row: "Row", differences: int) -> str:
-    """Return words for a difference that is clear of zero, or not; none of few runs."""
-    if heading_of(row.seeds) != INTERVAL or row.difference_low != row.difference_low:
-        return ""
-    together = f", {differences} differences taken together" if differences > 1 else ""
-    return f", {'' if row.is_clear else 'not '}clear of zero at 5%{together}"
 
 
 _CAPTIONS = {
@@ -212,8 +199,7 @@ _COSTS = ("agents", "env_steps", "steps_per_second", "train_seconds")
 
 def evolution_page(
     result: "EvolutionResult",
-    path: str | Path | None = None,
-    *,
+    path: Path,
     transfer: "Comparison | None" = None,
 ) -> Path:
     """Write the report of an evolution: curve, pictures of what was learned, rows.
@@ -221,15 +207,12 @@ def evolution_page(
     Args:
         result: The result of `purerl.evolve` or `purerl.load_evolution`, finished or
             not.
-        path: The path of the page; `report.html` in the evolution's folder if not
-            given.
+        path: The path of the page.
         transfer: The comparison of what was learned with others, by `purerl.compare`.
 
     Raises:
-        ConfigError: neither a path nor a folder.
         OSError: the page cannot be written.
     """
-    path = own_path(path, result.out)
     history, settings = result.history, result.settings
     own = str(serialise.plain(result.config.env, "env"))
     places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]

@@ -9,12 +9,11 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl import envs
 from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, Recording, record
 from purerl.acting.policy import recurrence_of
 from purerl.config import ConfigError, TrainConfig
-from purerl.envs.registry import is_on_host, source_of
+from purerl.envs.registry import is_on_host
 from purerl.envs.wrappers import innermost
 from purerl.precision import in_32_bits
 from purerl.report.drawing import canvas, film
@@ -31,7 +30,7 @@ from purerl.runner.arguments import as_seed, seeds_named, split_seed
 from purerl.runner.result import RunResult, load_run
 from purerl.scale.host import to_host, with_keys
 from purerl.train import Bound, bind, make_algorithm
-from purerl.types import Array, HostMetrics, PyTree
+from purerl.types import Array, PyTree
 
 EPISODE_SEED = 12345  # As in `purerl evaluate`, which plays the same episodes.
 RANKS = ("best", "median", "worst")
@@ -105,15 +104,15 @@ def render(
             on the host, or a package that is missing.
         OSError: the file cannot be written.
     """
-    _check_count("episodes", episodes)
-    if max_steps is not None:
-        _check_count("max_steps", max_steps)
+    for name, value in (("episodes", episodes), ("max_steps", max_steps)):
+        if value is not None and (not isinstance(value, int) or value < 1):
+            raise ConfigError(f"{name} must be a whole number from 1, got {value!r}.")
     as_seed("episode_seed", episode_seed)
     cast = _read(run, seeds)
     _check_inside(cast.saved.config)
     bound = bind(cast.saved.config)
     inside = innermost(bound.env)
-    is_page = _is_brax(inside)
+    is_page = inside.name.startswith("brax/")
     kind, path = _where(cast, out, format, is_page=is_page)
     drawing = _brax_drawing(inside, kind) if is_page else drawing_of(inside)
     fps = check_fps(drawing.fps if fps is None else fps)
@@ -134,25 +133,13 @@ def render(
     return Rendering(path, saved.seeds, returns, lengths, frames, saved.diverged_at)
 
 
-def _check_count(name: str, value: Any) -> None:
-    is_whole = hasattr(value, "__index__") and not isinstance(value, bool)
-    if not is_whole or value < 1:
-        raise ConfigError(
-            f"{name} must be a whole number of at least 1, got {value!r}."
-        )
-
-
 def _check_inside(config: TrainConfig) -> None:
     """Refuse a run in one of Gymnasium's or EnvPool's environments."""
     if is_on_host(config.env):
-        remedy = {
-            "gymnasium": "gymnasium.wrappers.RecordVideo",
-            "envpool": "envpool.make_gymnasium(..., render_mode='rgb_array').render()",
-        }[source_of(config.env)]
         raise ConfigError(
-            f"purerl render has no drawing of {config.env}: it plays episodes inside a "
-            "compiled program, and this environment is stepped on the host. Use "
-            f"{remedy} with an exported policy (purerl export)."
+            f"purerl render has no drawing of {config.env}, which is stepped on the "
+            "host. Record it with the package that it comes from and an exported "
+            "policy (purerl export)."
         )
 
 
@@ -161,7 +148,7 @@ def can_render(config: TrainConfig) -> bool:
     try:
         _check_inside(config)
         inside = innermost(resolve_env(config))
-        return _is_brax(inside) or bool(drawing_of(inside))
+        return inside.name.startswith("brax/") or bool(drawing_of(inside))
     except (ConfigError, OSError):  # The environment may also not be registered here.
         return False
 
@@ -236,7 +223,7 @@ def _read(
                 "this result was read from a folder without its agents; give the "
                 "folder."
             )
-        saved, evaluation, out = run, run.evaluation, run.out
+        saved, rows, out = run, run, run.out
     else:
         out, seed = split_seed(str(run))
         if seed is not None and seeds is not None:
@@ -244,9 +231,8 @@ def _read(
                 f"seeds is {seeds!r}, and {run} names a seed already; give one of them."
             )
         seeds = seed if seed is not None else seeds
-        saved = load_run(out)
-        evaluation = _evaluations_of(saved, read_result(out).evaluation)
-    scores, returns = None, evaluation.get("episode_return")
+        saved, rows = load_run(out), read_result(out)
+    scores, returns = None, rows.evaluation.get("episode_return")
     if returns is not None and returns.shape[1]:
         last = np.asarray(returns)[:, -1].mean(-1)
         scores = np.where(saved.diverged_at < 0, last, np.nan)
@@ -278,7 +264,12 @@ def chosen_seeds(
     """
     if scores is None and asked is None and len(seeds) <= len(RANKS):
         return [(seed, "") for seed in seeds]
-    words = list(RANKS) if asked is None else _words(asked)
+    if asked is None:
+        words = list(RANKS)
+    elif isinstance(asked, str):
+        words = [word.strip() for word in asked.split(",")]
+    else:  # One number, also one of numpy, or several.
+        words = list(map(str, np.atleast_1d(np.asarray(asked)).tolist()))
     ranks: dict[str, int] = {}
     if scores is not None:
         filled = np.where(np.isfinite(scores), scores, -np.inf)
@@ -291,43 +282,17 @@ def chosen_seeds(
             "the run has no evaluation that ranks its agents; name seeds of it, which "
             f"has {seeds_named(seeds)} (--seeds {seeds[0]})."
         )
-    found: dict[int, str] = {}
+    found: dict[int, None] = {}
     for word in words:
         if word not in ranks and not (word.isdigit() and int(word) in seeds):
             raise ConfigError(
                 f"seeds: {word!r} is neither one of {', '.join(RANKS)} nor a seed of "
                 f"this run, which has {seeds_named(seeds)}."
             )
-        found.setdefault(ranks[word] if word in ranks else int(word), "")
-    # With one agent, or two, a rank is that of the first name that fits.
-    for rank in ("best", "worst", "median"):
-        seed = ranks.get(rank)
-        if seed in found and not found[seed] and len(seeds) > 1:
-            found[seed] = rank
-    return list(found.items())
-
-
-def _words(asked: str | int | Sequence[int]) -> list[str]:
-    if isinstance(asked, str):
-        parts = asked.split(",")
-    else:  # One number, also one of numpy, or several.
-        parts = map(str, np.atleast_1d(np.asarray(asked)).tolist())
-    words = [part.strip() for part in parts]
-    if not words or not all(words):
-        raise ConfigError(
-            f"seeds must be {', '.join(RANKS)} or seeds of the run, got {asked!r}; for "
-            "example 'best,worst' or '0,3'."
-        )
-    return words
-
-
-def _evaluations_of(saved: RunResult, evaluation: HostMetrics) -> HostMetrics:
-    """Return the evaluations up to the agents' update: there may be later rows."""
-    if "env_steps" not in evaluation:
-        return evaluation
-    last = saved.update * bind(saved.config, on_host=True).plan.steps_per_update
-    seen = evaluation["env_steps"][0] <= last
-    return {name: values[:, seen] for name, values in evaluation.items()}
+        found[ranks[word] if word in ranks else int(word)] = None
+    names = ("median", "worst", "best") if ranks and len(seeds) > 1 else ()
+    tags = {ranks[rank]: rank for rank in names}  # Of two ranks the last one.
+    return [(seed, tags.get(seed, "")) for seed in found]
 
 
 def _where(
@@ -335,31 +300,21 @@ def _where(
 ) -> tuple[str, Path]:
     """Format and path of the video; a page is possible, and the default, of brax."""
     formats = (film.PAGE, *film.FORMATS) if is_page else film.FORMATS
-    if kind is not None and kind not in formats:
-        only = "; html is for brax's environments" if kind == film.PAGE else ""
-        raise ConfigError(
-            f"format must be one of {', '.join(formats)}, got {kind!r}{only}."
-        )
+    suffix = Path(out).suffix.lstrip(".").lower() if out else ""
+    kind = kind or suffix or formats[0]
+    if kind not in formats:
+        raise ConfigError(f"format must be one of {', '.join(formats)}, got {kind!r}.")
     if out is None:
         if cast.out is None:
             raise ConfigError("out: say where to write; the run has no folder.")
-        kind = kind or formats[0]
         one = len(cast.saved.seeds) == 1
         name = f"video-seed-{cast.saved.seeds[0]}" if one else "video"
         return kind, cast.out / f"{name}.{kind}"
-    path = Path(out)
-    suffix = path.suffix.lstrip(".").lower()
-    if suffix not in formats or kind not in (None, suffix):
-        wanted = f".{kind}" if kind else " or ".join(f".{k}" for k in formats)
-        raise ConfigError(f"out must end with {wanted}, got {str(path)!r}.")
-    if not path.parent.is_dir():
-        raise ConfigError(f"out: there is no folder {path.parent}; make it first.")
-    return suffix, path
-
-
-def _is_brax(env: envs.Environment) -> bool:
-    """Look whether an environment is one of brax, without importing that."""
-    return env.name.startswith("brax/")
+    if suffix != kind:
+        raise ConfigError(f"out must end with .{kind}, got {str(out)!r}.")
+    if not Path(out).parent.is_dir():
+        raise ConfigError(f"out: there is no folder {Path(out).parent}; make it first.")
+    return kind, Path(out)
 
 
 def _brax_drawing(env: Any, kind: str) -> Drawing:
@@ -369,13 +324,10 @@ def _brax_drawing(env: Any, kind: str) -> Drawing:
     def keep(state: Any, params: Any, obs: Any) -> Any:
         return brax_pictures.pose_of(state)
 
-    def no_picture(state: Any, params: Any) -> np.ndarray:
-        raise NotImplementedError("a page has no pictures")
-
     try:
         fps = brax_pictures.steps_per_second(env)
-        draw = no_picture
-        if kind != "html":
+        draw: Any = None
+        if kind != film.PAGE:
             draw = brax_pictures.drawer(env, canvas.WIDTH, canvas.HEIGHT)
     except ValueError as error:
         raise ConfigError(str(error)) from None

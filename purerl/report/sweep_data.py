@@ -158,14 +158,8 @@ def axis_names(dataset: "xr.Dataset") -> tuple[str, ...]:
         ConfigError: it is no dataset of a sweep.
     """
     _check_sweep(dataset)
-    if "axes" in dataset.attrs:
-        names = json.loads(dataset.attrs["axes"])
-        return tuple(n for n in names if n in dataset.coords and dataset[n].ndim)
-    if "seed" not in dataset.dims:
-        raise ConfigError(
-            "the dataset has no dimension 'seed'. Give the dataset of a sweep."
-        )
-    return tuple(str(dim) for dim in dataset.dims if dim not in _DIMS[1:])
+    names = json.loads(dataset.attrs["axes"])
+    return tuple(n for n in names if n in dataset.coords and dataset[n].ndim)
 
 
 def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
@@ -323,10 +317,7 @@ def is_log(values: Sequence[Any]) -> bool:
     They are if all are positive, span a factor of at least eight, and crowd at the low
     end of a linear scale.
     """
-    try:
-        numbers = np.unique(np.asarray(values, float))
-    except (TypeError, ValueError):
-        return False
+    numbers = np.unique(np.asarray(values, float))
     if len(numbers) < 2 or numbers[0] <= 0 or numbers[-1] / numbers[0] < _LOG_SPAN:
         return False
     middle = (np.median(numbers) - numbers[0]) / (numbers[-1] - numbers[0])
@@ -400,10 +391,10 @@ def env_name(dataset: "xr.Dataset") -> str:
 
 
 def _check_sweep(dataset: "xr.Dataset") -> None:
-    """Refuse the dataset of a comparison."""
-    if "baseline" in dataset.attrs:
+    """Refuse another dataset, such as that of a comparison."""
+    if "axes" not in dataset.attrs:
         raise ConfigError(
-            "dataset must be that of a sweep, got that of a comparison. Draw its "
+            "dataset must be that of a sweep, got another one. Of a comparison, draw "
             "curves with comparison.plot(), and compute statistics over its "
             "environments from comparison.normalised(measure, low=..., high=...)."
         )

@@ -136,7 +136,7 @@ def episodes_table(
     title: str,
     seeds: tuple[int, ...],
     played: Mapping[str, np.ndarray],
-    diverged_at: np.ndarray | None = None,
+    diverged_at: np.ndarray,
 ) -> Table:
     """Tabulate mean, spread and extremes of returns, a row per seed.
 
@@ -145,10 +145,8 @@ def episodes_table(
         seeds: Seeds of the S agents.
         played: What `purerl.types.Evaluation` lists, of E episodes of each agent.
         diverged_at: `[S]` updates in which agents diverged, -1 for none: these are in
-            no mean. None where none has.
+            no mean.
     """
-    if diverged_at is None:
-        diverged_at = np.full(len(seeds), -1)
     is_kept, returns = diverged_at < 0, played["episode_return"]
     table = Table(title=title, caption=cut_note(played))
     for header in ("seed", "mean", "std", "worst", "best"):
@@ -162,35 +160,20 @@ def episodes_table(
     if is_kept.sum() > 1:
         table.add_section()
         kept = returns[is_kept]
-        means = kept.mean(-1)
-        table.add_row(
-            "all" if is_kept.all() else f"{is_kept.sum()} agents",
-            f"[bold]{number(means.mean())}[/bold]",
-            number(kept.std()),
-            number(kept.min()),
-            number(kept.max()),
-        )
+        who = "all" if is_kept.all() else f"{is_kept.sum()} agents"
+        mean = f"[bold]{number(kept.mean(-1).mean())}[/bold]"
+        spread = (number(x) for x in (kept.std(), kept.min(), kept.max()))
+        table.add_row(who, mean, *spread)
     return table
-
-
-class BestRow(NamedTuple):
-    """A configuration in a table of the best.
-
-    Attributes:
-        values: Values of the axes.
-        numbers: Mean, its interval or range, and IQM, in words.
-        lost: Number of members that have no score.
-    """
-
-    values: tuple[Any, ...]
-    numbers: tuple[str, str, str]
-    lost: int
 
 
 def best_rows(
     scores: Scores, most: int | None = None
-) -> tuple[list[str], list[BestRow]]:
+) -> tuple[list[str], list[list[Any]]]:
     """Return headings and rows of the configurations, the best first.
+
+    A row is the values of the axes; mean, its interval or range, and IQM in words; and
+    the number of members without a score.
 
     A member that diverged or is missing counts as the worst score of the sweep, or as
     a lower return that one which did not diverge has had on its way; a configuration
@@ -211,9 +194,9 @@ def best_rows(
             interval.text(places, heading),
             f"{statistics.aggregate(filled[place], 'iqm'):,.{places}f}",
         )
-        values = tuple(scores.points[place][name] for name in scores.names)
+        values = [scores.points[place][name] for name in scores.names]
         lost = int((~np.isfinite(scores.scores[place])).sum())
-        rows.append(BestRow(values, numbers, lost))
+        rows.append([*values, *numbers, lost])
     return [*map(short, scores.names), "mean", heading, "IQM", "lost"], rows
 
 
@@ -242,9 +225,9 @@ def best_table(dataset: "xr.Dataset", top: int = TOP, *, metric: str = SCORE) ->
         # On a narrow terminal values and ends are folded, and no number is cut off.
         is_number = place - len(scores.names) in (0, 2, 3)
         table.add_column(header, justify="right", no_wrap=is_number, overflow="fold")
-    for rank, (values, numbers, lost) in enumerate(shown):
-        cells = [*map(label, values), *numbers, f"{lost}" if lost else ""]
-        table.add_row(*cells, style="bold" if rank == 0 else "")
+    for rank, (*cells, lost) in enumerate(shown):
+        texts = [*map(label, cells), f"{lost}" if lost else ""]
+        table.add_row(*texts, style="bold" if rank == 0 else "")
     return table
 
 

@@ -1,5 +1,6 @@
 """The checks of a rule in a config, made on shapes before anything is traced."""
 
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -23,17 +24,41 @@ def check_rule(rule: Any, prediction_size: int) -> None:
             the right shapes, or refuses the size of the prediction.
     """
     example = "purerl.rules.ActorCriticRule()"
+    check_kind(rule, prediction_size, "__call__(inputs)", example)
+    targets = tried(
+        rule,
+        lambda: jax.eval_shape(rule, _inputs(prediction_size)),
+        f"a purerl.rules.RuleInputs, as {example} does",
+        prediction_size,
+    )
+    expected = (_SHAPE, (*_SHAPE, prediction_size))
+    is_pair = isinstance(targets, tuple) and len(targets) == len(Targets._fields)
+    found = tuple(getattr(x, "shape", None) for x in targets) if is_pair else targets
+    check_shapes(rule, "purerl.rules.Targets", found, expected)
+
+
+def check_kind(rule: Any, prediction_size: int, calls: str, example: str) -> None:
+    """Refuse what is no dataclass with certain functions, or is for another size.
+
+    Args:
+        rule: Value of the config's field.
+        calls: Functions of a rule, as a sentence has them.
+        example: A rule, as it is written.
+
+    Raises:
+        ConfigError: naming what was given.
+    """
     if isinstance(rule, type):
         raise ConfigError(
-            f"rule must be a rule, got the class {rule.__name__}; call it to make one, "
-            f"such as {example}."
+            f"rule must be an instance of a rule, got the class {rule.__name__}; call "
+            f"it to make one, such as {example}."
         )
+    lacks = "init()" in calls and not callable(getattr(rule, "init", None))
     # A rule without numbers has no leaves, so that its structure looks like one.
-    if not is_part(rule) or jax.tree_util.all_leaves([rule]):
+    if lacks or not is_part(rule) or jax.tree_util.all_leaves([rule]):
         raise ConfigError(
-            "rule must be an instance of a flax.struct.dataclass with "
-            f"__call__(inputs), such as {example}, got {shown(rule)}."
-            f"{how_to_read(rule)}"
+            f"rule must be an instance of a flax.struct.dataclass with {calls}, such "
+            f"as {example}, got {shown(rule)}.{how_to_read(rule)}"
         )
     size = getattr(rule, "prediction_size", prediction_size)
     if size != prediction_size:
@@ -41,24 +66,46 @@ def check_rule(rule: Any, prediction_size: int) -> None:
             f"prediction_size must be that of the rule, {size}, got {prediction_size}; "
             "leave it at auto."
         )
+
+
+def tried(rule: Any, call: Callable[[], Any], words: str, prediction_size: int) -> Any:
+    """Return what a rule makes of shapes; refuse it if it fails.
+
+    Args:
+        rule: Rule of a config.
+        call: Function that calls it.
+        words: What it is called with.
+
+    Raises:
+        ConfigError: it failed.
+    """
     try:
-        targets = jax.eval_shape(rule, _inputs(prediction_size))
+        return call()
     except ConfigError:
         raise
     except Exception as error:
         raise ConfigError(
-            f"rule must return targets of a purerl.rules.RuleInputs, as {example} "
-            f"does; {type(rule).__name__} failed on one with prediction_size="
-            f"{prediction_size}: {error}."
+            f"rule must return targets of {words}; {type(rule).__name__} failed on "
+            f"one with {prediction_size=}: {error}."
         ) from error
-    expected = (_SHAPE, (*_SHAPE, prediction_size))
-    is_pair = isinstance(targets, tuple) and len(targets) == len(Targets._fields)
-    found = tuple(getattr(x, "shape", None) for x in targets) if is_pair else targets
+
+
+def check_shapes(rule: Any, kind: str, found: Any, expected: Any) -> None:
+    """Refuse what a rule returned if it has not the shapes that it must have.
+
+    Args:
+        rule: Rule of a config.
+        kind: Words for what it must return.
+        found: Shapes of what it returned.
+        expected: Shapes that these must be.
+
+    Raises:
+        ConfigError: they differ.
+    """
     if found != expected:
         raise ConfigError(
-            f"rule must return purerl.rules.Targets of the shapes {expected} for "
-            f"T = 3, B = 2 and M = {prediction_size}; {type(rule).__name__} returned "
-            f"{found}."
+            f"rule must return {kind} of the shapes {expected}; {type(rule).__name__} "
+            f"returned {found}."
         )
 
 

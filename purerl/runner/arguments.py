@@ -98,8 +98,7 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
 
     Raises:
         ConfigError: the value is no path, an empty text, which would be the working
-            directory, no name that UTF-8 can write, or
-            begins with the home of a user who has none.
+            directory, or begins with the home of a user who has none.
     """
     if value is None:
         return None
@@ -118,13 +117,6 @@ def as_folder(name: str, value: str | Path | None) -> Path | None:
         raise ConfigError(
             f"{name} must be the path of a folder, got {shown(value)}: {error} Give a "
             "path without ~."
-        ) from None
-    try:
-        str(path.absolute()).encode()
-    except UnicodeEncodeError:
-        raise ConfigError(
-            f"{name} must have a name that UTF-8 can write, as checkpoints cannot be "
-            f"written elsewhere, got {str(path)!a}; give another folder."
         ) from None
     return path
 

@@ -26,8 +26,6 @@ GRACE_SECONDS = 25.0  # Slurm and Kubernetes kill after 30.
 REPEAT_SECONDS = 1.0
 # How long the end at once may take, before the process goes without it.
 END_SECONDS = 5.0
-# After which a signal that came while memory was freed is sent again.
-FREEING_SECONDS = 0.05
 ENDING = tuple(
     getattr(signal, name) for name in ("SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -132,22 +130,10 @@ def _grace_seconds() -> float:
 
 
 def _raise(number: int, frame: FrameType | None) -> None:
-    if _is_freeing(frame):  # Python drops what is raised there.
-        again = threading.Timer(FREEING_SECONDS, os.kill, (os.getpid(), number))
-        again.daemon = True
-        again.start()
-    elif not _is_repeated():
+    del frame
+    if not _is_repeated():
         _Last.number, _Last.when = signal.Signals(number), time.monotonic()
         raise KeyboardInterrupt
-
-
-def _is_freeing(frame: FrameType | None) -> bool:
-    """Return whether memory is being freed, by `__del__` or by JAX's callback of it."""
-    while frame is not None:
-        if frame.f_code.co_name in ("__del__", "_xla_gc_callback"):
-            return True
-        frame = frame.f_back
-    return False
 
 
 @contextlib.contextmanager

@@ -6,7 +6,6 @@ metrics/         rows.jsonl
 checkpoints/     the last few, by number of finished updates
 """
 
-import contextlib
 import dataclasses
 import json
 from collections.abc import Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import jax
 
-from purerl import auto, registry, serialise
+from purerl import auto, serialise
 from purerl.acting.environment import is_built_in
 from purerl.config import (
     TASK_FIELDS,
@@ -30,7 +29,6 @@ from purerl.runner.rows import DIVERGED, saved_records
 from purerl.storage import folders
 from purerl.storage.folders import (
     CONFIG,
-    MANIFEST,
     differences,
     kind_of,
     load,
@@ -78,12 +76,8 @@ def check_new(folder: Path) -> None:
         ConfigError: it holds a run already, something else, or results without a
             manifest.
     """
-    if (folder / MANIFEST).exists():
-        kind = kind_of(folder)
-        if kind != "run":
-            raise ConfigError(
-                f"out: {folder} holds {folders.words_of(kind)}; give another folder."
-            )
+    if folders.is_begun(folder):
+        folders.refuse_other(folder, "run")
         raise ConfigError(
             f"out: {folder} holds a run already. Resume it (--resume, or "
             "resume=True), or give another folder."
@@ -242,7 +236,7 @@ def check_same(
         ConfigError: naming what differs.
     """
     given = json.loads(json.dumps(serialise.to_dict(config)))
-    before = {name: _renamed(value) for name, value in stored["config"].items()}
+    before = dict(stored["config"])
     if may_be_longer:
         steps, more = before["total_timesteps"], config.total_timesteps
         if more < steps:
@@ -259,15 +253,6 @@ def check_same(
         {"config": given, "seeds": list(seeds)},
     )
     refuse(found, "cannot resume, the folder", "run")
-
-
-def _renamed(value: Any) -> Any:
-    """A stored part by the name under which its class was registered later, if so."""
-    if isinstance(value, dict) and str(value.get("type", "")).startswith("<"):
-        with contextlib.suppress(ConfigError):
-            name = registry.name_of(registry.class_of(value["type"]))
-            return {**value, "type": name}
-    return value
 
 
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
@@ -317,7 +302,7 @@ def extend_run(folder: Path, stored: dict[str, Any], config: TrainConfig) -> Non
     described = {"config": serialise.to_dict(config), "extended_from": lengths}
     # Evaluations and annealed numbers of the longer run are others from here on. First,
     # so that a kill leaves no longer run whose trackers count rows of the shorter one.
-    saved_records(folder, stored["seeds"]).rewind_trackers()
+    saved_records(folder, stored["seeds"]).begin_trackers_anew()
     # They are of the shorter run, and must not outlive a kill.
     for name in (folders.SUMMARY, CURVE):
         (folder / name).unlink(missing_ok=True)

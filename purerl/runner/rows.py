@@ -31,7 +31,7 @@ from purerl.execution.format import with_noun
 from purerl.metrics import HELD
 from purerl.runner.arguments import seeds_named
 from purerl.runner.trackers.base import Row
-from purerl.runner.trackers.group import Group, rewind
+from purerl.runner.trackers.group import Group, begin_anew
 from purerl.storage import checkpoint
 from purerl.streams import say
 from purerl.train import Plan
@@ -216,33 +216,13 @@ def read_members(
 
 
 def stack_rows(rows: Sequence[Sequence[Row]]) -> HostMetrics:
-    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN.
-
-    So is what a row lacks: another version of purerl may have written it.
-    """
+    """Return the rows of every member as arrays `[S, R, ...]`; null is NaN."""
     if not rows or not rows[0]:
         return {}
-    names = dict.fromkeys(name for member in rows for row in member for name in row)
-    return {name: _column(rows, name) for name in names}
-
-
-def _column(rows: Sequence[Sequence[Row]], name: str) -> np.ndarray:
-    """Return one number of all rows, `[S, R, ...]`."""
-    given = [
-        row[name] for member in rows for row in member if row.get(name) is not None
-    ]
-    absent = _absent(given[0]) if given else None
-    return np.asarray(
-        [
-            [_nan(absent if row.get(name) is None else row[name]) for row in member]
-            for member in rows
-        ]
-    )
-
-
-def _absent(like: Any) -> Any:
-    """Return null in the place of each number of a value."""
-    return list(map(_absent, like)) if isinstance(like, list) else None
+    return {
+        name: np.asarray([[_nan(row[name]) for row in member] for member in rows])
+        for name in rows[0][0]
+    }
 
 
 def _nan(value: Any) -> Any:
@@ -319,12 +299,10 @@ class Records:
         """Number of rows of all members and kinds."""
         return sum(len(rows) for members in self.rows.values() for rows in members)
 
-    def rewind_trackers(self) -> None:
-        """Let trackers take what comes after these rows anew: it will be otherwise."""
+    def begin_trackers_anew(self) -> None:
+        """Let trackers that know more than these rows begin anew: others follow."""
         assert self._folder is not None
-        members = [rows for kind in KINDS for rows in self.rows[kind]]
-        last = max((rows[-1]["env_steps"] for rows in members if rows), default=-1)
-        rewind(self._folder, self.num_rows, last)
+        begin_anew(self._folder, self.num_rows)
 
     def rewind(self, update: int) -> None:
         """Go on from the folder's rows, without what was logged after an update."""
@@ -349,11 +327,7 @@ class Records:
         assert self._folder is not None
         metrics = self._folder / "metrics"
         if metrics.exists():
-            name = f"metrics-before-{int(time.time())}"
-            backup, number = metrics.with_name(name), 1
-            while backup.exists():  # Two within a second, or a clock that was put back.
-                number += 1
-                backup = metrics.with_name(f"{name}-{number}")
+            backup = metrics.with_name(f"metrics-before-{time.time_ns()}")
             metrics.rename(backup)
             say(
                 f"no checkpoint in {metrics.parent}: starting again; what was logged "
@@ -383,7 +357,6 @@ def saved_records(folder: Path, seeds: Sequence[int]) -> Records:
 
 
 DIVERGED = "diverged"  # The entry of a run's manifest.
-MAX_NAMED = 12  # Seeds that a sentence names one by one.
 WORTHLESS = "What is learned from there on is worth nothing."
 REMEDY = (
     "Lower learning_rate, or look for observations and rewards of the environment that "
@@ -472,11 +445,8 @@ def diverged_words(seeds: Sequence[int], diverged_at: np.ndarray) -> str:
     if not is_lost.any():
         return ""
     names = np.asarray(seeds)[is_lost].tolist()
-    words = seeds_named(names)
-    if len(names) > MAX_NAMED and "," in words:
-        words = f"{seeds_named(names[:MAX_NAMED])} and {len(names) - MAX_NAMED} others"
     first = diverged_at[is_lost].min() + 1
-    return f"{words} diverged{',' if len(names) > 1 else ''} " + (
+    return f"{seeds_named(names)} diverged{',' if len(names) > 1 else ''} " + (
         f"the first in update {first:,}" if len(names) > 1 else f"in update {first:,}"
     )
 

@@ -6,7 +6,7 @@ progress, saves checkpoints, and listens for Ctrl-C and trackers that stop the r
 
 import dataclasses
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -49,8 +49,7 @@ from purerl.runner.start import (
 )
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.base import describe
-from purerl.runner.trackers.group import Group
-from purerl.runner.trackers.writer import Notify
+from purerl.runner.trackers.group import Group, Notify
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, default_lanes, make_workers
 from purerl.storage import checkpoint, folders
@@ -65,21 +64,20 @@ HOST_SEGMENTS = 10_000
 KEEP_CHECKPOINTS = 3
 
 
+def _switch(instead: str) -> Callable[[str, Any], bool]:
+    """Return a check of what is True or False."""
+
+    def check(name: str, value: Any) -> bool:
+        check_switch(name, value, instead)
+        return bool(value)
+
+    return check
+
+
 def _as_resume(name: str, value: Any) -> bool | str:
-    if isinstance(value, str) and value == "auto":
-        return value
-    check_switch(name, value, "Or 'auto'. The folder of the run goes to out.")
-    return bool(value)
-
-
-def _as_extend(name: str, value: Any) -> bool:
-    check_switch(name, value, "The number of steps is total_timesteps of the config.")
-    return bool(value)
-
-
-def _as_spread(name: str, value: Any) -> bool:
-    check_switch(name, value, "An agent is spread over all devices.")
-    return bool(value)
+    is_auto = isinstance(value, str) and value == "auto"
+    instead = "Or 'auto'. The folder of the run goes to out."
+    return value if is_auto else _switch(instead)(name, value)
 
 
 def _read_start(run: str | None, parts: str) -> Start | None:
@@ -128,7 +126,7 @@ class RunOptions(Saved):
         "rate, follows the longer run from there on.",
         kind=int | None,
         absent=None,
-        check=_as_extend,
+        check=_switch("The number of steps is total_timesteps of the config."),
     )
     start: str | Path | Start | None = option(
         None,
@@ -166,7 +164,7 @@ class RunOptions(Saved):
     data_parallel: bool = option(
         False,
         "Spread each agent's environments over all devices.",
-        check=_as_spread,
+        check=_switch("An agent is spread over all devices."),
     )
 
     def __post_init__(self) -> None:
@@ -438,7 +436,7 @@ class RunLoop:
             folders.refuse_lost_checkpoints(self._folder)
             self.records.back_up()
         if self.bound.env.on_host:  # New episodes, so that its rows are others.
-            self.records.rewind_trackers()
+            self.records.begin_trackers_anew()
         stored, update = folders.load(self._folder), restored[0] if restored else 0
         found = read_diverged_at(stored, self.seeds, update)
         self.divergence.diverged_at = found

@@ -9,7 +9,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from purerl.algorithms import name_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.format import with_noun
 from purerl.execution.members import rekey
@@ -157,16 +156,8 @@ def read_start(start: Start, bound: Bound, seeds: Sequence[int]) -> Begun:
     check_scale(networks, bound.config)
     shapes = jax.eval_shape(make_segment(bound).init, jax.random.key(0))
     networks = taken_by(networks, shapes)
-    try:
-        one = {name: array[0] for name, array in networks.items()}
-        check_networks(one, shapes, _BY_FOLDER)
-    except ConfigError as error:
-        theirs, mine = stored["config"].get("algorithm"), name_of(bound.config)
-        if theirs == mine:
-            raise
-        raise ConfigError(
-            f"{error} That run is of {theirs}, and this one of {mine}."
-        ) from None
+    one = {name: array[0] for name, array in networks.items()}
+    check_networks(one, shapes, _BY_FOLDER)
     return Begun(described | {"sha256": digest}, 0, networks, None)
 
 
@@ -287,12 +278,7 @@ def _everything(
         )
     # A replay buffer has memories before the burn-in, and priorities of steps that have
     # n_step more after them; sequences are drawn whole.
-    kept = []
-    if hasattr(theirs, "buffer_size"):
-        has_memory = hasattr(mine, "burn_in")
-        ranked = all(getattr(c, "prioritised", False) for c in (theirs, mine))
-        kept = ["burn_in"] if has_memory else ["n_step"] if ranked else []
-    for name in kept:
+    for name in ("burn_in", "n_step") if hasattr(theirs, "buffer_size") else ():
         old, new = getattr(theirs, name, None), getattr(mine, name, None)
         if old != new:
             raise ConfigError(

@@ -60,7 +60,11 @@ def join(
     try:
         jax.distributed.initialize(coordinator, num_processes, process)
     except (RuntimeError, ValueError, KeyError) as error:
-        raise ConfigError(_cannot_join(error, any(given))) from None
+        raise ConfigError(
+            f"cannot join the other processes ({type(error).__name__}: {error}); say "
+            "where process 0 is with --coordinator HOST:PORT, --num-processes and "
+            "--process, or unset the variables of the launcher to work in one process."
+        ) from None
 
 
 def require_one(what: str, remedy: str) -> None:
@@ -77,22 +81,6 @@ def require_one(what: str, remedy: str) -> None:
         raise ConfigError(f"{what} runs in one process, here are {count()}. {remedy}")
 
 
-def _cannot_join(error: Exception, is_given: bool) -> str:
-    """The sentence for a job whose processes do not meet."""
-    reason = str(error).strip().rstrip(".") or type(error).__name__
-    if is_given or isinstance(error, RuntimeError):
-        return f"cannot join the other processes: {reason}."
-    launcher = _launcher()
-    assert launcher is not None
-    (rank, number), (size, count) = launcher
-    return (
-        f"{rank}={number} and {size}={count} say that this is one of {count} "
-        f"processes, but not where process 0 can be found ({reason}). Say it by hand "
-        f"with --coordinator HOST:PORT --num-processes {count} --process {number}, or "
-        f"unset {size} to work in one process."
-    )
-
-
 def _check(coordinator: str, num_processes: int, process: int) -> None:
     if not coordinator.rpartition(":")[2].isdigit() or ":" not in coordinator:
         raise ConfigError(
@@ -107,31 +95,24 @@ def _check(coordinator: str, num_processes: int, process: int) -> None:
 
 
 def launched() -> bool:
-    """Return whether SLURM or Open MPI started more than one process of this job."""
-    return _launcher() is not None
-
-
-def _launcher() -> tuple[tuple[str, int], tuple[str, int]] | None:
-    """Name and value of the number of this process, and of how many there are.
+    """Return whether SLURM or Open MPI started more than one process of this job.
 
     Raises:
         ConfigError: a variable of a launcher is no whole number.
     """
-    for names in _LAUNCHERS:
-        if names[0] not in os.environ:
+    for rank, size in _LAUNCHERS:
+        if rank not in os.environ:
             continue
-        numbers = []
-        for name in names:
+        for name in (rank, size):
             text = os.environ.get(name, "1")
             if not text.strip().isdigit():
                 raise ConfigError(
                     f"{name}={text!r} must be a whole number, as the launcher of a job "
-                    f"sets it; unset {names[0]} to work in one process."
+                    f"sets it; unset {rank} to work in one process."
                 )
-            numbers.append(int(text))
-        if numbers[1] > 1:
-            return (names[0], numbers[0]), (names[1], numbers[1])
-    return None
+        if int(os.environ.get(size, "1")) > 1:
+            return True
+    return False
 
 
 def count() -> int:

@@ -236,7 +236,7 @@ class _SearchLoop:
         is_extended = store.is_longer(stored, search)
         restored = store.restore(folder, search, is_extended)
         if is_extended:
-            store.rewind_trackers(folder, search, restored.steps)
+            store.begin_trackers_anew(folder, search, restored.steps)
         if asked.extend:
             store.extend_folder(folder, search)
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]

@@ -21,7 +21,7 @@ from purerl import auto
 from purerl.config import ConfigError, is_auto
 from purerl.execution.cohort import Evaluation
 from purerl.runner.trackers.base import Member, TrackedRun, files_of, name_of
-from purerl.runner.trackers.group import Files, Group, Told, rewind
+from purerl.runner.trackers.group import Files, Group, Told, begin_anew
 from purerl.scale.host import to_host
 from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import checkpoint, folders
@@ -295,11 +295,9 @@ def _update(steps: Sequence[Step]) -> int:
     )
 
 
-def rewind_trackers(folder: Path, search: Search, steps: Sequence[Step]) -> None:
+def begin_trackers_anew(folder: Path, search: Search, steps: Sequence[Step]) -> None:
     """Let trackers take anew what a longer search trains after its last checkpoint."""
-    rows = sum(len(search.rows(step)) for step in steps)
-    each = search.bound.plan.steps_per_update
-    rewind(folder, rows, _update(steps) * each if steps else -1)
+    begin_anew(folder, sum(len(search.rows(step)) for step in steps))
 
 
 def tracked_files(folder: Path | None) -> Files:

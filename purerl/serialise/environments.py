@@ -9,7 +9,7 @@ import enum
 import functools
 import hashlib
 import types
-from collections.abc import Iterable, Iterator, Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from typing import Any
 
 import jax
@@ -34,36 +34,29 @@ def is_env(value: Any) -> bool:
 def env_text(env: Any, above: tuple[Any, ...] = ()) -> str:
     """Return the class of an environment, and what it holds.
 
-    Numbers, texts and environments inside are written out. Arrays, data classes and
-    long lists have a digest of their contents, and so have functions of the user's own,
-    which depends on the version of Python. Of any other object the class is all that is
-    written, so that two that differ only there are written alike. Attributes that begin
-    with an underscore count where they are numbers, texts, arrays or environments:
-    others may be caches.
+    Numbers, texts and environments inside are written out. Arrays and long groups have
+    a digest of their contents. A function has its name and the values that it closes
+    over, and any other object its class alone, so that two that differ only elsewhere
+    are written alike. Attributes that begin with an underscore count where they are
+    numbers, texts, arrays or environments: others may be caches.
 
     Args:
         env: Environment.
         above: Objects in which it lies, which are not written again.
     """
-    name, above = _class_name(type(env)), (*above, env)
-    fields = list(_fields_of(env))
-    # As they were always written: texts of folders are compared.
-    simple = [(n, v) for n, v in fields if isinstance(v, (*_SIMPLE, tuple))]
-    inside = [(n, v) for n, v in fields if is_env(v)]
-    known = {n for n, _ in (*simple, *inside)}
-    others = [(n, v) for n, v in fields if n not in known]
-    texts = [f"{n}={_text(v, above)}" for n, v in (*simple, *inside, *others)]
-    if not texts and not dataclasses.is_dataclass(env):
-        return f"<{name}>"
-    return f"<{name}({', '.join(texts)})>"
+    above = (*above, env)
+    texts = [f"{name}={_text(value, above)}" for name, value in _fields_of(env)]
+    is_alone = not texts and not dataclasses.is_dataclass(env)
+    inside = "" if is_alone else f"({', '.join(texts)})"
+    return f"<{_class_name(type(env))}{inside}>"
 
 
 def _fields_of(env: Any) -> Iterator[tuple[str, Any]]:
-    """Names and values of what an environment consists of."""
+    """The names and values of what an environment is made of."""
     fields = field_names(env) if dataclasses.is_dataclass(env) else []
     yield from ((name, getattr(env, name)) for name in fields)
     # A class that inherits from a dataclass may have attributes beside its fields.
-    for name, value in sorted(_attributes(env).items()):
+    for name, value in sorted(getattr(env, "__dict__", {}).items()):
         made_later = getattr(type(env), name, None)
         if name in fields or isinstance(made_later, functools.cached_property):
             continue
@@ -76,25 +69,7 @@ def _fields_of(env: Any) -> Iterator[tuple[str, Any]]:
             yield name, value
 
 
-def _attributes(env: Any) -> dict[str, Any]:
-    """The attributes of an object, those of slots among them."""
-    slots = {
-        name
-        for cls in type(env).__mro__
-        for name in _names_of(cls.__dict__.get("__slots__", ()))
-        if not name.startswith("__") and hasattr(env, name)
-    }
-    return {name: getattr(env, name) for name in slots} | dict(
-        getattr(env, "__dict__", {})
-    )
-
-
-def _names_of(slots: Iterable[str] | str) -> Iterable[str]:
-    return (slots,) if isinstance(slots, str) else slots
-
-
 def _text(value: Any, above: tuple[Any, ...]) -> str:
-    """A value in words; what is long has a digest in its place."""
     if isinstance(value, enum.Enum):
         return f"{_class_name(type(value))}.{value.name}"
     if isinstance(value, _SIMPLE):
@@ -104,91 +79,53 @@ def _text(value: Any, above: tuple[Any, ...]) -> str:
     if is_env(value):
         return env_text(value, above)
     if _is_array(value):
-        return _array_text(np.asarray(value), above)
-    above = (*above, value)
-    is_record = dataclasses.is_dataclass(value) or hasattr(value, "_fields")
-    if is_record and not isinstance(value, type):
-        names = getattr(value, "_fields", None) or field_names(value)
-        parts = [f"{n}={_text(getattr(value, n), above)}" for n in names]
-        return f"{_class_name(type(value))}:{_digest(*(p.encode() for p in parts))}"
-    text = _callable_text(value, above) if callable(value) else _group(value, above)
-    return text if len(text) <= _LONGEST else f"{type(value).__name__}:{_digest(text)}"
+        array = np.asarray(value)
+        shape = f"{array.dtype}{list(array.shape)}"
+        is_numbers = array.dtype != object
+        content = array.tobytes() if is_numbers else repr(array.tolist()).encode()
+        return f"{shape}:{_digest(shape.encode() + content)}"
+    text = _composite_text(value, (*above, value))
+    if len(text) <= _LONGEST:
+        return text
+    return f"{type(value).__name__}:{_digest(text.encode())}"
 
 
-def _array_text(array: np.ndarray, above: tuple[Any, ...]) -> str:
-    """The type and shape of an array, and a digest of its numbers."""
-    shape = f"{array.dtype}{list(array.shape)}"
-    if array.dtype == object:
-        return f"{shape}:{_digest(_text(array.tolist(), (*above, array)))}"
-    return f"{shape}:{_digest(shape, array.tobytes())}"
+def _composite_text(value: Any, above: tuple[Any, ...]) -> str:
+    """The text of a group of values, of a record or of a function."""
 
+    def texts(values: Any) -> list[str]:
+        return [_text(each, above) for each in values]
 
-def _group(value: Any, above: tuple[Any, ...]) -> str:
-    """A list, tuple, dictionary or set in words; of anything else the class."""
     if isinstance(value, Mapping):
         pairs = [f"{_text(key, above)}: {_text(value[key], above)}" for key in value]
         return f"{{{', '.join(sorted(pairs))}}}"
     if isinstance(value, Set):
-        return f"{{{', '.join(sorted(_text(part, above) for part in value))}}}"
+        return f"{{{', '.join(sorted(texts(value)))}}}"
     if isinstance(value, list | tuple):
-        texts = [_text(part, above) for part in value]
-        if isinstance(value, list):
-            return f"[{', '.join(texts)}]"
-        return f"({', '.join(texts)}{',' * (len(texts) == 1)})"
-    return _class_name(type(value))
-
-
-def _callable_text(value: Any, above: tuple[Any, ...]) -> str:
-    """A function, a class or a method by its name, and by the code that it has."""
+        return f"{type(value).__name__}({', '.join(texts(value))})"
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = texts(getattr(value, name) for name in field_names(value))
+        return f"{_class_name(type(value))}({', '.join(fields)})"
     if isinstance(value, functools.partial):
-        parts = (value.func, value.args, value.keywords)
-        return f"partial({', '.join(_text(part, above) for part in parts)})"
+        return f"partial({', '.join(texts((value.func, value.args, value.keywords)))})"
     if isinstance(value, types.MethodType):
         return f"{_text(value.__self__, above)}.{value.__name__}"
+    value = getattr(value, "__wrapped__", value)  # Functions of `jax.jit` have one.
     if isinstance(value, types.FunctionType):
-        return _function_text(value, above)
-    if hasattr(value, "__wrapped__"):  # as functions of `jax.jit` have
-        return f"{type(value).__name__}({_text(value.__wrapped__, above)})"
+        name = f"{value.__module__}.{value.__qualname__}"
+        if "site-packages" in value.__code__.co_filename:
+            return name
+        cells = [x for x in value.__closure__ or () if x != types.CellType()]
+        around = [x.cell_contents for x in cells]
+        around += [*(value.__defaults__ or ()), value.__kwdefaults__]
+        return f"{name}({', '.join(texts(around))})"
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", None)
     if name is None:
         return _class_name(type(value))
     return f"{getattr(value, '__module__', None) or type(value).__name__}.{name}"
 
 
-def _function_text(function: types.FunctionType, above: tuple[Any, ...]) -> str:
-    """The name of a function; of the user's own a digest of what it does, too."""
-    name = f"{function.__module__}.{function.__qualname__}"
-    if "site-packages" in function.__code__.co_filename:
-        return name
-    cells = function.__closure__ or ()
-    closed = [x.cell_contents for x in cells if x != types.CellType()]
-    around = [*closed, *(function.__defaults__ or ()), function.__kwdefaults__]
-    texts = [_text(value, above) for value in around]
-    return f"{name}:{_digest(*_code_parts(function.__code__), *texts)}"
-
-
-def _code_parts(code: types.CodeType) -> Iterator[bytes | str]:
-    """The code of a function, without where it was written."""
-    yield code.co_code
-    yield repr(code.co_names)
-    for constant in code.co_consts:
-        yield from _constant_parts(constant)
-
-
-def _constant_parts(constant: Any) -> Iterator[bytes | str]:
-    if isinstance(constant, types.CodeType):
-        yield from _code_parts(constant)
-    elif isinstance(constant, frozenset):  # Its order differs between processes.
-        yield repr(sorted(map(repr, constant)))
-    elif isinstance(constant, tuple):
-        for part in constant:
-            yield from _constant_parts(part)
-    else:
-        yield repr(constant)
-
-
 def _is_array(value: Any) -> bool:
-    """Return whether the numbers of a value can be had: a trace's cannot."""
     if isinstance(value, Tracer) or not isinstance(
         value, np.ndarray | np.generic | jax.Array
     ):
@@ -200,11 +137,5 @@ def _class_name(cls: type) -> str:
     return f"{cls.__module__}.{cls.__qualname__}"
 
 
-def _digest(*parts: bytes | str) -> str:
-    """Twelve digits that differ where the parts do."""
-    found = hashlib.sha256()
-    for part in parts:
-        data = part.encode() if isinstance(part, str) else part
-        found.update(len(data).to_bytes(8, "little"))
-        found.update(data)
-    return found.hexdigest()[:12]
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:12]

@@ -1,11 +1,9 @@
 """Checkpoints: the only door to orbax. Atomic, the last few kept, nothing pickled."""
 
 import contextlib
-import errno
 import hashlib
 import json
 import logging
-import os
 import shutil
 import sys
 import time
@@ -221,9 +219,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
             last = f"the last whole one is {known[-1]}" if known else ""
             kept = last or "there is no other one"
         remedy = "Report it with the run's config"
-        if os.strerror(errno.EMFILE) in str(error):
-            remedy = "Let the process open more files (ulimit -n)"
-        elif isinstance(error, OSError) or "space" in str(error):
+        if isinstance(error, OSError) or "space" in str(error):
             remedy = "Make room on the disk"
         raise NotSavedError(
             f"the checkpoint {folder / str(step)} could not be written "

@@ -20,7 +20,6 @@ import json
 import os
 import platform
 import re
-import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from importlib import metadata
@@ -54,12 +53,11 @@ Spec = dict[str, Any]
 class Kind(NamedTuple):
     """One kind of folder, described for people.
 
-    In the texts `{folder}` stands for the folder and `{purerl}` for the program.
-
     Attributes:
         words: The noun with its article.
-        goes_on: The command that goes on with it.
-        reads: The commands and functions that read it.
+        goes_on: The command that goes on with it; `{folder}` stands for the folder and
+            `{purerl}` for the program.
+        reads: The commands that read it.
         noun: The noun alone, for the sentence "holds another NOUN".
         is_tracked: Whether `purerl track` takes such a folder.
     """
@@ -72,49 +70,34 @@ class Kind(NamedTuple):
 
 
 _REPEAT = "repeat its purerl {} command with --out {{folder}}"
-_PLOT, _REPORT = "{purerl} plot {folder}", "{purerl} report {folder}"
-_LOAD = "purerl.load_{}({{folder!r}}) in Python"
 KINDS = {
     "run": Kind(
         "a run",
         "{purerl} train --resume {folder}",
-        ("{purerl} evaluate {folder}", "{purerl} render {folder}", _PLOT, _REPORT),
+        ("evaluate", "render", "plot", "report"),
     ),
-    "sweep": Kind(
-        "a sweep",
-        _REPEAT.format("sweep"),
-        (_PLOT, _REPORT, _LOAD.format("sweep")),
-        "sweep",
-    ),
-    "pbt": Kind(
-        "population-based training",
-        _REPEAT.format("pbt"),
-        (_REPORT, _LOAD.format("search")),
-    ),
+    "sweep": Kind("a sweep", _REPEAT.format("sweep"), ("plot", "report"), "sweep"),
+    "pbt": Kind("population-based training", _REPEAT.format("pbt"), ("report",)),
     "halving": Kind(
-        "a successive-halving search",
-        _REPEAT.format("halving"),
-        (_REPORT, _LOAD.format("search")),
+        "a successive-halving search", _REPEAT.format("halving"), ("report",)
     ),
     "schedules": Kind(
         "agents trained with schedules",
-        "repeat its purerl.train_schedules call with out={folder!r}",
-        ("purerl.train_schedules with the same arguments",),
+        "repeat its purerl.train_schedules call with out={folder}",
+        (),
         is_tracked=False,
     ),
-    "tune": Kind(
-        "a tuning study", _REPEAT.format("tune"), (_REPORT, _LOAD.format("tune"))
-    ),
+    "tune": Kind("a tuning study", _REPEAT.format("tune"), ("report",)),
     "evolution": Kind(
         "an evolution",
         "{purerl} evolve --resume {folder}",
-        (_PLOT, _REPORT, _LOAD.format("evolution")),
+        ("plot", "report"),
         "evolution",
     ),
     COMPARISON: Kind(
         "a comparison",
         "repeat its purerl compare or purerl transfer command with --out {folder}",
-        (_PLOT, _REPORT, _LOAD.format("comparison")),
+        ("plot", "report"),
     ),
 }
 
@@ -174,24 +157,12 @@ def refusal(folder: Path, kind: str, why: str) -> str:
     lead, known = f"{folder} holds {words_of(kind)}{why}.", KINDS.get(kind)
     if known is None:
         return f"{lead} This version does not know that kind; give another folder."
-    goes_on, *reads = (
-        text.format(folder=_Quoted(folder), purerl=program())
-        for text in (known.goes_on, *known.reads)
-    )
-    return f"{lead} To go on with it: {goes_on}. To read it: {' or '.join(reads)}."
-
-
-class _Quoted:
-    """A folder as a command takes it, and with `!r` as Python does."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def __str__(self) -> str:
-        return quoted(self.folder)
-
-    def __repr__(self) -> str:
-        return repr(str(self.folder))
+    goes_on = known.goes_on.format(folder=quoted(folder), purerl=program())
+    lead = f"{lead} To go on with it: {goes_on}."
+    if not known.reads:
+        return lead
+    reads = " or ".join(f"{program()} {name} {quoted(folder)}" for name in known.reads)
+    return f"{lead} To read it: {reads}, or purerl.load({str(folder)!r}) in Python."
 
 
 # What wrote a folder.
@@ -466,11 +437,10 @@ def check_out(folder: Path | None, wanted: str | Sequence[str]) -> None:
         wanted: The kind or kinds, of `KINDS`, that it may hold.
 
     Raises:
-        ConfigError: see `refuse_other`, `refuse_remains` and `check_writable`.
+        ConfigError: see `refuse_other` and `refuse_remains`.
     """
     if folder is None:
         return
-    check_writable(folder)
     if (folder / MANIFEST).exists():
         refuse_other(folder, wanted)
     else:
@@ -566,18 +536,15 @@ def undone_if_empty(folder: Path | None) -> Iterator[None]:
             none.
     """
     was_there = is_begun(folder)
-    had_trackers = folder is not None and (folder / TRACKERS_FILE).exists()
     try:
         yield
     except ConfigError:
         # Without a manifest nothing was begun: files there are the user's own.
         if folder is not None and not was_there and is_begun(folder):
             if not any(_has_results(folder / name) for name in CONTENTS):
-                for name in (CONFIG, MANIFEST):
+                # What begins here next is not what trackers were told of.
+                for name in (CONFIG, MANIFEST, TRACKERS_FILE):
                     (folder / name).unlink(missing_ok=True)
-                if not had_trackers:
-                    # What begins here next is not what they were told of.
-                    (folder / TRACKERS_FILE).unlink(missing_ok=True)
         raise
 
 
@@ -593,23 +560,6 @@ def make(folder: Path, subfolders: Sequence[str] = ()) -> None:
             probe = path / f".write-test-{os.getpid()}"
             probe.write_text("")
             probe.unlink()
-
-
-def check_writable(folder: Path) -> None:
-    """Refuse a folder that could not be made and written; nothing stays there.
-
-    Raises:
-        ConfigError: naming it and why.
-    """
-    with _refusing(folder):
-        above = folder
-        while True:
-            with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                os.lstat(above)
-                break
-            above = above.parent
-        with tempfile.TemporaryDirectory(dir=above, prefix=".write-test-"):
-            pass
 
 
 @contextlib.contextmanager

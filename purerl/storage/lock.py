@@ -2,8 +2,7 @@
 
 Two programs that train into one folder would mix their rows and lose each other's
 checkpoints, as where a job is put in the queue again while it is still running. The
-operating system ends a lock with the process, so that a kill leaves none behind. A
-process that was forked gives it up at once, or it would hold it after that kill.
+operating system ends a lock with the process, so that a kill leaves none behind.
 """
 
 import json
@@ -24,18 +23,6 @@ except ImportError:  # On Windows there is none, and folders are not locked.
 fcntl: Any = _fcntl
 
 LOCK = ".lock"
-_held: set[Any] = set()  # The files of the locks that this process has.
-
-
-def _let_go() -> None:
-    """Close the locks of the parent in a process that was forked from it."""
-    for file in _held:
-        file.close()
-    _held.clear()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_let_go)
 
 
 @contextmanager
@@ -63,14 +50,11 @@ def locked(folder: Path | None, shared: bool = False) -> Iterator[None]:
             remove_leftovers(folder, os.fstat(file.fileno()).st_mtime)
         if shared:
             fcntl.flock(file, fcntl.LOCK_SH)
-        _held.add(file)
         try:
             yield
         finally:
-            if file in _held:  # Not in a process that was forked meanwhile.
-                _held.discard(file)
-                if not shared or _lock(file, fcntl.LOCK_EX):
-                    (folder / LOCK).unlink(missing_ok=True)
+            if not shared or _lock(file, fcntl.LOCK_EX):
+                (folder / LOCK).unlink(missing_ok=True)
 
 
 def _hold(folder: Path, shared: bool) -> Any:

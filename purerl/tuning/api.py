@@ -267,7 +267,9 @@ class StudyLoop:
         ]
         unknown = np.isnan(scores) & ~batch.diverged
         lowest = lowest_of(list(itertools.chain.from_iterable(healthy)))
-        holdout = results.compare(best.number, seeds, *scores, unknown, lowest)
+        holdout = results.compare(
+            best.number, seeds, scores[0], scores[1], unknown, lowest
+        )
         study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
         return holdout
 

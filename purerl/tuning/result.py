@@ -225,9 +225,9 @@ def compare(
             mean, low, high = map(float, (filled.mean(), interval.low, interval.high))
         return HeldOutScores(scores, mean, low, high, int(lost.sum()))
 
-    both = map(held_out, scores, filled, lost)
+    own, others = map(held_out, scores, filled, lost)
     difference = held_out(scores[0] - scores[1], filled[0] - filled[1], lost.any(0))
-    return Holdout(trial, tuple(seeds), *both, difference, unknown, lowest)
+    return Holdout(trial, tuple(seeds), own, others, difference, unknown, lowest)
 
 
 def read_holdout(stored: Mapping[str, Any]) -> Holdout:
@@ -241,7 +241,7 @@ def holdout_dict(holdout: Holdout) -> dict[str, Any]:
     """Return a comparison as plain values."""
 
     def plain(value: Any) -> Any:
-        if isinstance(value, tuple) and hasattr(value, "_asdict"):
+        if isinstance(value, Holdout | HeldOutScores):
             return {name: plain(inner) for name, inner in value._asdict().items()}
         if isinstance(value, np.ndarray | tuple):
             return [plain(inner) for inner in value]
@@ -344,18 +344,19 @@ def _ended(row: Row) -> Ended:
     `train/score` is its mean score over the seeds along the way, `trial/score` that of
     the seeds at its end, with their extremes.
     """
-    rows: list[tuple[str, dict[str, Any]]] = [
-        ("train", {"env_steps": step, "score": score})
+    rows: list[dict[str, Any]] = [
+        {"kind": "train", "env_steps": step, "score": score}
         for step, score in sorted(row.curve.items())
     ]
     last = {
+        "kind": "trial",
         "env_steps": max(row.curve, default=0),
         "score": list(row.seed_scores),
         "total_env_steps": row.env_steps,
     }
     params = {**row.params, "trial": row.number, "state": row.state}
     member = Member(f"trial={row.number}", None, params)
-    return Ended(row.number, member, [*rows, ("trial", last)])
+    return Ended(row.number, member, [*rows, last])
 
 
 def tracked_files(result: TuneResult) -> Files:

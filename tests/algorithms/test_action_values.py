@@ -164,19 +164,6 @@ def trained(rewards, steps=2000, **changes):
     return outputs, dqn.values_of(parts, params, state)[:, 0]
 
 
-@pytest.mark.slow(optimised=False)
-def test_atoms_learn_the_distribution_of_returns():
-    # Rewards 1 (three of four) and -1: returns 1 and -1 in B, 1 and 0 in A.
-    def rewards(key, shape):
-        return jnp.where(jax.random.bernoulli(key, 0.75, shape), 1.0, -1.0)
-
-    atoms = {"value_min": -1.0, "value_max": 1.0, "double": False}
-    outputs, values = trained(rewards, values="categorical", **atoms)
-    expected = [[0, 0, 0.25, 0, 0.75], [0.25, 0, 0, 0, 0.75]]
-    np.testing.assert_allclose(jax.nn.softmax(outputs), expected, atol=0.04)
-    np.testing.assert_allclose(values, [0.75, 0.5], atol=0.05)
-
-
 @pytest.mark.parametrize("values", slow_but(["quantile", "implicit"], "quantile"))
 def test_quantiles_learn_the_distribution_of_returns(values):
     # Rewards uniform on [0, 1]: the quantile at t is t in B, 0.5 + 0.5 t in A.
@@ -255,21 +242,6 @@ def test_munchausen_targets_are_the_papers(values):
     assert (np.asarray(batch.discount) == 0).any()
 
 
-def test_munchausen_in_numbers():
-    # Values 0 and log 3 at a temperature of 1: probabilities 1/4 and 3/4.
-    q = jnp.array([[0.0, np.log(3.0)]])
-    soft = dqn.soft_policy(q, 1.0)
-    np.testing.assert_allclose(soft.policy, [[0.25, 0.75]], rtol=1e-6)
-    entropy = -0.25 * np.log(0.25) - 0.75 * np.log(0.75)
-    one = jnp.ones(1)
-    batch = Batch(q, jnp.zeros(1, jnp.int32), 2.0 * one, q, 0.5 * one, one)
-    got = dqn.munchausen_reward(soft, soft, batch, alpha=0.9, clip=-1.0)
-    # log 1/4 is below -1: 2 - 0.9 + 0.5 * entropy.
-    np.testing.assert_allclose(got, 1.1 + 0.5 * entropy, rtol=1e-6)
-    got = dqn.munchausen_reward(soft, soft, batch, alpha=0.9, clip=-2.0)
-    np.testing.assert_allclose(got, 2 + 0.9 * np.log(0.25) + 0.5 * entropy, rtol=1e-6)
-
-
 # Networks: the split, masks, modules of the user's own.
 
 
@@ -339,13 +311,6 @@ def test_what_contradicts_is_refused_in_a_sentence():
     refused("values must be one of", values="mean")
     refused("num_atoms must be at least 2", num_atoms=1)
     purerl.make_train(CONFIG.replace(hidden_sizes=(), values="quantile"))
-
-
-def test_a_swept_range_that_is_empty_is_seen_to_fail():
-    """The pair is checked of a config; of a sweep's point each number by itself."""
-    atoms = jax.vmap(lambda low: Categorical(3, low, 1.0).atoms)(jnp.array([0.0, 1.0]))
-    np.testing.assert_array_equal(atoms[0], [0.0, 0.5, 1.0])
-    assert jnp.isnan(atoms[1]).all()
 
 
 def test_a_network_of_the_users_own_has_the_shape_of_its_distribution():

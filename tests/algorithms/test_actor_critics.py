@@ -357,16 +357,6 @@ def test_the_policy_reaches_its_target_in_an_asymmetric_range(learned):
 
 
 @pytest.mark.slow
-def test_both_critics_know_what_actions_are_worth(learned):
-    config, result = learned
-    critics = actor_critic.action_critics(config, (1,))
-    obs = jnp.array([[-1.0], [-1.0], [1.0], [1.0]])
-    stored = jnp.array([[-0.25], [0.25], [0.75], [0.25]])  # 0.5, 1.5, 2.5, 1.5
-    for values in critics.apply(result.state.params["critics"], obs, stored):
-        np.testing.assert_allclose(values, [0, -1, 0, -1], atol=0.25)
-
-
-@pytest.mark.slow
 def test_what_is_stored_is_what_the_environment_was_paid_for(learned):
     _, result = learned
     buffer = replay.in_order(result.state.buffer)

@@ -29,7 +29,6 @@ from tests.algorithms.short_runs import (
     assert_close,
     assert_same_bits,
     lane,
-    plain,
 )
 from tests.helpers import slow_but
 
@@ -105,17 +104,6 @@ def test_the_seeds_of_one_call_differ(runs):
             assert len(np.unique(leaf.reshape(LANES, -1)[:, 0])) == LANES
 
 
-def test_a_repeated_call_gives_the_same_bits(runs):
-    assert_same_bits(runs.vmap(KEYS[:LANES]), runs.first)
-
-
-@pytest.mark.slow
-def test_the_order_of_the_lanes_does_not_matter(runs):
-    order = np.array([2, 0, 3, 1])
-    permuted = runs.vmap(KEYS[:LANES][order])
-    assert_same_bits(permuted, lane(runs.first, order))
-
-
 def test_the_neighbours_of_a_lane_do_not_matter(runs):
     mixed = runs.vmap(KEYS[np.array([5, 1, 7, 2])])
     for index, expected in (
@@ -125,13 +113,6 @@ def test_the_neighbours_of_a_lane_do_not_matter(runs):
         (3, lane(runs.first, 2)),
     ):
         assert_same_bits(lane(mixed, index), expected)
-
-
-@pytest.mark.slow
-def test_lax_map_in_batches_gives_the_bits_of_vmap(runs):
-    mapped = jax.jit(partial(jax.lax.map, runs.train, batch_size=LANES))(KEYS)
-    both = jax.tree.map(lambda x, y: jnp.concatenate([x, y]), runs.first, runs.second)
-    assert_same_bits(mapped, both)
 
 
 @pytest.fixture(scope="module")
@@ -154,46 +135,6 @@ def advanced(pieces, keys):
 
 
 @pytest.mark.slow
-def test_training_moves_every_parameter_of_every_lane(runs, pieces):
-    init, _ = pieces
-    start = init(KEYS[:LANES]).params
-    moved = jax.tree.map(
-        lambda x, y: np.abs(x - y).reshape(LANES, -1).max(1),
-        start,
-        runs.first.state.params,
-    )
-    assert min(x.min() for x in jax.tree.leaves(moved)) > 1e-4
-
-
-@pytest.mark.slow
-def test_pieces_interleaved_with_other_runs_give_the_same_bits(runs, pieces):
-    init, advance = pieces
-    mine, _, _ = advanced(pieces, KEYS[:LANES])
-    others, _, _ = advanced(pieces, KEYS[LANES:])
-    one, two = init(KEYS[:LANES]), init(KEYS[LANES:])
-    one, *_ = advance(one, 0)
-    two, *_ = advance(two, 0)
-    two, *_ = advance(two, 2)
-    one, *_ = advance(one, 2)
-    one, *_ = advance(one, 4)
-    two, *_ = advance(two, 4)
-    assert_same_bits((one, two), (mine, others))
-
-
-@pytest.mark.slow
-def test_a_state_that_went_to_the_host_and_back_continues_with_the_same_bits(pieces):
-    init, advance = pieces
-    expected, _, _ = advanced(pieces, KEYS[:LANES])
-    state, *_ = advance(init(KEYS[:LANES]), 0)
-    words = jax.tree.map(np.asarray, plain(state))
-    state = jax.tree.map(jnp.asarray, words)
-    state = state._replace(key=jax.random.wrap_key_data(state.key))
-    for first_update in (2, 4):
-        state, *_ = advance(state, first_update)
-    assert_same_bits(state, expected)
-
-
-@pytest.mark.slow
 def test_pieces_agree_with_the_one_program(runs, pieces):
     state, metrics, evaluations = advanced(pieces, KEYS[:LANES])
     assert_close(state, runs.first.state)
@@ -209,23 +150,6 @@ def test_updates_past_the_end_leave_the_state_as_it_is(runs, pieces):
     _, advance = pieces
     after, *_ = advance(runs.first.state, UPDATES)
     assert_same_bits(after, runs.first.state)
-
-
-def test_evaluations_come_after_the_planned_updates(runs):
-    steps = runs.config.steps_per_update
-    expected = np.array(EVALUATED_AFTER) * steps
-    for row in runs.first.evaluation["env_steps"]:
-        np.testing.assert_array_equal(row, expected)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("runs", CONFIGS, indirect=True)
-def test_plain_pmap_over_two_devices_runs_and_agrees(runs, deadline):
-    with deadline(300), quickly_compiled():
-        spread = jax.block_until_ready(jax.pmap(runs.train)(KEYS[:2]))
-    assert len(spread.metrics["env_steps"].sharding.device_set) == 2
-    for index in (0, 1):
-        assert_close(lane(spread, index), lane(runs.first, index))
 
 
 @pytest.mark.parametrize("runs", slow_but(CONFIGS, "discrete"), indirect=True)

@@ -423,31 +423,3 @@ def test_what_is_no_rule_is_refused():
         LPGRule.make(init="ones")
     with pytest.raises(ConfigError, match="hidden_size must be a whole number"):
         LPGRule.make(hidden_size=0)
-
-
-@pytest.mark.slow
-def test_an_evolved_rule_is_reproducible_and_leaves_a_file(tmp_path):
-    config = small(learning_rate=0.01, optimiser=optimisers.Adam())
-
-    def evolve(**where):
-        return purerl.evolve(
-            config,
-            "rule",
-            strategy=purerl.OpenES(sigma=0.2, learning_rate=0.1),
-            population=4,
-            generations=2,
-            lanes=4,
-            progress=False,
-            **where,
-        )
-
-    first, again = evolve(out=tmp_path / "first"), evolve()
-    np.testing.assert_array_equal(first.history["fitness"], again.history["fitness"])
-    assert len(set(first.history["fitness"][0])) > 1  # rules differ, keys do not
-    assert_same_bits(first.rule, again.rule)
-    saved = serialise.parse_part(str(tmp_path / "first" / "rule.npz"), "rule")
-    assert_same_bits(saved, first.rule)
-    size = sum(leaf.size for leaf in jax.tree.leaves(RULE))
-    assert first.vector.shape == (size,)
-    # A member's run is the run of an agent with that rule.
-    assert not np.array_equal(first.rule.params["recurrent"], RULE.params["recurrent"])

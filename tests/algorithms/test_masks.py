@@ -188,15 +188,6 @@ def _check_policy(config, state, kind):
         assert set(map(tuple, np.reshape(action, (20, -1)).tolist())) <= valid
 
 
-@pytest.mark.slow
-def test_an_unmasked_agent_of_the_same_environment_takes_invalid_actions():
-    """What the tests above would say if a mask did nothing."""
-    env = boxes.Unmasked(boxes.Masked())
-    config = ALGORITHMS["ppo"].replace(env=env, **SHORT)
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    assert np.nanmin(result.metrics["episode_length"]) < 4
-
-
 @pytest.mark.parametrize(
     ("env", "words"),
     [

@@ -100,12 +100,6 @@ def test_a_rare_best_action_does_not_stop_the_search(epsilon, scale):
     np.testing.assert_allclose(kl, epsilon, rtol=1e-3)
 
 
-def test_equal_values_keep_the_policy_at_the_smallest_temperature():
-    eta = jnp.float32(losses.MIN_TEMPERATURE)
-    found = losses.improved(LOG_PRIOR, jnp.full_like(Q, 100.0), eta)
-    np.testing.assert_allclose(found.weights.T, PRIOR, rtol=1e-5)
-
-
 def test_the_m_step_in_numbers():
     # At the old policy the divergence and its slope vanish: what remains is pi - q,
     # the slope of the likelihood in the logits, over the number of states.

@@ -9,7 +9,6 @@ import purerl
 from purerl import networks
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import dqn
-from purerl.learning.branches import StepCount
 from purerl.networks.heads import NOISE, scaled_noise
 from tests.algorithms.test_dqn import make_batch
 
@@ -143,31 +142,3 @@ def test_a_gradient_step_draws_noise_for_each_of_its_networks(agent):
 
 def unflatten(state, flat):
     return dqn.optimiser.flatten(state.params)[1](flat)
-
-
-@pytest.mark.slow(optimised=False)
-def test_the_noise_of_a_layer_that_does_not_help_is_unlearned():
-    # One target for all: the best weights have no noise, and gradients find them.
-    config = CONFIG.replace(noisy_sigma=0.5, learning_rate=3e-3, double=False)
-    parts = dqn.build(config, resolve_env(config))
-    state = dqn.init(parts, jax.random.key(0))
-    _, learner, _ = dqn.enter(parts, state)
-    _, restore = dqn.optimiser.flatten(state.params)
-    batch = make_batch()
-    batch = batch._replace(discount=jnp.zeros_like(batch.discount))
-
-    def one_step(learner, xs):
-        key, count = xs
-        at = StepCount(count)
-        return dqn.learn(parts, restore, learner, batch, key, at)[0], None
-
-    xs = (jax.random.split(jax.random.key(1), 500), jnp.arange(500, dtype=jnp.uint32))
-    after = jax.jit(lambda x: jax.lax.scan(one_step, x, xs)[0])(learner)
-
-    def spread(flat):
-        keys, params = jax.random.split(jax.random.key(2), 200), restore(flat)
-        q = jax.vmap(lambda key: dqn.values_of(parts, params, batch.obs, key))(keys)
-        taken = q[:, jnp.arange(len(batch.action)), batch.action]
-        return float(taken.std(0).mean())
-
-    assert spread(after.params) < 0.2 * spread(learner.params)

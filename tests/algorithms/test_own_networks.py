@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import networks, serialise
+from purerl import networks
 from purerl.algorithms import on_policy, policy_gradient, ppo
 from purerl.config import ConfigError
 from purerl.train import bind
@@ -121,34 +121,3 @@ def test_every_torso_by_name_trains_on_pictures(algorithm, torso):
     moved = jax.tree.map(lambda a, b: np.abs(a - b).max(), state.params, before.params)
     assert all(x > 0 for x in jax.tree.leaves(moved))
     assert all(np.isfinite(x).all() for x in jax.tree.leaves(state.params))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("name", ["sac/discrete", "pqn", "recurrent_ppo", "vpg"])
-def test_other_algorithms_take_pictures_in_bfloat16_and_norms(name):
-    changes = {"torso_dtype": "bfloat16", "layer_norm": True, **PICTURES}
-    config = small(name, **changes)
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    assert np.isfinite(result.metrics["value_loss"][-1])
-    leaves = jax.tree.leaves(result.state.params)
-    assert {x.dtype for x in leaves} == {jnp.dtype("float32")}
-
-
-@pytest.mark.slow
-def test_a_sweep_goes_over_networks(tmp_path):
-    values = ["mlp", nets.Torso(4)]
-    axes = {"torso": values, "learning_rate": [1e-3, 1e-2]}
-    base = tiny_config(num_evaluations=1)
-    options = {"seeds": 1, "progress": False, "keep_states": True}
-    found = purerl.sweep(base, axes, out=tmp_path / "sweep", **options)
-    again = purerl.load(tmp_path / "sweep")
-    names = ["mlp", "tests.nets:Torso(features=4)"]
-    assert list(again.dataset["torso"].values) == names
-    alone = purerl.run(
-        base.replace(torso=values[1], learning_rate=1e-2), progress=False
-    )
-    point = {"torso": values[1], "learning_rate": 1e-2}
-    shapes = jax.tree.map(np.shape, found.state(point, 0).params)
-    assert shapes == jax.tree.map(lambda x: x.shape[1:], alone.state.params)
-    best = serialise.to_dict(again.best().config)
-    assert best["torso"] in ("auto", "mlp", serialise.plain(nets.Torso(4), "torso"))

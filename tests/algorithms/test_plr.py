@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs, schedules
+from purerl import envs
 from purerl.acting.environment import with_params
 from purerl.acting.rollout import carry_of, start_of
 from purerl.algorithms import on_policy, plr, policy_gradient
@@ -32,7 +32,6 @@ FIELDS = {
     "total_timesteps": UPDATES * ENVS * STEPS,
     "num_evaluations": 0,
 }
-KINDS = ("max_monte_carlo", "positive_value_loss")
 CONFIG = PLRConfig(env_kwargs=OPTIONS, buffer_size=CAPACITY, **FIELDS)
 
 
@@ -253,10 +252,6 @@ def test_overrides_with_which_nothing_is_learned_get_the_configs_sentence(
     with pytest.raises(ConfigError, match=words):
         purerl.sweep(config, {name: [float(x)] for name, x in overrides.items()})
     bind(config.replace(learn_on_new=True)).at(overrides)
-
-
-def test_replay_may_begin_with_none_and_come_later():
-    purerl.make_train(CONFIG.replace(replay_probability=schedules.Linear(0.0, 0.9)))
 
 
 def test_a_default_run_replays_levels_and_so_learns():

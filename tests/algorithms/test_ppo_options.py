@@ -144,26 +144,6 @@ def test_a_std_may_depend_on_the_state():
     assert np.abs(moved).max() > 0
 
 
-@pytest.mark.parametrize(
-    ("name", "changes"),
-    [
-        ("target_kl", {"target_kl": 1e-3}),
-        ("critic_learning_rate", {"critic_learning_rate": 1e-3}),
-    ],
-)
-@pytest.mark.slow(optimised=False)
-def test_they_are_numbers_that_can_be_mapped(name, changes):
-    train = purerl.make_train(PPO.replace(learning_rate=0.01, **changes))
-    values = jnp.asarray([1e-9, 1e-2])
-    mapped = jax.jit(jax.vmap(train, in_axes=(None, 0)))(
-        jax.random.key(0), {name: values}
-    )
-    one = jax.jit(train)(jax.random.key(0), {name: values[1]})
-    close(jax.tree.map(lambda x: x[1], mapped.state.params), one.state.params)
-    first, second = (jax.tree.map(lambda x, i=i: x[i], mapped.state) for i in (0, 1))
-    assert distance(first, second) > 0
-
-
 def test_a_wrong_limit_is_refused():
     with pytest.raises(purerl.ConfigError, match="target_kl must"):
         purerl.make_train(PPO.replace(target_kl=0.0))

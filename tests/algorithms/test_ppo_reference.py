@@ -11,8 +11,7 @@ from purerl import losses
 from purerl.algorithms import ppo
 from purerl.learning import normalise, optimiser
 from purerl.optimisers import Adam
-from purerl.types import Transition
-from tests.algorithms.agents import agent_of, samples_of
+from tests.algorithms.agents import agent_of
 
 SAMPLES = 24
 
@@ -269,34 +268,6 @@ def test_advantages_are_standardised_over_all_devices():
         expected.reshape(4),
         rtol=1e-5,
     )
-
-
-@pytest.mark.slow
-def test_a_truncated_step_bootstraps_on_the_observation_before_the_reset():
-    # One environment, two steps, gamma = 1/2, lambda = 0; the first step is truncated.
-    # The critic is linear enough to tell the states apart: A_0 = r + V(next_obs)/2 - V.
-    config = small(gamma=0.5, gae_lambda=0.0)
-    parts = bound(config)
-    algorithm = purerl.make_algorithm(config)
-    state = algorithm.init(jax.random.key(0))
-    rng = np.random.default_rng(0)
-    obs, next_obs = jnp.asarray(rng.normal(size=(2, 2, 1, 4)), jnp.float32)
-    transitions = Transition(
-        obs=obs,
-        action=jnp.zeros((2, 1), jnp.int32),
-        log_prob=jnp.zeros((2, 1)),
-        reward=jnp.array([[1.0], [2.0]]),
-        next_obs=next_obs,
-        terminated=jnp.array([[False], [True]]),
-        truncated=jnp.array([[True], [False]]),
-    )
-    batch = samples_of(ppo, parts, state, transitions)
-    value, next_value = (
-        parts.critic.apply(state.params["critic"], x)[:, 0] for x in (obs, next_obs)
-    )
-    expected = [1 + next_value[0] / 2 - value[0], 2 - value[1]]
-    np.testing.assert_allclose(batch.advantage, expected, rtol=1e-5)
-    np.testing.assert_allclose(batch.target, batch.advantage + value, rtol=1e-6)
 
 
 def test_ratios_are_counted_outside_of_the_drifts_own_interval():

@@ -136,67 +136,7 @@ def largest(tree):
     return max(float(jnp.abs(x).max()) for x in jax.tree.leaves(tree))
 
 
-def test_the_slope_of_the_policy_along_it_is_zero_and_that_of_the_value_is_not(rolled):
-    seen = rolled.rows.batch.obs
-
-    def total(network, parts):
-        batch = rolled.rows.batch._replace(obs={**seen, **parts})
-        return rolled.outputs(network, rolled.rows._replace(batch=batch)).sum()
-
-    parts = {key: seen[key] for key in ("obs", "state")}  # without a mask
-    for network, sees_state in (("actor", False), ("critic", True)):
-        slopes = jax.jit(jax.grad(partial(total, network)))(parts)
-        assert (slopes["obs"] != 0.0).any()
-        assert (slopes["state"] != 0.0).any() == sees_state
-
-
 # A value that only a critic with a memory of what it alone saw can tell.
-
-TOLD = purerl.RecurrentPPOConfig(
-    env=boxes.Told(),
-    num_envs=16,
-    num_steps=16,  # four whole episodes
-    num_minibatches=1,
-    total_timesteps=16 * 16 * 150,
-    hidden_sizes=(8,),
-    memory_size=8,
-    head_sizes=(),
-    learning_rate=1e-2,
-    gamma=0.9,
-    gae_lambda=1.0,
-    value_loss=purerl.losses.SquaredError(),
-    num_evaluations=0,
-)
-
-
-@pytest.mark.slow
-def test_a_value_that_depends_on_what_the_critic_alone_was_told():
-    # The reward at the end of four steps is a sign s, which `told` says at the first
-    # of them alone. From step t the return is R_t = s 0.9^(3 - t), to which targets of
-    # gae_lambda = 1 are equal. Its square is 0.9^(2 (3 - t)), and the value loss half a
-    # squared error. A value that does not depend on s is the same v for both signs:
-    # E[(R_t - v)^2] = E[R_t^2] + v^2, since E[s] = 0. So no such critic has a loss
-    # below half of the mean of 0.9^6, 0.9^4, 0.9^2, 1. One that sees `told` and forgets
-    # it is right at the first step, and bound by the other three.
-    squares = 0.9 ** (2 * (3.0 - np.arange(4)))
-    blind, forgetful = squares.mean() / 2, squares[1:].sum() / 4 / 2
-    losses = {
-        "told": value_loss(TOLD.replace(actor_keys=("obs",))),
-        "blind": value_loss(TOLD.replace(actor_keys=("obs",), critic_keys=("obs",))),
-        "forgetful": value_loss(
-            TOLD.replace(actor_keys=("obs",), memory=nets.Nothing(8))
-        ),
-    }
-    # The mean sign of the 64 episodes of an update is not 0 but 1 / 8 in size, which
-    # a fit of several passes can gain 1 / 64 of the loss from.
-    assert losses["blind"] > 0.95 * blind
-    assert losses["forgetful"] > 0.95 * forgetful
-    assert losses["told"] < 0.01 * blind
-
-
-def value_loss(config):
-    result = jax.jit(purerl.make_train(config))(jax.random.key(0))
-    return float(result.metrics["value_loss"][-30:].mean())
 
 
 # Which keys give the critic a memory of its own, and what is refused

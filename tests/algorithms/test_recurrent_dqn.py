@@ -12,7 +12,7 @@ import purerl
 from purerl import ConfigError
 from purerl.acting import observe, rollout
 from purerl.acting.environment import resolve_env
-from purerl.algorithms import dqn, off_policy, recurrent_dqn
+from purerl.algorithms import off_policy, recurrent_dqn
 from purerl.keys import update_keys
 from purerl.learning import optimiser, sequences
 from purerl.learning.branches import StepCount
@@ -293,74 +293,6 @@ def test_loss_and_gradient_are_those_of_a_plain_loop_with_a_constant_burn_in(tra
     # A burn-in that learned too would have another gradient.
     through = jax.grad(lambda flat: reference(flat, flat)[0])(flat)
     assert np.abs(through - gradient).max() > 0.01 * np.abs(gradient).max()
-
-
-def test_without_anything_remembered_it_is_dqn(trained):
-    # A memory that forgets, no burn-in, and the same transitions as DQN sees them.
-    config = CONFIG.replace(
-        memory=nets.Nothing(6), burn_in=0, n_step=3, double=True, hidden_sizes=(6,)
-    )
-    parts = recurrent_dqn.build(config, resolve_env(config))
-    steps, shape = trained.rows.batch, NUMBERS.shape
-    first = jnp.zeros((*shape, STEPS), bool)
-    rows = sequences.Sequences(parts.memory.kind.blank(shape), first, steps)
-    plain = purerl.DQNConfig(
-        env="probe/chain", env_kwargs={"length": 5}, hidden_sizes=(6,)
-    )
-    other = dqn.build(plain, resolve_env(plain))
-    made = [other.network.init(jax.random.key(n), steps.obs[0]) for n in (1, 2)]
-    made = [jax.tree.map(lambda x: x + 0.1, params) for params in made]
-    mine = [
-        {
-            "core": {"params": {"torso": params["params"]["torso"]}},
-            "q": {"params": {"Dense_0": params["params"]["Dense_0"]}},
-        }
-        for params in made
-    ]
-    flats, restores = zip(*map(optimiser.flatten, mine), strict=True)
-    learner = off_policy.Learner(*flats, ())
-
-    def evaluate(learner, rows):
-        make = partial(recurrent_dqn.td_target, parts, restores[0])
-        target = make(learner, rows)
-        weigh = partial(recurrent_dqn.loss, parts, restores[0])
-        return target, *weigh(learner.params, rows, target, jnp.ones(shape))
-
-    target, total, (td_error, _) = jax.jit(evaluate)(learner, rows)
-
-    reward, discount, last = np.zeros((3, *shape, STEPS))
-    for row, t in np.ndindex(*reward.shape):
-        for m in range(3):
-            u = t + m
-            reward[row, t] += 0.9**m * steps.reward[row, u]
-            ends = steps.terminated[row, u] or steps.truncated[row, u]
-            if ends or m == 2 or u == STEPS - 1:
-                discount[row, t] = 0.9 ** (m + 1) * (not steps.terminated[row, u])
-                last[row, t] = u
-                break
-    index = np.arange(shape[0])[:, None], last.astype(int)
-    batch = dqn.Batch(
-        obs=steps.obs.reshape(-1, steps.obs.shape[-1]),
-        action=steps.action.reshape(-1),
-        reward=jnp.asarray(reward, jnp.float32).reshape(-1),
-        next_obs=steps.next_obs[index].reshape(-1, steps.obs.shape[-1]),
-        discount=jnp.asarray(discount, jnp.float32).reshape(-1),
-        weight=jnp.ones(reward.size),
-    )
-    flats, restores = zip(*map(optimiser.flatten, made), strict=True)
-    learner = off_policy.Learner(*flats, ())
-    expected = dqn.td_target(other, restores[0], learner, batch)
-    np.testing.assert_allclose(target.T.reshape(-1), expected, rtol=1e-5, atol=1e-6)
-    loss, (errors, _) = dqn.loss(other, restores[0], flats[0], batch, expected)
-    np.testing.assert_allclose(td_error.T.reshape(-1), errors, rtol=1e-4, atol=1e-6)
-    np.testing.assert_allclose(total, loss, rtol=1e-5)
-    assert float(loss) > 1e-3
-
-
-def test_the_priority_of_a_sequence_is_between_its_largest_and_its_mean_error():
-    td_error = jnp.array([[1.0, 0.5], [-3.0, 0.5], [2.0, -0.5]])
-    found = batches.sequence_priority(td_error, 0.9)
-    np.testing.assert_allclose(found, [0.9 * 3 + 0.1 * 2, 0.5], rtol=1e-6)
 
 
 def test_a_gradient_step_gives_its_sequences_their_priorities(trained):

@@ -3,7 +3,6 @@
 The networks are tiny, and a plain numpy GRU with explicit resets is the reference.
 """
 
-import dataclasses
 from functools import partial
 
 import jax
@@ -13,11 +12,9 @@ import pytest
 
 import purerl
 from purerl import ConfigError, envs
-from purerl.accelerator import unrolling
-from purerl.acting import observe, rollout
+from purerl.acting import observe
 from purerl.algorithms import on_policy, ppo
 from purerl.envs import probe
-from purerl.envs.probe import ChainMDP
 from tests import boxes
 from tests.algorithms.agents import agent_of, rows_of
 from tests.helpers import slow_but
@@ -59,126 +56,7 @@ def test_it_learns_what_only_a_memory_can(remembers):
     assert abs(remembers.metrics["episode_return"][0]) < 0.5  # it began at chance
 
 
-@pytest.mark.slow
-def test_no_feed_forward_policy_beats_chance():
-    # Proof. The action that is paid for is chosen on the observation 0, so a policy
-    # without memory takes action 1 there with some p = p(1 | o = 0), whatever the
-    # sign s = +-1 was. It is paid s for action 1 and -s for action 0: on average
-    # (2p - 1) E[s] = 0, since both signs are equally likely. No p does better.
-    #
-    # Feed-forward PPO with the budget of the agent above is such a policy: at 0 its
-    # deterministic action is one constant, so its return is +1 for one sign and -1
-    # for the other.
-    shared = {f.name for f in dataclasses.fields(purerl.PPOConfig)}
-    fields = {name: getattr(CONFIG, name) for name in shared}
-    config = purerl.PPOConfig(**fields)
-    result = train(config)
-    constant = purerl.make_policy(config, result.state)(jnp.zeros(1))
-    env = probe.MemoryProbe()
-    keys = jax.random.split(jax.random.key(1), 64)
-    returns = {}
-    for key in keys:
-        first, state = env.reset(key)
-        for _ in range(4):
-            _, state, reward, *_ = env.step(key, state, constant)
-        returns.setdefault(float(first[0]), set()).add(float(reward))
-    sign = 1.0 if constant == 1 else -1.0
-    assert returns == {sign: {1.0}, -sign: {-1.0}}
-    # Trained on 56 episodes per update: the mean of 30 has a standard error of 0.025.
-    assert abs(result.metrics["episode_return"][-30:].mean()) < 0.1
-
-
-def test_its_values_are_those_of_the_remembered_task(remembers):
-    # V = gamma^(3 - t) on the way to a sure reward of 1, for either sign.
-    parts = bound(CONFIG)
-    observations = jnp.zeros((4, 2, 1)).at[0, :, 0].set(jnp.array([1.0, -1.0]))
-    seen = parts.memory.kind.blank((2,))
-    values = []
-    for obs in observations:
-        seen = remember(parts, remembers.state.params, obs, seen)
-        critic = remembers.state.params["critic"]
-        values.append(parts.critic.apply(critic, seen))
-    expected = np.array([[0.9**3] * 2, [0.9**2] * 2, [0.9] * 2, [1.0] * 2])
-    np.testing.assert_allclose(values, expected, atol=0.08)
-
-
-@pytest.mark.slow
-def test_time_limits_bootstrap():
-    # As for every algorithm: gamma^(steps to go) on the chain, whatever the limit.
-    chain = ChainMDP(5)
-    config = CONFIG.replace(
-        env=chain,
-        num_steps=16,
-        num_minibatches=1,
-        num_epochs=8,
-        gae_lambda=0.0,
-        value_loss=purerl.losses.SquaredError(),
-        total_timesteps=16 * 16 * 150,
-        num_evaluations=0,
-    )
-    # A seed's value of the first position varies by 0.03, and lies 0.03 low: with
-    # four of them another rounding of the program was enough to miss the tolerance.
-    keys = jax.random.split(jax.random.key(0), 16)
-    result = jax.jit(jax.vmap(purerl.make_train(config)))(keys)
-    parts = bound(config)
-
-    def values_of(params):
-        fresh = parts.memory.kind.blank((5,))
-        seen = remember(parts, params, jnp.eye(5), fresh)
-        return parts.critic.apply(params["critic"], seen)
-
-    values = jax.vmap(values_of)(result.state.params).mean(0)
-    # 0.9^4, ..., 1; with the flags merged 0.29, 0.32, 0.36, 0.6, 1 (test_time_limits).
-    np.testing.assert_allclose(values, [0.6561, 0.729, 0.81, 0.9, 1.0], atol=0.06)
-
-
-@pytest.mark.slow
-def test_continuous_actions():
-    config = CONFIG.replace(
-        env="probe/continuous", log_std_init=-0.5, entropy_coef=0.0, num_steps=16
-    )
-    result = train(config)
-    assert result.evaluation["episode_return"].mean() > -0.04  # the best constant: -1
-
-
 # Where memory must end
-
-
-@dataclasses.dataclass(unsafe_hash=True)
-class Leaky(probe.ActionObservationProbe):
-    """One step; the right action is the sign that the episode *before* showed.
-
-    Within an episode nothing is known of it, so the return averages 0. Whoever
-    remembers across episodes earns 1.
-    """
-
-    def step(self, key, state, action, params=None):
-        params = self.default_params if params is None else params
-        right = state.time.astype(jnp.float32)  # the last episode's sign, carried over
-        reward = jnp.where((action == 1) == (right > 0), params.reward, -params.reward)
-        obs, fresh = self.reset_env(key, params)
-        after = fresh.replace(time=state.sign.astype(jnp.int32))
-        info = {"final_observation": state.sign[None]}
-        return obs, after, reward, jnp.bool_(True), jnp.bool_(False), info
-
-
-def leaked_return():
-    config = CONFIG.replace(env=Leaky(), total_timesteps=16 * 14 * 40)
-    curve = train(config.replace(num_evaluations=0)).metrics["episode_return"]
-    return float(curve[-20:].mean())
-
-
-@pytest.mark.slow
-def test_nothing_of_an_episode_reaches_the_next():
-    # 20 updates of 224 episodes of +-1: a standard error of 0.015.
-    assert abs(leaked_return()) < 0.075
-
-
-@pytest.mark.slow
-def test_and_if_anything_did_that_would_show(monkeypatch):
-    monkeypatch.setattr(unrolling, "forget", lambda memory, done: memory)
-    monkeypatch.setattr(rollout, "forget", lambda memory, done: memory)
-    assert leaked_return() > 0.9
 
 
 # Acting and learning, against a reference
@@ -364,52 +242,6 @@ def test_the_memory_after_an_episodes_end_is_the_fresh_one_bit_for_bit(rolled):
     assert (one[~ended] != other[~ended]).any(-1).all()
 
 
-def first_divergence(config):
-    """KL of the network that learns from the one that acted, before it has moved."""
-    config = config.replace(num_epochs=1, num_minibatches=1, num_evaluations=0)
-    return np.asarray(train(config).metrics["approx_kl"])
-
-
-ONE_PASS = CHAIN.replace(env="probe/memory", env_kwargs={}, total_timesteps=6 * 8 * 60)
-
-
-@pytest.mark.slow
-def test_before_the_first_gradient_step_of_an_update_nothing_has_changed():
-    assert first_divergence(ONE_PASS).max() < 1e-10
-
-
-@pytest.mark.slow
-def test_known_bug_learning_with_the_flag_that_follows_the_observation(monkeypatch):
-    right = on_policy.rows_of
-
-    def wrong(agent, state, played, batch):
-        sequences = right(agent, state, played, batch)
-        done = played.transitions.terminated | played.transitions.truncated
-        return sequences._replace(first=done.T)
-
-    monkeypatch.setattr(on_policy, "rows_of", wrong)
-    # The policy has hardly begun to depend on its memory: it is little, and far more
-    # than the 1e-10 above.
-    assert first_divergence(ONE_PASS)[10:].mean() > 1e-8
-
-
-@pytest.mark.slow
-def test_known_bug_forgetting_the_flag_of_a_rollouts_last_step(monkeypatch):
-    # Episodes of 4 steps in rollouts of 8: every one that ends a rollout.
-    right = rollout.unroll
-
-    def wrong(*args):
-        played = right(*args)
-        return played._replace(memory=played.memories[-1])
-
-    config = ONE_PASS.replace(num_evaluations=0)
-    kept = np.asarray(train(config).state.memory)
-    np.testing.assert_array_equal(kept, np.zeros_like(kept))
-    monkeypatch.setattr(rollout, "unroll", wrong)
-    leaked = np.asarray(train(config).state.memory)
-    assert (np.abs(leaked).max(-1) > 1e-3).all()
-
-
 # Minibatches
 
 
@@ -437,32 +269,6 @@ def test_a_minibatch_is_whole_environments(rolled):
         )
 
 
-@pytest.mark.slow
-def test_gradients_flow_through_time(rolled):
-    # The last step's log-probability depends on the first observation of its episode,
-    # or its value does, where the critic has a memory of its own.
-    parts, start, _, _ = rolled
-    core, name = parts.memory.core, "core"
-    obs = jax.random.normal(jax.random.key(0), (5, 1, 5))
-    if parts.memory.critic_core is not None:
-        core, name, obs = parts.memory.critic_core, "critic_core", {"place": obs}
-    first = jnp.zeros((5, 1), bool)
-
-    def last(obs, first):
-        memories = core.apply(
-            start.params[name], obs, jnp.zeros((1, 8)), first, method="unroll"
-        )
-        return memories[-1].sum()
-
-    def size(slopes):
-        (slopes,) = jax.tree.leaves(slopes)
-        return jnp.abs(slopes).max((1, 2))
-
-    assert (size(jax.grad(last)(obs, first)) > 0).all()
-    cut = jax.grad(last)(obs, first.at[3].set(True))
-    np.testing.assert_array_equal(size(cut) > 0, [0, 0, 0, 1, 1])
-
-
 # Playing
 
 
@@ -487,16 +293,6 @@ def test_a_policy_played_by_hand_is_the_evaluated_one(remembers):
         action, after = act(obs, memory)
         assert action == together[i]
         np.testing.assert_allclose(after, seen[i], rtol=1e-5, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_a_policy_is_restarted_between_episodes(remembers):
-    policy = purerl.make_policy(CONFIG, remembers.state)
-    memory = policy.init((3,))
-    _, memory = policy(jnp.ones((3, 1)), memory)
-    kept = policy.restart(memory, jnp.array([True, False, True]))
-    np.testing.assert_array_equal(kept[0], policy.init())
-    np.testing.assert_array_equal(kept[1], memory[1])
 
 
 def test_acting_on_an_observation_alone_is_refused(remembers):
@@ -527,8 +323,3 @@ def test_bsuites_memory_chain():
     result = train(purerl.presets.load("recurrent-ppo-memory-chain"))
     assert result.evaluation["episode_return"][-1].mean() == 1.0
     assert envs.make("MemoryChain-bsuite").default_params.memory_length == 5
-
-
-def test_the_cartpole_preset_is_the_default():
-    preset = purerl.presets.load("recurrent-ppo-cartpole")
-    assert preset == purerl.RecurrentPPOConfig()

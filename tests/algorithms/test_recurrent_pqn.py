@@ -3,7 +3,6 @@
 from functools import partial
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -11,7 +10,7 @@ import purerl
 from purerl import ConfigError
 from purerl.algorithms import on_policy, pqn
 from tests import nets
-from tests.algorithms.agents import agent_of, algorithm_of, rows_of, samples_of
+from tests.algorithms.agents import agent_of, algorithm_of, rows_of
 
 FIELDS = {
     "env": "probe/chain",  # terminations and truncations
@@ -37,32 +36,6 @@ def rolled(config):
     state, _ = jax.jit(algorithm.step)(state)
     collect = jax.jit(partial(on_policy.collect, parts))
     return parts, state, collect(state, jax.random.key(1))
-
-
-@pytest.mark.slow
-def test_without_anything_remembered_it_is_pqn():
-    config = CONFIG.replace(memory=nets.Nothing(8))
-    parts, state, played = rolled(config)
-    transitions = played.transitions
-    rows = rows_of(pqn, parts, state, played)
-    found, _ = pqn.loss(parts, state.params, rows)
-
-    plain = purerl.PQNConfig(**FIELDS)
-    other = agent_of(plain, pqn.make_agent)
-    layers = {
-        "torso": state.params["core"]["params"]["torso"],
-        "Dense_0": state.params["q"]["params"]["Dense_0"],
-    }
-    params = {"q": {"params": layers}}
-    q = other.networks["q"]
-    expected_params = {"q": q.init(jax.random.key(0), transitions.obs[0])}
-    assert jax.tree.map(jnp.shape, params) == jax.tree.map(jnp.shape, expected_params)
-    batch = samples_of(pqn, other, state._replace(params=params), transitions)
-    target = rows.batch.target.T.reshape(-1)
-    np.testing.assert_allclose(target, batch.target, rtol=1e-5)
-    expected, metrics = pqn.loss(other, params, batch)
-    np.testing.assert_allclose(found, expected, rtol=1e-5)
-    assert float(expected) > 1e-4 and abs(float(metrics["q_value"])) > 1e-3
 
 
 def test_values_targets_and_loss_are_those_of_a_plain_loop():

@@ -202,18 +202,6 @@ def test_no_gradient_goes_through_the_steps_before_a_sequence(rolled):
     assert far > 1e-3
 
 
-@pytest.mark.slow
-def test_known_bug_a_gradient_through_the_burn_in_would_show(rolled, monkeypatch):
-    right = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
-    monkeypatch.setattr(jax.lax, "stop_gradient", lambda x: x)
-    wrong = rolled.gradient(rolled.moved, sequence_length=4, burn_in=3)
-    core = jax.tree.map(
-        lambda x, y: jnp.abs(x - y).max(),
-        *(x[rolled.side.core] for x in (right, wrong)),
-    )
-    assert max(map(float, jax.tree.leaves(core))) > 1e-4
-
-
 def test_burnt_in_steps_are_learned_from_once_and_only_there(rolled):
     # Each step of the rollout is a sample of one sequence: what burn-in sees of it are
     # observations and flags alone.
@@ -278,15 +266,6 @@ def test_it_trains_with_sequences_and_burn_in(changes):
 def test_what_cannot_work_is_refused_before_tracing(changes, fragment):
     with pytest.raises(ConfigError, match=fragment):
         purerl.make_train(CONFIG.replace(**changes))
-
-
-def test_a_memory_is_written_and_read_as_torsos_are():
-    text = "purerl.networks.memories:LRU(features=8, num_blocks=2)"
-    config = CONFIG.replace(memory=text)
-    assert config.memory == purerl.networks.memories.LRU(8, num_blocks=2)
-    written = purerl.serialise.to_dict(config)
-    assert written["memory"]["num_blocks"] == 2
-    assert purerl.serialise.from_dict(written) == config
 
 
 def test_a_gradient_step_is_as_deep_as_its_sequence():

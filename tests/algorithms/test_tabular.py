@@ -1,8 +1,6 @@
 """Tabular methods: single updates by hand, fixed points by dynamic programming."""
 
-import dataclasses
 from functools import partial
-from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
@@ -22,45 +20,6 @@ from tests.helpers import slow_but
 
 GRID = {"size": (3, 3), "start": (2, 2), "goal": (0, 0)}
 PAIR = np.array([[[1.0, 2.0], [3.0, 5.0]], [[4.0, 0.5], [6.0, 1.0]]], np.float32)
-
-
-@dataclasses.dataclass(unsafe_hash=True)
-class BiasMDP(envs.Environment):
-    """Two decisions: left leads to noise of mean -0.1, right ends with nothing.
-
-    The shape of Sutton and Barto's example 6.7 (figure 6.5): in state 0 action 1 ends
-    with 0, and action 0 leads to state 1, in which each of ten actions ends with
-    N(-0.1, 1). In state 0 the other actions end with 0, too.
-    """
-
-    stochastic_transitions: ClassVar[bool] = True
-
-    @property
-    def default_params(self):
-        return envs.EnvParams(max_steps_in_episode=10)
-
-    def reset_env(self, key, params):
-        return jnp.int32(0), BiasState(jnp.int32(0), jnp.int32(0))
-
-    def step_env(self, key, state, action, params):
-        goes_on = (state.place == 0) & (action == 0)
-        noise = jax.random.normal(key) - 0.1
-        reward = jnp.where(state.place == 1, noise, 0.0)
-        place = jnp.where(goes_on, 1, state.place).astype(jnp.int32)
-        return place, BiasState(state.time + 1, place), reward, ~goes_on, {}
-
-    def action_space(self, params=None):
-        return envs.spaces.Discrete(10)
-
-    def observation_space(self, params=None):
-        return envs.spaces.Discrete(2)
-
-
-@jax.tree_util.register_dataclass
-@dataclasses.dataclass
-class BiasState:
-    time: jax.Array
-    place: jax.Array
 
 
 def coins(second=False, toss=0.9, action=0, tie=0):
@@ -262,53 +221,6 @@ def test_each_method_converges_to_its_fixed_point(method):
     # The two fixed points are far apart: the test tells one from the other.
     others = action_values(model, 0.8, 0.5 if FIXED_POINT[method] == 0 else 0.0)
     assert np.abs(known - others)[often].max() > 0.1
-
-
-@pytest.mark.slow(optimised=False)
-def test_double_q_is_drawn_less_to_noise():
-    # Left is worth -0.1 and right 0; the largest of ten noisy values looks positive.
-    def share_left(method):
-        config = TabularConfig(
-            env=BiasMDP(), method=method, gamma=1.0, num_steps=200, total_timesteps=400
-        )
-        train = purerl.make_train(config.replace(num_evaluations=0))
-        keys = jax.random.split(jax.random.key(0), 400)
-        visits = np.asarray(jax.jit(jax.vmap(train))(keys).state.visits)
-        return visits[:, 0, 0] / visits[:, 0].sum(-1)
-
-    single, double = share_left("q_learning"), share_left("double_q")
-    gap = single.mean() - double.mean()
-    error = np.sqrt(single.var() / len(single) + double.var() / len(double))
-    assert gap > 4 * error > 0
-    assert single.mean() > 0.2 and double.mean() > 0.01  # random alone: epsilon / 10
-
-
-@pytest.mark.slow(optimised=False)
-def test_sarsa_earns_more_along_the_cliff_than_q_learning():
-    def online(method):
-        config = TabularConfig(
-            env="CliffWalking-v0",
-            env_kwargs={"size": (4, 12), "cliff_ends": False},
-            env_params={"goal_reward": -1.0},
-            method=method,
-            gamma=1.0,
-            learning_rate=0.5,
-            total_timesteps=15_000,
-            num_evaluations=0,
-        )
-        keys = jax.random.split(jax.random.key(0), 20)
-        metrics = jax.jit(jax.vmap(purerl.make_train(config)))(keys).metrics
-        late = {k: np.asarray(metrics[k])[:, 75:] for k in ("episodes", "reward")}
-        # Reward per step over ends per step: no end is lost, unlike a mean of means.
-        total = late["reward"].sum(1) * 100
-        return total / late["episodes"].sum(1)
-
-    risky, safe = online("q_learning"), online("sarsa")
-    # About -50 and -25 in Sutton and Barto's example 6.6.
-    assert -60 < risky.mean() < -38
-    assert -32 < safe.mean() < -20
-    error = np.sqrt(risky.var() / len(risky) + safe.var() / len(safe))
-    assert safe.mean() - risky.mean() > 4 * error > 0
 
 
 def test_an_environment_on_the_host_without_numbered_states_is_refused():

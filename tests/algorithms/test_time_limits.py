@@ -6,7 +6,6 @@ truncation apart from termination what an algorithm learns is the closed form
 values, which are known too. An algorithm is a row of `CASES`.
 """
 
-import dataclasses
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -152,18 +151,6 @@ CASES = {
 }
 
 
-@dataclasses.dataclass(unsafe_hash=True)
-class MergedChain(ChainMDP):
-    """The known bug: an environment or wrapper that reports the limit as an end."""
-
-    def step(self, key, state, action, params=None):
-        obs, state, reward, terminated, truncated, info = super().step(
-            key, state, action, params
-        )
-        done = terminated | truncated
-        return obs, state, reward, done, jnp.zeros_like(done), info
-
-
 def learned_values(case, env):
     config = case.config.replace(env=env, gamma=GAMMA, num_evaluations=0)
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
@@ -175,34 +162,3 @@ def test_with_the_flags_apart_values_are_the_closed_form(name):
     chain = ChainMDP(LENGTH, CASES[name].continuous)
     values = learned_values(CASES[name], chain)
     np.testing.assert_allclose(values, chain.optimal_values(GAMMA), atol=TOLERANCE)
-
-
-@pytest.mark.slow
-# That a test can fail is shown by some; the closed form holds for every algorithm.
-@pytest.mark.parametrize("name", slow_but(CASES, "ppo", "dqn", "td3"))
-def test_with_the_flags_merged_values_are_others(name):
-    chain = MergedChain(LENGTH, CASES[name].continuous)
-    values = learned_values(CASES[name], chain)
-    merged = chain.merged_values(GAMMA, lam=CASES[name].trace_decay)
-    # Merged targets are noisy: a cut pays nothing or all that is to come.
-    np.testing.assert_allclose(values, merged, atol=1.5 * TOLERANCE)
-    assert np.abs(values - chain.optimal_values(GAMMA))[:4].min() > 8 * TOLERANCE
-
-
-def test_the_closed_forms_by_hand():
-    chain = ChainMDP(LENGTH)
-    # 0.9^4, 0.9^3, 0.9^2, 0.9, 1.
-    np.testing.assert_allclose(
-        chain.optimal_values(GAMMA), [0.6561, 0.729, 0.81, 0.9, 1.0]
-    )
-    # One-step targets, limit 3: V4 = 1; position 3 is seen at times 0, 1, 2 and cut at
-    # 2: V3 = 2/3 * 0.9 = 0.6; V2 = 2/3 * 0.54 = 0.36; V1 (times 0, 1) = 0.324;
-    # V0 = 0.2916. The closed form is 0.36 away at the start.
-    np.testing.assert_allclose(
-        chain.merged_values(GAMMA), [0.2916, 0.324, 0.36, 0.6, 1.0], atol=1e-9
-    )
-    # Rewards to the path's end: position 3 pays 0.9 at times 0 and 1, 0 at time 2;
-    # position 2 pays 0.81 at time 0 only, of three times; nobody else gets there.
-    np.testing.assert_allclose(
-        chain.merged_values(GAMMA, lam=1.0), [0.0, 0.0, 0.27, 0.6, 1.0], atol=1e-9
-    )

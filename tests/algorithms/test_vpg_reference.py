@@ -75,20 +75,6 @@ def test_the_gradient_of_a_softmax_bandit_is_the_closed_form():
     )
 
 
-@pytest.mark.slow
-def test_the_expected_gradient_of_a_bandit_is_that_of_its_expected_reward():
-    # With every action as often as the policy takes it, the policy gradient is the
-    # gradient of J = sum_a pi(a) r(a), pi(a) (r(a) - J), J = 3/4 * 1 + 1/4 * 5 = 2.
-    parts, actor = bandit([np.log(3.0), 0.0])
-    batch = batch_of(np.zeros((4, 4)), [0, 0, 0, 1], [1.0, 1.0, 1.0, 5.0])
-    grads, _ = jax.grad(vpg.policy_loss, argnums=1, has_aux=True)(parts, actor, batch)
-    np.testing.assert_allclose(
-        -grads["params"]["Dense_0"]["bias"],
-        [0.75 * (1 - 2), 0.25 * (5 - 2)],
-        rtol=1e-5,
-    )
-
-
 def test_the_entropy_bonus_flattens_the_policy():
     # dH / d logits = -pi (log pi + H); without advantages nothing else acts.
     parts, actor = bandit([np.log(3.0), 0.0], entropy_coef=0.5)

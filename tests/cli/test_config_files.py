@@ -1,7 +1,6 @@
 """Config files that a person wrote: what is wrong in one is said in a sentence."""
 
 import warnings
-from pathlib import Path
 
 import pytest
 import yaml
@@ -9,14 +8,6 @@ import yaml
 from purerl import PPOConfig, serialise
 from purerl.cli import flags, main
 from purerl.cli.train import base_config, parser
-from purerl.config import ConfigError
-from purerl.contrib.hardware.device import load_device
-
-# Lists of lists by anchors: 9 to the power of 8 values in 600 characters.
-BOMB = "[&a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]" + "".join(
-    f", &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)
-)
-BOMB += "]"
 
 
 def config_file(folder, text):
@@ -25,7 +16,6 @@ def config_file(folder, text):
     return str(path)
 
 
-@pytest.mark.parametrize("command", ["train", "sweep"])
 @pytest.mark.parametrize(
     "line, fragment",
     [
@@ -58,23 +48,16 @@ def config_file(folder, text):
         ("total_timesteps: {}", "total_timesteps must be a whole number"),
         ("policy_loss: {}", "the loss must have a type and its fields, such as {type"),
         ("optimiser: {b1: 0.9}", "the optimiser must have a type and its fields"),
-        ("hidden_sizes: &x [*x]", "a value refers to itself by an alias"),
-        ("env_params: &x {a: *x}", "a value refers to itself by an alias"),
-        (f"env: {'[' * 20_000}{']' * 20_000}", "more than 50 deep"),
-        (f"hidden_sizes: [{BOMB}]", "more than 1,000,000 values"),
-        (f"env_kwargs: {{a: {BOMB}}}", "more than 1,000,000 values"),
         (f"frozen: [{'torso, ' * 3_000_000}]", "more than 20,000,000 characters"),
     ],
 )
-def test_a_value_that_no_field_can_have_is_a_sentence(
-    command, line, fragment, tmp_path, capsys
-):
+def test_a_value_that_no_field_can_have_is_a_sentence(line, fragment, tmp_path, capsys):
     path = config_file(tmp_path, f"{line}\n")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        assert main([command, "--config", path, "--dry-run"]) == 2
+        assert main(["train", "--config", path, "--dry-run"]) == 2
     told = capsys.readouterr().err
-    assert told.startswith(f"purerl {command}: ") and fragment in told
+    assert told.startswith("purerl train: ") and fragment in told
     assert told.count("\n") == 1
 
 
@@ -92,29 +75,6 @@ def test_numbers_are_those_of_yaml_1_2(text, number, tmp_path):
 @pytest.mark.parametrize("text", [*NUMBERS, "1:30", ".5", "1.", "-.inf", ".nan", "-"])
 def test_text_that_looks_like_a_number_stays_text(text):
     assert serialise.read_yaml(serialise.yaml_text({"a": text})) == {"a": text}
-
-
-READERS = {
-    "a config": serialise.from_yaml,
-    "a loss": serialise.load_loss,
-    "a device": load_device,
-    "a flag": lambda path: flags.read_mapping(
-        "env_kwargs", [f"a={Path(path).read_text()}"]
-    ),
-    "a number": lambda path: flags.parse(
-        parser(PPOConfig()),
-        ["--policy-loss.clip-eps", Path(path).read_text()],
-        "train",
-    ),
-}
-
-
-@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
-def test_every_reader_has_the_limits(read, tmp_path):
-    path = config_file(tmp_path, f"{{name: {BOMB}}}")
-    with pytest.raises(ConfigError):
-        read(path)
-    assert serialise.mapping_of(f"{{name: {BOMB}}}") is None
 
 
 def test_one_wrapper_may_stand_without_a_list(tmp_path):
@@ -146,11 +106,6 @@ def read(path, argv=None):
     base = base_config(argv)
     parsed = flags.parse(parser(base), argv, "train")
     return flags.read_config(parsed, base)
-
-
-def test_from_dict_refuses_names_that_are_no_texts():
-    with pytest.raises(ConfigError, match="are texts, got 5; leave it out, or put"):
-        serialise.from_dict({"num_envs": 4, 5: 3})
 
 
 @pytest.mark.parametrize(
@@ -205,9 +160,3 @@ def test_a_name_that_is_given_twice_in_a_flag_is_a_sentence(flag, capsys):
 def test_a_value_by_its_place_and_its_name_is_a_sentence(flag, text, name, capsys):
     assert main(["train", "--dry-run", flag, text]) == 2
     assert f"was given {name} twice, as " in capsys.readouterr().err
-
-
-def test_a_part_in_a_file_with_a_key_twice_is_a_sentence(tmp_path, capsys):
-    (tmp_path / "loss.yaml").write_text("type: ClipDrift\nclip_eps: 1\nclip_eps: 2\n")
-    with pytest.raises(ConfigError, match="clip_eps is given twice, in lines 2 and 3"):
-        serialise.load_loss(tmp_path / "loss.yaml")

@@ -1,4 +1,4 @@
-"""Losses, optimisers and schedules as flags, and the numbers inside them."""
+"""Losses, optimisers and schedules as flags."""
 
 import dataclasses
 
@@ -26,23 +26,21 @@ def read(line, config=None):
 @pytest.mark.parametrize(
     ("line", "field", "expected"),
     [
-        ("--optimiser.b1;0.95", "optimiser", optimisers.Adam(0.95, eps=1e-5)),
-        ("--optimiser.b1=0.95", "optimiser", optimisers.Adam(0.95, eps=1e-5)),
+        ("--optimiser;Adam(b1=0.95)", "optimiser", optimisers.Adam(0.95)),
         (
-            "--optimiser;SGD;--optimiser.momentum;0.9;--optimiser.nesterov;true",
+            "--optimiser;SGD(momentum=0.9, nesterov=True)",
             "optimiser",
             optimisers.SGD(0.9, nesterov=True),
         ),
         ("--optimiser;lion", "optimiser", optimisers.Lion()),
-        ("--policy-loss.clip-eps;0.3", "policy_loss", losses.ClipDrift(0.3)),
         (
-            "--policy-loss.clip-eps;Linear(0.3, 0.1)",
+            "--policy-loss;ClipDrift(Linear(0.3, 0.1))",
             "policy_loss",
             losses.ClipDrift(Linear(0.3, 0.1)),
         ),
         ("--learning-rate;1e-3", "learning_rate", 1e-3),
         (
-            "--learning-rate;Linear(1e-3);--learning-rate.until;0.5",
+            "--learning-rate;Linear(1e-3, until=0.5)",
             "learning_rate",
             Linear(1e-3, until=0.5),
         ),
@@ -54,7 +52,7 @@ def read(line, config=None):
         ("--entropy-coef;auto", "entropy_coef", "auto"),
     ],
 )
-def test_a_flag_sets_a_part_or_a_number_inside_it(line, field, expected):
+def test_a_flag_sets_a_part_with_its_numbers(line, field, expected):
     assert getattr(read(line), field) == expected
     assert read(line) == purerl.PPOConfig(**{field: expected})  # and nothing else
 
@@ -68,13 +66,9 @@ def test_a_step_size_of_some_parameters_is_none_or_a_number():
 @pytest.mark.parametrize(
     ("line", "fragment"),
     [
-        ("--optimiser.b3;0.5", "--optimiser.b3: Adam has no field 'b3'"),
-        ("--optimiser.b1;x", "--optimiser.b1 must be a number, got 'x'"),
-        ("--optimiser.b1", "--optimiser.b1 needs a value"),
         ("--optimiser;Adma", "Did you mean 'Adam'?"),
         ("--learning-rate;Linea(1)", "no schedule 'Linea'. Did you mean 'Linear'"),
         ("--env-params;length=[0.4, 0.6]", "use Uniform(0.4, 0.6)"),
-        ("--learning-rate.end;0.1", "0.00025 has nothing inside; give a part first"),
     ],
 )
 def test_a_bad_flag_gets_a_sentence(line, fragment):

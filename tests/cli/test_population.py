@@ -62,22 +62,3 @@ def test_what_differs_is_said_in_a_sentence(config, tmp_path, capsys):
     assert "min_updates is 2 there and 4 here" in error
     assert main(["pbt", "--config", config, *COMMON]) == 2
     assert "at least one axis" in capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_pbt_is_extended_and_its_trackers_go_on(config, tmp_path, capsys):
-    out = tmp_path / "search"
-    command = ["pbt", "--config", config, *AXES, *COMMON, "--out", str(out)]
-    command += ["--population", "5", "--no-anneal-learning-rate"]
-    command += ["--ready-updates", "5"]
-    assert main([*command, "--track", "tensorboard"]) == 0
-    longer = [*command, "--total-timesteps", "1280"]
-    assert main(longer) == 2
-    assert "total_timesteps is 640 there" in capsys.readouterr().err
-    assert main([*longer, "--extend"]) == 0
-    result = purerl.load_search(out)
-    assert result.finished and result.config.total_timesteps == 1280
-    rounds = len(result.steps)
-    assert rounds == 8
-    told = json.loads((out / "trackers.json").read_text())["tensorboard"]
-    assert told["status"] == "finished" and told["rows"] == 5 * rounds

@@ -58,28 +58,6 @@ def test_again_trains_nothing_and_more_seeds_need_a_word(swept, capsys):
 
 
 @pytest.mark.slow
-def test_a_dry_run_prints_the_plan_and_trains_nothing(tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    assert main(["sweep", *AXIS, "--seeds", "8", "--dry-run", *TINY]) == 0
-    out = capsys.readouterr().out
-    assert "2 points x 8 seeds = 16 members" in out
-    assert "10.2k environment steps" in out and "of training" in out
-    assert not list(tmp_path.iterdir())
-
-
-@pytest.mark.slow
-def test_a_report_of_a_sweep_and_of_a_run(swept, tmp_path, capsys):
-    page = tmp_path / "page.html"
-    assert main(["report", str(swept), "--out", str(page)]) == 0
-    assert str(page) in capsys.readouterr().out
-    assert "Best configurations" in page.read_text()
-    run = tmp_path / "run"
-    purerl.run(tiny_config(), seeds=2, out=run, progress=False, segment_updates=4)
-    assert main(["report", str(run)]) == 0
-    assert "Learning curve" in (run / "report.html").read_text()
-
-
-@pytest.mark.slow
 def test_lanes_are_measured(capsys):
     flags = [*TINY[:-4], "--widths", "1", "2", "--seconds", "0.01"]
     assert main(["lanes", *flags]) == 0
@@ -95,13 +73,9 @@ def test_lanes_are_measured(capsys):
         (["--axis", "gama=0.9"], "no field 'gama'. Did you mean 'gamma'"),
         (["--lanes", "wide"], "lanes must be a number or 'auto', got 'wide'"),
         (["--lanes", "0"], "lanes must be a positive"),
-        (["--seeds", "0"], "seeds must be a positive whole number, got 0"),
         (["--memory-limit", "some"], "memory_limit must be a positive number"),
         (["--design", "random"], "needs num_points"),
         (["--coordinator", "localhost:1"], "go together"),
-        (["--tracking-uri", "sqlite:///a.db"], "add --track mlflow"),
-        (["--track", "mlflw"], "Did you mean 'mlflow'"),
-        (["--config", "none.yaml"], "cannot read the config 'none.yaml'"),
     ],
 )
 def test_mistakes_get_a_sentence_and_exit_2(flags, words, capsys, tmp_path):

@@ -197,7 +197,7 @@ def test_a_comparison_in_the_folder_of_an_evolution_has_its_own_page(result, tmp
     [
         ((-34.0, -90.0), "None is above own by final return in A; nearest: slow, -34 "),
         ((-90.0, 5.0), "Furthest above own by final return in A: fast, +5 "),
-        ((0.0, -1.0), "None is above own by final return in A; equal: slow, +0 "),
+        ((0.0, -1.0), "None is above own by final return in A; nearest: slow, +0 "),
     ],
 )
 def test_the_headline_says_above_only_of_what_is_above(gaps, words):

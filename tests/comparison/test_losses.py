@@ -13,7 +13,7 @@ from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, chance_of, clear_of_zero
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
-from purerl.report import statistics
+from purerl.report import plots, statistics, tables
 from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
 
@@ -340,3 +340,15 @@ def test_what_does_not_make_one_scale_is_refused(arguments, words):
     values = {"measure": "final_return", "low": 0.0, "high": 1.0, **arguments}
     with pytest.raises(ConfigError, match=words):
         found.normalised(values.pop("measure"), **values)
+
+
+def test_pictures_and_tables_of_sweeps_refuse_a_comparison():
+    data = make(np.ones((2, 2, 3)), environments=("a", "b")).dataset
+    for call in (
+        plots.sweep_curves,
+        plots.seed_scores,
+        plots.slices,
+        tables.best_table,
+    ):
+        with pytest.raises(ConfigError, match=r"got another one.*normalised"):
+            call(data)

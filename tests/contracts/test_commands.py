@@ -8,37 +8,20 @@ from purerl.cli import main
 from purerl.execution.format import running, this_command
 from purerl.storage import folders
 
-TINY = [
-    *("--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"),
-    *("--num-minibatches", "2", "--hidden-sizes", "4", "--num-evaluations", "1"),
-    *("--eval-episodes", "2", "--no-progress"),
-]
-AXIS = ["--axis", "learning_rate=1e-3,1e-2"]
+TINY = (
+    "--total-timesteps 640 --num-envs 2 --num-steps 16 --num-minibatches 2 "
+    "--hidden-sizes 4 --num-evaluations 1 --eval-episodes 2 --no-progress"
+).split()
+RATE = "--axis learning_rate=loguniform(1e-4,1e-2)"
 COMMANDS = {
     "train": [],
-    "sweep": AXIS,
-    "pbt": ["--axis", "learning_rate=loguniform(1e-4,1e-2)", "--population", "2"],
-    "halving": [
-        *("--axis", "learning_rate=loguniform(1e-4,1e-2)", "--eta", "2"),
-        *(
-            "--min-updates",
-            "5",
-            "--points",
-            "2",
-            "--brackets",
-            "one",
-            "--searches",
-            "1",
-        ),
-    ],
-    "tune": [*AXIS, "--trials", "2", "--seeds", "1", "--pruner", "none"],
-    "evolve": [
-        *("--evolve", "learning_rate", "--population", "2", "--generations", "1"),
-        *(
-            "--rollouts",
-            "1",
-        ),
-    ],
+    "sweep": "--axis learning_rate=1e-3,1e-2".split(),
+    "pbt": f"{RATE} --population 2".split(),
+    "halving": f"{RATE} --eta 2 --min-updates 5 --points 2 --brackets one "
+    "--searches 1".split(),
+    "tune": "--axis learning_rate=1e-3,1e-2 --trials 2 --seeds 1 --pruner none".split(),
+    "evolve": "--evolve learning_rate --population 2 --generations 1 "
+    "--rollouts 1".split(),
     "compare": ["--setting", "fast: learning_rate=1e-2", "--seeds", "2"],
 }
 

@@ -145,13 +145,3 @@ def test_the_options_that_a_folder_keeps_are_on_its_page(root, written, kind):
     page = folder_page(root / kind, root / f"{kind}.html", kind).read_text()
     for name, value in written[kind]["options"].items():
         assert html.escape(f"{name}={value}") in page
-
-
-def test_an_option_that_the_folder_keeps_is_on_its_page(tmp_path):
-    words = ["--axis", "learning_rate=1e-3,1e-2", "--seeds", "1", "--lanes", "2"]
-    config = tmp_path / "config.yaml"
-    purerl.serialise.to_yaml(CONFIG, config)
-    words += ["--config", str(config), "--keep-states", "--no-progress"]
-    assert main(["sweep", *words, "--out", str(tmp_path / "out")]) == 0
-    assert folders.load(tmp_path / "out")["options"] == {"keep_states": True}
-    assert "keep_states=True" in (tmp_path / "out" / "report.html").read_text()

@@ -25,78 +25,65 @@ from purerl.storage import checkpoint
 
 KILLS = int(os.environ.get("PURERL_TEST_KILLS", "18"))
 TINY = (
-    *("--num-envs", "2", "--num-steps", "16", "--num-minibatches", "2"),
-    *("--hidden-sizes", "4", "--num-evaluations", "2", "--eval-episodes", "2"),
-    *("--eval-max-steps", "20", "--eval-share", "1.0", "--no-progress"),
+    "--num-envs 2 --num-steps 16 --num-minibatches 2 --hidden-sizes 4 "
+    "--num-evaluations 2 --eval-episodes 2 --eval-max-steps 20 --eval-share 1.0 "
+    "--no-progress"
 )
 DQN = (
-    *("--algorithm", "dqn", "--num-envs", "2", "--buffer-size", "64"),
-    *("--batch-size", "4", "--learning-starts", "20", "--hidden-sizes", "4"),
-    *("--num-evaluations", "0", "--no-progress"),
+    "--algorithm dqn --num-envs 2 --buffer-size 64 --batch-size 4 "
+    "--learning-starts 20 --hidden-sizes 4 --num-evaluations 0 --no-progress"
 )
-AXIS = ("--axis", "learning_rate=loguniform(1e-4,1e-2)")
-OFTEN = ("--checkpoint-seconds", "0")
-RUN = ("train", *TINY, *OFTEN, "--total-timesteps", "64000", "--seeds", "2")
+AXIS = "--axis learning_rate=loguniform(1e-4,1e-2)"
+OFTEN = "--checkpoint-seconds 0"
 EVOLVE = (
-    *("evolve", *TINY, *OFTEN, "--total-timesteps", "3200", "--evolve", "gamma"),
-    *("--population", "4", "--generations", "12", "--snapshot-every", "2"),
-)
-SECONDS = ("--total-timesteps", "16000", "--eval-episodes", "2")
+    f"evolve {TINY} {OFTEN} --total-timesteps 3200 --evolve gamma --population 4 "
+    "--generations 12 --snapshot-every 2"
+).split()
+TRAIN_ON = f"train --resume {{out}} {OFTEN} --no-progress".split()
 # The command, and the one that goes on: the same where there is none.
 COMMANDS = {
-    "train": (RUN, ("train", "--resume", "{out}", *OFTEN, "--no-progress")),
+    "train": (
+        f"train {TINY} {OFTEN} --total-timesteps 64000 --seeds 2".split(),
+        TRAIN_ON,
+    ),
     "train/dqn": (
-        ("train", *DQN, *OFTEN, "--total-timesteps", "40000", "--seeds", "2"),
-        ("train", "--resume", "{out}", *OFTEN, "--no-progress"),
+        f"train {DQN} {OFTEN} --total-timesteps 40000 --seeds 2".split(),
+        TRAIN_ON,
     ),
     "sweep": (
-        (
-            *("sweep", *TINY, "--total-timesteps", "16000", "--seeds", "4"),
-            *("--axis", "learning_rate=0.001,0.002,0.003"),
-            *("--lanes", "1", "--chunk-blocks", "1"),
-        ),
-        (),
+        f"sweep {TINY} --total-timesteps 16000 --seeds 4 --lanes 1 --chunk-blocks 1 "
+        "--axis learning_rate=0.001,0.002,0.003".split(),
+        [],
     ),
     "pbt": (
-        (
-            *("pbt", *TINY, *OFTEN, *AXIS, "--total-timesteps", "32000"),
-            *("--population", "4", "--rounds", "10"),
-        ),
-        (),
+        f"pbt {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --population 4 "
+        "--rounds 10".split(),
+        [],
     ),
     "halving": (
-        (
-            *("halving", *TINY, *OFTEN, *AXIS, "--total-timesteps", "32000"),
-            *("--eta", "2", "--min-updates", "125"),
-        ),
-        (),
+        f"halving {TINY} {OFTEN} {AXIS} --total-timesteps 32000 --eta 2 "
+        "--min-updates 125".split(),
+        [],
     ),
-    "evolve": (EVOLVE, ()),
-    "evolve/resume": (
-        EVOLVE,
-        (*("evolve", "--resume", "{out}", *OFTEN, "--no-progress"),),
-    ),
+    "evolve": (EVOLVE, []),
+    "evolve/resume": (EVOLVE, ["evolve", *TRAIN_ON[1:]]),
     "tune": (
-        (
-            *("tune", *TINY, *AXIS, "--total-timesteps", "6400", "--trials", "12"),
-            *("--batch", "2", "--seeds", "1", "--holdout-seeds", "2"),
-        ),
-        (),
+        f"tune {TINY} {AXIS} --total-timesteps 6400 --trials 12 --batch 2 --seeds 1 "
+        "--holdout-seeds 2".split(),
+        [],
     ),
     "compare": (
-        (
-            *("compare", *TINY, "--total-timesteps", "16000", "--seeds", "4"),
+        [
+            *f"compare {TINY} --total-timesteps 16000 --seeds 4".split(),
             *("--setting", "one:", "--setting", "fast: learning_rate=0.01"),
             *("--setting", "long: num_steps=32"),
-        ),
-        (),
+        ],
+        [],
     ),
     "transfer": (
-        (
-            *("transfer", *TINY, "--total-timesteps", "16000", "--seeds", "4"),
-            *("--loss", "squared", "--loss", "huber(delta=2.0)"),
-        ),
-        (),
+        f"transfer {TINY} --total-timesteps 16000 --seeds 4 --loss squared "
+        "--loss huber(delta=2.0)".split(),
+        [],
     ),
 }
 CHILD = """

@@ -173,24 +173,12 @@ def test_a_loss_is_read_from_a_string(text, expected):
     assert type(parsed) is type(expected)
 
 
-def test_a_loss_object_passes_through():
-    loss = losses.ClipDrift(0.3)
-    assert serialise.parse_part(loss, "loss") is loss
-
-
 @pytest.mark.parametrize(
     ("text", "fragments"),
     [
         ("ClipDrfit(clip_eps=0.2)", ["ClipDrfit", "Losses:", "ClipDrift"]),
         ("ClipDrift(clip_ep=0.2)", ["clip_ep", "Did you mean 'clip_eps'"]),
-        (
-            "ClipDrift(0.2, 0.3)",
-            ["more values than it takes: clip_eps."],
-        ),
-        ("ClipDrift[0.2]", ["cannot read", "ClipDrift(clip_eps=0.2)"]),
-        ("ClipDrift(clip_eps=", ["cannot read"]),
         ("__import__('os').system('true')", ["cannot read"]),
-        ("1 + 1", ["cannot read"]),
     ],
 )
 def test_a_bad_loss_string_says_what_to_write(text, fragments):
@@ -208,24 +196,12 @@ FORMULA = (("above(r-1)",), ("below(r-1)",))
     [
         ("policy_loss", losses.ClipDrift(-1.0), "clip_eps must be greater than 0"),
         ("policy_loss", losses.ClipDrift(np.nan), "clip_eps must be finite, got nan"),
-        ("policy_loss", losses.ClipDrift(0), "clip_eps must be greater than 0, got 0"),
-        ("policy_loss", losses.DPODrift(0.0), "alpha must be greater than 0"),
-        ("policy_loss", losses.DPODrift(2.0, np.inf), "beta must be finite, got inf"),
-        ("policy_loss", losses.MLPDrift.zeros(4, -0.2), "base_clip must be greater"),
-        (
-            "policy_loss",
-            losses.FormulaDrift((np.nan,), (1.0,), (1.0,), (1.0,), *FORMULA),
-            "rise_coefficients must be finite",
-        ),
         (
             "policy_loss",
             losses.FormulaDrift((1.0,), (1.0,), (1.0,), (-1.0,), *FORMULA),
             r"fall_scales must be finite and greater than 0, one for each term, got "
             r"\(-1.0,\). Scales where A < 0",
         ),
-        ("value_loss", losses.ClippedSquaredError(-1.0), "clip_eps must be greater"),
-        ("value_loss", losses.HuberError(-1.0), "delta must be greater than 0"),
-        ("value_loss", losses.HuberError(np.float32(np.nan)), "delta must be finite"),
     ],
 )
 def test_the_numbers_of_a_loss_are_checked(field, loss, words):

@@ -271,31 +271,18 @@ BAD = {
         {"optimiser": optimisers.Adam(b1=1.0)},
         "optimiser.b1 must be 0 or",
     ),
-    "a negative eps": (
-        {"optimiser": optimisers.RMSProp(eps=-1e-8)},
-        "optimiser.eps must be greater than 0, got -1e-08",
-    ),
     "no number": (
         {"optimiser": optimisers.Adam(b2=float("nan"))},
         "optimiser.b2 must be finite",
     ),
     "a class": ({"optimiser": optimisers.Adam}, "got the class Adam; call it"),
-    "a word": ({"optimiser": "SGD"}, "must be an optimiser, such as"),
-    "none": ({"optimiser": None}, "must be an optimiser, such as"),
-    "a loss": (
-        {"optimiser": purerl.losses.ClipDrift()},
-        "must return a transformation of gradients for a step size",
-    ),
 }
 BAD_POINTS = {
-    "a decay of 1": ({"optimiser.b1": 1.0}, "optimiser.b1 must be 0 or greater and"),
     "an unknown number": ({"optimiser.b3": 0.5}, "Adam has no field 'b3'"),
     "an unknown name": (
         {"optimiser": "Adma"},
         "no optimiser 'Adma'. Did you mean 'Adam'",
     ),
-    "a loss": ({"optimiser": "ClipDrift"}, "there is no optimiser 'ClipDrift'"),
-    "a number": ({"optimiser": 0.5}, "must be of the kind of Adam"),
 }
 
 
@@ -325,13 +312,6 @@ def _kernels(layers):
     return jax.tree.map(lambda x: x.ndim > 1, layers)
 
 
-def _torsos(layers):
-    def is_in(path, _):
-        return "torso" in jax.tree_util.keystr(path)
-
-    return jax.tree_util.tree_map_with_path(is_in, layers)
-
-
 def _by_network(rate):
     def labels(layers):
         return {
@@ -345,24 +325,16 @@ def _by_network(rate):
 
 LOOKS_AT_LAYERS = {
     "kernels": lambda rate: optax.adamw(rate, mask=_kernels),
-    "torsos": lambda rate: optax.adamw(rate, mask=_torsos),
     "every fourth step": lambda rate: optax.MultiSteps(
         optax.adamw(rate, mask=_kernels), 4
     ).gradient_transformation(),
     "networks": _by_network,
-    "lamb": optax.lamb,
     "adafactor": lambda rate: optax.adafactor(rate),
-    "clipping": lambda rate: optax.chain(
-        optax.clip_by_block_rms(1e-3), optax.scale(-rate)
-    ),
 }
 LOOKS_AT_NUMBERS = {
-    "nadam": optax.nadam,
-    "centered": lambda rate: optax.rmsprop(rate, centered=True),
     "clipping": lambda rate: optax.chain(
         optax.clip_by_global_norm(0.1), optax.adam(rate)
     ),
-    "prodigy": lambda rate: optax.contrib.prodigy(rate),
     "noise": lambda rate: optax.chain(
         optax.add_noise(0.1, 0.5, jax.random.key(0)), optax.adam(rate)
     ),
@@ -394,22 +366,6 @@ class MaskedAdamW(optimisers.AdamW):
 def test_a_variant_of_a_known_optimiser_is_compared_too():
     with pytest.raises(ConfigError, match="optimiser looks at layers"):
         purerl.make_train(purerl.VPGConfig(optimiser=MaskedAdamW()))
-
-
-def test_layers_are_compared_inside_of_a_trace_where_numbers_are_known():
-    def check(x, decay):
-        with pytest.raises(ConfigError, match="looks at layers"):
-            check_optimisers(tiny_config(optimiser=MaskedAdamW()))
-        # A traced number says nothing yet; its class was compared with the config's.
-        check_optimisers(tiny_config(optimiser=MaskedAdamW(weight_decay=decay)))
-        return x + decay
-
-    assert float(jax.jit(jax.vmap(check))(jnp.ones(2), jnp.ones(2))[0]) == 2.0
-    # A number that has no hash.
-    with pytest.raises(ConfigError, match="looks at layers"):
-        check_optimisers(
-            tiny_config(optimiser=MaskedAdamW(weight_decay=jnp.float32(0.1)))  # type: ignore[arg-type]
-        )
 
 
 def test_critics_side_by_side_have_no_optimiser_that_looks_at_layers():

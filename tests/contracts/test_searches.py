@@ -15,10 +15,8 @@ import pytest
 
 import purerl
 from purerl.cli import main
-from purerl.execution import cache, programs
 from purerl.execution import dry_run as measured
 from purerl.population.schedules import schedules_search
-from purerl.scale import hosts
 from purerl.search import folder as store
 from purerl.search.drive import drive
 from purerl.search.protocol import Request
@@ -183,8 +181,8 @@ class Keeps(purerl.Tracker):
         self.rows = rows
         self.id = "kept"
 
-    def log(self, kind, seed, row):
-        self.rows.append((kind, seed, row))
+    def log(self, member, step, row):
+        self.rows.append((row["kind"], member, row))
 
 
 @one_quickly
@@ -207,10 +205,10 @@ def test_trackers_are_told_every_row_once_while_it_runs(search, tmp_path, monkey
 class Stops(Keeps):
     """A tracker in which there is no more room at the second step."""
 
-    def log(self, kind, seed, row):
+    def log(self, member, step, row):
         if row["update"] > 4:
             raise OSError("no room")
-        super().log(kind, seed, row)
+        super().log(member, step, row)
 
 
 def test_a_search_of_ones_own_may_ask_for_more_members_later(tmp_path, capsys):
@@ -232,27 +230,6 @@ def test_a_search_of_ones_own_may_ask_for_more_members_later(tmp_path, capsys):
 
 def _numbered(request):
     return [(number, {"return": 1.0}) for number in range(request.members.size)]
-
-
-@pytest.mark.slow
-def test_trackers_of_an_extended_search_have_its_own_rows(
-    tmp_path, monkeypatch, capsys
-):
-    """A kill before the first checkpoint, and then a search of more steps."""
-    short: list = []
-    with monkeypatch.context() as patch:
-        after_steps(patch, 3, kill)
-        with pytest.raises(KilledError):
-            _pbt(out=tmp_path, trackers=[Keeps(short)], checkpoint_seconds=1e9)
-    assert len(short) == 8
-    longer = CONFIG.replace(total_timesteps=768)
-    monkeypatch.setitem(globals(), "CONFIG", longer)
-    rows: list = []
-    _pbt(out=tmp_path, extend=True, trackers=[Keeps(rows)])
-    assert "it keeps 8 rows of updates after" in capsys.readouterr().err
-    alone: list = []
-    _pbt(trackers=[Keeps(alone)])
-    assert rows == alone != []
 
 
 @one_quickly
@@ -287,12 +264,6 @@ def test_a_record_of_a_program_that_decided_otherwise_is_refused(search, tmp_pat
         search(out=tmp_path)
 
 
-def test_several_processes_are_refused_in_a_sentence(search, monkeypatch):
-    monkeypatch.setattr(hosts, "count", lambda: 2)
-    with pytest.raises(purerl.ConfigError, match="runs in one process, here are 2"):
-        search()
-
-
 @pytest.mark.slow
 def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     """Whoever asks for more updates gets what a longer search gives, bit for bit."""
@@ -317,19 +288,6 @@ def test_an_extended_search_is_the_longer_one(tmp_path, monkeypatch):
     assert extended.summary["trained_requests"] == 3
     assert_same_bits(outcome(extended), outcome(whole))
     assert_same_bits(outcome(purerl.load_search(tmp_path)), outcome(whole))
-
-
-@pytest.mark.slow
-def test_a_search_whose_last_round_was_short_cannot_be_extended(tmp_path, monkeypatch):
-    """Ten updates in rounds of four: the longer search has no milestone there."""
-    with monkeypatch.context() as patch:
-        patch.setitem(globals(), "CONFIG", CONFIG.replace(total_timesteps=320))
-        whole = outcome(_pbt(out=tmp_path))
-        patch.setitem(globals(), "CONFIG", CONFIG.replace(total_timesteps=640))
-        with pytest.raises(purerl.ConfigError, match="to update 12 where it has ended"):
-            _pbt(out=tmp_path, extend=True)
-        patch.setitem(globals(), "CONFIG", CONFIG.replace(total_timesteps=320))
-        assert_same_bits(outcome(_pbt(out=tmp_path)), whole)
 
 
 def _search(requests, state=None, **changes):
@@ -366,20 +324,8 @@ FOUR = np.arange(4)
     [
         ([Request(_members(4, 3), 4)], "a value for each of its 4 members, .*3,"),
         ([Request(_members(), 3)], "a multiple of segment_updates = 4, or 12"),
-        ([Request(_members(), 16)], "above 0, .* or 12, .* got 16"),
-        ([Request(_members(), 4, FOUR)], "parents of the first request must be None"),
         ([FIRST, Request(_members(), 4, FOUR)], "above 4, what its members have seen"),
-        ([FIRST, Request(_members(), 8, FOUR[:3])], "for each of its 4 members, got"),
-        ([FIRST, Request(_members(), 8, FOUR + 1)], "a row from 0 to 3 of the request"),
         ([FIRST, Request(_members(), 8, FOUR // 2)], "ascend, none twice, .* is_copy"),
-        (
-            [FIRST, Request(_members(), 8, FOUR, FOUR)],
-            "must have a truth value for each",
-        ),
-        (
-            [Request(_members(), 4, evaluation_keys=_members(2).keys)],
-            "evaluation_keys of a request must be a key for each",
-        ),
     ],
 )
 def test_a_request_that_cannot_be_is_one_sentence(requests, words, tmp_path):
@@ -387,34 +333,6 @@ def test_a_request_that_cannot_be_is_one_sentence(requests, words, tmp_path):
         drive(_search(requests), out=tmp_path, **QUIET)
     if len(requests) == 1:  # nothing was trained: the folder is as before
         assert not (tmp_path / "manifest.json").exists()
-
-
-@pytest.mark.parametrize(
-    ("changes", "words"),
-    [
-        ({"kind": "sweep"}, "kind of a search must be none of run, sweep"),
-        ({"spec": {"config": {}}}, "must have config, options and seeds"),
-        (
-            {"spec": {"config": {}, "options": {}, "seeds": [], "lanes": 2}},
-            "none of .*lanes",
-        ),
-        (
-            {"spec": {"config": {}, "options": {"x": np.float32(1)}, "seeds": []}},
-            "plain values that JSON can hold",
-        ),
-    ],
-)
-def test_a_search_that_cannot_be_is_one_sentence(changes, words, tmp_path):
-    with pytest.raises(purerl.ConfigError, match=words):
-        drive(_search([FIRST], **changes), out=tmp_path, **QUIET)
-
-
-def test_everything_in_the_spec_counts(tmp_path):
-    spec = {"config": {}, "options": {}, "seeds": [0], "bounds": [0, 1]}
-    drive(_search([FIRST], spec=spec), out=tmp_path, **QUIET)
-    other = {**spec, "bounds": [0, 2]}
-    with pytest.raises(purerl.ConfigError, match=r"bounds are \[0, 1\] there"):
-        drive(_search([FIRST], spec=other), out=tmp_path, **QUIET)
 
 
 def test_a_permutation_is_copied_by_its_rows(tmp_path):
@@ -429,29 +347,6 @@ def test_a_permutation_is_copied_by_its_rows(tmp_path):
     one = drive(_search([first, second]), **QUIET)
     other = drive(_search([first, plain]), **QUIET)
     assert_same_bits(one.states, jax.tree.map(lambda x: x[order], other.states))
-
-
-@pytest.mark.slow
-def test_batches_that_begin_anew_are_trained_by_one_program(monkeypatch):
-    calls, compile_for = [], programs.compile_for
-    monkeypatch.setattr(cache, "_shared", [])  # as where nobody shares programs
-    monkeypatch.setattr(
-        programs, "compile_for", lambda *args: calls.append(1) or compile_for(*args)
-    )
-    found = _own()
-    assert found.steps[-1].before.batch >= 2  # the third batch, or a later one
-    assert len(calls) == 3  # init, advance, evaluate
-
-
-def test_a_search_asks_again_what_it_asked():
-    """`ask` and `tell` are functions: nothing in them is used up."""
-    spec = importlib.util.spec_from_file_location("own_search", EXAMPLE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    search = module.random_search(CONFIG)
-    one, two = (search.ask(search.init()) for _ in range(2))
-    assert isinstance(one, Request)
-    assert_same_bits(tuple(one), tuple(two))
 
 
 def _schedules_search():
@@ -483,13 +378,3 @@ def test_a_dry_run_says_what_a_search_would_cost_and_trains_nothing(
         assert len(cache) == 1
         assert drive(search, lanes=2, **QUIET).states is not None
         assert len(cache) == 1  # What was measured is the program that trains.
-
-
-def test_a_dry_run_refuses_what_cannot_be_carried_out():
-    search = _own_search()
-    with pytest.raises(purerl.ConfigError, match="search asks for nothing"):
-        purerl.dry_run(search._replace(ask=lambda state: None))
-    with pytest.raises(purerl.ConfigError, match="multiple of segment_updates = 4"):
-        purerl.dry_run(search, segment_updates=4)
-    with pytest.raises(purerl.ConfigError, match="kind of a search must be none of"):
-        purerl.dry_run(search._replace(kind="sweep"))

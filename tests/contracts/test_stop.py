@@ -23,7 +23,7 @@ class Listens(purerl.Tracker):
     def begin(self, run):
         self.stop = False
 
-    def log(self, kind, seed, row):
+    def log(self, member, step, row):
         pass
 
     def close(self, status="finished"):
@@ -33,7 +33,7 @@ class Listens(purerl.Tracker):
 class StopAtOnce(Listens):
     """Asks to stop when it is told the first row."""
 
-    def log(self, kind, seed, row):
+    def log(self, member, step, row):
         self.stop = True
 
 
@@ -43,7 +43,7 @@ class SignalAtOnce(StopAtOnce):
     def __init__(self, number):
         self.number = number
 
-    def log(self, kind, seed, row):
+    def log(self, member, step, row):
         if self.stop is False:
             self.stop = None
             os.kill(os.getpid(), self.number)
@@ -112,9 +112,9 @@ def test_a_comparison_that_a_tracker_stops_keeps_the_settings_that_ended(tmp_pat
     told = []
 
     class Counts(StopAtOnce):
-        def log(self, kind, seed, row):
-            super().log(kind, seed, row)
-            told.append(seed)
+        def log(self, member, step, row):
+            super().log(member, step, row)
+            told.append(member)
 
     def compare(trackers):
         return purerl.compare(

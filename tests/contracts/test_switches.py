@@ -8,7 +8,6 @@ import pytest
 
 import purerl
 from purerl.envs import CartPole
-from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits, slow_but, tiny_config
 
 CONFIG = tiny_config(num_evaluations=1)
@@ -104,13 +103,6 @@ def test_a_switch_that_does_not_work_is_refused(tool, name, value, switch):
 def test_no_tool_uses_a_random_key_twice(tool, switch):
     switch("jax_debug_key_reuse", True)
     TOOLS[tool]()
-
-
-@pytest.mark.parametrize("name", slow_but(SMALL, "ppo", "sac/redq", "plr"))
-def test_no_algorithm_uses_a_random_key_twice(name, switch):
-    switch("jax_debug_key_reuse", True)
-    config = small(name)
-    jax.jit(purerl.make_train(config)).trace(jax.random.key(0))
 
 
 class Careless(CartPole):

@@ -10,11 +10,10 @@ import pytest
 import purerl
 from purerl import warm_start
 from purerl.acting.policy import recurrence_of
-from purerl.algorithms import ALGORITHMS
 from purerl.learning.parts import is_in, name_leaves
 from purerl.train import bind
 from tests.algorithms.short_runs import assert_close
-from tests.contracts.test_algorithms import SMALL, algorithm_of, small
+from tests.contracts.test_algorithms import SMALL, small
 from tests.helpers import assert_same_bits, slow_but
 
 KEY = jax.random.key(0)
@@ -57,11 +56,6 @@ def after(whole, updates):
 def learned(state):
     """Every number that is learned, as one vector."""
     return jnp.concatenate([x.ravel() for x in jax.tree.leaves(state.params)])
-
-
-def test_every_registered_algorithm_is_tested_here():
-    assert {algorithm_of(name) for name in SMALL} == set(ALGORITHMS)
-    assert set(QUICK) <= set(SMALL)
 
 
 def test_hooks_see_the_states_of_the_run(whole):

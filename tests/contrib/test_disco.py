@@ -231,14 +231,7 @@ def test_an_agent_of_a_learned_rule_keeps_the_contract():
     [
         ({"env": "Pendulum-v1", "env_kwargs": {}}, "needs discrete actions"),
         ({"env": boxes.MASKED, "env_kwargs": {}}, "which actions are valid"),
-        ({"critic": "mlp"}, "critic must be auto"),
-        ({"critic_gain": 0.5}, "critic_gain must be 1"),
-        ({"hidden_sizes": ()}, "hidden_sizes must be"),
-        ({"head_sizes": (0,)}, "head_sizes must be positive"),
         ({"buffer_size": 9}, "num_envs . num_steps = 10 steps"),
-        ({"learning_starts": 61}, "nothing would be learned"),
-        ({"num_bins": 1}, "num_bins must be 2 or greater"),
-        ({"target_decay": 1.5}, "target_decay must lie between"),
     ],
 )
 def test_what_cannot_be_trained_is_refused_in_a_sentence(changes, words):

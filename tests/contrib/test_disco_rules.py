@@ -187,36 +187,6 @@ def test_the_network_is_told_of_a_termination_and_not_of_a_time_limit(disco_file
     assert np.abs(targets[0] - targets[2]).max() > 1e-4
 
 
-def test_actions_are_all_alike(disco_file, made):
-    # With the actions in another order, so are the targets of the policy.
-    rule, inputs = DiscoRule.load(disco_file), made[0][0]
-    order = np.array([2, 0, 1])
-    place = jnp.asarray(np.argsort(order))
-
-    def other(outputs):
-        z, logits = outputs.z[:, :, order], outputs.logits[..., order]
-        return outputs._replace(z=z, logits=logits)
-
-    values = inputs.values
-    permuted = inputs._replace(
-        action=place[inputs.action],
-        behaviour=inputs.behaviour[..., order],
-        online=other(inputs.online),
-        next_online=other(inputs.next_online),
-        target=other(inputs.target),
-        next_target=other(inputs.next_target),
-        values=values._replace(
-            target_q=values.target_q[..., order],
-            action_advantage=values.action_advantage[..., order],
-            action_standardised=values.action_standardised[..., order],
-        ),
-    )
-    expected, _ = rule(inputs, rule.init())
-    found, _ = rule(permuted, rule.init())
-    close(found.logits, expected.logits[..., order], 1e-5)
-    close(found.y, expected.y, 1e-5)
-
-
 # Rules by hand.
 
 

@@ -38,11 +38,7 @@ def description(**changes):
     [
         (None, "must be one of a100, h100, h200, rtx4090 or a YAML file"),
         ("a: [", "must hold a number for each"),
-        ("12", "must hold a number for each"),
         (yaml.safe_dump(description(memory=-1)), "memory in .* must be a positive"),
-        (yaml.safe_dump(description(flops="fast")), "must hold a number.*'fast'"),
-        (yaml.safe_dump(description(sources={})), "under sources .*KeyError: 'memory'"),
-        (yaml.safe_dump(description(target="no.txt")), "target in .* must be a file"),
     ],
 )
 def test_a_bad_description_gets_a_sentence(text, fragment, tmp_path):
@@ -128,14 +124,6 @@ def test_the_command_says_that_it_is_an_estimate_and_how(capsys):
     assert "NVIDIA H200 datasheet, 4.8 TB/s" in out
 
 
-def test_a_dry_run_of_training_is_the_same_plan(capsys):
-    words = [*TINY, "--seeds", "2048", "--device", "a100", "--no-compile"]
-    assert main(["plan", *words]) == 0
-    planned = capsys.readouterr().out
-    assert main(["train", *words, "--dry-run"]) == 0
-    assert capsys.readouterr().out == planned
-
-
 def test_an_evolution_sums_its_generations(capsys):
     words = ["evolve", *TINY, "--evolve", "value_loss", "--value-loss", "MLPValueLoss"]
     words += ["--population", "8", "--rollouts", "4", "--generations", "1000"]
@@ -149,16 +137,7 @@ def test_an_evolution_sums_its_generations(capsys):
     ("words", "fragment"),
     [
         (["plan", "--device", "h2000"], "device must be one of"),
-        (["plan", "--device", "h200", "--seeds", "0"], "seeds must be a positive"),
         (["train", "--device", "h200"], "is for a plan: add --dry-run"),
-        (
-            ["train", "--dry-run", "--device", "h200", "--lanes", "-2"],
-            "lanes must be a positive whole number, got -2",
-        ),
-        (
-            ["train", "--dry-run", "--device", "h200", "--segment-updates", "0"],
-            "segment_updates must be a positive whole number, got 0",
-        ),
     ],
 )
 def test_the_command_refuses_in_a_sentence(words, fragment, capsys):

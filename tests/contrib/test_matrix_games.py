@@ -1,6 +1,5 @@
 """Matrix games: exact values, gradients, learners that end where theory says."""
 
-import dataclasses
 import itertools
 
 import jax
@@ -112,57 +111,6 @@ def test_the_opponents_step_is_the_gradient_by_finite_differences(average):
         assert np.isclose(earned.opponent, value(opponent) * (1 - GAMMA))
 
 
-@pytest.mark.slow
-def test_two_learners_mirror_one_another():
-    """Seen from the other side, what the agent learns is what the opponent learns."""
-    a, b = jax.random.normal(jax.random.key(3), (2, 5))
-    pays = matrix_games.MatchingPennies().default_params.payoffs
-    swapped = Payoffs(pays.opponent.T, pays.agent.T)
-    learn = jax.jit(matrix_games.both_learn)
-    one, two = learn(a, b, pays, GAMMA, 0.1), learn(b, a, swapped, GAMMA, 0.1)
-    np.testing.assert_allclose(one[0], two[1], rtol=1e-6)
-    np.testing.assert_allclose(one[1], two[0], rtol=1e-6)
-    np.testing.assert_allclose(one[2].agent, two[2].opponent, atol=1e-6)
-    np.testing.assert_allclose(one[2].agent, -one[2].opponent, atol=1e-6)
-    # And each of them is the one who learns against a policy that stands still.
-    alone, _ = matrix_games.opponent_learns(a, b, pays, GAMMA, 0.1)
-    np.testing.assert_allclose(one[1], alone, rtol=1e-5)
-
-
-def _many(play_one, num=32):
-    keys = jax.random.split(jax.random.key(4), num)
-    return jax.jit(jax.vmap(play_one))(keys)
-
-
-@pytest.mark.slow
-def test_naive_learners_end_in_mutual_defection():
-    found = _many(lambda key: matrix_games.naive_lifetime(IPD, key, num_games=300))
-    last = np.asarray(found.payoffs.agent[:, -1])
-    # A few pairs find reciprocity, as in the literature; most do not.
-    assert np.median(last) < -1.95 and np.mean(last < -1.9) > 0.75
-    # The agent is no different from the opponent on average.
-    gap = np.asarray(found.payoffs.agent - found.payoffs.opponent).mean(1)
-    assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
-
-
-@pytest.mark.slow
-def test_always_defect_teaches_defection_and_always_cooperate_is_exploited():
-    def play_both(key):
-        return [
-            matrix_games.constant_lifetime(IPD, policy, key, num_games=300)
-            for policy in (DEFECT, COOPERATE)
-        ]
-
-    defected, cooperated = _many(play_both, num=16)
-    assert (np.abs(defected.payoffs.agent[:, -1] + 2) < 0.1).all()
-    assert (np.asarray(defected.payoffs.agent[:, 0]) > -1.9).all()  # it was not yet
-    assert (np.asarray(cooperated.payoffs.agent[:, -1]) < -2.8).all()
-    # Common opponents: the same key, the same start.
-    np.testing.assert_array_equal(defected.opponent[:, 0], cooperated.opponent[:, 0])
-    # Clipped to max_logit like any agent's actions.
-    assert np.allclose(defected.agent, 1 / (1 + np.exp(6.0)), rtol=1e-4)
-
-
 @pytest.mark.parametrize("id", IDS)
 @pytest.mark.slow(optimised=False)
 def test_a_step_pays_first_and_teaches_afterwards(id):
@@ -203,37 +151,6 @@ def test_a_lifetime_is_the_environment_step_by_step():
         np.testing.assert_allclose(lived.agent[t], played, atol=1e-6)
         assert (bool(terminated), bool(truncated)) == (False, t == 2)
     np.testing.assert_allclose(obs[:5], 0.5)
-
-
-@pytest.mark.slow
-def test_payoffs_and_learning_rates_are_leaves():
-    """A population of games: `vmap` over tables and rates gives each game's own."""
-    games = [envs.make(id) for id in IDS]
-    stacked = jax.tree.map(
-        lambda *x: jnp.stack([jnp.asarray(v) for v in x]),
-        *[game.default_params for game in games],
-    )
-
-    @jax.jit
-    def first_step(params):
-        _, state = IPD.reset(jax.random.key(6), params)
-        return IPD.step(jax.random.key(6), state, jnp.ones(5), params)[1:3]
-
-    states, rewards = jax.vmap(first_step)(stacked)
-    for i, game in enumerate(games):
-        state, reward = first_step(game.default_params)
-        np.testing.assert_allclose(rewards[i], reward, rtol=1e-4)
-        np.testing.assert_allclose(states.opponent[i], state.opponent, rtol=1e-3)
-    assert len(set(np.asarray(rewards).tolist())) == 3
-
-
-@pytest.mark.parametrize("id", IDS)
-def test_descriptions(id):
-    seen = envs.describe(id)
-    assert seen.source == "purerl" and "against a naive learner" in seen.summary
-    assert seen.observation_space.shape == (10,) and seen.action_space.shape == (5,)
-    assert dataclasses.asdict(seen.params)["max_steps_in_episode"] == 100
-    assert envs.make(id).name == id
 
 
 @pytest.mark.parametrize("is_terminal", [False, True])

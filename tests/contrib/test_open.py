@@ -10,7 +10,6 @@ import optax
 import pytest
 from flax import struct
 
-import purerl
 from purerl import networks
 from purerl.algorithms import on_policy, policy_gradient
 from purerl.config import ConfigError
@@ -176,11 +175,6 @@ def test_a_unit_is_as_active_as_it_is_beside_its_layer():
     np.testing.assert_array_equal(dormancy(layout, None, params), 1.0)
 
 
-def test_a_number_that_is_in_no_layer_has_no_activity():
-    layout = layout_of(jnp.zeros(()))
-    assert dormancy(layout, ACTIVITY, jnp.zeros(())).tolist() == [1.0]
-
-
 @pytest.mark.parametrize(("sizes", "total"), [((16, 8), 1211), ((32, 16), 3571)])
 def test_a_published_vector_is_read_in_its_order(sizes, total, tmp_path):
     """Every number lands where `ravel_pytree` took it from in the authors' pytree."""
@@ -294,29 +288,3 @@ def test_convolutions_note_how_active_their_channels_are(name):
             continue
         # Each layer's units differ, and are 1 on average.
         assert ratios.std() > 0 and ratios.mean() == pytest.approx(1.0, rel=1e-4)
-
-
-def test_a_channel_is_as_active_as_over_all_batches_and_places():
-    network = IMAGES["cnn"]
-    images = jax.random.uniform(jax.random.key(0), (2, 3, 10, 10, 2))
-    params = network.init(jax.random.key(1), images)
-    # The convolution has all units on, with a known output.
-    layer = params["params"]["Conv_0"]
-    layer["kernel"], layer["bias"] = layer["kernel"] * 0, jnp.arange(16.0)
-    _, noted = network.apply(params, images, mutable=networks.COLLECTION)
-    normed = jax.nn.standardize(jnp.arange(16.0), epsilon=1e-6)
-    found = noted[networks.COLLECTION]["activity_Conv_0"]
-    np.testing.assert_allclose(found, np.maximum(normed, 0), rtol=1e-4)
-
-
-def test_what_is_not_asked_for_is_not_noted():
-    config = tiny_config()
-    parts = policy_gradient.make_agent(*bind(config)[:2])
-    state = purerl.make_algorithm(config).init(jax.random.key(0))
-    obs = jnp.ones((5, 4))
-    assert policy_gradient.outputs(parts, state.params, obs)[2] is None
-    assert set(state.params["actor"]) == {"params"}
-    _, noted = parts.actor.apply(
-        state.params["actor"], obs, mutable=networks.COLLECTION
-    )
-    assert set(noted[networks.COLLECTION]) == {"torso", "activity_Dense_0"}

@@ -170,31 +170,7 @@ def test_a_share_that_nothing_follows_is_refused():
         bind(purerl.DQNConfig(epsilon_fraction=0.0))
 
 
-@pytest.mark.slow
-def test_a_swept_share_reaches_the_training():
-    config = purerl.PQNConfig(
-        total_timesteps=512,
-        num_envs=4,
-        num_steps=16,
-        num_epochs=1,
-        num_minibatches=1,
-        hidden_sizes=(4,),
-        num_evaluations=0,
-    )
-    train = jax.jit(jax.vmap(purerl.make_train(config), (None, 0)))
-    shares = {"epsilon_fraction": jnp.array([0.01, 1.0])}
-    first, second = train(jax.random.key(0), shares).metrics["episode_return"]
-    # One key: they differ in nothing else.
-    assert not np.array_equal(first, second, equal_nan=True)
-
-
 # In files, sweeps and words -----------------------------------------------------------
-
-
-def test_auto_survives_dict_and_yaml(tmp_path):
-    for config in (purerl.PPOConfig(), purerl.DQNConfig()):
-        serialise.to_yaml(config, tmp_path / "config.yaml")
-        assert serialise.from_yaml(tmp_path / "config.yaml") == config
 
 
 @pytest.mark.slow
@@ -256,20 +232,3 @@ def test_a_sweep_says_what_auto_stands_for_where_its_axes_do_not():
         "auto: epsilon_steps=10000",
         "1 evaluation of 16 episodes of at most 500 steps",
     ]
-
-
-def test_evaluations_that_are_dropped_are_said():
-    few = bind(purerl.PPOConfig(total_timesteps=50_000, num_evaluations=3))
-    assert manifest.evaluations(few) == (
-        "1 evaluation of 16 episodes of at most 500 steps (3 asked for, 1 affordable "
-        "within eval_share=0.1)"
-    )
-    all_of_them = bind(few.asked.replace(eval_share=1.0))
-    assert manifest.evaluations(all_of_them) == (
-        "3 evaluations of 16 episodes of at most 500 steps"
-    )
-    two = bind(purerl.PPOConfig(total_timesteps=1024, eval_share=1.0, eval_max_steps=1))
-    assert (
-        "2 evaluations of 16 episodes of at most 1 step (10 asked for, an update each"
-        in (manifest.evaluations(two))
-    )

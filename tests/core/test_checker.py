@@ -20,7 +20,6 @@ from purerl.checker import AlgorithmCheckError
 from purerl.config import ConfigError, TrainConfig, config_dataclass, dynamic
 from purerl.keys import init_key, update_key
 from purerl.types import Algorithm
-from tests.helpers import tiny_config
 
 BATCH = 5
 
@@ -90,11 +89,6 @@ def checked(make: Callable, **fields: Any) -> None:
 
 def test_a_sound_algorithm_passes():
     checked(make)
-
-
-@pytest.mark.slow
-def test_ppo_passes_with_a_key_of_the_caller():
-    purerl.check(tiny_config(), jax.random.key(3))
 
 
 def changed(**functions):

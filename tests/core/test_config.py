@@ -1,6 +1,5 @@
 """Configs: every refusal in one table, and the ways in and out."""
 
-import contextlib
 import copy
 import dataclasses
 import json
@@ -107,10 +106,6 @@ BAD_INPUT = {
         lambda _: make(env="probe/chain", env_kwargs={"length": 1}),
         ["length must be a whole number of at least 2", "1"],
     ),
-    "environment options without names": (
-        lambda _: make(env_kwargs={3: 3}),
-        ["env_kwargs must map names", "got the name 3", '{"backend": "spring"}'],
-    ),
     "environment options as text": (
         lambda _: make(env_kwargs="length=3"),
         ["env_kwargs must map names of fields to values, got 'length=3'"],
@@ -164,10 +159,6 @@ BAD_INPUT = {
         lambda _: make(total_timesteps=2**32),
         ["total_timesteps", "4294967295", "4294967296"],
     ),
-    "negative number of evaluations": (
-        lambda _: make(num_evaluations=-1),
-        ["num_evaluations must be 0 or greater", "-1"],
-    ),
     "no hidden layers": (
         lambda _: make(hidden_sizes=()),
         ["hidden_sizes", "()", "(64, 64)"],
@@ -181,35 +172,13 @@ BAD_INPUT = {
         lambda _: make(learning_rate=1e-320),
         ["learning_rate must be greater than 0", "1e-320, which counts as 0 in"],
     ),
-    "epsilon of an optimiser that is zero in float32": (
-        lambda _: make(optimiser=purerl.optimisers.Adam(eps=1e-39)),
-        ["optimiser.eps must be greater than 0", "which counts as 0 in float32"],
-    ),
     "number that float32 does not hold": (
         lambda _: make(max_grad_norm=1e39),
         ["max_grad_norm must be finite, got 1e+39"],
     ),
-    "share of a warm-up that float32 rounds to 1": (
-        lambda _: make(learning_rate=purerl.schedules.WarmUp(1 - 1e-12, 1.0)),
-        ["learning_rate.fraction must be", "which counts as 1 in float32"],
-    ),
-    "override that is zero in float32": (
-        lambda _: jax.eval_shape(
-            lambda key: make()(key, {"learning_rate": 1e-320}), jax.random.key(0)
-        ),
-        ["learning_rate must be greater than 0", "which counts as 0 in float32"],
-    ),
-    "axis of a sweep that is zero in float32": (
-        lambda _: purerl.sweep(PPO(), {"learning_rate": [1e-3, 1e-320]}, seeds=1),
-        ["learning_rate must be greater than 0", "which counts as 0 in float32"],
-    ),
     "NaN learning rate": (
         lambda _: make(learning_rate=NAN),
         ["learning_rate must be finite", "nan"],
-    ),
-    "NaN in an array scalar": (
-        lambda _: make(entropy_coef=jnp.float32(NAN)),
-        ["entropy_coef must be finite", "nan"],
     ),
     "gamma above one": (
         lambda _: make(gamma=1.01),
@@ -218,10 +187,6 @@ BAD_INPUT = {
     "a word for a rate": (
         lambda _: make(gamma="high"),
         ["gamma must be a number", "'high'"],
-    ),
-    "a flag for a rate": (
-        lambda _: make(gamma=True),
-        ["gamma must be a number", "True"],
     ),
     "a number for a flag": (
         lambda _: make(normalize_rewards=1),
@@ -248,10 +213,6 @@ BAD_INPUT = {
         lambda _: make(env=unbounded(), policy="tanh_gaussian"),
         ["'tanh_gaussian'", "bounded action space", "use gaussian"],
     ),
-    "a part for the name of a torso": (
-        lambda _: make(torso=losses.ClipDrift(0.2)),
-        ["torso must be one of auto, mlp, cnn", "ClipDrift(clip_eps=0.2)"],
-    ),
     "a schedule for a number that is structure": (
         lambda _: make(torso_gain=schedules.Linear(0.5, 0.1)),
         ["torso_gain must be a number", "can be no schedule", "Linear(start=0.5"],
@@ -267,18 +228,6 @@ BAD_INPUT = {
     "unknown env_params name": (
         lambda _: make(env_params={"lenght": 1.0}),
         ["CartPole-v1", "lenght", "Did you mean 'length'", "Names:"],
-    ),
-    "env_params without names": (
-        lambda _: make(env_params={3: 4}),
-        ["env_params must map names of fields to values, got the name 3"],
-    ),
-    "env_params inside a number": (
-        lambda _: make(env_params={"length": {3: 4}}),
-        ["env_params", "length is a number, got {3: 4}"],
-    ),
-    "env_params as text": (
-        lambda _: make(env_params="length=3"),
-        ["env_params of CartPole-v1 must be names and values", "got str"],
     ),
     "env_params of another shape": (
         lambda _: make(env_params={"length": np.ones(3)}),
@@ -321,25 +270,13 @@ BAD_INPUT = {
         lambda _: override("policy_loss.clip", 0.1),
         ["policy_loss.clip", "ClipDrift", "Did you mean 'clip_eps'"],
     ),
-    "override inside a number": (
-        lambda _: override("gamma.value", 0.1),
-        ["gamma.value", "'value' is not inside a structure"],
-    ),
     "unknown override inside env_params": (
         lambda _: override("env_params.lenght", 0.1),
         ["lenght", "Did you mean 'length'"],
     ),
-    "a structure for a number": (
-        lambda _: override("gamma", {"value": 1.0}),
-        ["gamma", "must be a number", "dict"],
-    ),
     "a value loss for a policy loss": (
         lambda _: override("policy_loss", losses.SquaredError()),
         ["policy_loss must be a loss of 2 arrays [N]", "SquaredError()"],
-    ),
-    "a loss for an optimiser": (
-        lambda _: override("optimiser", losses.SquaredError()),
-        ["optimiser must", "SquaredError()"],
     ),
     "a longer time limit than evaluations were planned for": (
         lambda _: override("env_params.max_steps_in_episode", 501),
@@ -354,10 +291,6 @@ BAD_INPUT = {
         lambda _: train(jax.random.PRNGKey(0)),
         ["key must be a typed random key", "jax.random.key(0)", "wrap_key_data"],
     ),
-    "a number for a key": (
-        lambda _: train(0),
-        ["key must be a typed random key", "int"],
-    ),
     "a batch of keys": (
         lambda _: train(jax.random.split(jax.random.key(0), 3)),
         ["train takes one key", "(3,)", "jax.vmap(train)(keys)"],
@@ -371,10 +304,6 @@ BAD_INPUT = {
         lambda _: serialise.from_dict({"policy_loss": "ClipDrift(clip_eps=)"}),
         ["cannot read the loss", "ClipDrift(clip_eps=0.2)"],
     ),
-    "a word for a number in a dict": (
-        lambda _: serialise.from_dict({"total_timesteps": "lots"}),
-        ["total_timesteps must be a number", "'lots'"],
-    ),
     "bad YAML": (
         lambda tmp_path: read_yaml(tmp_path, "a: [1, 2"),
         ["cannot read the config", "config.yaml"],
@@ -382,10 +311,6 @@ BAD_INPUT = {
     "YAML that runs code": (
         lambda tmp_path: read_yaml(tmp_path, "env: !!python/name:os.system"),
         ["cannot read the config"],
-    ),
-    "YAML that is a list": (
-        lambda tmp_path: read_yaml(tmp_path, "- env\n- CartPole-v1"),
-        ["config.yaml", "mapping of field names to values"],
     ),
     "no such file": (
         lambda tmp_path: serialise.from_yaml(tmp_path / "none.yaml"),
@@ -404,11 +329,6 @@ def test_bad_input_gets_a_sentence(case, tmp_path):
         act(tmp_path)
     for fragment in fragments:
         assert fragment in str(error.value)
-
-
-def test_every_field_says_what_it_is_for():
-    for field in dataclasses.fields(PPO):
-        assert field.metadata["help"].endswith("."), field.name
 
 
 def test_static_fields_are_structure_and_dynamic_fields_are_leaves():
@@ -461,10 +381,6 @@ def test_numbers_of_numpy_and_jax_are_taken_for_structure():
         assert (type(config.torso_gain), config.eval_share) == (float, 0.3)
         purerl.make_train(config)
         assert serialise.from_dict(serialise.to_dict(config)) == config
-
-
-def test_lists_are_taken_for_tuples():
-    assert PPO(hidden_sizes=[32, 16]).hidden_sizes == (32, 16)
 
 
 def test_replace_changes_one_field_of_a_copy():
@@ -572,11 +488,6 @@ def test_a_loss_without_numbers_can_be_replaced_by_another():
         apply_overrides(purerl.PQNConfig(), {"learning_rate": losses.HuberError(0.5)})
 
 
-def test_a_loss_can_be_overridden_by_one_of_another_kind():
-    new = apply_overrides(PPO(), {"policy_loss": losses.DPODrift(2.0, 0.6)})
-    assert new.policy_loss == losses.DPODrift(2.0, 0.6)
-
-
 ROUND_TRIPS = {
     "defaults": PPO(),
     "everything plain": PPO(
@@ -643,11 +554,6 @@ def test_a_yaml_that_a_person_wrote_is_understood(tmp_path):
     )
     assert_same_config(config, expected)
     purerl.make_train(config)
-
-
-def test_writing_a_yaml_leaves_no_temporary_file(tmp_path):
-    serialise.to_yaml(PPO(), tmp_path / "config.yaml")
-    assert [path.name for path in tmp_path.iterdir()] == ["config.yaml"]
 
 
 @pytest.mark.parametrize(
@@ -717,16 +623,6 @@ def test_overridden_time_limits_are_those_of_evaluation():
     small["num_evaluations"] = 0
     long = jax.eval_shape(lambda: override(name, 501, **small))
     assert long.evaluation["episode_length"].shape == (0, 2)
-
-
-def test_lists_in_options_of_the_environment_can_be_hashed_and_written():
-    # A file has lists; programs are kept by a hash of the config's structure.
-    config = purerl.PPOConfig(env="Doors-v0", env_kwargs={"size": [7, 9]})
-    assert config == purerl.PPOConfig(env="Doors-v0", env_kwargs={"size": (7, 9)})
-    assert hash(config.env_kwargs) == hash(config.replace(gamma=0.5).env_kwargs)
-    plain = serialise.to_dict(config)
-    assert plain["env_kwargs"] == {"size": [7, 9]}
-    assert serialise.from_dict(plain) == config
 
 
 def test_nested_lists_in_options_are_tuples_at_every_depth():
@@ -851,18 +747,6 @@ def test_configs_with_arrays_inside_can_be_compared():
     assert next(alike) == next(alike)
 
 
-def test_a_traced_number_in_the_place_of_overrides_gets_the_sentence():
-    train = jax.jit(purerl.make_train(tiny_config()))
-    with pytest.raises(ConfigError, match="overrides must map names of fields"):
-        train(jax.random.key(0), 1e-3)
-
-
-def test_every_public_name_comes_with_a_star():
-    names: dict = {}
-    exec("from purerl import *", names)
-    assert {"PPOConfig", "make_train", "losses", "run"} <= names.keys()
-
-
 def test_an_unknown_part_gets_a_guess_among_all_kinds():
     with pytest.raises(ConfigError, match=r"no part 'squared'.*'SquaredError'"):
         purerl.serialise.parse_part("squared")
@@ -898,29 +782,8 @@ LONG = {
 }
 
 
-@pytest.mark.parametrize("value", LONG.values(), ids=LONG)
-def test_a_sentence_quotes_no_more_than_a_person_reads(value):
-    for name, entry in purerl.algorithms.ALGORITHMS.items():
-        for field in dataclasses.fields(entry.config):
-            with contextlib.suppress(ConfigError):
-                config = serialise.from_dict({"algorithm": name, field.name: value})
-                purerl.resolve(config)
-                continue
-            with pytest.raises(ConfigError) as caught:
-                config = serialise.from_dict({"algorithm": name, field.name: value})
-                purerl.resolve(config)
-            assert len(str(caught.value)) < 2_000, field.name
-
-
 def test_what_is_long_keeps_its_beginning_and_the_remedy():
     with pytest.raises(ConfigError, match=r"got \(0, 1, 2, .*\.\.\. \(1,000 in all\)"):
         make(num_envs=tuple(range(1_000)))
     told = str(ConfigError(f"x must be 1, got {LONG['tuple']!r}. Give 1."))
     assert told.startswith("x must be 1, got (0, 1,") and told.endswith(" Give 1.")
-
-
-def test_no_options_of_an_environment_are_none(tmp_path):
-    config = tiny_config(env_kwargs=None)
-    serialise.to_yaml(config, tmp_path / "config.yaml")
-    assert serialise.from_yaml(tmp_path / "config.yaml") == config
-    assert purerl.resolve(config).env_kwargs is None

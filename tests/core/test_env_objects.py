@@ -55,16 +55,6 @@ class Plain:
         return np.arange(3)
 
 
-class Slotted:
-    """An environment with slots."""
-
-    __slots__ = ("size",)
-    reset, step = Plain.reset, Plain.step
-
-    def __init__(self, size):
-        self.size = size
-
-
 class Kind(enum.Enum):
     ONE = 1
     OTHER = 2
@@ -94,24 +84,15 @@ PAIRS = {
     "arrays of JAX": (Plain(x=jnp.zeros(2)), Plain(x=jnp.zeros(2, jnp.int32))),
     "inside lists": (Plain(x=[np.zeros(2)]), Plain(x=[np.ones(2)])),
     "closures": (Plain(mask=at_most(2)), Plain(mask=at_most(3))),
-    "code": (Plain(f=lambda x: x + 1), Plain(f=lambda x: x - 1)),
-    "sets in code": (
-        Plain(f=lambda x: x in {"alpha", "beta"}),
-        Plain(f=lambda x: x in {"alpha", "gamma"}),
-    ),
     "arrays of objects": (
         Plain(x=np.array([1, "a"], object)),
         Plain(x=np.array([1, "b"], object)),
     ),
     "functions of JAX": (Plain(f=jnp.sin), Plain(f=jnp.cos)),
-    "compiled functions": (
-        Plain(f=jax.jit(lambda x: x + 1)),
-        Plain(f=jax.jit(lambda x: x - 1)),
-    ),
+    "compiled functions": (Plain(f=jax.jit(at_most(1))), Plain(f=jax.jit(at_most(2)))),
     "functions in C": (Plain(f=max), Plain(f=min)),
     "enumerations": (Plain(x=Kind.ONE), Plain(x=Kind.OTHER)),
     "ranges": (Plain(x=range(2)), Plain(x=range(3))),
-    "slots": (Slotted(1), Slotted(2)),
     "methods": (Plain(f=Paid(1).reset), Plain(f=Paid(2).reset)),
     "long lists": (Plain(x=list(range(999))), Plain(x=list(range(998)))),
     "private environments": (

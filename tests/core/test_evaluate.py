@@ -7,7 +7,6 @@ import pytest
 
 from purerl import envs
 from purerl.acting.evaluate import evaluate
-from purerl.config import ConfigError
 
 EPISODES = 4
 
@@ -85,23 +84,6 @@ def test_a_truncated_episode_ends_there(cartpole):
     assert program(jax.random.key(0), 15, limited).cut_episodes == 0
 
 
-def test_rewards_after_the_end_do_not_count():
-    # One step, reward 1; the other episodes of the batch take two (delayed) or one.
-    env = envs.probe.ChainMDP(length=5)
-    params = env.default_params.replace(max_steps_in_episode=100)
-    result = evaluate(
-        env,
-        params,
-        lambda obs: jnp.zeros(obs.shape[0], jnp.int32),
-        jax.random.key(0),
-        num_episodes=32,
-        max_steps=50,
-    )
-    # The chain pays 1 for leaving it, after 5 - position steps.
-    np.testing.assert_array_equal(result.episode_return, np.ones(32))
-    assert set(np.asarray(result.episode_length)) == {1, 2, 3, 4, 5}
-
-
 def test_episodes_of_one_evaluation_start_differently(cartpole):
     env, params, _ = cartpole
     first = []
@@ -117,16 +99,3 @@ def test_episodes_of_one_evaluation_start_differently(cartpole):
     starts = np.asarray(jax.vmap(env.reset, (0, None))(keys, params)[0])
     assert len(np.unique(starts.round(6), axis=0)) == EPISODES
     assert first[0].shape == (EPISODES, 4)  # the policy sees a batch
-
-
-def test_no_episode_is_refused():
-    env = envs.make("CartPole-v1")
-    with pytest.raises(ConfigError, match="num_episodes must be at least 1, got 0"):
-        evaluate(
-            env,
-            env.default_params,
-            lean,
-            jax.random.key(0),
-            num_episodes=0,
-            max_steps=5,
-        )

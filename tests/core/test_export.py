@@ -194,13 +194,6 @@ def test_an_exported_policy_takes_what_the_actor_sees(tmp_path):
     np.testing.assert_array_equal(policy.call(seen), expected)
 
 
-@pytest.mark.parametrize("batch", [0, 2.5, "3", True])
-def test_a_batch_that_is_none_is_refused(batch, tmp_path):
-    config = tiny_config()
-    with pytest.raises(purerl.ConfigError, match=r"batch must be 1 or more obs"):
-        purerl.export_policy(config, agent(config), tmp_path, batch=batch)
-
-
 def test_an_export_replaces_an_earlier_one_and_nothing_else(tmp_path):
     config = tiny_config()
     state, own = agent(config), tmp_path / "own"

@@ -126,19 +126,6 @@ def test_values_of_a_table_are_leaves_that_move():
     np.testing.assert_allclose(other["length"], one["length"] + 1.0, rtol=1e-6)
 
 
-@pytest.mark.slow(optimised=False)
-def test_overrides_of_a_column_keep_the_rows():
-    train = jax.vmap(purerl.make_train(tiny_config(env_params=TABLE)), (None, 0))
-    columns = jnp.array([LENGTHS, [1.0, 2.0, 3.0, 4.0]])
-    values = tuple(columns[:, i] for i in range(4))
-    result = jax.jit(train)(jax.random.key(0), {"env_params.length.values": values})
-    numbers = result.state.envs.state.drawn
-    for i, column in enumerate(np.asarray(columns)):
-        table = {tuple(row) for row in zip(np.float32(MASSES), column, strict=True)}
-        found, _ = rows({n: np.asarray(x[i]) for n, x in numbers.items()}, *TABLE)
-        assert set(found) <= table
-
-
 def test_tables_are_written_to_files_and_command_lines_and_read_back(tmp_path):
     config = tiny_config(env_params=TABLE)
     path = tmp_path / "config.yaml"
@@ -170,8 +157,3 @@ def test_columns_of_different_lengths_are_refused_in_a_sentence():
         purerl.make_train(tiny_config(env_params=whole))
     other = TABLE | {"length": Choice((0.3, 0.7), "others")}
     purerl.make_train(tiny_config(env_params=other))
-
-
-def test_a_group_that_is_no_name_is_refused():
-    with pytest.raises(ConfigError, match=r"length\.group must be a name.*got 3"):
-        purerl.make_train(tiny_config(env_params={"length": Choice((1.0,), group=3)}))

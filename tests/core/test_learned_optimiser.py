@@ -17,7 +17,6 @@ from purerl.learning.parts import frozen_in
 from purerl.optimisers import Adam, LearnedOptimiser, OpenOptimiser
 from purerl.optimisers.layout import layout_of
 from purerl.optimisers.learned import DECAYS, FEATURES, noise_at, seed_of
-from purerl.report import plots
 from purerl.report.plots import learned as drawing
 from purerl.schedules import Schedule
 from tests.helpers import assert_same_bits, tiny_config
@@ -230,23 +229,6 @@ def test_training_tells_it_the_share_of_the_run():
     np.testing.assert_allclose(learned, scheduled, rtol=1e-3, atol=2e-4)
 
 
-@pytest.mark.slow
-def test_its_numbers_are_overridden_and_vmapped_by_name():
-    config = tiny_config(
-        optimiser=LearnedOptimiser(), num_evaluations=0, learning_rate=5e-3
-    )
-    train = jax.jit(jax.vmap(purerl.make_train(config), in_axes=(None, 0)))
-    weights = [LearnedOptimiser().params, random_weights(LearnedOptimiser()).params]
-    both = jax.tree.map(lambda *x: jnp.stack([jnp.asarray(y) for y in x]), *weights)
-    result = train(jax.random.key(0), {"optimiser.params": both})
-    adam = jax.jit(purerl.make_train(config.replace(optimiser=Adam())))
-    own, other = np.asarray(result.metrics["entropy"])
-    np.testing.assert_allclose(
-        own, adam(jax.random.key(0)).metrics["entropy"], rtol=1e-3
-    )
-    assert np.abs(own - other).max() > 1e-3
-
-
 def noisy(weight=1.0):
     """An optimiser whose step is Adam's and `0.1 weight` times noise."""
     return with_weights(LearnedOptimiser.make(2, noise=True), bias=(0.0, 0.0, weight))
@@ -331,12 +313,6 @@ def test_bad_files_and_bad_networks_get_a_sentence(tmp_path):
         purerl.make_train(tiny_config(optimiser=crooked))
 
 
-def test_text_makes_networks_of_the_sizes_that_it_says():
-    made = serialise.parse_part("LearnedOptimiser(4, noise=True)", "optimiser")
-    shapes = jax.tree.map(np.shape, made.params, is_leaf=lambda x: hasattr(x, "shape"))
-    assert shapes == (((9, 4), (4,)), ((4, 3), (3,))) and made.noise
-
-
 def test_the_picture_is_of_the_step_at_a_moment_and_a_layer():
     adam = np.linspace(-1.5, 1.5, 7, dtype=np.float32)
     fresh = drawing.step_of(LearnedOptimiser(), adam, 0.5, 1.0)
@@ -351,16 +327,6 @@ def test_the_picture_is_of_the_step_at_a_moment_and_a_layer():
         factor = np.exp(1.5 * np.tanh(2.0 * share + 0.5 * depth))
         found = drawing.step_of(ours, adam, share, depth)
         np.testing.assert_allclose(found, factor * adam, rtol=1e-5)
-
-
-@pytest.mark.slow
-def test_the_picture_has_a_panel_for_each_moment():
-    figure = plots.optimiser_figure(LearnedOptimiser())
-    assert [len(axes.lines) for axes in figure.axes] == [5, 5, 5]
-    for line in figure.axes[0].lines[:3]:
-        np.testing.assert_allclose(line.get_ydata(), line.get_xdata(), atol=1e-6)
-    with pytest.raises(ConfigError, match="Adam is no LearnedOptimiser"):
-        plots.optimiser_figure(Adam())
 
 
 @pytest.mark.parametrize("policy", [True, False])

@@ -3,7 +3,6 @@
 import jax
 import jax.numpy as jnp
 import numpy as np
-import pytest
 
 from purerl.replay import levels
 from purerl.replay.levels import LevelBuffer, Priorities, Result
@@ -45,22 +44,6 @@ def test_ranks_weigh_by_a_power():
     np.testing.assert_array_equal(
         found, probabilities(buffer_of([1.0, 1.1, 0.0], capacity=5), 3, 0.5, 0.0)
     )
-
-
-@pytest.mark.parametrize(
-    ("temperature", "expected"), [(1e-3, [0, 1, 0]), (1e6, [1 / 3] * 3)]
-)
-def test_temperature_goes_from_the_best_alone_to_all_alike(temperature, expected):
-    found = probabilities(buffer_of([0.5, 7.0, -2.0]), 3, temperature, 0.0)
-    np.testing.assert_allclose(found, expected, atol=1e-5)
-
-
-@pytest.mark.slow(optimised=False)
-def test_the_default_temperature_prefers_one_level_to_all_others():
-    found = probabilities(buffer_of(np.arange(512)[::-1]), 1, 0.3, 0.3)
-    weights = np.arange(1, 513) ** (-1 / 0.3)
-    assert found[0] == pytest.approx(0.7 / weights.sum() + 0.3 / 512, rel=1e-5)
-    assert found[0] == pytest.approx(0.61, abs=0.005)  # as docs/results/methods.md says
 
 
 def test_equal_scores_are_ranked_by_their_place():

@@ -7,8 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from purerl.config import ConfigError
 from purerl.networks.memories import LRU, S5, Transformer, linear, transformer
-from purerl.networks.memories.kinds import Remembering, kind_of
+from purerl.networks.memories.kinds import Remembering, check_module, kind_of
 from purerl.networks.memories.linear import LinearUnit, StateSpace
 from purerl.networks.memories.transformer import Attention, Cache, Gate
 from purerl.networks.recurrent import forget
@@ -383,3 +384,13 @@ def test_a_memory_of_ones_own_is_called_with_what_the_protocol_says():
     for t in range(STEPS):
         total = np.where(FIRST[t][:, None], 0.0, 0.5 * total) + entering[t]
         np.testing.assert_allclose(found[t], total, rtol=1e-5, atol=1e-6)
+
+
+def test_a_memory_of_ones_own_is_tried_where_a_tool_traces_the_agents_making():
+    def tried(fault):
+        check_module(nets.Leaky(SIZE, fault), 5)
+        return jnp.zeros(())
+
+    jax.eval_shape(partial(tried, ""))
+    with pytest.raises(ConfigError, match="initial"):
+        jax.eval_shape(partial(tried, "ones"))

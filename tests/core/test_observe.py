@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl import envs
-from purerl.acting.observe import check_shape, completed, to_features
+from purerl.acting.observe import completed, to_features
 from purerl.acting.policy import RecurrentPolicy
 from purerl.config import ConfigError
 from purerl.envs.spaces import Box, Dict, Discrete, Tuple
@@ -85,12 +84,6 @@ def test_a_policy_names_the_shape_that_it_expects():
         with pytest.raises(ConfigError, match=r"shape \(4,\), .* got \(3,\)"):
             policy(obs)
     assert policy([0.0] * 4).shape == () and policy(np.zeros((2, 4))).shape == (2,)
-
-
-def test_an_array_in_the_place_of_a_dict_gets_a_sentence():
-    space = envs.spaces.Dict({"cart": envs.spaces.Box(-1.0, 1.0, (2,))})
-    with pytest.raises(ConfigError, match="must be a dict with cart, got an array of"):
-        check_shape("the observation", space, np.zeros(2))
 
 
 def test_a_batch_of_no_observation_has_no_action():

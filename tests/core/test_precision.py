@@ -102,29 +102,7 @@ def test_members_of_several_threads_are_the_same(request):
     assert_same_bits(purerl.pmap(train, lanes=2)(keys), usual)
 
 
-def meta_gradient():
-    meta = purerl.meta_gradient(small("ppo"), "gamma", unroll=1)
-    return meta(meta.algorithm(meta.start()).init(KEY))
-
-
-def self_tune():
-    return purerl.self_tune(small("ppo"), "gamma")(KEY)
-
-
-def meta_train():
-    training = purerl.meta_train(small("ppo"), "gamma", agents=2, unroll=1)
-    return training.step(training.init(KEY))
-
-
-def distil():
-    found = purerl.distil(purerl.losses.DPODrift(), samples=64)
-    return {"drift": found.drift, "error": found.error}
-
-
-TOOLS = {
-    **{tool.__name__: tool for tool in golden.TOOLS},
-    **{tool.__name__: tool for tool in (meta_gradient, self_tune, meta_train, distil)},
-}
+TOOLS = {tool.__name__: tool for tool in golden.TOOLS}
 
 
 @pytest.mark.parametrize(
@@ -205,11 +183,6 @@ def test_64_bits_can_be_kept(in_64_bits):
     assert dtype(jnp.arange(1)) == (jnp.int32, jnp.float32)
     with precision.keeping_64_bits():
         assert dtype(jnp.ones(1)) == (jnp.float64, jnp.float64)
-
-
-def test_where_the_switch_is_off_arguments_are_those_that_were_given():
-    given = object()
-    assert precision.in_32_bits(lambda x: x)(given) is given
 
 
 def test_a_policy_acts_where_types_are_strict():

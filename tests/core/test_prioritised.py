@@ -94,16 +94,6 @@ def test_sums_do_not_remember_what_was_there_before():
     np.testing.assert_array_equal(priorities.levels[-1], before)
 
 
-def test_duplicates_count_once():
-    # A published tree added the difference of every duplicate: 2 + 3 * (5 - 2) = 11.
-    priorities = with_values(np.array([2.0, 2.0, 2.0], np.float32))
-    numbers = jnp.array([1, 1, 1, 0, 1], jnp.uint32)
-    errors = jnp.array([5.0, 5.0, 5.0, 1.0, 5.0])
-    after = update(priorities, numbers, errors, 3, **PLAIN)
-    np.testing.assert_array_equal(leaves(after, 3), [1, 5, 2])
-    check_sums(after, 3)
-
-
 # Priorities
 
 
@@ -119,19 +109,6 @@ def test_priority_is_the_power_of_the_error():
         eps=1.0,
     )
     np.testing.assert_allclose(leaves(after, 3), [2, 1, 3], rtol=1e-6)
-
-
-def test_an_item_without_an_error_can_still_be_drawn():
-    priorities = with_values(np.ones(4, np.float32))
-    after = update(priorities, jnp.arange(4, dtype=jnp.uint32), jnp.zeros(4), 4)
-    np.testing.assert_allclose(leaves(after, 4), 1e-6**0.6, rtol=1e-4)
-
-
-def test_exponent_zero_is_uniform():
-    priorities = with_values(np.ones(5, np.float32))
-    errors = jnp.array([0.0, 1e-9, 1.0, -7.0, 1e6])
-    after = update(priorities, jnp.arange(5, dtype=jnp.uint32), errors, 5, exponent=0.0)
-    np.testing.assert_array_equal(leaves(after, 5), np.ones(5))
 
 
 def test_new_items_have_the_largest_priority_so_far():
@@ -267,23 +244,6 @@ def test_per_exponent_sign():
     probability = jnp.array([1, 4, 9, 2]) / 16
     weights = prioritised.importance_weights(probability, 0.5)
     np.testing.assert_allclose(weights, [1, 1 / 2, 1 / 3, 2**-0.5], rtol=1e-6)
-
-
-def test_full_correction_makes_the_mean_that_of_uniform_replay():
-    # E_P[f w] = sum_i P_i f_i w_i with w proportional to 1 / P_i: proportional to the
-    # plain mean of f, with E_P[w] as the factor.
-    values = np.random.default_rng(0).exponential(size=50).astype(np.float32)
-    f = np.random.default_rng(1).normal(size=50)
-    shares = values / values.sum()
-    weights = prioritised.importance_weights(jnp.asarray(shares), 1.0)
-    np.testing.assert_allclose(
-        (shares * f * weights).sum() / (shares * weights).sum(), f.mean(), rtol=1e-4
-    )
-
-
-def test_exponent_zero_weighs_nothing():
-    weights = prioritised.importance_weights(jnp.array([0.1, 0.7]), 0.0)
-    np.testing.assert_array_equal(weights, [1, 1])
 
 
 # As part of a program

@@ -32,7 +32,7 @@ def rolled():
         max_steps_in_episode=LIMIT, theta_threshold_radians=0.06
     )
     stepper = Stepper(env, params, "fresh", 1, None)
-    policy = rollout.Policy(count_and_act, lambda obs: obs, jax.random.split)
+    policy = rollout.Player(count_and_act, lambda obs: obs, jax.random.split)
 
     @jax.jit
     def program(key):
@@ -67,16 +67,6 @@ def test_the_memory_holds_this_episode_only_over_rollouts_too(rolled):
     assert ends_both_ways.all()
 
 
-def test_an_episode_that_ends_with_the_rollout_leaves_nothing(rolled):
-    ended = [
-        np.asarray(batch.terminated | batch.truncated)[-1]
-        for _, _, batch, _, _ in rolled
-    ]
-    assert np.concatenate(ended).any() and not np.concatenate(ended).all()
-    for (_, memory, *_), done in zip(rolled, ended, strict=True):
-        np.testing.assert_array_equal(memory["seen"][:, 0] == 0, done)
-
-
 def cue(obs, memory):
     """The best policy of the memory probe: keep what was not 0."""
     memory = jnp.where(obs[..., 0] != 0, obs[..., 0], memory)
@@ -100,20 +90,6 @@ def test_an_evaluation_carries_the_memory_through_the_episode():
     result = play(cue, jnp.zeros(64))
     np.testing.assert_array_equal(result.episode_return, np.ones(64))
     np.testing.assert_array_equal(result.episode_length, np.full(64, 4))
-
-
-def test_without_a_memory_the_same_evaluation_is_at_chance():
-    result = evaluate(
-        MemoryProbe(),
-        MemoryProbe().default_params,
-        lambda obs: cue(obs, jnp.zeros(64))[0],
-        jax.random.key(0),
-        num_episodes=64,
-        max_steps=10,
-    )
-    returns = np.asarray(result.episode_return)
-    assert set(returns) == {-1.0, 1.0}
-    assert abs(returns.mean()) < 0.5  # 4 standard errors of a fair coin
 
 
 def remembering():

@@ -46,7 +46,7 @@ def act(obs, memory, keys):
 
 
 def policy(prepare):
-    return rollout.Policy(act, prepare, jax.random.split)
+    return rollout.Player(act, prepare, jax.random.split)
 
 
 def collect(stepper, key, steps=STEPS, num_envs=ENVS):
@@ -121,28 +121,6 @@ def test_episode_statistics_equal_a_python_loop(fresh):
     returns, lengths = np.mean(episodes, axis=0)
     np.testing.assert_allclose(metrics["episode_return"], returns, rtol=1e-6)
     np.testing.assert_allclose(metrics["episode_length"], lengths, rtol=1e-6)
-
-
-def test_the_observation_before_the_reset_is_kept(fresh):
-    (_, carry, batch, _), _ = fresh
-    done = np.asarray(batch.terminated | batch.truncated)
-    assert batch.terminated.any() and batch.truncated.any()
-    after = np.concatenate([batch.obs[1:], carry.obs[None]])
-    same = (np.asarray(batch.next_obs) == after).all(-1)
-    np.testing.assert_array_equal(same, ~done)
-    # A final observation is out of range, or ten steps away from the start.
-    angle = np.abs(np.asarray(batch.next_obs[..., 2]))
-    np.testing.assert_array_equal(angle > 0.1, np.asarray(batch.terminated))
-    assert (np.abs(after[done]) <= 0.05).all()  # and what follows is a fresh start
-
-
-def test_running_episodes_are_carried_into_the_next_rollout(fresh):
-    (_, carry, batch, _), _ = fresh
-    done = np.asarray(batch.terminated | batch.truncated)
-    for b in range(ENVS):
-        since = STEPS - 1 - np.flatnonzero(done[:, b])[-1]
-        assert carry.episode_length[b] == since
-        assert carry.episode_return[b] == since  # CartPole pays 1 per step
 
 
 def test_statistics_are_nan_when_no_episode_ended():

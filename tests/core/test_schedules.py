@@ -17,7 +17,7 @@ from purerl.sweeps.groups import group_points
 from purerl.train import bind
 from purerl.train.binding import follow_schedules
 from purerl.types import Algorithm
-from tests.helpers import StopAfter, assert_same_bits, tiny_config
+from tests.helpers import tiny_config
 
 SHARES = [0.0, 0.25, 0.5, 0.75, 1.0]
 # A schedule, and its numbers at those shares by hand.
@@ -344,40 +344,3 @@ def test_a_temperature_moves_only_where_no_environment_learns_it(is_learned):
 def test_what_is_about_time_itself_cannot_follow_a_schedule():
     with pytest.raises(ConfigError, match="epsilon_fraction cannot follow a schedule"):
         purerl.make_train(purerl.DQNConfig(epsilon_fraction=Linear(0.5, 0.1)))
-
-
-def test_numbers_and_changes_of_a_piecewise_schedule_fit():
-    with pytest.raises(ConfigError, match="one number more than changes"):
-        Piecewise((1.0, 2.0), (0.2, 0.4))
-
-
-def test_a_warm_up_may_start_at_a_step_of_zero():
-    purerl.make_train(tiny_config(learning_rate=WarmUp(0.1, Cosine(1e-3))))
-
-
-@pytest.mark.slow
-def test_a_run_that_is_annealed_by_a_schedule_is_the_run_of_the_flag():
-    config = tiny_config(total_timesteps=160, num_evaluations=0)
-    line = config.replace(learning_rate=Linear(config.learning_rate, 0.0))
-    one, other = (
-        jax.jit(purerl.make_train(c))(jax.random.key(0)) for c in (config, line)
-    )
-    assert_same_bits(one, other)
-
-
-@pytest.mark.slow
-def test_schedules_move_in_a_run_that_is_killed_and_resumed(tmp_path):
-    config = tiny_config(
-        learning_rate=WarmUp(0.25, Cosine(1e-2)),
-        policy_loss=purerl.losses.ClipDrift(Linear(0.3, 0.05)),
-        optimiser=purerl.optimisers.Muon(),
-    )
-    given = {"segment_updates": 5, "progress": False, "seeds": 2, "lanes": 2}
-    with purerl.share_programs():
-        whole = purerl.run(config, **given)
-        stop = [StopAfter(10)]
-        kept = {**given, "out": tmp_path / "run", "checkpoint_seconds": 0.0}
-        purerl.run(config, trackers=stop, **kept)
-        again = purerl.run(config, resume=True, **kept)
-    assert_same_bits(whole.state, again.state)
-    assert np.isfinite(whole.metrics["value_loss"]).all()

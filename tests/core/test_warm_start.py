@@ -57,10 +57,6 @@ def test_another_first_update_than_that_of_a_traced_state_does_what_the_page_say
         assert "compared with" in text
 
 
-def test_a_first_update_inside_the_run_may_be_a_number_of_numpy():
-    purerl.make_train(CONFIG, first_update=np.int64(2))
-
-
 @pytest.mark.slow(optimised=False)
 def test_vmapped_starts_are_those_of_each_agent(agents):
     """Each lane begins with its own networks, in another pole, at another step size."""

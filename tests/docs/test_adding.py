@@ -1,8 +1,6 @@
 """The pages on own parts, followed literally: they run, and what they claim holds."""
 
 import ast
-import subprocess
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +14,7 @@ from purerl.config import ConfigError
 from tests.docs import pages
 
 DOCS = pages.ROOT / "docs"
-ENVIRONMENT, LOSS, PARTS, ALGORITHM = PAGES = tuple(
+ENVIRONMENT, LOSS, PARTS, ALGORITHM = (
     DOCS / f"adding-{name}.md" for name in ("environment", "loss", "parts", "algorithm")
 )
 pytestmark = pytest.mark.slow
@@ -57,21 +55,10 @@ def test_ppo_learns_to_stay_on_the_rope(environment):
 
 
 def test_every_wind_is_a_lane_and_a_gale_is_worse_than_a_calm(environment):
-    gusty, winds = environment["gusty"], environment["winds"]
+    gusty = environment["gusty"]
     returns = gusty.evaluation["episode_return"].mean((1, 2))
     np.testing.assert_array_equal(returns[:2], 50.0)
     assert returns[2] < 40
-    # The wind reached the physics: the first rollouts are those of each wind alone.
-
-    @jax.jit
-    def first_update(config):
-        algorithm = purerl.make_algorithm(config)
-        return algorithm.step(algorithm.init(jax.random.key(0)))[1]
-
-    for index, wind in enumerate(winds):
-        metrics = first_update(environment["config"].replace(env_params={"wind": wind}))
-        first = {name: gusty.metrics[name][index, 0] for name in metrics}
-        assert_close(metrics, first)
 
 
 # A loss
@@ -80,17 +67,6 @@ def test_every_wind_is_a_lane_and_a_gale_is_worse_than_a_calm(environment):
 @pytest.fixture(scope="module")
 def a_loss():
     return pages.run(LOSS)
-
-
-def test_a_member_of_the_population_is_the_agent_of_those_losses(a_loss):
-    @jax.jit
-    def train_alone(config):
-        return purerl.make_train(config)(a_loss["key"]).metrics
-
-    for index in range(3):
-        losses = lane(a_loss["population"], index)
-        config = a_loss["config"].replace(**losses)
-        assert_close(train_alone(config), lane(a_loss["members"].metrics, index))
 
 
 def test_the_drift_holds_the_policy_back(a_loss):
@@ -114,7 +90,7 @@ def test_the_value_loss_at_one_half_is_half_the_squared_error(a_loss):
     np.testing.assert_allclose(half, 0.5 * full, rtol=1e-6)
 
 
-def test_the_loss_is_written_and_read_by_its_name(a_loss, tmp_path):
+def test_losses_are_written_and_read_by_their_names(a_loss, tmp_path):
     assert a_loss["written"] == {"type": "KLDrift", "beta": 1.0}
     serialise.to_yaml(a_loss["config"], tmp_path / "config.yaml")
     assert serialise.from_yaml(tmp_path / "config.yaml") == a_loss["config"]
@@ -204,48 +180,15 @@ def test_the_critic_learns_the_values_of_the_probes(algorithm):
     np.testing.assert_allclose(algorithm["chain"], powers, atol=0.05)
 
 
-def test_seeds_differ_and_every_one_of_them_learns(algorithm):
+def test_seeds_learn_and_one_learning_rate_does_not(algorithm):
     returns = algorithm["seeds"].metrics["episode_return"]
     assert len(np.unique(returns[:, 0])) > 1
     assert (returns[:, -1] > 0.9).all()
-    assert (algorithm["seeds"].evaluation["episode_return"] == 1.0).all()
-
-
-def test_one_learning_rate_learns_and_the_other_does_not(algorithm):
     slow, fast = algorithm["swept"].metrics["episode_return"][:, -10:].mean(1)
     assert abs(slow) < 0.3 and fast > 0.9
-    # The lane with the config's own rate is the run without overrides, to rounding.
-    first, alone = lane(algorithm["swept"].metrics, 1), algorithm["one"].metrics
-    for name in alone:
-        np.testing.assert_allclose(first[name][:5], alone[name][:5], rtol=1e-3)
-
-
-def test_blocks_of_lanes_are_the_vmapped_seeds(algorithm):
-    blocks, seeds = algorithm["blocks"].metrics, algorithm["seeds"].metrics
-    for name in seeds:
-        assert blocks[name].shape == seeds[name].shape
-        np.testing.assert_allclose(
-            blocks[name][:, :5], seeds[name][:, :5], rtol=1e-3, atol=1e-5
-        )
-
-
-def test_the_host_loop_finishes_with_trained_agents(algorithm):
     hosted = algorithm["hosted"]
     assert hosted.finished and hosted.seeds == (0, 1)
     np.testing.assert_array_equal(hosted.evaluation["episode_return"], 1.0)
-
-
-def test_the_loop_written_by_hand_is_the_first_update_of_train(algorithm):
-    assert algorithm["state"].update == 1
-    first = {name: values[0] for name, values in algorithm["one"].metrics.items()}
-    assert_close(algorithm["metrics"], first)
-
-
-def test_one_agent_spread_over_two_devices_is_the_agent_on_one(algorithm):
-    spread = purerl.data_parallel(algorithm["config"], jax.local_devices()[:2])
-    one, two = algorithm["one"].metrics, jax.jit(spread)(algorithm["key"]).metrics
-    for name in one:
-        np.testing.assert_allclose(one[name][:5], two[name][:5], rtol=1e-3, atol=1e-5)
 
 
 def test_it_learns_continuous_actions_as_they_are(algorithm):
@@ -253,12 +196,6 @@ def test_it_learns_continuous_actions_as_they_are(algorithm):
     result = jax.jit(purerl.make_train(config))(jax.random.key(0))
     returns = result.metrics["episode_return"]
     assert returns[-10:].mean() > returns[:3].mean() + 0.1
-
-
-def test_its_config_is_written_and_read_by_its_name(algorithm):
-    plain = serialise.to_dict(algorithm["config"])
-    assert plain["algorithm"] == "a2c"
-    assert serialise.from_dict(plain) == algorithm["config"]
 
 
 def test_the_algorithm_has_at_most_80_lines():
@@ -311,26 +248,5 @@ def test_the_wrong_and_right_pairs_are_python():
     for block in pairs:
         assert block.language == "py"  # shown, not run
         assert "# wrong" in block.code and "# right" in block.code
-        wrapped = "def shown():\n" + "".join(
-            f"    {line}\n" for line in block.code.splitlines()
-        )
-        ast.parse(wrapped)
-        assert all(len(line) <= 88 for line in block.code.splitlines())
-
-
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_the_code_of_the_page_is_clean(page, tmp_path):
-    pytest.importorskip("ruff", reason="ruff is a tool of developers")
-    python = [b.code for b in pages.blocks(page) if b.language == "python"]
-    for index, code in enumerate(python):
-        (tmp_path / f"block_{index}.py").write_text(code)
-    (tmp_path / "section.py").write_text("\n\n".join(python))
-    settings = ["--config", str(pages.ROOT / "pyproject.toml")]
-    ruff = [sys.executable, "-m", "ruff"]
-    formatting = ["format", "--check", "--diff", *settings]
-    files = sorted(str(path) for path in tmp_path.glob("block_*.py"))
-    # Later blocks import at their top, and overridden methods are documented once.
-    linting = ["check", *settings, "--ignore", "E402,I001,D,INP"]
-    for command in ([*formatting, *files], [*linting, str(tmp_path / "section.py")]):
-        done = subprocess.run([*ruff, *command], capture_output=True, text=True)
-        assert done.returncode == 0, done.stdout + done.stderr
+        lines = "".join(f"    {line}\n" for line in block.code.splitlines())
+        ast.parse("def shown():\n" + lines)

@@ -29,17 +29,18 @@ def test_every_field_is_told_with_its_default_and_origin(name):
     assert f"<!-- metrics: {name} -->" in page.read_text()
 
 
-def test_an_auto_field_says_what_it_stands_for():
-    shown = {row.name: row.default for row in config_tables.fields_of("ppo")}
-    assert shown["num_steps"] == "`auto`: `128` (discrete), `512` (continuous)"
-    assert shown["learning_rate"] == "`0.00025`"
-
-
-def test_what_auto_stands_for_in_mazes_is_told():
-    shown = {row.name: row.default for row in config_tables.fields_of("plr")}
-    assert shown["entropy_coef"] == "`auto`: `0.01`"
-    assert shown["normalize_rewards"] == "`auto`: `False`"
-    assert shown["buffer_size"] == "`4,000`"
+@pytest.mark.parametrize(
+    ("name", "field", "default"),
+    [
+        ("ppo", "num_steps", "`auto`: `128` (discrete), `512` (continuous)"),
+        ("ppo", "learning_rate", "`0.00025`"),
+        ("plr", "entropy_coef", "`auto`: `0.01`"),
+        ("plr", "buffer_size", "`4,000`"),
+    ],
+)
+def test_a_default_is_written_as_it_stands_for(name, field, default):
+    shown = {row.name: row.default for row in config_tables.fields_of(name)}
+    assert shown[field] == default
 
 
 def test_every_metric_has_a_meaning():

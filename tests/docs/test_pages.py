@@ -18,12 +18,6 @@ SITE = sorted(
     path.relative_to(pages.ROOT).as_posix()
     for path in (pages.ROOT / "docs").rglob("*.md")
 )
-EXAMPLES = sorted(
-    path.relative_to(pages.ROOT).as_posix()
-    for path in (pages.ROOT / "examples").rglob("*.py")
-)
-IMPORTS = (ast.Import, ast.ImportFrom)
-MODULES = {"envs", "jax", "jnp", "nn", "np", "optax", "struct"}
 
 
 class _Loader(yaml.SafeLoader):
@@ -46,30 +40,6 @@ def test_what_a_page_names_is_there(page):
                 reduce(getattr, rest, modules[first])
         if block.language in ("sh", "bash"):
             _check_commands(block.code.replace("\\\n", " "))
-
-
-@pytest.mark.parametrize("page", ["README.md", *SITE])
-def test_a_block_that_imports_purerl_imports_all_that_it_uses(page):
-    """Such a block begins a program, which readers copy alone."""
-    for block in pages.blocks(pages.ROOT / page):
-        if block.language == "python" and "import purerl\n" in block.code:
-            tree = ast.parse(block.code)
-            imports = [n for n in ast.walk(tree) if isinstance(n, IMPORTS)]
-            known = {a.asname or a.name.split(".")[0] for n in imports for a in n.names}
-            used = {n.id for n in ast.walk(tree) if isinstance(n, ast.Name)}
-            assert used & MODULES <= known, block.code
-
-
-@pytest.mark.parametrize("page", ["README.md", *SITE, *EXAMPLES])
-def test_a_table_is_printed_by_rich(page):
-    """The `print` of Python shows `<rich.table.Table object at 0x...>`."""
-    path = pages.ROOT / page
-    found = [b.code for b in pages.blocks(path) if b.language == "python"]
-    for code in [path.read_text()] if path.suffix == ".py" else found:
-        for node in ast.walk(ast.parse(code)):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) == "print":
-                shown = [ast.unparse(argument) for argument in node.args]
-                assert not [text for text in shown if text.endswith("table()")], code
 
 
 def _check_commands(code: str) -> None:
@@ -101,11 +71,3 @@ def test_nothing_is_fetched_from_outside_when_a_page_is_read():
     assert config["theme"]["font"] is False
     extra = config.get("extra_css", []) + config.get("extra_javascript", [])
     assert not [path for path in extra if "//" in path]
-
-
-def test_a_warning_fails_the_build_of_the_site():
-    """MkDocs counts no warning where it is told to be quiet, and so fails on none."""
-    makefile = (pages.ROOT / "Makefile").read_text()
-    (build,) = re.findall(r"mkdocs build .*", makefile)
-    assert "--strict" in build
-    assert not {"--quiet", "-q"} & set(build.split())

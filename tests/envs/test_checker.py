@@ -172,25 +172,6 @@ class Decides(CartPole):
         return super().step_env(key, state, 1 if action > 0 else 0, params)
 
 
-@jax.custom_batching.custom_vmap
-def _add_lane_number(x, stride):
-    del stride
-    return x
-
-
-@_add_lane_number.def_vmap
-def _(axis_size, in_batched, x, stride):
-    # The batch over keys leaves the parameters alone; the one over parameters not.
-    del stride
-    lanes = jnp.arange(axis_size, dtype=x.dtype) if in_batched[1] else 0.0
-    return x + lanes, True
-
-
-def by_lane(out, args):
-    """Right alone; in a batch of parameters, lanes differ."""
-    return *out[:2], _add_lane_number(out[2], args[3].stride), *out[3:]
-
-
 def whole(out):
     """CartPole's state with a whole number."""
     return out[1].replace(x=jnp.int32(1))
@@ -292,7 +273,6 @@ SLOW = [
         "`Environment.step` sets `trunc",
     ),
     (other(is_truncated=limit(lambda t, most: t < 0)), "lasted at least 6 steps"),
-    (other(step=by_lane), "equal parameters in two lanes"),
 ]
 
 
@@ -314,48 +294,6 @@ def test_a_limit_may_be_drawn_at_every_reset():
     envs.check(env, env.default_params.replace(max_steps_in_episode=limits))
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_a_game_whose_lifetime_terminates_passes(is_terminal):
-    envs.check(envs.make("Chicken-v0", terminal_lifetime=is_terminal))
-
-
-@struct.dataclass
-class ComparedByArrays(WalkState):
-    def __eq__(self, other):
-        return bool((self.place == other.place).all())
-
-
-@pytest.mark.slow
-def test_so_does_one_whose_states_have_an_equality_of_their_own():
-    class Compared(Walk):
-        def reset_env(self, key, params):
-            obs, state = super().reset_env(key, params)
-            return obs, ComparedByArrays(state.time, state.place)
-
-        def step_env(self, key, state, action, params):
-            obs, after, *rest = super().step_env(key, state, action, params)
-            return obs, ComparedByArrays(after.time, after.place), *rest
-
-    envs.check(Compared())
-
-
-@pytest.mark.slow
-def test_so_does_one_with_chance_in_its_steps():
-    class Windy(Walk):
-        stochastic_transitions: ClassVar[bool] = True
-
-        def step_env(self, key, state, action, params):
-            wind = jax.random.uniform(key, (), minval=-0.5, maxval=0.5)
-            state = state.replace(place=state.place + wind)
-            return super().step_env(key, state, action, params)
-
-        def observation_space(self, params=None):
-            return Box(-5.0, 5.0, (1,))
-
-    envs.check(Windy())
-
-
 @pytest.mark.parametrize(
     ("broken", "sentence"),
     [*BROKEN, *(pytest.param(*row, marks=pytest.mark.slow) for row in SLOW)],
@@ -370,12 +308,6 @@ def test_an_object_without_the_contract_is_refused():
         envs.check(3)
     with pytest.raises(TypeError, match=r"make the .* first: envs.make\('CartPole-v1'"):
         envs.check("CartPole-v1")
-
-
-@pytest.mark.slow
-def test_a_class_is_refused_with_what_to_call():
-    with pytest.raises(TypeError, match=r"env is the class Walk; call it .*: Walk\(\)"):
-        envs.check(Walk)
 
 
 def test_an_object_with_the_contract_is_checked_without_being_an_environment():

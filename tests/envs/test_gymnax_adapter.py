@@ -57,32 +57,6 @@ def test_the_same_key_gives_gymnaxs_own_episode(id, limit):
     assert (mine.terminated | mine.truncated).sum() >= 3  # Episodes did end.
 
 
-@pytest.mark.slow
-def test_flags_exclude_each_other_where_gymnax_raises_both():
-    """Five steps end an episode of Catch; with a limit of five gymnax says both."""
-    theirs, params = gymnax.make("Catch-bsuite")
-    ours = GymnaxEnvironment("Catch-bsuite")
-    flags = []
-    for env in (theirs, ours):
-        limited = params.replace(max_steps_in_episode=9)
-        steps = played(env, limited, KEY, 9, jnp.zeros(9, jnp.int32))[1]
-        flags.append((bool(steps.terminated[8]), bool(steps.truncated[8])))
-    assert flags == [(True, True), (True, False)]
-
-
-@pytest.mark.parametrize("is_terminal", [False, True])
-def test_the_lifetime_of_a_bandit_is_a_time_limit_unless_it_is_asked_to_be_the_end(
-    is_terminal,
-):
-    env = envs.make("BernoulliBandit-misc")
-    env = envs.wrap(env, ("TerminalLimit",) if is_terminal else ())
-    params = env.default_params.replace(max_steps_in_episode=3.0)
-    steps = played(env, params, KEY, 3, jnp.zeros(3, jnp.int32))[1]
-    ends = list(zip(steps.terminated.tolist(), steps.truncated.tolist(), strict=True))
-    last = (True, False) if is_terminal else (False, True)
-    assert ends == [(False, False), (False, False), last]
-
-
 def test_spaces_and_parameters_are_gymnaxs():
     env = envs.make("Pendulum-v1")
     assert isinstance(env.action_space(), Box)
@@ -96,21 +70,6 @@ def test_constructor_options_reach_gymnax():
     assert envs.make("DeepSea-bsuite", size=4).observation_space().shape == (4, 4)
     with pytest.raises(ValueError, match=r"options of DeepSea-bsuite were \['depth'\]"):
         envs.make("DeepSea-bsuite", depth=4)
-
-
-@pytest.mark.slow
-def test_physics_can_be_vmapped():
-    env = envs.make("Pendulum-v1")
-    default = env.default_params
-
-    def swing(gravity):
-        params = default.replace(g=gravity)
-        _, state = env.reset(KEY, params)
-        return env.step(KEY, state, jnp.zeros(1), params)[0]
-
-    obs = jax.vmap(swing)(jnp.array([10.0, 10.0, 2.0]))
-    np.testing.assert_array_equal(obs[0], obs[1])
-    assert (obs[0] != obs[2]).any()
 
 
 def test_adapt_takes_the_shortest_way():
@@ -147,23 +106,6 @@ def test_a_wrapper_is_not_bypassed():
         env.step_env(KEY, state, jnp.int32(1), env.default_params)
 
 
-@pytest.mark.parametrize("id", ["CartPole-v1", "Doors-v0", "probe/chain"])
-def test_gymnaxs_log_wrapper_works_over_ours(id):
-    env = wrappers.LogWrapper(envs.make(id))
-    params = env.default_params.replace(max_steps_in_episode=4)
-    _, state = env.reset(KEY, params)
-    total, length = 0.0, 0
-    for i in range(9):
-        key = jax.random.fold_in(KEY, i)
-        _, state, reward, _, _, info = env.step(key, state, jnp.int32(0), params)
-        total, length = total + float(reward), length + 1
-        if info["returned_episode"]:
-            assert info["returned_episode_returns"] == pytest.approx(total, abs=1e-4)
-            assert info["returned_episode_lengths"] == length
-            total, length = 0.0, 0
-    assert bool(info["returned_episode_valid"])
-
-
 def test_gymnaxs_flatten_wrapper_works_over_ours():
     env = wrappers.FlattenObservationWrapper(
         envs.make("Doors-v0", observation="planes")
@@ -171,19 +113,6 @@ def test_gymnaxs_flatten_wrapper_works_over_ours():
     obs, state = env.reset(KEY)
     out = env.step(KEY, state, jnp.int32(4))
     assert obs.shape == out[0].shape == out[5]["final_observation"].shape == (675,)
-
-
-def test_gymnaxs_sticky_wrapper_refuses_foreign_spaces():
-    # It asks for gymnax's own class of space: a limit of that wrapper, recorded here.
-    with pytest.raises(ValueError, match="requires a Discrete action space"):
-        wrappers.StickyActionWrapper(envs.make("CartPole-v1"))
-
-
-def test_an_old_five_value_step_is_refused():
-    env = envs.adapt(wrappers.LegacyStepAPIWrapper(gymnax.make("CartPole-v1")[0]))
-    _, state = env.reset(KEY)
-    with pytest.raises(ValueError, match="returned 5 values, expected 6"):
-        env.step(KEY, state, jnp.int32(1))
 
 
 def test_a_step_without_final_observation_is_refused():

@@ -173,31 +173,6 @@ def test_the_shortest_way_by_hand(walls, direction, goal, expected):
     assert env.optimal_return(params.replace(max_steps_in_episode=1)) == 0.0
 
 
-def test_following_the_distances_earns_the_optimal_return(levels):
-    def follow(params):
-        _, state = ENV.reset(jax.random.key(0), params)
-        far = ENV.distances(params)
-
-        def step(carry, _):
-            state, over, total = carry
-            options = jax.vmap(ENV.step_env, (None, None, 0, None))(
-                jax.random.key(0), state, jnp.arange(3), params
-            )
-            places = options[1]
-            away = far[places.direction, places.position[:, 0], places.position[:, 1]]
-            choice = jax.tree.map(lambda x: x[away.argmin()], options[1:4])
-            state, reward, terminated = choice
-            total += jnp.where(over, 0.0, reward)
-            return (state, over | terminated, total), None
-
-        start = (state, jnp.bool_(False), jnp.float32(0))
-        return jax.lax.scan(step, start, None, length=LIMIT)[0][2]
-
-    earned = jax.jit(jax.vmap(follow))(levels)
-    best = jax.jit(jax.vmap(ENV.optimal_return))(levels)
-    np.testing.assert_allclose(earned, best, atol=1e-6)
-
-
 def test_the_last_step_on_the_goal_terminates():
     env, params = level(["...", "...", "..."], goal=(0, 1), max_steps_in_episode=7)
     state = MazeState(jnp.int32(6), jnp.array([0, 0]), jnp.int32(0))
@@ -210,16 +185,6 @@ def test_the_last_step_on_the_goal_terminates():
         key, state, jnp.int32(TURN_LEFT), params
     )
     assert truncated and not terminated and reward == 0.0
-
-
-def test_a_window_by_hand():
-    env, params = level(["..#", "#..", "..."], goal=(0, 1))
-    state = MazeState(jnp.int32(0), jnp.array([1, 1]), jnp.int32(3))  # looks up
-    goal, direction = [0] * 9, [0, 0, 0, 1]
-    # Two cells ahead is outside, one ahead is the first row, and then its own row.
-    walls = [1, 1, 1, 0, 0, 1, 1, 0, 0]
-    goal[4] = 1
-    np.testing.assert_array_equal(env._observe(state, params), walls + goal + direction)
 
 
 @pytest.mark.parametrize("size", [(3, 3), (4, 4), (4, 7), (5, 5), (8, 6)])

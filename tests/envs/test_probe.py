@@ -138,22 +138,6 @@ def test_chain_values_are_those_of_its_episodes(length, limit, lam):
     np.testing.assert_allclose(wrong, env.merged_values(0.9, params, lam), atol=1e-7)
 
 
-def test_chain_values_by_hand():
-    env = ChainMDP(5)
-    np.testing.assert_allclose(
-        env.optimal_values(0.5), [1 / 16, 1 / 8, 1 / 4, 1 / 2, 1]
-    )
-    # Limit 3. Position 3 is visited at t = 0, 1, 2 and cut at t = 2: 2/3 of 0.5.
-    # Position 2 likewise: 2/3 of half of that. 1 and 0 are never cut.
-    np.testing.assert_allclose(
-        env.merged_values(0.5), [1 / 36, 1 / 18, 1 / 9, 1 / 3, 1]
-    )
-    # Monte Carlo: from 2 the end is 3 steps away, reached in time only if t = 0.
-    np.testing.assert_allclose(
-        env.merged_values(0.5, lam=1.0), [0, 0, 0.25 / 3, 1 / 3, 1]
-    )
-
-
 def test_chain_flags_and_observations():
     env = ChainMDP(5)
     rows = _chain_episodes(env, env.default_params)

@@ -86,9 +86,7 @@ def test_integer_box_reaches_both_ends():
 @pytest.mark.parametrize(
     ("low", "high", "dtype"),
     [
-        (0, 2**31 - 1, np.int32),
         (-(2**31), 2**31 - 1, np.int32),
-        (5, 2**32 - 1, np.uint32),
         (-1e30, 1e30, np.float32),
     ],
 )
@@ -117,20 +115,14 @@ def test_bounds_stay_concrete_inside_a_trace():
     ("make", "sentence"),
     [
         (lambda: Discrete(0), "n must be a whole number of at least 1, got 0"),
-        (lambda: Discrete(2.5), "n must be a whole number of at least 1, got 2.5"),
-        (lambda: Discrete("3"), "n must be a whole number of at least 1, got '3'"),
-        (lambda: Box(1.0, -1.0, (2,)), "low must not be greater than high, got 1 and"),
         (
             lambda: Box([0.0, 2.0], 1.0, (2,)),
             r"greater than high, got \[0., 2.\] and 1",
         ),
         (lambda: Box(np.nan, 1.0, (2,)), "low is nan, expected a number that float32"),
-        (lambda: Box(None, 1.0, (2,)), "low is None, expected a number that float32"),
         (lambda: Box(0, 256, (2,), np.uint8), "high is 256, expected a number that ui"),
-        (lambda: Box(0, 1.5, (2,), np.int32), "high is 1.5, expected a number that in"),
         (lambda: Box(-np.inf, 1, (2,), np.int32), "low is -inf, expected a number tha"),
         (lambda: Box(np.zeros(3), 1.0, (2,)), r"low has shape \(3,\)"),
-        (lambda: Box(0.0, np.zeros(3), (2,)), r"high has shape \(3,\)"),
     ],
 )
 def test_bad_spaces(make, sentence):
@@ -196,25 +188,12 @@ def test_parts_are_drawn_by_themselves_and_lie_in_their_spaces():
     assert NESTED["b"][1].bits == 2 and len(NESTED["b"]) == 2
 
 
-def test_every_space_shows_what_it_is_made_of():
-    assert repr(MultiDiscrete([2, 3])) == "MultiDiscrete([2, 3])"
-    assert repr(MultiBinary(3)) == "MultiBinary(3)"
-    assert repr(NESTED) == (
-        "Dict({'a': Box(0, 1, (2,), float32), "
-        "'b': Tuple(Discrete(2), MultiBinary((1, 2)))})"
-    )
-
-
 @pytest.mark.parametrize(
     ("make", "words"),
     [
         (lambda: MultiDiscrete([2, 0]), "positive whole numbers"),
-        (lambda: MultiDiscrete(3), "positive whole numbers"),
-        (lambda: MultiDiscrete([1.5]), "positive whole numbers"),
         (lambda: MultiBinary(0), "positive whole number"),
         (lambda: Dict({}), "at least one key"),
-        (lambda: Dict({1: Discrete(2)}), "keys that are text"),
-        (lambda: Tuple(()), "at least one space"),
     ],
 )
 def test_what_is_no_space_is_refused(make, words):

@@ -9,7 +9,7 @@ import purerl
 from purerl import envs
 from purerl.envs import wrappers
 from purerl.envs.cartpole import CartPole
-from purerl.envs.spaces import Box, Dict, Discrete, MultiBinary, MultiDiscrete
+from purerl.envs.spaces import Box, Dict, Discrete, MultiDiscrete
 from purerl.envs.wrappers import FrameStack, PreviousActionReward, TimeObservation
 from purerl.envs.wrappers.steps import is_valid
 from tests import boxes
@@ -121,9 +121,7 @@ class Odd(CartPole):
     ("kind", "key", "space", "words"),
     [
         (FrameStack, "door", Discrete(3), r"Discrete\(3\) under 'door'"),
-        (FrameStack, "door", Box(0.0, 1.0, ()), r"\(\), float32\) under 'door'"),
         (TimeObservation, "time", Box(0.0, 1.0, (1,)), "'time'.* have already"),
-        (PreviousActionReward, "previous", Box(0.0, 1.0, (1,)), "'previous'.* already"),
     ],
 )
 def test_entries_that_do_not_fit_are_refused_in_a_sentence(kind, key, space, words):
@@ -185,30 +183,6 @@ def test_sticky_actions_repeat_no_action_that_has_become_invalid():
         refused += before is not None and not may_repeat
         before = executed
     assert repeated > 3 and refused > 3
-
-
-@pytest.mark.parametrize("actions", [Box(-1.0, 1.0, (2,)), MultiBinary(3)])
-def test_sticky_actions_take_no_mask_of_actions_that_can_have_none(actions):
-    class Marked(CartPole):
-        def action_space(self, params=None):
-            return actions
-
-        def reset_env(self, key, params):
-            obs, state = super().reset_env(key, params)
-            return {"observation": obs, "action_mask": jnp.ones(3)}, state
-
-        def step_env(self, key, state, action, params):
-            obs, *rest = super().step_env(key, state, jnp.int32(0), params)
-            return {"observation": obs, "action_mask": jnp.ones(3)}, *rest
-
-    env = wrappers.StickyActions(Marked(), 1.0)
-    params = env.default_params
-    _, state = env.reset_env(jax.random.key(0), params)
-    action = actions.sample(jax.random.key(1))
-    _, state, *_ = env.step_env(jax.random.key(2), state, action, params)
-    other = actions.sample(jax.random.key(3))
-    _, state, *_ = env.step_env(jax.random.key(4), state, other, params)
-    np.testing.assert_array_equal(state.action, action)
 
 
 def test_sticky_actions_repeat_parts_of_an_action_that_are_all_valid():

@@ -1,10 +1,13 @@
 """The evolution of PPO's numbers over several tasks, and what it left behind."""
 
+import functools
 import json
+import operator
 from pathlib import Path
 from types import SimpleNamespace
 
 import evolve_ppo
+import evolve_values
 import frame
 import jax
 import numpy as np
@@ -51,13 +54,9 @@ def test_scores_are_in_units_of_tuned_above_no_learning():
     assert low <= apart == -found["tuned"]["iqm"] <= high
     apart, low, high = found["x"]["mean_difference"]  # tasks count alike
     assert low < apart < high and apart == pytest.approx(-0.5)
-
-
-def test_a_failed_run_counts_as_the_worst_of_its_task():
-    scores = {"tuned": np.linspace(9, 11, 8), "no learning": np.zeros(8)}
-    scores["x"] = np.array([np.nan] * 8)
-    found = evolve_ppo.normalised(compared({"a": scores}))
-    assert found["x"]["iqm"] == pytest.approx(0.0)
+    # A failed run counts as the worst of its task.
+    failed = {**one, "x": np.array([np.nan] * 8)}
+    assert evolve_ppo.normalised(compared({"a": failed}))["x"]["iqm"] == 0.0
 
 
 @pytest.mark.parametrize("name", evolve_ppo.SETTINGS)
@@ -82,12 +81,31 @@ def test_a_learned_rule_can_be_read_and_trained_with(name):
     purerl.make_train(purerl.LPGConfig(env="Catch-bsuite", rule=rule))
 
 
-@pytest.mark.parametrize("name", evolve_ppo.STUDIES["five"].forms)
-def test_what_was_evolved_is_kept_and_can_be_trained_with(name):
-    config = serialise.from_yaml(ARTIFACTS / f"ppo-{name}.yaml")
-    kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
-    learned = frame.kept_config(kept["evolved"][name]["learned"])
-    assert serialise.to_dict(config) == serialise.to_dict(learned)
+def same_number(config, other, name):
+    """Two configs have the same number under a dotted name."""
+    mine, theirs = (operator.attrgetter(name)(each) for each in (config, other))
+    return float(mine) == pytest.approx(float(theirs), rel=1e-3)
+
+
+def kept(file, *keys):
+    """The config that the results of an evolution hold."""
+    numbers = json.loads((FOLDER / "results" / f"{file}.json").read_text())
+    return frame.kept_config(functools.reduce(dict.get, keys, numbers)["learned"])
+
+
+@pytest.mark.parametrize(
+    ("artifact", "file", "keys"),
+    [
+        ("pqn-evolved", "evolve-values", ("pqn",)),
+        *(
+            (f"ppo-{name}", "evolve-ppo", ("evolved", name))
+            for name in evolve_ppo.STUDIES["five"].forms
+        ),
+    ],
+)
+def test_what_was_evolved_is_kept_and_can_be_trained_with(artifact, file, keys):
+    config = serialise.from_yaml(ARTIFACTS / f"{artifact}.yaml")
+    assert serialise.to_dict(config) == serialise.to_dict(kept(file, *keys))
     purerl.make_train(config)
 
 
@@ -101,8 +119,8 @@ def test_the_evolved_optimiser_can_be_read_and_trained_with():
 
 def test_the_closed_form_of_the_learned_drift_is_the_one_on_the_page():
     drift = purerl.load_part(ARTIFACTS / "ppo-drift-distilled.npz")
-    kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
-    assert drift.formula() == kept["distilled"]
+    found = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
+    assert drift.formula() == found["distilled"]
     config = serialise.from_yaml(ARTIFACTS / "ppo-drift-distilled.yaml")
     network = serialise.from_yaml(ARTIFACTS / "ppo-drift.yaml")
     assert config.replace(policy_loss=network.policy_loss) == network
@@ -112,21 +130,28 @@ def test_the_closed_form_of_the_learned_drift_is_the_one_on_the_page():
 
 
 def test_the_preset_has_the_numbers_that_were_evolved():
-    kept = json.loads((FOLDER / "results" / "evolve-ppo.json").read_text())
-    learned = frame.kept_config(kept["evolved"]["tuned"]["learned"])
-    tuned = presets.load("ppo-tuned")
-    for name in evolve_ppo.PLAIN:
-        mine, theirs = tuned, learned
-        for part in name.split("."):
-            mine, theirs = getattr(mine, part), getattr(theirs, part)
-        assert float(mine) == pytest.approx(float(theirs), rel=1e-3), name
+    learned, tuned = kept("evolve-ppo", "evolved", "tuned"), presets.load("ppo-tuned")
+    assert all(same_number(tuned, learned, name) for name in evolve_ppo.PLAIN)
 
 
-@pytest.mark.parametrize("name", evolve_ppo.STUDIES)
-def test_the_tasks_of_a_study_are_environments_and_have_two_returns(name):
-    for change, (random, good) in evolve_ppo.STUDIES[name].training:
-        resolve_env(evolve_ppo.default().replace(**change))
-        assert random < good
+@pytest.mark.parametrize("name", ["dqn", "sac"])
+def test_a_preset_of_values_is_its_default_with_the_evolved_numbers(name):
+    setting = evolve_values.SETTINGS[name]
+    learned, preset = kept("evolve-values", name), presets.load(f"{name}-tuned")
+    assert all(same_number(preset, learned, number) for number in setting.evolve)
+    fields = {number.split(".")[0] for number in setting.evolve}
+    same = {field: getattr(setting.default, field) for field in fields}
+    assert preset.replace(num_evaluations=0, **same) == setting.default
+
+
+@pytest.mark.parametrize("name", evolve_values.SETTINGS)
+def test_every_task_of_values_can_be_trained_on_and_none_is_in_both_lists(name):
+    setting = evolve_values.SETTINGS[name]
+    training = [task for task, _ in setting.training]
+    for task in [*training, *setting.unseen]:
+        purerl.make_train(setting.default.replace(**task))
+    assert not [task for task in setting.unseen if task in training]
+    Genome(setting.default, resolve_env(setting.default), setting.evolve)
 
 
 @pytest.mark.parametrize("name", evolve_ppo.TASKS)

@@ -59,11 +59,3 @@ def test_the_seconds_of_a_gpu_are_drawn_in_the_order_of_the_agents(
     assert drawn["purerl, measured"] == [[2, 1.25], [64, 2.0]]
     assert drawn["peer, measured"] == [[2, 4.0]] and len(drawn) == 3
     assert axes.get_title(loc="left").endswith("on one NVIDIA X")
-
-
-def test_a_figure_without_numbers_is_left_alone(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(figures, "RESULTS", figures.ROOT / "nowhere")
-    monkeypatch.setattr(figures, "IMAGES", tmp_path)
-    figures.main()
-    assert "is not there" in capsys.readouterr().out
-    assert not list(tmp_path.iterdir())

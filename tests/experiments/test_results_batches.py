@@ -1,11 +1,11 @@
 """A learning result that is trained a few seeds at a time is one row."""
 
 import json
-import threading
-import time
 
 import pytest
 import results as batches
+
+import purerl
 
 CONFIG = {"env": "CartPole-v1"}
 
@@ -47,53 +47,38 @@ def test_all_batches_together_are_one_row():
     assert batches.together([second, unknown])["train_seconds"] is None
 
 
-def test_what_is_in_the_file_is_not_trained_again(tmp_path):
-    path = tmp_path / "row.json"
-    assert batches.read_batches(path) == []
-    assert batches.next_seeds([], range(5), 2) == [0, 1]
+def test_what_is_in_the_file_is_not_trained_again(tmp_path, monkeypatch):
+    path, trained = tmp_path / "name.json", []
+    monkeypatch.setattr(batches.frame, "RESULTS", tmp_path)
+    monkeypatch.setattr(batches, "config_of", lambda row: purerl.PPOConfig(**CONFIG))
+
+    def train(name, row, which, lanes, out):
+        trained.append((which, lanes, out.name))
+        return None if 4 in which else batch(which, [1.0] * len(which), [0.0, 1.0])
+
+    monkeypatch.setattr(batches, "train", train)
     known = [batch([0, 1], [1.0, 3.0], [0.0, 2.0]), batch([3], [1.0], [0.0, 1.0])]
     path.write_text(json.dumps(batches.together(known)))
-    read = batches.read_batches(path)
-    assert read == known
-    assert batches.next_seeds(read, range(5), 2) == [2, 4]
-    assert batches.next_seeds(read, [1, 0], 2) == []
-    assert batches.next_seeds(read, [1, 4, 2], 1) == [4]
+    row = batches.Row("title", "preset", seeds=6)
+    # Of the six seeds 2, 4 and 5 are missing, and 4 is stopped.
+    found = list(batches.train_in_batches("name", row, 2, tmp_path))
+    assert trained == [([2, 4], 2, "seed-2")] and found == []
+    row = row._replace(seeds=4)
+    (found,) = batches.train_in_batches("name", row, 2, tmp_path)
+    assert found["per_seed"] == [1.0, 3.0, 1.0, 1.0]
+    assert json.loads(path.read_text()) == found
 
 
-def test_batches_of_other_settings_are_not_gone_on_with():
-    known = [batch([0, 1], [1.0, 3.0], [0.0, 2.0])]
-    batches.check_alike(known, CONFIG, 2)
-    with pytest.raises(SystemExit, match=r"seeds \[0, 1\] had other settings"):
-        batches.check_alike(known, {"env": "Doors-v0"}, 2)
-    with pytest.raises(SystemExit, match=r"--at-once \(2\)"):
-        batches.check_alike(known, CONFIG, 1)
-
-
-def test_a_row_that_was_trained_at_once_is_not_trained_again_seed_by_seed(tmp_path):
+def test_batches_of_other_settings_are_not_gone_on_with(tmp_path):
     path = tmp_path / "row.json"
+    assert batches.read_batches(path, CONFIG, 2) == []
+    known = [batch([0, 1], [1.0, 3.0], [0.0, 2.0])]
+    path.write_text(json.dumps(batches.together(known)))
+    assert batches.read_batches(path, CONFIG, 2) == known
+    with pytest.raises(SystemExit, match=r"seeds \[0, 1\] had other settings"):
+        batches.read_batches(path, {"env": "Doors-v0"}, 2)
+    with pytest.raises(SystemExit, match=r"--at-once \(2\)"):
+        batches.read_batches(path, CONFIG, 1)
     path.write_text(json.dumps({"seeds": 10, "per_seed": [1.0] * 10}))
-    with pytest.raises(
-        SystemExit, match=r"row\.json has all 10 seeds, trained at once"
-    ):
-        batches.read_batches(path)
-
-
-def test_processes_that_end_at_once_both_keep_their_seeds(tmp_path):
-    """The second waits until the first has read and written."""
-    path, order = tmp_path / "row.json", []
-
-    def end(which):
-        with batches.alone(tmp_path / "runs"):
-            read = batches.read_batches(path)
-            order.append(which)
-            time.sleep(0.2)
-            new = batch([which], [1.0], [0.0, 1.0])
-            path.write_text(json.dumps(batches.together([*read, new])))
-
-    both = [threading.Thread(target=end, args=(which,)) for which in (0, 1)]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
-    assert len(order) == 2
-    assert batches.next_seeds(batches.read_batches(path), range(3), 1) == [2]
+    with pytest.raises(SystemExit, match=r"has all 10 seeds, trained at once"):
+        batches.read_batches(path, CONFIG, 2)

@@ -22,8 +22,6 @@ from purerl.types import Transition
 from tests.algorithms.agents import agent_of, algorithm_of, samples_of
 
 torch = pytest.importorskip("torch")
-import jaxrl  # noqa: E402
-import jaxrl_timers  # noqa: E402
 from torch_agents import mpo as torch_mpo  # noqa: E402
 from torch_agents import ppo as torch_ppo  # noqa: E402
 from torch_agents import sac as torch_sac  # noqa: E402
@@ -158,39 +156,6 @@ def test_a_policys_step_makes_no_gradient_of_the_critics(make, batch):
         grads.append([p.grad for p in agent.critics.parameters()])
     for without, due in zip(*grads, strict=True):
         torch.testing.assert_close(due, without, rtol=0, atol=0)
-
-
-def test_td3s_policy_asks_the_first_critic_alone(batch):
-    agent, asked = torch_td3.TD3(OBS, 1), []
-    for name in ("first", "second"):
-        critic = getattr(agent.critics, name)
-        critic.register_forward_hook(lambda *_, name=name: asked.append(name))
-    value = agent.actor_loss(batch)
-    assert asked == ["first"]
-    actions = agent.actor(batch["obs"])
-    expected = -agent.critics(batch["obs"], actions)[0].mean()
-    assert value.item() == pytest.approx(expected.item(), rel=1e-6)
-
-
-def test_both_agents_of_vpg_step_one_environment():
-    config = jaxrl_timers.config_of("vpg")
-    assert (config.num_envs, config.num_steps) == (1, jaxrl_timers.VPG_EPOCH)
-
-
-def test_the_better_number_of_pytorchs_threads_counts():
-    kinds = ["torch-update-1", "torch-loop-1", "torch-update-2", "torch-loop-2"]
-    for name in ("vpg", "td3"):
-        assert list(jaxrl_timers.timers(name, 2)) == [
-            "ours-update",
-            "ours-loop",
-            *kinds,
-        ]
-        assert list(jaxrl_timers.timers(name, 1))[2:] == kinds[:2]
-    x = dict(zip(kinds, (5.0, 6.0, 4.0, 7.0), strict=True))
-    x |= {"ours-update": 2.0, "ours-loop": 3.0}
-    row = jaxrl.time_row("td3", x)
-    assert row.here == "purerl 3.00, PyTorch 6.00: 2.0 times as fast"
-    assert jaxrl.seconds_of(x, "torch", "update") == 4.0
 
 
 def test_mpos_loss_is_purerls(batch):

@@ -76,8 +76,8 @@ def test_a_dry_run_prints_the_cost_and_trains_nothing(tmp_path, capsys):
     words = [*EVOLVE, *TINY, "--generations", "50", "--out", str(tmp_path / "no")]
     assert main([*words, "--dry-run"]) == 0
     text = capsys.readouterr().out
-    assert "600" in text and "384k" in text  # agents, environment steps
-    assert "estimated hours" in text
+    assert "12 agents" in text and "384k environment steps" in text
+    assert "50 generations" in text
     assert not (tmp_path / "no").exists()
 
 
@@ -130,18 +130,14 @@ def test_the_drift_of_ant_is_named_for_what_it_is_and_takes_what_can_be_taken():
     [
         (["evolve"], "say what to evolve, such as --evolve value_loss"),
         (["evolve", "--evolve", "value_los"], "Did you mean 'value_loss'"),
-        (["evolve", "--preset", "drift"], "Evolutions: dpo-cartpole-small"),
         (
             ["evolve", "--preset", "value-loss-cartpole", "--algorithm", "dqn"],
             "is a whole evolution; leave --algorithm out",
         ),
-        (["evolve", "--evolve", "gamma", "--strategy", "es"], "there is no strategy"),
         (
             ["train", "--value-loss", "nowhere.npz"],
             "cannot read the loss 'nowhere.npz'",
         ),
-        (["train", "--value-loss", "MLPValueLoss(units=3)"], "no field 'units'"),
-        (["train", "--policy-loss", "MLPDrift(init='ones')"], "zeros or random"),
     ],
 )
 def test_mistakes_print_one_sentence_and_exit_with_2(words, fragment, capsys):

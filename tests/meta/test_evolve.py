@@ -1,18 +1,14 @@
 """Evolution as a whole: common random numbers, failures, learning, artifacts."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
 
 import purerl
 from purerl import losses, serialise
-from purerl.execution.cache import BlockCompiler
 from purerl.execution.cohort import make_cohort
 from purerl.execution.members import crossed
 from purerl.meta import training as runs
-from purerl.optimisers import LearnedOptimiser
 from purerl.report.page import evolution_page
 from purerl.storage import folders
 from purerl.storage.files import write_json
@@ -180,21 +176,6 @@ def test_a_folder_of_which_nothing_came_is_begun_otherwise(tmp_path, monkeypatch
     assert evolve(out=tmp_path, generations=1).done == 1
 
 
-def test_a_strategys_field_without_effect_is_refused_before_anything_is_written(
-    tmp_path, monkeypatch
-):
-    """An evolution that was begun with one, when it was taken, still goes on."""
-    idle = {"strategy": "snes(beta1=0.5)", "generations": 1}
-    out = tmp_path / "folder"
-    with pytest.raises(purerl.ConfigError, match="beta1 has no effect, got 0"):
-        evolve(out=out, **idle)
-    assert not out.exists()
-    with monkeypatch.context() as patch:
-        patch.setattr("purerl.meta.optimiser.given_fields", lambda strategy: [])
-        evolve(out=out, **idle)
-    assert evolve(out=out, **idle).done == 1
-
-
 def test_costs_are_those_of_all_generations(tmp_path):
     def costs(folder):
         found = folders.read_summary(folder)
@@ -215,7 +196,7 @@ def test_costs_are_those_of_all_generations(tmp_path):
     assert again.summary["generations_run"] == 0
     assert again.summary["agents"] == 3 * runs and costs(tmp_path) == after
     assert purerl.load_evolution(tmp_path).summary["agents"] == 3 * runs
-    page = evolution_page(again).read_text()
+    page = evolution_page(again, tmp_path / "page.html").read_text()
     assert f"<td>agents</td><td><code>{3 * runs}</code>" in page
 
 
@@ -225,14 +206,6 @@ def test_names_in_another_order_are_another_evolution(tmp_path):
     with pytest.raises(purerl.ConfigError, match="order of evolve is") as error:
         evolve(out=tmp_path, evolved="entropy_coef,learning_rate", generations=1)
     assert "['learning_rate', 'entropy_coef'] there" in str(error.value)
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_finished_folder_is_not_cut_by_asking_for_less(whole, tmp_path):
-    evolve(out=tmp_path)
-    less = evolve(out=tmp_path, generations=1)
-    assert less.done == 3 and less.summary["generations_run"] == 0
-    assert_same_bits(outcome(less), outcome(whole))
 
 
 @pytest.mark.slow
@@ -254,31 +227,6 @@ def test_several_environments_by_their_measured_baselines():
 
 
 @pytest.mark.slow
-def test_a_width_that_does_not_fit_everywhere_is_kept(tmp_path, monkeypatch):
-    """The narrowest environment's, in the folder too: there the bits come from."""
-    real = BlockCompiler.compile
-
-    def compile_narrow(self, bound, members, lanes, *rest):
-        narrow = min(lanes, 2) if "constant" in bound.config.env else lanes
-        return real(self, bound, members, narrow, *rest)
-
-    monkeypatch.setattr(BlockCompiler, "compile", compile_narrow)
-    settings = {
-        "environments": ["probe/constant-reward", "probe/action-observation"],
-        "baselines": [1.0, 1.0],
-        "population": 4,
-        "lanes": None,
-        "out": tmp_path,
-    }
-    part = evolve_toy(**settings, generations=1)
-    stored = json.loads((tmp_path / "manifest.json").read_text())
-    assert stored["lanes"] == part.summary["lanes"] == 2
-    monkeypatch.undo()
-    rest = evolve_toy(**settings, generations=2)
-    assert rest.summary["lanes"] == 2 and rest.done == 2
-
-
-@pytest.mark.slow
 def test_what_is_learned_is_for_the_only_environment():
     changes = {"env": "probe/constant-reward", "num_steps": 8}
     result = evolve_toy(environments=changes, generations=1, population=2)
@@ -289,19 +237,20 @@ def test_what_is_learned_is_for_the_only_environment():
 @pytest.mark.slow
 def test_all_that_was_evolved_is_judged_together(tmp_path):
     from purerl.cli import tools
+    from purerl.comparison.settings import read_settings
 
     loss = losses.MLPValueLoss.create(jax.random.key(0), (4,))
     config = tiny_config(value_loss=loss)
     result = evolve(
         config, "value_loss,learning_rate", generations=1, population=2, out=tmp_path
     )
-    field, found = tools._evolved(tmp_path, "")
-    assert field == "value_loss" and list(found) == ["learned", "generation 0"]
-    for name, start in (("learned", result.learned), ("generation 0", config)):
-        assert set(found[name]) == {"value_loss", "learning_rate"}
-        assert found[name]["learning_rate"] == pytest.approx(start.learning_rate)
-        assert_same_bits(found[name]["value_loss"], start.value_loss)
-    assert found["learned"]["learning_rate"] != config.learning_rate
+    assert tools._evolved(tmp_path, "") == "value_loss"
+    (setting,) = read_settings({"learned": tmp_path})
+    ((_, found),) = setting.pieces
+    assert set(found) == {"value_loss", "learning_rate"}
+    assert found["learning_rate"] == pytest.approx(result.learned.learning_rate)
+    assert_same_bits(found["value_loss"], result.learned.value_loss)
+    assert found["learning_rate"] != config.learning_rate
 
 
 @pytest.mark.slow
@@ -331,42 +280,6 @@ def test_a_learned_loss_is_an_artifact_that_trains(tmp_path, capsys):
     assert main(words) == 0
     assert_same_bits(purerl.load_run(run).config.value_loss, result.loss)
     capsys.readouterr()
-
-
-@pytest.mark.slow
-def test_a_learned_optimiser_is_an_artifact_that_trains(tmp_path, capsys):
-    """Evolve from the command line, read back bit for bit, and plug it in by name."""
-    from purerl.cli import main
-
-    size = ["--total-timesteps", "640", "--num-envs", "2", "--num-steps", "16"]
-    size += ["--hidden-sizes", "8", "--num-epochs", "2", "--num-minibatches", "2"]
-    size += ["--num-evaluations", "0", "--no-progress", "--learning-rate", "1e-2"]
-    folder, text = tmp_path / "evolution", "LearnedOptimiser(hidden_size=3)"
-    words = ["--evolve", "optimiser.params", "--optimiser", text, "--population", "4"]
-    words += ["--strategy", "open-es(sigma=0.5)", "--generations", "1"]
-    assert main(["evolve", *words, *size, "--out", str(folder)]) == 0
-    assert f"purerl train --optimiser {folder}/optimiser.npz" in capsys.readouterr().out
-    result = purerl.load_evolution(folder)
-    learned = result.learned.optimiser  # type: ignore[attr-defined]
-    start = LearnedOptimiser.make(3)
-    assert not np.array_equal(learned.params[1][0], start.params[1][0])
-    assert (learned.b1, learned.b2, learned.eps) == (start.b1, start.b2, start.eps)
-    assert list(result.pictures()) == ["optimiser"]
-    assert_same_bits(purerl.load_part(folder / "optimiser.npz"), learned)
-    assert_same_bits(serialise.from_yaml(folder / "learned.yaml").optimiser, learned)
-    page = (folder / "report.html").read_text()
-    assert "The optimiser" in page and "--optimiser" in page
-    run = tmp_path / "run"
-    words = ["--optimiser", str(folder / "optimiser.npz"), "--out", str(run)]
-    assert main(["train", *words, *size]) == 0
-    loaded = purerl.load_run(run)
-    assert_same_bits(loaded.config.optimiser, learned)  # type: ignore[attr-defined]
-    capsys.readouterr()
-    # A file is a value of a sweep's axis, and is told apart from others by its bits.
-    axis = {"optimiser": [str(folder / "optimiser.npz"), "LearnedOptimiser(3)"]}
-    swept = purerl.sweep(result.config, axis, seeds=2, progress=False)
-    entropy = swept.dataset["entropy"].values[..., -1]
-    assert entropy.shape[0] == 2 and (entropy[0] != entropy[1]).all()
 
 
 @pytest.mark.slow

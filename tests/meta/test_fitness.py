@@ -170,10 +170,7 @@ def test_baselines(given, names, expected):
         ([1, 2], ["a"], "got 2 of them for 1 environments"),
         ({"c": 1}, ["a"], "must name each environment (a), got c"),
         ([0.0], ["a"], "a needs a return other than 0"),
-        ([(3, 2)], ["a"], "low less than high"),
-        (["x"], ["a"], "a takes a return"),
         ([NAN], ["a"], "a takes a return"),
-        ([(1, 2, 3)], ["a"], "a takes a return"),
     ],
 )
 def test_bad_baselines(given, names, words):

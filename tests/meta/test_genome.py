@@ -105,32 +105,17 @@ def test_all_numbers_of_the_environment():
 @pytest.mark.parametrize(
     ("evolve", "changes", "fragments"),
     [
-        ("", {}, ["evolve must name at least one field"]),
         ("value_los", {}, ["no field 'value_los'", "Did you mean 'value_loss'"]),
         ("num_envs", {}, ["num_envs is 2, which has no float leaves"]),
-        ("log_std_init", {}, ["'log_std_init' is static", "config.replace"]),
-        ("optimiser.params", {}, ["Adam has no weights", "'LearnedOptimiser()'"]),
         ("env_params.lenght", {}, ["'lenght'", "Did you mean 'length'"]),
-        ("env_params.max_steps_in_episode", {}, ["no float leaves"]),
         (
             "value_loss",
             {"value_loss": losses.SquaredError()},
             ["SquaredError, which has no numbers to move", "MLPValueLoss"],
         ),
-        ("gamma,gamma", {}, ["twice"]),
         ("policy_loss,policy_loss.clip_eps", {}, ["which is inside it"]),
-        ({"gamma": "lin"}, {}, ["must be one of auto, linear, log, logit", "'lin'"]),
         ({"gamma": "linear"}, {}, ["gamma has bounds", "use logit or auto"]),
-        ({"learning_rate": "linear"}, {}, ["has bounds", "use log or auto"]),
-        ({"policy_loss.clip_eps": "linear"}, {}, ["has bounds", "use log or auto"]),
-        (3, {}, ["must be names of fields", "got 3"]),
         ("entropy_coef", {"entropy_coef": 0.0}, ["starts at 0.0", "positive start"]),
-        ("gae_lambda", {"gae_lambda": 1.0}, ["starts at 1.0", "between 0 and 1"]),
-        (
-            "value_loss",
-            {"value_loss": losses.MLPValueLoss(params=((np.full((1, 1), np.nan),),))},
-            ["must be finite at the start"],
-        ),
     ],
 )
 def test_what_cannot_be_evolved(evolve, changes, fragments):
@@ -144,19 +129,11 @@ def test_what_cannot_be_evolved(evolve, changes, fragments):
     ("changes", "words"),
     [
         ({"population": 1}, "population must be at least 2"),
-        ({"population": 2.5}, "population must be a positive whole number"),
         ({"rollouts": 0}, "rollouts must be a positive whole number"),
-        ({"generations": 0}, "generations must be a positive whole number"),
-        ({"lanes": 0}, "lanes must be a positive whole number"),
         ({"fitness": "return"}, "fitness must be one of training_curve"),
-        ({"seed": -1}, "seed must be a whole number from 0 to 2^32 - 1"),
         ({"population": 5}, "refuses population=5"),
-        ({"environments": ["CartPol-v1"]}, "CartPol-v1"),
         ({"environments": [{"nume_envs": 3}]}, "nume_envs"),
-        ({"environments": [tiny_config()]}, "each is an id, or a mapping"),
-        ({"checkpoint_seconds": None}, "checkpoint_seconds must be a number"),
         ({"baselines": 300.0}, "baselines must be a return (or a pair) for each"),
-        ({"baselines": [1.0, 2.0]}, "got 2 of them for 1"),
         pytest.param({"memory_limit": "1KB"}, "memory", marks=pytest.mark.slow),
     ],
 )

@@ -2,26 +2,16 @@
 
 import re
 
-import jax
 import numpy as np
 import pytest
 
-import purerl
-from purerl import losses
-from purerl.acting.environment import resolve_env
 from purerl.cli import main
 from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
-from purerl.meta.genome import Genome
-from purerl.meta.optimiser import Optimiser
-from purerl.meta.result import EvolutionResult, fresh_state, with_generation
-from purerl.meta.strategy import read_strategy
 from purerl.report import page
-from purerl.storage import folders
 from purerl.storage.files import write_json
-from tests.helpers import tiny_config
 
-from .conftest import GENERATIONS, evolve
+from .conftest import GENERATIONS
 
 
 def rows_of(text, heading):
@@ -59,62 +49,6 @@ def test_the_page_says_what_was_evolved(whole, tmp_path):
     assert [row[0] for row in generations] == [str(i + 1) for i in range(GENERATIONS)]
     best = [float(row[1]) for row in generations]
     np.testing.assert_allclose(best, whole.history["best"], rtol=2e-2)
-
-
-def untrained():
-    """Two generations of a network in two environments, with made-up scores."""
-    config = tiny_config(value_loss=losses.MLPValueLoss.make((3,), init="random"))
-    genome = Genome(config, resolve_env(config), "value_loss")
-    strategy = read_strategy("open-es")
-    optimiser = Optimiser(strategy, genome, 4)
-    state = fresh_state(optimiser, jax.random.key(0), 2, 2)
-    for generation in range(2):
-        scores = np.arange(4.0) + generation
-        returns = np.broadcast_to(scores[None, :, None], (2, 4, 1))
-        state = with_generation(state, np.zeros((4, genome.size)), scores, returns)
-    settings = {
-        "evolve": genome.scales,
-        "strategy": strategy.to_dict(),
-        "population": 4,
-        "rollouts": 1,
-        "fitness": "training_curve",
-        "environments": [{"env": "CartPole-v1"}, {"env": "Acrobot-v1"}],
-        "seed": 0,
-    }
-    return EvolutionResult(config, settings, optimiser, state)
-
-
-@pytest.mark.slow
-def test_a_network_is_drawn_and_not_listed_and_several_environments_too(tmp_path):
-    result = untrained()
-    text = page.evolution_page(
-        result, tmp_path / "a.html", transfer=comparison()
-    ).read_text()
-    assert "value_loss in CartPole-v1, Acrobot-v1" in text
-    assert "Generation 2 of 2: mean 2.5, best 4" in text
-    assert "<h2>Numbers</h2>" not in text and "<h2>The value loss</h2>" in text
-    # Curve, returns of both environments, the loss, the learning curves.
-    assert text.count("<figure>") == 4
-    held_out = rows_of(text, "Held-out seeds")
-    assert [row[2] for row in held_out] == ["squared", "learned"]
-    assert held_out[1][6] == "3"  # each seed's score is better by three
-    assert held_out[1][7].split() == ["no", "spread"]
-    assert held_out[1][4].split() == ["4.00", "to", "6.00"]
-    assert "<th>range of 3</th>" in text.replace(' scope="col"', "")
-    assert "3 seeds that no search has trained with" in text
-
-
-@pytest.mark.slow
-def test_report_knows_an_evolution_and_its_comparison(tmp_path, capsys):
-    folder = tmp_path / "out"
-    evolve(out=folder, generations=1)
-    comparison().save(folder / "transfer")
-    folders.update(folder, {"device": "tpu v9", "versions": {"jax": "9.8.7"}})
-    assert main(["report", str(folder)]) == 0
-    text = (folder / "report.html").read_text()
-    assert "tpu v9" in text and "jax 9.8.7" in text
-    assert "Held-out seeds" in text and f"{folder}/policy_loss.npz" in text
-    assert purerl.load_evolution(folder).start["learning_rate"] == 2.5e-4
 
 
 def test_a_page_needs_a_place(whole):

@@ -5,7 +5,7 @@ import pytest
 
 import purerl
 from purerl.config import ConfigError
-from purerl.runner.rows import RowFile, by_member, read_rows
+from purerl.runner.rows import read_rows
 from tests.runner.told import Told
 
 from .conftest import GENERATIONS, POPULATION, ROLLOUTS, evolve
@@ -81,10 +81,10 @@ def test_a_late_tracker_is_told_everything_and_lost_lines_come_back(told):
 @pytest.mark.slow(optimised=False)
 def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
     class Dies(Told):
-        def log(self, kind, seed, row):
+        def log(self, member, step, row):
             if row["generation"] == 2:
                 raise OSError("the server has stopped")
-            super().log(kind, seed, row)
+            super().log(member, step, row)
 
     first, second = Dies(), Told()
     evolve(out=tmp_path / "out", trackers=[first])
@@ -98,22 +98,6 @@ def test_what_a_tracker_has_missed_is_sent_afterwards(tmp_path, told):
     assert set(second.files) == set(wanted.files)
 
 
-@pytest.mark.slow(optimised=False)
-def test_lines_past_the_checkpoint_are_dropped(tmp_path, told):
-    # As if a kill had come after the second generation's line, before it was saved.
-    evolve(out=tmp_path, generations=1)
-    metrics = tmp_path / "metrics"
-    ((row,),) = by_member(read_rows(metrics)["evolution"], [3])
-    file = RowFile(metrics)
-    file.log("evolution", 3, {**row, "update": 2, "generation": 2, "best": 1e9})
-    file.flush()
-    evolve(out=tmp_path, generations=2)
-    *_, folder = told
-    other = read_rows(folder / "metrics")["evolution"]
-    here = read_rows(metrics)["evolution"]
-    assert [row["best"] for row in here] == [row["best"] for row in other[:2]]
-
-
 def test_a_tracker_that_cannot_begin_stops_the_evolution_before_it_trains(tmp_path):
     class Broken(Told):
         def begin(self, run):
@@ -122,55 +106,3 @@ def test_a_tracker_that_cannot_begin_stops_the_evolution_before_it_trains(tmp_pa
     with pytest.raises(ConfigError, match="tracker 'told' cannot begin"):
         evolve(out=tmp_path / "out", trackers=[Broken()])
     assert not list((tmp_path / "out" / "checkpoints").iterdir())
-
-
-@pytest.mark.slow
-def test_tensorboard_charts_lie_over_generations(tmp_path):
-    pytest.importorskip("tensorboardX")
-    from tests.runner.tracked import event_scalars, event_tags
-
-    evolve(out=tmp_path, generations=2, trackers=["tensorboard"])
-    found = event_scalars(tmp_path / "tensorboard" / "evolution")
-    assert [step for step, _ in found["evolution/best"]] == [1, 2]
-    assert "evolution/generation" not in found
-    assert "figures/evolution" in event_tags(tmp_path / "tensorboard")
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-@pytest.mark.filterwarnings("ignore::ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_mlflow_and_wandb_have_charts_over_generations_and_files(tmp_path, monkeypatch):
-    mlflow = pytest.importorskip("mlflow")
-    pytest.importorskip("wandb")
-    from tests.runner.tracked import wandb_history, wandb_records
-
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    monkeypatch.delenv("WANDB_MODE", raising=False)
-    for name in ("CACHE", "CONFIG", "DATA"):
-        monkeypatch.setenv(f"WANDB_{name}_DIR", str(tmp_path / "home"))
-    uri, out = f"sqlite:///{tmp_path}/m.db", tmp_path / "out"
-    stores = [purerl.make_tracker("mlflow", uri=uri), "wandb"]
-    evolve(out=out, generations=1, trackers=stores)
-    result = evolve(out=out, generations=2)  # goes on with the same ones
-    best = result.history["best"].tolist()
-    client = mlflow.MlflowClient(tracking_uri=uri)
-    (experiment,) = [e for e in client.search_experiments() if e.name == "purerl"]
-    runs = client.search_runs([experiment.experiment_id])
-    assert len(runs) == 2  # the evolution, and its charts
-    (outer,) = [run for run in runs if "mlflow.parentRunId" not in run.data.tags]
-    assert outer.data.tags["kind"] == "evolution"
-    assert outer.data.params["evolution.population"] == str(POPULATION)
-    points = client.get_metric_history(outer.info.run_id, "evolution/best")
-    assert [(point.step, point.value) for point in points] == list(
-        zip([1, 2], best, strict=True)
-    )
-    kept = {file.path for file in client.list_artifacts(outer.info.run_id, "evolution")}
-    assert "evolution/policy_loss.npz" in kept
-    rows = []
-    for path in sorted((out / "wandb").glob("offline-run-*/*.wandb")):
-        rows += wandb_history(wandb_records(path))
-    logged = [row for row in rows if "evolution/best" in row]
-    assert [(row["generation"], row["evolution/best"]) for row in logged] == list(
-        zip([1, 2], best, strict=True)
-    )

@@ -5,6 +5,7 @@ from functools import partial
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 import pytest
 
 import purerl
@@ -13,7 +14,7 @@ from purerl.acting import rollout
 from purerl.algorithms import ALGORITHMS, on_policy, policy_gradient, vpg
 from purerl.config import ConfigError
 from purerl.keys import update_keys
-from purerl.optimisers import SGD, Adam, AdamW, Lion, Muon, RAdam
+from purerl.optimisers import SGD, Adam, AdamW, Muon, RAdam
 from purerl.optimisers.first_order import differentiable
 from purerl.rules import ActorCriticRule, LPGRule
 from purerl.tracing import traced_for
@@ -248,15 +249,12 @@ def test_a_frozen_part_makes_no_nan(agents):
 
 
 @pytest.mark.parametrize("optimiser", [Adam(1e-5), AdamW(), RAdam()])
-def test_adam_with_a_derivative_at_zero_takes_the_same_steps(optimiser, key):
-    """Bit for bit, from gradients of 1e-12 to 1e3; at zero its derivative is finite."""
+def test_adams_family_has_a_derivative_where_there_was_no_gradient(optimiser, key):
     scales = jnp.logspace(-12, 3, 64)
     grads = jax.random.normal(key, (12, 64)) * scales[None]
     start = jnp.ones(64)
 
-    def steps(optimiser, grads):
-        optim = optimiser(1e-2)
-
+    def steps(optim, grads):
         def take(carry, grad):
             params, state = carry
             updates, state = optim.update(grad, state, params)
@@ -264,16 +262,21 @@ def test_adam_with_a_derivative_at_zero_takes_the_same_steps(optimiser, key):
 
         return jax.lax.scan(take, (start, optim.init(start)), grads)[0]
 
-    chosen = differentiable(optimiser)
-    assert type(chosen) is not type(optimiser)
-    assert_same_bits(*(jax.jit(partial(steps, o))(grads) for o in (optimiser, chosen)))
+    made = {Adam: optax.adam, AdamW: optax.adamw, RAdam: optax.radam}[type(optimiser)]
+    numbers = {name: getattr(optimiser, name) for name in ("b1", "b2", "eps")}
+    ours, theirs = differentiable(optimiser)(1e-2), made(1e-2, **numbers)
+    one, other = (jax.jit(partial(steps, x))(grads) for x in (ours, theirs))
+    if type(optimiser) is RAdam:  # It is written otherwise.
+        assert_close(one, other)
+    else:
+        assert_same_bits(one, other)
 
-    def last(factor, optimiser):
-        return steps(optimiser, factor * grads.at[:, 0].set(0.0))[0].sum()
+    def last(factor, optim):
+        return steps(optim, factor * grads.at[:, 0].set(0.0))[0].sum()
 
-    slope = jax.jit(jax.grad(last), static_argnums=1)
-    assert np.isfinite(slope(1.0, chosen))
-    assert np.isnan(slope(1.0, optimiser))  # which is why it is not taken
+    assert np.isfinite(jax.jit(jax.grad(partial(last, optim=ours)))(1.0))
+    # Which is why optax's own is not taken.
+    assert np.isnan(jax.jit(jax.grad(partial(last, optim=theirs)))(1.0))
 
 
 @pytest.mark.slow(optimised=False)
@@ -307,7 +310,6 @@ def test_the_width_of_a_clip_has_no_derivative_through_a_gradient_step(key):
 
 
 CLIPPED = PPO.replace(policy_loss=losses.ClipDrift(0.2))
-TWO_ENDS = PPO.replace(policy_loss=losses.AsymmetricClipDrift(0.2, 0.3))
 DIFFERENTIATED = {
     "ppo",
     "recurrent_ppo",
@@ -387,13 +389,11 @@ def test_the_programs_of_training_are_as_without_the_marks(config, key, monkeypa
 
 UNCLIPPED = PPO.replace(max_grad_norm=None, critic_learning_rate=1e-2)
 ONE_STEP = PPO.replace(num_epochs=1, num_minibatches=1)
-BY_SIGN = PPO.replace(optimiser=Lion(weight_decay=0.1), learning_rate=1e-3)
 APART = EACH["recurrent_ppo"][0].replace(
     env=boxes.WatchedChain(5), actor_keys=("some",), max_grad_norm=None
 )
 LPG = EACH["lpg"][0]
 BELLS = LPG.replace(rule=ActorCriticRule(low=-1.0, high=20.0), prediction_size=3)
-ON_BELLS = LPG.replace(rule=LPG.rule.replace(base=BELLS.rule))
 JUDGED = {"objective": "actor_critic"}
 TWICE = {"unroll": 2}
 # A config, a field whose meta-gradient is zero there, and where it is not: changes of
@@ -407,28 +407,8 @@ LATE = {
         {"shared_torso": True},
         {},
     ),
-    "one step": (
-        ONE_STEP.replace(critic_learning_rate=1e-2),
-        "critic_learning_rate",
-        {},
-        TWICE,
-    ),
-    "memories apart": (APART, "value_coef", {"actor_keys": ()}, {}),
-    "vpg": (VPG, "critic_learning_rate", {}, TWICE),
     "prediction_coef": (LPG, "prediction_coef", {"shared_torso": True}, {}),
-    "clipped prediction": (LPG, "prediction_coef", {"max_grad_norm": 1e-3}, {}),
-    "part of a rule": (LPG, "rule.params.prediction", {}, TWICE),
     "bells": (BELLS, "rule.spread", {}, TWICE),
-    "bells of a base": (ON_BELLS, "rule.base.spread", {}, TWICE),
-}
-# The same with two updates.
-BY_SIGNS = {
-    "sign": (BY_SIGN, "gamma", {"optimiser": Adam()}, {}),
-    "sign's mean": (BY_SIGN, "optimiser.b1", {"optimiser": Adam()}, {}),
-    "sign's bound": (BY_SIGN, "max_grad_norm", {"optimiser": SGD()}, {}),
-    "vpg by sign": (VPG.replace(optimiser=Lion()), "gae_lambda", {}, None),
-    "pqn by sign": (EACH["pqn"][0].replace(optimiser=Lion()), "gamma", {}, None),
-    "lpg by sign": (LPG.replace(optimiser=Lion()), "rule", {}, None),
 }
 
 
@@ -436,9 +416,7 @@ def length(gradient):
     return float(jnp.sqrt(inner(gradient, gradient)))
 
 
-ZEROS = {name: (*case, {}) for name, case in LATE.items()} | {
-    name: (*case, TWICE) for name, case in BY_SIGNS.items()
-}
+ZEROS = {name: (*case, {}) for name, case in LATE.items()}
 ZEROS["one step of a drift"] = (ONE_STEP, "policy_loss", {"num_epochs": 2}, {}, TWICE)
 
 
@@ -476,8 +454,6 @@ def test_what_is_refused_is_zero_and_beside_it_there_is_a_derivative(
     [
         (UNCLIPPED, "gamma, learning_rate", {}),
         (UNCLIPPED.replace(optimiser=Muon()), "value_coef", {}),
-        (BY_SIGN, "learning_rate, optimiser.weight_decay", {}),
-        (BY_SIGN, "optimiser", {}),
         (LPG, "rule", {}),
         (LPG, "rule.params", {}),
         (BELLS, "rule.low, rule.gae_lambda", {}),
@@ -496,22 +472,15 @@ def test_the_registry_says_which():
     ("config", "options", "words"),
     [
         (PPO, {"wrt": "gama"}, "wrt: PPOConfig has no field 'gama'"),
-        (PPO, {"wrt": "num_envs"}, "no float leaves"),
-        (PPO, {"wrt": ""}, "wrt must name at least one field"),
         (PPO, {"wrt": "env_params.length"}, "env_params.length is zero, for they only"),
-        (PPO.replace(target_kl=0.01), {"wrt": "target_kl"}, "target_kl is zero"),
         (CLIPPED, {"wrt": "policy_loss.clip_eps"}, "policy_loss.clip_eps is zero"),
         (CLIPPED, {"wrt": "value_loss"}, "only decides which samples count"),
-        (TWO_ENDS, {"wrt": "policy_loss"}, "only decides which samples count"),
-        (EACH["pqn"][0], {"wrt": "epsilon_end"}, "epsilon_end is zero"),
         (VPG, {"wrt": "critic_learning_rate"}, "zero after one update"),
-        (PPO, {"wrt": "gamma", "unroll": 0}, "unroll must be a positive whole number"),
         (
             PPO,
             {"wrt": "gamma", "objective": "return"},
             "objective must be one of policy_gradient, actor_critic, or a function",
         ),
-        (PPO, {"wrt": "gamma", "reference": {"gama": 1.0}}, "no field 'gama'"),
         (PPO.replace(env="gymnasium/CartPole-v1"), {"wrt": "gamma"}, "on the host"),
     ],
 )

@@ -137,19 +137,14 @@ def test_a_step_size_that_is_much_too_small_grows(key):
     [
         ({"unroll": 3, "every": 2}, r"every must be at least unroll \(3\)"),
         ({"every": 8}, r"at most the updates of the run \(7\), got 8"),
-        ({"every": 0}, "every must be a positive whole number"),
-        ({"meta_learning_rate": 0.0}, "meta_learning_rate must be greater than 0"),
-        ({"meta_learning_rate": "0.1"}, "meta_learning_rate must be .* got '0.1'"),
         (
             {"meta_learning_rate": purerl.schedules.Linear(0.1)},
             "not the share of a run",
         ),
-        ({"tune": "gama"}, "^tune: PPOConfig has no .*gama.* Did you mean 'gamma'"),
         (
             {"tune": "env_params.length"},
             "^tune: the meta-gradient of env_params.length",
         ),
-        ({"tune": ()}, "^tune must name at least one field"),
     ],
 )
 def test_what_cannot_be_tuned_is_refused(options, words):
@@ -161,7 +156,6 @@ def test_what_cannot_be_tuned_is_refused(options, words):
     ("overrides", "words"),
     [
         ({"gamma": 0.5}, "gamma, .* are the same numbers; give them in the config"),
-        ({"gama": 0.5}, "has no .*gama"),
         ({"env_params.max_steps_in_episode": 999}, "are planned for 500"),
     ],
 )

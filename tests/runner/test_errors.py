@@ -1,4 +1,3 @@
-import json
 import shutil
 
 import jax
@@ -7,13 +6,9 @@ import pytest
 import purerl
 from purerl import ConfigError
 from purerl.cli import main as command_line
-from purerl.envs.doors import Doors
 from purerl.runner import manifest
 from purerl.runner.result import load_run
-from purerl.runner.rows import Records
-from purerl.runner.trackers.group import Group
 from purerl.scale import hosts
-from purerl.serialise import to_dict
 from purerl.storage import folders
 from purerl.storage.files import write_json
 from purerl.storage.lock import LOCK, locked
@@ -223,13 +218,6 @@ def test_bad_options_are_refused(tiny, options, fragment):
         run_tiny(tiny, **options)
 
 
-def test_nothing_is_pickled(finished):
-    for path in files_of(finished):
-        assert not path.read_bytes().startswith(b"\x80\x04"), path
-    text = (finished / "manifest.json").read_text()
-    assert json.loads(text)["config"]["algorithm"] == "ppo"
-
-
 @pytest.mark.slow
 def test_an_environment_object_is_named_in_what_is_stored(tmp_path, tiny, capsys):
     from purerl.envs import CartPole
@@ -261,27 +249,10 @@ def test_without_checkpoints_a_resumed_run_starts_again_and_keeps_its_rows(tiny,
     assert (aside / "rows.jsonl").read_text() == before
 
 
-def test_rows_are_put_aside_twice_in_one_second(tmp_path, monkeypatch):
-    monkeypatch.setattr("time.time", lambda: 1e9)
-    records = Records((0,), tmp_path, Group((), print))
-    for _ in range(2):
-        (tmp_path / "metrics").mkdir(exist_ok=True)
-        records.back_up()
-    names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["metrics-before-1000000000", "metrics-before-1000000000-2"]
-
-
 def test_a_data_parallel_run_is_not_resumed_on_other_devices(tiny, copy):
     folders.update(copy, {"data_parallel": 7})
     with pytest.raises(ConfigError, match="spread over 7 devices, here are 2"):
         run_tiny(tiny, seeds=2, out=copy, resume=True)
-
-
-def test_a_run_in_an_environment_of_another_structure_is_not_resumed(tiny):
-    before = {"config": to_dict(tiny.replace(env=Doors(num_doors=2))), "seeds": [0]}
-    manifest.check_same(before, tiny.replace(env=Doors(num_doors=2)), [0])
-    with pytest.raises(ConfigError, match=r"env is .*num_doors=2.* and .*num_doors=3"):
-        manifest.check_same(before, tiny.replace(env=Doors(num_doors=3)), [0])
 
 
 def test_a_run_in_several_processes_is_refused_with_what_to_use(monkeypatch, tmp_path):
@@ -290,16 +261,6 @@ def test_a_run_in_several_processes_is_refused_with_what_to_use(monkeypatch, tmp
         purerl.run(purerl.PPOConfig(), out=tmp_path / "run")
     assert "purerl.sweep" in str(no.value)
     assert not (tmp_path / "run").exists()
-
-
-@pytest.mark.parametrize("name", ["seeds", "versions", "config"])
-def test_a_manifest_without_an_entry_is_damaged(copy, name):
-    path = copy / "manifest.json"
-    stored = json.loads(path.read_text())
-    del stored[name]
-    path.write_text(json.dumps(stored))
-    with pytest.raises(ConfigError, match=r"json is damaged \(its checksum differs\)"):
-        load_run(copy)
 
 
 def test_a_field_of_another_version_is_named_with_who_wrote_it(copy):

@@ -2,8 +2,6 @@
 
 import errno
 import shutil
-import subprocess
-import sys
 from types import SimpleNamespace
 
 import jax
@@ -80,43 +78,6 @@ def test_what_orbax_left_of_a_checkpoint_is_removed(tmp_path, monkeypatch):
     step, flat = checkpoint.restore(folder)
     assert step == 3
     np.testing.assert_array_equal(flat["['x']"], np.arange(4.0))
-
-
-NO_FILE = """
-import os, resource, sys
-from pathlib import Path
-import numpy as np
-from purerl.config import ConfigError
-from purerl.storage import checkpoint
-
-folder, tree = Path(sys.argv[1]), {"x": np.arange(4.0)}
-checkpoint.save(folder, 3, tree, keep=3)
-soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))  # The standard ones.
-try:
-    checkpoint.save(folder, 6, tree, keep=3)
-except checkpoint.NotSavedError as error:
-    sentence = str(error)
-resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-print(sentence)
-checkpoint.save(folder, 9, tree, keep=3)
-print(checkpoint.steps(folder))
-"""
-
-
-def test_where_no_file_can_be_opened_a_checkpoint_is_not_saved_and_says_so(tmp_path):
-    ended = subprocess.run(
-        [sys.executable, "-c", NO_FILE, str(tmp_path / "checkpoints")],
-        capture_output=True,
-        text=True,
-    )
-    assert ended.returncode == 0, ended.stderr
-    sentence, steps = ended.stdout.splitlines()
-    assert "Too many open files" in sentence
-    assert sentence.endswith(
-        "the others stay as they are. Let the process open more files (ulimit -n)."
-    )
-    assert steps == "[3, 9]"
 
 
 def test_a_command_on_a_full_disk_prints_one_sentence(monkeypatch, capsys):

@@ -1,20 +1,13 @@
 """States that a run leaves on the host go wherever those on a device do."""
 
-from pathlib import Path
-from typing import NamedTuple
-
 import jax
 import numpy as np
 import pytest
-from jax import export
 
 import purerl
 from purerl.cli import evaluate
 from purerl.cli import export as exporting
-from purerl.report import rendering
 from purerl.scale.host import HostKey, to_device, to_host
-from purerl.storage import checkpoint
-from purerl.train import bind
 from tests.helpers import assert_same_bits, tiny_config
 
 CONFIG = tiny_config(total_timesteps=2 * 32, num_evaluations=0)
@@ -61,12 +54,6 @@ def test_the_memory_of_the_host_is_not_that_of_the_device():
     np.testing.assert_array_equal(theirs, np.zeros(4096))
 
 
-def test_a_key_keeps_its_kind():
-    keys = jax.random.split(jax.random.key(3, impl="rbg"), 2)
-    assert_same_bits(to_device(one(to_host(keys))), keys[1])
-    assert str(jax.random.key_impl(to_device(one(to_host(keys))))) == "rbg"
-
-
 @pytest.mark.parametrize("seed", [3, 5])
 def test_a_run_has_the_policy_of_each_of_its_agents(run, seed):
     obs, key = np.array([0.1, -0.2, 0.3, 0.4]), jax.random.key(0)
@@ -104,19 +91,6 @@ def test_one_of_many_agents_goes_to_the_device_without_the_others(
     assert (out / "policy.stablehlo").exists()
 
 
-def test_agents_play_without_what_they_only_learn_from(run):
-    saved, bound = run[1], bind(CONFIG)
-    drawing = rendering.drawing_of(bound.env)
-
-    def play(agents):
-        shown = rendering.play(agents, bound, drawing, episodes=2, steps=9, seed=0)
-        return evaluate.play_compiled(agents, 2, 0, {}), shown
-
-    unread = jax.tree.map(lambda x: repeated(x, (2, HUGE)), saved.state.envs)
-    without = saved._replace(state=saved.state._replace(envs=unread))
-    assert_same_bits(play(without), play(saved))
-
-
 def test_a_policy_that_a_run_has_not_is_refused(run):
     for result in run:
         with pytest.raises(
@@ -127,22 +101,6 @@ def test_a_policy_that_a_run_has_not_is_refused(run):
         purerl.ConfigError, match=r"without its states; purerl\.load_run"
     ):
         run[0]._replace(state=None).policy(3)
-
-
-def test_the_policy_of_a_run_is_exported(states, tmp_path):
-    obs = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
-    key = jax.random.key(7)
-    for name, state in zip(("run", "folder"), states, strict=True):
-        folder = purerl.export_policy(CONFIG, one(state), tmp_path / name, sampled=True)
-        policy = purerl.make_policy(CONFIG, one(state))
-        for file, inputs, expected in (
-            ("policy", (), policy(obs)),
-            ("sampled_policy", (jax.random.key_data(key),), policy(obs, key)),
-        ):
-            data = (folder / f"{file}.stablehlo").read_bytes()
-            found = export.deserialize(bytearray(data)).call(obs, *inputs)
-            np.testing.assert_array_equal(found, expected)
-            assert len(set(np.asarray(found).tolist())) == 2
 
 
 def test_training_goes_on_from_an_agent_of_a_run(states):
@@ -157,27 +115,3 @@ def test_training_goes_on_from_an_agent_of_a_run(states):
     assert keys.shape == places and jax.dtypes.issubdtype(
         keys.dtype, jax.dtypes.prng_key
     )
-
-
-def test_what_is_no_state_is_refused_in_a_sentence():
-    train = purerl.make_train(LONGER)
-    with pytest.raises(
-        purerl.ConfigError, match=r"start must be a training state, .*got str"
-    ):
-        jax.eval_shape(lambda key: train(key, start="runs/x"), jax.random.key(0))
-
-
-def test_a_number_beside_a_replay_buffer_is_read_back():
-    """Arrays of a field `buffer` may have more slots; what has none has no slots."""
-
-    class State(NamedTuple):
-        buffer: dict
-
-    saved = State({"size": np.array([3, 4]), "items": np.ones((2, 5))})
-    shapes = {"size": (), "items": (7,)}
-    like = State(
-        {n: jax.ShapeDtypeStruct(s, saved.buffer[n].dtype) for n, s in shapes.items()}
-    )
-    found = checkpoint.unflatten(checkpoint.flatten(saved), like, Path("run"))
-    np.testing.assert_array_equal(found.buffer["size"], [3, 4])
-    np.testing.assert_array_equal(found.buffer["items"], [[1] * 5 + [0] * 2] * 2)

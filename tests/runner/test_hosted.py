@@ -8,7 +8,6 @@ import pytest
 import purerl
 from purerl import envs, schedules
 from purerl.cli import evaluate, main
-from purerl.envs.adapters.gymnasium import play_in_gymnasium
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.report.tables import run_table
 from purerl.train import bind
@@ -412,29 +411,6 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
         assert np.isfinite(leaf).all()
 
 
-@pytest.mark.slow(optimised=False)
-def test_q_learning_finds_the_values_of_the_frozen_lake():
-    """Where nothing slips, the goal is six steps away and pays 1 in the last."""
-    config = purerl.TabularConfig(
-        env="gymnasium/FrozenLake-v1",
-        env_kwargs={"is_slippery": False},
-        total_timesteps=3_000,
-        learning_rate=1.0,
-        epsilon=0.2,
-        initial_value=1.0,
-        num_evaluations=1,
-        eval_episodes=2,
-    )
-    result = purerl.run(config, progress=False)
-    values = result.state.params["q"][0, 0].max(-1)
-    # The cells of one of the ways: down, down, right, down, right, right.
-    for steps_left, cell in zip(range(6, 0, -1), (0, 4, 8, 9, 13, 14), strict=True):
-        np.testing.assert_allclose(values[cell], 0.9 ** (steps_left - 1), rtol=1e-4)
-    assert result.state.visits.sum() == 3_000
-    np.testing.assert_array_equal(result.evaluation["episode_return"], 1.0)
-    np.testing.assert_array_equal(result.evaluation["episode_length"], 6)
-
-
 def test_a_bandit_on_the_host_knows_nothing_of_the_problem_before():
     """Averages of what the pulls since the last end of an episode have paid."""
     config = purerl.BanditConfig(
@@ -451,14 +427,6 @@ def test_a_bandit_on_the_host_knows_nothing_of_the_problem_before():
     np.testing.assert_allclose(result.state.params["values"][0], expected)
     assert int(result.metrics["episodes"].sum()) == 2
     assert "regret" not in result.metrics
-
-
-@pytest.mark.slow
-def test_ppo_learns_cartpole_of_gymnasium():
-    config = purerl.PPOConfig(env=HERE, num_envs=8, total_timesteps=80_000)
-    result = purerl.run(config, progress=False)
-    assert np.nanmean(result.metrics["episode_return"][0, -5:]) > 150
-    assert result.evaluation["episode_return"][0, -1].mean() > 200
 
 
 class Long(gymnasium.Env):
@@ -521,16 +489,6 @@ def test_gymnasium_is_played_as_far_as_an_evaluation_goes(capsys, tmp_path):
     assert main(told) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "2 of 2 episodes still ran after 500 steps" in said and "500.0" in said
-
-
-def test_a_policy_plays_no_further_than_it_is_told():
-    def policy(obs):
-        return np.zeros(len(obs), int)
-
-    found = play_in_gymnasium(NEVER, policy, episodes=2, max_steps=70)
-    np.testing.assert_array_equal(found, [[70, 70], [70, 70], [True, True]])
-    ended = play_in_gymnasium("purerl-test/Long-v0", policy, episodes=2)
-    np.testing.assert_array_equal(ended, [[1_500] * 2, [1_500] * 2, [False] * 2])
 
 
 @pytest.mark.slow

@@ -83,7 +83,7 @@ def test_the_command_line_says_what_there_is(capsys):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in CONFIGS if name != "bandit"])
+@pytest.mark.parametrize("name", ["ppo", "dqn", "sac", "q_learning"])
 def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     task = "Pendulum-v1" if name in CONTINUOUS else "CartPole-v1"
     if isinstance(CONFIGS[name], purerl.TabularConfig):
@@ -104,11 +104,3 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     assert f"envpool/{task}" in capsys.readouterr().out
     assert cli.main(["render", str(tmp_path)]) != 0
     assert "envpool.make_gymnasium" in " ".join(capsys.readouterr().err.split())
-
-
-@pytest.mark.slow
-def test_ppo_learns_cartpole_of_envpool():
-    config = purerl.PPOConfig(env=CARTPOLE, num_envs=8, total_timesteps=80_000)
-    result = purerl.run(config, progress=False)
-    assert np.nanmean(result.metrics["episode_return"][0, -5:]) > 150
-    assert result.evaluation["episode_return"][0, -1].mean() > 200

@@ -8,7 +8,6 @@ import purerl
 from purerl.execution import hosted
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.runner.rows import read_rows
-from purerl.runner.run import HOST_SEGMENTS
 from purerl.train import bind
 from tests.helpers import assert_same_bits, slow_but
 from tests.runner import hosted_tasks
@@ -114,18 +113,3 @@ def test_a_failure_within_a_segment_leaves_its_beginning(tmp_path):
         run(CONFIGS["ppo"], tmp_path, segment_updates=2)
     assert "seed 7 made update 3" in caught.value.__notes__[0]
     assert_same_bits(purerl.load_run(tmp_path).state, states_after(CONFIGS["ppo"], 2))
-
-
-def test_a_segment_is_an_update_on_the_host(tmp_path, monkeypatch):
-    """So that Ctrl-C, which is asked about between segments, waits for one at most."""
-    lengths = {}
-    monkeypatch.setattr(
-        "purerl.runner.run.RunLoop",
-        lambda bound, seeds, asked, *rest: pytest.fail(str(asked.segment_updates)),
-    )
-    for updates in (200, HOST_SEGMENTS + 1):
-        config = CONFIGS["ppo"].replace(total_timesteps=updates * 16)
-        with pytest.raises(pytest.fail.Exception) as caught:
-            run(config, None)
-        lengths[updates] = str(caught.value)
-    assert lengths == {200: "1", HOST_SEGMENTS + 1: "2"}

@@ -14,10 +14,11 @@ import pytest
 import purerl
 from purerl.cli import main
 from purerl.runner import interrupt
-from purerl.runner.interrupt import Interrupt, commanded
+from purerl.runner.interrupt import Interrupt
 from purerl.storage.lock import locked
 
 from .conftest import SEGMENT, assert_same_bits, outcome, run_tiny
+from .told import Acts
 
 ENDING = [signal.SIGTERM, signal.SIGHUP]
 
@@ -26,24 +27,12 @@ def send(number):
     os.kill(os.getpid(), number)
 
 
-class Sends(purerl.Tracker):
-    """Sends signals when the given update has been logged."""
-
-    background = False
-
-    def __init__(self, update, *numbers):
-        self.update, self.numbers = update, numbers
-
-    def log(self, kind, seed, row):
-        if kind == "train" and row["update"] == self.update:
-            for number in self.numbers:
-                send(number)
-
-
 @pytest.mark.parametrize("number", ENDING)
 def test_a_run_saves_says_so_and_goes_on(number, tiny, tmp_path, capsys):
     out = tmp_path / "run"
-    stopped = run_tiny(tiny, out=out, trackers=[Sends(SEGMENT, number, number)])
+    stopped = run_tiny(
+        tiny, out=out, trackers=[Acts(SEGMENT, lambda _: (send(number), send(number)))]
+    )
     assert not stopped.finished and purerl.load_run(out).update == SEGMENT
     said = capsys.readouterr().err.replace("\n", " ")
     assert f"{number.name}: finishing what is under way, for at most 25 s" in said
@@ -147,7 +136,7 @@ SCRIPT = """
     from tests.helpers import tiny_config
     class Hangs(purerl.Tracker):
         background = False
-        def log(self, kind, seed, row):
+        def log(self, member, step, row):
             print("here", flush=True)
             while True:
                 try:
@@ -172,16 +161,3 @@ def test_what_does_not_stop_in_its_grace_ends(tmp_path):
     assert time.monotonic() - began < interrupt.END_SECONDS + 10
     with locked(tmp_path):
         pass  # nobody holds the folder
-
-
-def test_a_signal_that_comes_while_memory_is_freed_is_heard():
-    class Freed:
-        def __del__(self):
-            os.kill(os.getpid(), signal.SIGTERM)
-            time.sleep(0.01)  # The handler runs here.
-
-    with commanded() as status:
-        with pytest.raises(KeyboardInterrupt):
-            del (held := [Freed()])[0]
-            time.sleep(5)
-        assert status() == 128 + signal.SIGTERM and not held

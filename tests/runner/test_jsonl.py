@@ -15,8 +15,6 @@ from purerl.runner.rows import (
     stack_rows,
 )
 
-from .conftest import run_tiny
-
 
 def test_episode_returns_are_weighted_by_episodes():
     # Two updates: one episode of return 10, then three of mean 20: (10 + 60) / 4.
@@ -58,13 +56,6 @@ def test_rows_survive_the_file_exactly(tmp_path):
     stacked = stack_rows([[row]])
     assert stacked["loss"].tolist() == [[value]]
     assert np.isnan(stacked["episode_return"]).all()
-
-
-@pytest.mark.parametrize("line", ["[1]", "3", '{"loss": 1.0}', '{"update": null}'])
-def test_a_line_that_is_no_row_is_named(tmp_path, line):
-    (tmp_path / "rows.jsonl").write_text(f'{line}\n{{"update": 2}}\n')
-    with pytest.raises(purerl.ConfigError, match="is damaged in line 1 of 2"):
-        read_rows(tmp_path)
 
 
 def three_rows(folder):
@@ -120,33 +111,6 @@ def test_a_file_goes_on_after_a_line_that_a_kill_cut_short(tmp_path):
     file.flush()
     whole = three_rows(tmp_path / "whole")
     assert path.read_text() == whole.read_text()
-
-
-def test_what_a_row_lacks_is_nan():
-    evaluation = {"update": 2, "loss": 1.0, "episode_return": [1.0, None]}
-    rows = [[{"update": 1, "entropy": 3.0}, evaluation]]
-    stacked = stack_rows(rows)
-    np.testing.assert_array_equal(stacked["update"], [[1, 2]])
-    np.testing.assert_array_equal(stacked["entropy"], [[3.0, np.nan]])
-    np.testing.assert_array_equal(stacked["loss"], [[np.nan, 1.0]])
-    nan = np.nan
-    np.testing.assert_array_equal(stacked["episode_return"], [[[nan, nan], [1.0, nan]]])
-
-
-def test_evaluations_keep_every_episode():
-    evaluation = {
-        "env_steps": np.array([[64], [64]]),
-        "episode_return": np.array([[[1.0, 2.0]], [[3.0, 4.0]]]),
-        "episode_length": np.array([[[5, 6]], [[7, 8]]]),
-        "cut_episodes": np.array([[0], [1]]),
-    }
-    rows = evaluation_rows(evaluation, slot=0, update=2)
-    assert rows[1]["episode_return"] == [3.0, 4.0]
-    assert [row["cut_episodes"] for row in rows] == [0, 1]
-    assert stack_rows([[rows[0]], [rows[1]]])["episode_length"].tolist() == [
-        [[5, 6]],
-        [[7, 8]],
-    ]
 
 
 def test_episodes_without_a_return_are_nan_again_when_they_are_read(tmp_path):
@@ -218,14 +182,3 @@ def test_losses_of_a_warm_up_do_not_count_and_those_of_a_diverged_run_do():
     assert learned["value_loss"] == 3.0 and learned["gradient_steps"] == 10
     assert np.isnan(diverged["value_loss"])
     assert np.isnan(warming_up["value_loss"]) and warming_up["gradient_steps"] == 0
-
-
-def test_more_seeds_make_no_more_files(tiny, tmp_path):
-    names = []
-    for seeds in (1, 6):
-        out = tmp_path / str(seeds)
-        run_tiny(tiny, seeds=seeds, out=out)
-        found = [path.relative_to(out) for path in out.rglob("*") if path.is_file()]
-        # How many files orbax makes of an array follows from its bytes.
-        names.append({path for path in found if path.parts[0] != "checkpoints"})
-    assert names[0] == names[1]

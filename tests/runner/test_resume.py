@@ -1,5 +1,3 @@
-import threading
-
 import jax
 import numpy as np
 import pytest
@@ -17,6 +15,7 @@ from .conftest import (
     outcome,
     run_tiny,
 )
+from .told import Acts
 
 # The same program trains what is compared, in slow tests as users compile it.
 pytestmark = pytest.mark.optimised(slow=True)
@@ -24,14 +23,13 @@ pytestmark = pytest.mark.optimised(slow=True)
 SEEDS = 3
 
 
+def stop(tracker):
+    tracker.stop = True
+
+
 @pytest.fixture(scope="module")
 def whole(tiny):
     return run_tiny(tiny, seeds=SEEDS)
-
-
-@pytest.fixture(scope="module")
-def whole_continuous(tiny_continuous):
-    return run_tiny(tiny_continuous, seeds=SEEDS)
 
 
 @pytest.mark.parametrize(
@@ -51,24 +49,11 @@ def test_interrupted_after_any_segment_and_resumed_equals_uninterrupted(
     assert_same_bits(outcome(resumed), outcome(whole))
 
 
-class StopWhen(purerl.Tracker):
-    """Stops the run when the given update of a seed has been logged."""
-
-    background = False
-
-    def __init__(self, update, seed=0):
-        self.update, self.seed = update, seed
-
-    def log(self, kind, seed, row):
-        if kind == "train" and seed == self.seed and row["update"] == self.update:
-            self.stop = True
-
-
 def test_a_run_that_a_tracker_stops_and_that_is_resumed_equals_uninterrupted(
     tiny, whole, tmp_path, capsys
 ):
     out, update = tmp_path / "run", 2 * SEGMENT
-    tracker = StopWhen(update, seed=1)
+    tracker = Acts(update, stop, seed=1)
     stopped = run_tiny(tiny, seeds=SEEDS, out=out, trackers=[tracker])
     assert not stopped.finished and stopped.train_steps == update * 32 * SEEDS
     assert stopped.metrics["update"].tolist() == [[SEGMENT, update]] * SEEDS
@@ -85,7 +70,7 @@ def test_a_run_that_a_tracker_stops_and_that_is_resumed_equals_uninterrupted(
 
 
 def test_a_run_that_is_stopped_without_a_folder_has_its_agents(tiny, capsys):
-    stopped = run_tiny(tiny, seeds=[4, 2], trackers=[StopWhen(SEGMENT, seed=2)])
+    stopped = run_tiny(tiny, seeds=[4, 2], trackers=[Acts(SEGMENT, stop, seed=2)])
     assert not stopped.finished and stopped.state.update.tolist() == [SEGMENT] * 2
     assert stopped.policy(2)(np.zeros(4)) in (0, 1)
     said = " ".join(capsys.readouterr().err.split())
@@ -93,66 +78,18 @@ def test_a_run_that_is_stopped_without_a_folder_has_its_agents(tiny, capsys):
 
 
 def test_a_run_that_was_stopped_before_its_first_evaluation_says_so(tiny, tmp_path):
-    stop = {"trackers": [StopWhen(SEGMENT)]}
-    stopped = run_tiny(tiny, out=tmp_path / "run", **stop)
+    options = {"trackers": [Acts(SEGMENT, stop)]}
+    stopped = run_tiny(tiny, out=tmp_path / "run", **options)
     for result in (stopped, purerl.load(tmp_path / "run")):
         with pytest.raises(
             purerl.ConfigError, match=r"when it stopped; resume it: pur"
         ):
             result.best()
     with pytest.raises(purerl.ConfigError, match=r"when it stopped; give it a folder"):
-        run_tiny(tiny, **stop).best()
+        run_tiny(tiny, **options).best()
     never = stopped._replace(config=tiny.replace(num_evaluations=0))
     with pytest.raises(purerl.ConfigError, match="set num_evaluations to 1 or more"):
         never.best()
-
-
-def test_a_tracker_in_the_background_stops_a_run_a_little_later(tiny):
-    class Later(StopWhen):
-        background = True
-        asked = threading.Event()
-
-        def log(self, kind, seed, row):
-            super().log(kind, seed, row)
-            if self.stop:
-                self.asked.set()
-
-    class Waits(purerl.Tracker):
-        background = False
-
-        def log(self, kind, seed, row):
-            if row["update"] > SEGMENT:
-                Later.asked.wait(20.0)
-
-    stopped = run_tiny(tiny, trackers=[Later(SEGMENT), Waits()])
-    assert not stopped.finished
-    assert stopped.metrics["update"].tolist() in ([[3]], [[3, 6]])
-
-
-@pytest.mark.slow
-def test_continuous_interrupted_and_resumed_equals_uninterrupted(
-    tiny_continuous, whole_continuous, tmp_path
-):
-    out = tmp_path / "run"
-    trackers = [StopAfter(2 * SEGMENT)]
-    run_tiny(tiny_continuous, seeds=SEEDS, out=out, trackers=trackers)
-    resumed = run_tiny(tiny_continuous, seeds=SEEDS, out=out, resume=True)
-    assert_same_bits(outcome(resumed), outcome(whole_continuous))
-
-
-@pytest.mark.slow
-def test_the_noise_of_a_learned_optimiser_goes_on_after_a_resume(tiny, tmp_path):
-    made = purerl.optimisers.LearnedOptimiser.make(3, noise=True)
-    first, (kernel, bias) = made.params
-    noisy = made.replace(params=(first, (kernel, bias + np.float32(1.0))))  # type: ignore[attr-defined]
-    config = tiny.replace(optimiser=noisy)
-    whole = run_tiny(config, seeds=SEEDS)
-    out = tmp_path / "run"
-    run_tiny(config, seeds=SEEDS, out=out, trackers=[StopAfter(SEGMENT)])
-    resumed = run_tiny(config, seeds=SEEDS, out=out, resume=True)
-    assert_same_bits(outcome(resumed), outcome(whole))
-    seeds = next(x.seed for x in whole.state.opt_state if hasattr(x, "seed"))
-    assert len(set(np.asarray(seeds).tolist())) == SEEDS
 
 
 @pytest.mark.slow
@@ -175,16 +112,6 @@ def test_replay_goes_on_with_the_same_bits_after_a_resume(
         assert leaf.shape[:3] == (SEEDS, 150, 2)
 
 
-@pytest.mark.slow(optimised=False)
-def test_files_after_a_resume_equal_those_of_an_uninterrupted_run(tiny, tmp_path):
-    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "a")
-    trackers = [StopAfter(2 * SEGMENT)]
-    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "b", trackers=trackers)
-    run_tiny(tiny, seeds=SEEDS, out=tmp_path / "b", resume=True)
-    texts = [(tmp_path / x / "metrics" / "rows.jsonl").read_text() for x in "ab"]
-    assert texts[0] == texts[1]
-
-
 def test_rows_past_the_last_checkpoint_are_dropped_on_resume(tiny, whole, tmp_path):
     # A kill between writing rows and saving leaves rows that will be written again.
     out = tmp_path / "run"
@@ -201,15 +128,6 @@ def test_rows_past_the_last_checkpoint_are_dropped_on_resume(tiny, whole, tmp_pa
     assert_same_bits(outcome(resumed), outcome(whole))
     for rows in by_member(read_rows(metrics)["train"], range(SEEDS)):
         assert [row["update"] for row in rows] == [3, 6, 9, 12, 15, 18, 20]
-
-
-@pytest.mark.slow(optimised=False)
-def test_resuming_a_finished_run_changes_nothing(tiny, whole, tmp_path):
-    out = tmp_path / "run"
-    run_tiny(tiny, seeds=SEEDS, out=out)
-    again = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)
-    assert again.train_steps == 0
-    assert_same_bits(outcome(again), outcome(whole))
 
 
 def test_the_same_call_begins_goes_on_and_returns_what_has_finished(
@@ -385,23 +303,3 @@ def test_the_replay_of_a_run_that_is_extended_is_that_of_the_longer_run(
     assert_same_bits(extended.state, run_tiny(longer).state)
     loaded = purerl.load_run(tmp_path)
     assert_same_bits(loaded.state, extended.state)
-
-
-@pytest.mark.slow
-def test_what_followed_the_length_of_a_run_stays_when_it_is_extended(tmp_path):
-    config = purerl.DQNConfig(
-        total_timesteps=320,
-        num_envs=2,
-        learning_starts=32,
-        buffer_size=64,
-        batch_size=8,
-        hidden_sizes=(8,),
-        num_evaluations=0,
-    )
-    run_tiny(config, out=tmp_path)
-    before = purerl.load_run(tmp_path).config.epsilon_steps
-    longer = config.replace(total_timesteps=640)
-    assert purerl.resolve(longer).epsilon_steps == 2 * before
-    run_tiny(longer, out=tmp_path, resume=True, extend=True)
-    loaded = purerl.load_run(tmp_path).config
-    assert loaded.epsilon_steps == before and loaded.total_timesteps == 640

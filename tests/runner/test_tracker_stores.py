@@ -18,6 +18,7 @@ from purerl.runner.trackers.mlflow import absolute
 from tests.helpers import eventually
 
 from .conftest import NUM_UPDATES, SEGMENT, assert_same_bits, run_tiny
+from .told import Acts, kill
 from .tracked import (
     event_scalars,
     event_tags,
@@ -37,16 +38,6 @@ SEEDS = (3, 5)
 TOLD = 3 * SEGMENT
 
 
-class Killer(purerl.Tracker):
-    """A second Ctrl-C, between the rows of a segment and its checkpoint."""
-
-    background = False
-
-    def log(self, kind, seed, row):
-        if kind == "train" and row["update"] == TOLD:
-            raise KeyboardInterrupt
-
-
 @pytest.fixture(scope="module")
 def tracked(tiny, tmp_path_factory):
     root = tmp_path_factory.mktemp("tracked")
@@ -59,7 +50,7 @@ def tracked(tiny, tmp_path_factory):
         trackers = [purerl.make_tracker("mlflow", uri=uri), "tensorboard", "wandb"]
         out = root / "run"
         with pytest.raises(KeyboardInterrupt):
-            run_tiny(tiny, seeds=SEEDS, out=out, trackers=[*trackers, Killer()])
+            run_tiny(tiny, seeds=SEEDS, out=out, trackers=[*trackers, Acts(TOLD, kill)])
         assert purerl.load_run(out).update == TOLD - SEGMENT
         before = {path.name for path in (out / "wandb").glob("offline-run-*")}
         result = run_tiny(tiny, seeds=SEEDS, out=out, resume=True)

@@ -1,10 +1,6 @@
 """Trackers in threads of their own: training does not wait, and nothing is lost."""
 
-import math
 import signal
-import subprocess
-import sys
-import textwrap
 import threading
 
 import pytest
@@ -12,11 +8,10 @@ import pytest
 import purerl
 from purerl.config import ConfigError
 from purerl.runner.trackers import group as writer_group
-from purerl.runner.trackers import writer
 from purerl.runner.trackers.group import load_stored
 
 from .conftest import NUM_UPDATES, SEGMENT, run_tiny
-from .told import group
+from .told import Acts, Keeps, at, group
 
 UPDATES = [*range(SEGMENT, NUM_UPDATES, SEGMENT), NUM_UPDATES]
 
@@ -30,52 +25,21 @@ class Blocked(purerl.Tracker):
         self.is_trained, self.waited, self.updates = is_trained, [], []
         self.threads = set()
 
-    def log(self, kind, seed, row):
+    def log(self, member, step, row):
         self.threads.add(threading.current_thread())
         self.waited.append(self.is_trained.wait(10.0))
-        if kind == "train":
+        if row["kind"] == "train":
             self.updates.append(row["update"])
-
-
-class Watch(purerl.Tracker):
-    """Says when the rows of the last segment have been logged."""
-
-    name, background = "watch", False
-
-    def __init__(self, event):
-        self.event = event
-
-    def log(self, kind, seed, row):
-        if kind == "train" and row["update"] == NUM_UPDATES:
-            self.event.set()
 
 
 def test_training_does_not_wait_for_a_tracker_that_does_not_answer(tiny):
     is_trained = threading.Event()
     blocked = Blocked(is_trained)
-    assert run_tiny(tiny, trackers=[blocked, Watch(is_trained)]).finished
+    assert run_tiny(
+        tiny, trackers=[blocked, Acts(NUM_UPDATES, lambda _: is_trained.set())]
+    ).finished
     assert all(blocked.waited) and blocked.updates == UPDATES
     assert threading.main_thread() not in blocked.threads
-
-
-class Keeps(purerl.Tracker):
-    """Keeps the updates that it is told; fails once it has as many as it may."""
-
-    name = "keeps"
-
-    def __init__(self, most=math.inf):
-        self.id, self.updates, self.most, self.status = None, [], most, ""
-
-    def begin(self, run):
-        self.id = run.id or "there"
-
-    def log(self, kind, seed, row):
-        if len(self.updates) >= self.most:
-            raise OSError("the server has stopped")
-        self.updates.append(row["update"])
-
-    def close(self, status="finished"):
-        self.status = status
 
 
 class Hangs(Keeps):
@@ -85,16 +49,16 @@ class Hangs(Keeps):
         super().__init__()
         self.hangs, self.may_go = threading.Event(), threading.Event()
 
-    def log(self, kind, seed, row):
-        super().log(kind, seed, row)
-        if len(self.updates) == 3:
+    def log(self, member, step, row):
+        super().log(member, step, row)
+        if len(self.told) == 3:
             self.hangs.set()
             self.may_go.wait(10.0)
 
 
 def tell(trackers, updates):
     for update in updates:
-        trackers.log("train", 0, {"update": update})
+        trackers.log("train", 0, at(update))
         trackers.flush()
 
 
@@ -114,22 +78,6 @@ def test_a_tracker_that_fails_in_the_middle_is_told_the_rest_later(tmp_path):
     assert said == [] and second.status == "finished"
 
 
-def test_a_full_queue_drops_what_comes_later_and_says_so_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "MAX_ROWS", 5)
-    hangs = Hangs()
-    trackers, said = group(hangs, folder=tmp_path)
-    tell(trackers, range(1, 4))
-    assert hangs.hangs.wait(10.0)
-    tell(trackers, range(4, 101))
-    (full,) = said
-    assert "tracker 'keeps' is 5 rows behind and is told no further ones" in full
-    hangs.may_go.set()
-    trackers.close("finished")
-    assert hangs.updates == [1, 2, 3, 4, 5, 6, 7, 8] and hangs.status == "finished"
-    assert "lacks 92 of 100 rows" in said[1] and len(said) == 2
-    assert load_stored(tmp_path)["keeps"]["rows"] == 8
-
-
 def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatch):
     monkeypatch.setattr(writer_group, "END_SECONDS", 0.3)
     monkeypatch.setattr(writer_group, "QUIET_SECONDS", 0.1)
@@ -138,7 +86,7 @@ def test_the_end_waits_for_a_while_and_says_what_is_missing(tmp_path, monkeypatc
     tell(trackers, range(1, 11))
     trackers.close("finished")
     waiting, missing = said
-    assert waiting.startswith("waiting for tracker 'keeps', at most 0.3 s")
+    assert waiting.startswith("waiting for tracker 'keeps', 0.3 s for an answer")
     assert "lacks 8 of 10 rows" in missing  # the third is on its way
     assert load_stored(tmp_path)["keeps"]["rows"] == 2
     hangs.may_go.set()
@@ -181,47 +129,22 @@ def test_what_waits_is_written_when_training_fails(error, status):
     assert slow.updates == [*range(1, 11)] and slow.status == status and not said
 
 
-@pytest.mark.slow
-def test_a_tracker_that_hangs_does_not_keep_the_process_alive():
-    script = textwrap.dedent(
-        """
-        import threading
-        import purerl
-        from purerl.runner.trackers import group
-        from purerl.runner.trackers.base import Member, TrackedRun
-        group.END_SECONDS = 0.2
-        class Hangs(purerl.Tracker):
-            def log(self, kind, seed, row):
-                threading.Event().wait()
-        made = group.Group([Hangs()])
-        made.begin(TrackedRun("name", {}, {0: Member("seed=0", 0, {})}), print)
-        made.log("train", 0, {"update": 1})
-        made.close("finished")
-        """
-    )
-    ended = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60
-    )
-    assert ended.returncode == 0, ended.stderr
-    assert "lacks 1 of 1 rows. There is no out folder from which" in ended.stdout
-
-
 def test_ctrl_c_in_training_leaves_no_row_behind(tiny, tmp_path):
-    class Stops(Watch):
-        def log(self, kind, seed, row):
-            if kind == "train" and row["update"] == 2 * SEGMENT:
-                signal.raise_signal(signal.SIGINT)
-                self.event.set()
+    def stop(tracker):
+        signal.raise_signal(signal.SIGINT)
+        is_stopped.set()
 
     is_stopped = threading.Event()
     behind = Blocked(is_stopped)  # has written nothing when training is stopped
-    result = run_tiny(tiny, out=tmp_path / "run", trackers=[behind, Stops(is_stopped)])
+    result = run_tiny(
+        tiny, out=tmp_path / "run", trackers=[behind, Acts(2 * SEGMENT, stop)]
+    )
     assert not result.finished
     assert all(behind.waited) and behind.updates == [SEGMENT, 2 * SEGMENT]
 
 
 def test_a_tracker_that_does_not_begin_stops_a_new_run(tmp_path, monkeypatch):
-    monkeypatch.setattr(writer, "BEGIN_SECONDS", 0.2)
+    monkeypatch.setattr(writer_group, "BEGIN_SECONDS", 0.2)
     may_go = threading.Event()
 
     class Silent(Keeps):

@@ -10,44 +10,15 @@ import pytest
 import purerl
 from purerl.config import ConfigError
 from purerl.runner.rows import by_member, read_rows
-from purerl.runner.trackers import choose, read_trackers
+from purerl.runner.trackers import choose
+from purerl.runner.trackers import group as tracker_group
 from purerl.runner.trackers.base import flat_params, scalars
-from purerl.runner.trackers.group import load_stored
+from purerl.runner.trackers.group import begin_anew, load_stored
 from purerl.storage.files import write_json
 from tests.helpers import assert_same_bits
 
 from .conftest import NUM_UPDATES, SEGMENT, outcome, run_tiny
-from .told import group
-
-
-class Keeps(purerl.Tracker):
-    """Keeps what it is told; fails in one method if it is asked to."""
-
-    name = "keeps"
-
-    def __init__(self, fails="", id=None):
-        self.told, self.fails, self.id = [], fails, id
-        self.status, self.is_closed = None, threading.Event()
-
-    def begin(self, run):
-        self._may_fail("begin")
-        self.begun = run
-
-    def log(self, kind, seed, row):
-        self._may_fail("log")
-        self.told.append((kind, seed, row["update"]))
-
-    def flush(self):
-        self._may_fail("flush")
-
-    def close(self, status="finished"):
-        self._may_fail("close")
-        self.status = status
-        self.is_closed.set()
-
-    def _may_fail(self, method):
-        if self.fails == method:
-            raise OSError(f"no room for {method}\nsecond line")
+from .told import Flushes, Keeps, at, group
 
 
 def test_numbers_of_a_row():
@@ -58,7 +29,7 @@ def test_numbers_of_a_row():
         "episode_return": [1.0, None, 4.0],
         "value_loss": 0.5,
     }
-    assert dict(scalars("evaluation", row)) == {
+    assert dict(scalars({"kind": "evaluation", **row})) == {
         "evaluation/episodes": 2.0,
         "evaluation/episode_return": 2.5,
         "evaluation/episode_return_min": 1.0,
@@ -69,6 +40,7 @@ def test_numbers_of_a_row():
 
 def test_what_is_undefined_is_left_out_and_what_diverged_is_not():
     row = {
+        "kind": "train",
         "env_steps": 1,
         "episodes": 0,
         "policy_steps": 0,
@@ -77,13 +49,13 @@ def test_what_is_undefined_is_left_out_and_what_diverged_is_not():
         "value_loss": None,
     }
     counts = {"train/episodes": 0.0, "train/policy_steps": 0.0}
-    learned = dict(scalars("train", {**row, "gradient_steps": 4}))
+    learned = dict(scalars({**row, "gradient_steps": 4}))
     assert math.isnan(learned.pop("train/value_loss"))
     assert learned == {"train/gradient_steps": 4.0, **counts}
-    warming_up = dict(scalars("train", {**row, "gradient_steps": 0}))
+    warming_up = dict(scalars({**row, "gradient_steps": 0}))
     assert warming_up == {"train/gradient_steps": 0.0, **counts}
     # A policy that took steps and has no loss has diverged.
-    moved = dict(scalars("train", {**row, "gradient_steps": 4, "policy_steps": 2}))
+    moved = dict(scalars({**row, "gradient_steps": 4, "policy_steps": 2}))
     assert math.isnan(moved["train/policy_loss"])
 
 
@@ -141,27 +113,27 @@ def test_a_missing_package_gets_a_sentence(monkeypatch, name, package):
 
 @pytest.mark.parametrize("method", ["log", "flush", "close"])
 def test_a_failing_tracker_is_left_out_with_one_sentence(tmp_path, method):
-    bad, good = Keeps(fails=method), Keeps()
+    bad, good = Flushes(fails=method), Keeps()
     trackers, said = group(bad, good, folder=tmp_path)
     for update in (1, 2, 3):
-        trackers.log("train", 0, {"update": update})
+        trackers.log("train", 0, at(update))
         trackers.flush()
     trackers.close("finished")
     assert good.told == [("train", 0, 1), ("train", 0, 2), ("train", 0, 3)]
     assert good.status == "finished"
     # It is closed all the same, so that it gives back what it holds.
     assert bad.is_closed.wait(0.0 if method == "close" else 10.0) == (method != "close")
-    assert bad.status == (None if method == "close" else "failed")
+    assert bad.status == ("" if method == "close" else "failed")
     failed, missing = said
     assert f"tracker 'keeps' failed (OSError: no room for {method})" in failed
     assert "second line" not in failed
     told = "has all rows" if method == "close" else "lacks 3 of 3 rows"
-    assert told in missing and f"purerl.track('{tmp_path}', [Keeps(" in missing
+    assert told in missing and f"purerl.track('{tmp_path}', [Flushes(" in missing
 
 
 @pytest.mark.slow
 def test_a_run_is_not_lost_with_its_tracker(tiny, tmp_path, capsys):
-    bad = Keeps(fails="flush")
+    bad = Flushes(fails="flush")
     whole = run_tiny(tiny, seeds=2)
     tracked = run_tiny(tiny, seeds=2, out=tmp_path / "run", trackers=[bad])
     assert tracked.finished
@@ -180,22 +152,44 @@ def test_a_tracker_that_cannot_begin_stops_a_new_run_and_leaves_no_run(tiny, tmp
 
 def test_a_tracker_that_cannot_go_on_does_not_stop_a_resumed_run(tmp_path):
     trackers, _ = group(Keeps(id="a"), folder=tmp_path)
-    trackers.log("train", 0, {"update": 5})
+    trackers.log("train", 0, at(5))
     trackers.close("interrupted")
     bad = Keeps(fails="begin", id="a")
     trackers, said = group(bad, folder=tmp_path)
     for update in (5, 6):
-        trackers.log("train", 0, {"update": update})
+        trackers.log("train", 0, at(update))
     trackers.close("finished")
     assert "left out" in said[0] and "lacks 1 of 2 rows" in said[1]
     assert load_stored(tmp_path)["keeps"]["rows"] == 1
 
 
+def test_a_tracker_with_rows_that_do_not_hold_begins_anew(tmp_path):
+    trackers, _ = group(Keeps(id="a"), folder=tmp_path)
+    for update in (1, 2, 3):
+        trackers.log("train", 0, at(update))
+    trackers.close("interrupted")
+    begin_anew(tmp_path, 3)
+    assert load_stored(tmp_path)["keeps"]["id"] == "a"  # All of them hold.
+    begin_anew(tmp_path, 1)
+    bad, _ = group(Keeps(fails="begin"), folder=tmp_path)
+    bad.close("interrupted")
+    begin_anew(tmp_path, 0)  # Before the tracker has begun anew.
+    new = Keeps(id="b")
+    trackers, said = group(new, folder=tmp_path)
+    for update in (1, 2):
+        trackers.log("train", 0, at(update))
+    trackers.close("finished")
+    assert (new.begun.id, new.begun.replaces) == (None, "a") and not said
+    assert new.told == [("train", 0, 1), ("train", 0, 2)]
+    entry = {"id": "b", "rows": 2, "status": "finished", "options": {}}
+    assert load_stored(tmp_path)["keeps"] == entry
+
+
 def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     first = Keeps(id="a")
     trackers, _ = group(first, folder=tmp_path)
-    trackers.log("train", 0, {"update": 3})
-    trackers.log("evaluation", 0, {"update": 2})
+    trackers.log("train", 0, at(3))
+    trackers.log("evaluation", 0, at(2))
     trackers.close("interrupted")
     assert first.told == [("evaluation", 0, 2), ("train", 0, 3)]
     entry = {"id": "a", "rows": 2, "status": "interrupted", "options": {}}
@@ -206,18 +200,17 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     trackers, _ = group(again, new, folder=tmp_path)
     assert again.begun.id == "a" and new.begun.id is None
     for kind, update in (("train", 3), ("evaluation", 2), ("train", 6)):
-        trackers.log(kind, 0, {"update": update})
+        trackers.log(kind, 0, at(update))
     trackers.close("finished")
     assert again.told == [("train", 0, 6)]
     assert new.told == [("evaluation", 0, 2), ("train", 0, 3), ("train", 0, 6)]
 
 
-def test_a_slow_tracker_gets_its_share_of_the_time():
+def test_a_slow_tracker_gets_its_share_of_the_time(monkeypatch):
+    monkeypatch.setattr(tracker_group, "REST", 1000.0)
     written = threading.Semaphore(0)
 
     class Slow(Keeps):
-        time_share = 0.001
-
         def flush(self):
             self.told.append("flush")
             time.sleep(0.05)
@@ -225,27 +218,15 @@ def test_a_slow_tracker_gets_its_share_of_the_time():
 
     slow = Slow()
     trackers, _ = group(slow)
-    trackers.log("train", 0, {"update": 1})
+    trackers.log("train", 0, at(1))
     trackers.flush()
     assert written.acquire(timeout=10.0)
     for update in range(2, 6):  # for these 50 s are to pass
-        trackers.log("train", 0, {"update": update})
+        trackers.log("train", 0, at(update))
         trackers.flush()
     trackers.close("finished")
     later = [("train", 0, update) for update in range(2, 6)]
     assert slow.told == [("train", 0, 1), "flush", *later, "flush"]
-
-
-@pytest.mark.parametrize(
-    ("error", "status"), [(KeyboardInterrupt, "interrupted"), (ValueError, "failed")]
-)
-def test_trackers_are_closed_when_the_run_fails(error, status):
-    tracker = Keeps()
-    trackers, _ = group(tracker)
-    with pytest.raises(error), trackers:
-        trackers.log("train", 0, {"update": 1})
-        raise error
-    assert tracker.told and tracker.status == status
 
 
 def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
@@ -260,8 +241,3 @@ def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):
         (tmp_path / "trackers.json").write_text(text)
         with pytest.raises(ConfigError, match="damaged"):
             choose(None, tmp_path)
-
-
-def test_names_and_objects_are_both_taken():
-    mine = Keeps()
-    assert read_trackers(["tensorboard", mine])[1] is mine

@@ -1,5 +1,7 @@
 """A tracker that keeps what it is told of members, for tests of every tool."""
 
+import math
+import threading
 from typing import Any
 
 import purerl
@@ -26,14 +28,14 @@ class Told(purerl.Tracker):
         self.run, self.has_gone_on = run, run.id is not None
         self.id = run.id or "there"
 
-    def log(self, kind, seed, row):
-        if seed == self.fails_at:
+    def log(self, member, step, row):
+        if member == self.fails_at:
             raise OSError("the server has stopped")
-        self.members[seed] = self.run.members[seed]
-        self.rows.setdefault(seed, []).append((kind, row))
+        self.members[member] = self.run.members[member]
+        self.rows.setdefault(member, []).append((row["kind"], row))
 
-    def end_member(self, seed):
-        self.ended.append(seed)
+    def end_member(self, member):
+        self.ended.append(member)
 
     def artifact(self, path, name):
         assert path.is_dir() or path.stat().st_size > 0
@@ -41,6 +43,79 @@ class Told(purerl.Tracker):
 
     def close(self, status="finished"):
         self.status = status
+
+
+class Acts(purerl.Tracker):
+    """Does something in training when it is told a row of an update.
+
+    Args:
+        seed: The member whose row it is; None for all.
+        act: A function of the tracker.
+    """
+
+    name, background = "acts", False
+
+    def __init__(self, update, act, seed=None):
+        self.update, self.act, self.seed = update, act, seed
+
+    def log(self, member, step, row):
+        is_it = (row["kind"], row["update"]) == ("train", self.update)
+        if is_it and self.seed in (member, None):
+            self.act(self)
+
+
+def kill(tracker):
+    """A second Ctrl-C: between the rows of an update and its checkpoint."""
+    raise KeyboardInterrupt
+
+
+class Keeps(purerl.Tracker):
+    """Keeps what it is told; fails in a method, or once it has as many rows as it may.
+
+    Attributes:
+        told: Kind, member and update of every row.
+    """
+
+    name = "keeps"
+
+    def __init__(self, fails="", id="there", most=math.inf):
+        self.told, self.fails, self.own, self.most = [], fails, id, most
+        self.id, self.status, self.is_closed = None, "", threading.Event()
+
+    @property
+    def updates(self):
+        return [update for *_, update in self.told]
+
+    def begin(self, run):
+        self._may_fail("begin")
+        self.begun, self.id = run, run.id or self.own
+
+    def log(self, member, step, row):
+        self._may_fail("log")
+        if len(self.told) >= self.most:
+            raise OSError("the server has stopped")
+        self.told.append((row["kind"], member, row["update"]))
+
+    def close(self, status="finished"):
+        self._may_fail("close")
+        self.status = status
+        self.is_closed.set()
+
+    def _may_fail(self, method):
+        if self.fails == method:
+            raise OSError(f"no room for {method}\nsecond line")
+
+
+class Flushes(Keeps):
+    """May fail in `flush` too, without which rows do not count."""
+
+    def flush(self):
+        self._may_fail("flush")
+
+
+def at(update):
+    """A row without numbers."""
+    return {"update": update, "env_steps": 32 * update}
 
 
 def group(*trackers, folder=None):

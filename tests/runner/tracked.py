@@ -17,7 +17,7 @@ def expected(out: Path, seed: int) -> dict[str, list[tuple[int, float]]]:
     for kind in ("train", "evaluation"):
         (rows,) = by_member(read_rows(out / "metrics")[kind], [seed])
         for row in rows:
-            for name, value in scalars(kind, row):
+            for name, value in scalars({"kind": kind, **row}):
                 found.setdefault(name, []).append((row["env_steps"], value))
     assert len(found["train/entropy"]) == COLUMNS["train"]
     assert len(found["evaluation/episode_return"]) == COLUMNS["evaluation"]

@@ -90,19 +90,6 @@ def test_every_device_holds_the_steps_of_its_environments(warm):
     assert_devices_agree(two.state)
 
 
-@pytest.mark.slow
-def test_training_goes_on_on_one_device(warm):
-    _, two = warm
-    state, metrics = jax.jit(purerl.make_algorithm(WARM_UP).step)(
-        on_one_device(two.state)
-    )
-    # The next 40 rows go where the oldest were, and follow what two devices wrote.
-    newest = (STEPS // NUM_ENVS + 40 - 1) % (CAPACITY // NUM_ENVS)
-    assert_next_steps_follow(state.buffer, newest)
-    assert np.isfinite(metrics["value_loss"])
-    assert int(metrics["env_steps"]) == STEPS + 160
-
-
 @pytest.fixture(scope="module")
 def weighed():
     train = purerl.data_parallel(PRIORITISED)

@@ -118,29 +118,15 @@ def test_a_hyperparameter_is_an_axis_like_any_other():
     ("call", "fragment"),
     [
         (lambda: purerl.pmap(jnp.sin, lanes=0), "lanes must be a positive"),
-        (lambda: purerl.pmap(jnp.sin, lanes=2.5), "lanes must be a positive"),
         (lambda: purerl.pmap(jnp.sin)(jnp.float32(1)), "share one leading axis"),
-        (lambda: purerl.pmap(jnp.sin)(jnp.zeros((0,))), "share one leading axis"),
         (
             lambda: purerl.pmap(jnp.add)(jnp.zeros(2), jnp.zeros(3)),
             "share one leading axis",
         ),
         (lambda: purerl.pmap(jnp.sin, in_axes=1)(jnp.zeros(2)), "must be 0 or None"),
         (
-            lambda: purerl.pmap(len, in_axes={"x": 0})({"x": jnp.zeros(2), "y": 1.0}),
-            "in_axes must be .* got {'x': 0} for",
-        ),
-        (
-            lambda: purerl.pmap(len, in_axes={"x": 0, "y": None})({"x": jnp.zeros(2)}),
-            "in_axes must be",
-        ),
-        (
             lambda: purerl.pmap(len, in_axes={"x": 0})(jnp.zeros(2)),
             "in_axes must be",
-        ),
-        (
-            lambda: purerl.pmap(jnp.sin, in_axes=(0, 0))(jnp.zeros(2)),
-            r"in_axes must be .* got \(0, 0\)",
         ),
     ],
 )
@@ -226,12 +212,6 @@ def test_what_is_no_count_is_refused(value):
     with pytest.raises(ConfigError, match="lanes must be a positive whole number"):
         as_count("lanes", value)
     assert as_count("lanes", None) is None
-
-
-@pytest.mark.parametrize("seeds", [0, -1, 2.0, np.float64(2), "2", [1, 1], np.zeros(2)])
-def test_what_is_no_seeds_is_refused(seeds):
-    with pytest.raises(ConfigError, match="seeds must be a positive number, or diff"):
-        check_seeds(seeds)
 
 
 @pytest.mark.parametrize("transform", [jax.jit, jax.vmap, jax.grad])

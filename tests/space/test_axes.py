@@ -60,26 +60,6 @@ def test_loguniform_over_whole_numbers_gives_each_its_interval():
         assert abs((values == number).mean() - share) < 0.02
 
 
-def test_fields_with_a_fraction_draw_fractions():
-    config = purerl.PPOConfig()
-    axes = {
-        "entropy_coef": purerl.uniform(0, 1),
-        "env_params.length": purerl.loguniform(1, 2),
-        "policy_loss.clip_eps": purerl.uniform(0, 1),
-        "num_envs": purerl.uniform(2, 4),
-        "gamma": [0, 1],
-    }
-    found = for_fields(config, axes)
-    kinds = {
-        name: {type(end) for end in axis}
-        for name, axis in found.items()
-        if name != "gamma"
-    }
-    assert kinds.pop("num_envs") == {int}
-    assert all(kind == {float} for kind in kinds.values())
-    assert found == axes  # the ends are what they were
-
-
 @pytest.mark.parametrize(
     ("name", "fields"),
     [

@@ -39,16 +39,6 @@ def test_arrays_without_elements_are_saved_with_the_others(tmp_path):
     }
 
 
-def test_what_no_disk_is_to_blame_for_is_not_told_of_the_disk(tmp_path, monkeypatch):
-    def fail(*args):
-        raise ValueError("cannot save arrays of this kind")
-
-    monkeypatch.setattr(checkpoint, "_write", fail)
-    with pytest.raises(purerl.ConfigError, match=r"of this kind.*Report it") as error:
-        checkpoint.save(tmp_path, 3, TREE, keep=2)
-    assert "disk" not in str(error.value).replace(str(tmp_path), "")
-
-
 def test_numbers_of_another_type_are_named_by_their_type():
     flat = {"['bias']": np.zeros((3, 2), np.float64)}
     like = {"bias": jax.ShapeDtypeStruct((2,), np.float32)}
@@ -106,19 +96,6 @@ def test_a_checkpoint_that_was_replaced_while_it_was_read_is_not_damaged(
     monkeypatch.setattr(checkpoint, "_read", read_late)
     step, flat = checkpoint.restore(tmp_path)
     assert step == 2 and set(flat) == set(checkpoint.flatten(TREE))
-
-
-def test_only_whole_numbers_are_checkpoints(tmp_path):
-    (tmp_path / "12").mkdir()
-    (tmp_path / "\N{SUPERSCRIPT TWO}").mkdir()
-    assert checkpoint.steps(tmp_path) == [12]
-
-
-def test_a_whole_checkpoint_leaves_the_hook_as_it_is(tmp_path):
-    checkpoint.save(tmp_path, 1, TREE, keep=1)
-    before = sys.unraisablehook
-    checkpoint.restore(tmp_path)
-    assert sys.unraisablehook is before
 
 
 def test_the_checksum_of_a_checkpoint_is_that_of_its_bytes_and_copies_none_of_them():

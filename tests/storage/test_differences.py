@@ -130,18 +130,3 @@ def test_groups_of_a_sweep_that_differ_are_no_extension(changes, words):
     assert not store.is_extension(stored, new)
     # Members of other groups have been trained with nothing yet.
     assert store.is_extension(stored, sweep(groups={"other": groups["ppo"]}))
-
-
-def test_what_is_missing_is_none_and_seeds_may_be_anything():
-    assert differences({"rule": None, "x": 1}, {"x": 1}) == []
-    assert differences({"x": 1}, {"rule": None, "x": 1}) == []
-    assert differences({"rule": 2}, {}) == ["rule is 2 there and missing here"]
-    assert differences({"lanes": 4}, {"lanes_asked": 2}) == [
-        "lanes is 4 there and 2 here"
-    ]
-    assert differences({"seeds": [0, 1, 2]}, {"seeds": []}) == [
-        "seeds are 0..2 (3) there and [] here"
-    ]
-    assert differences({"seeds": "two"}, {"seeds": {"first": 1}}) == [
-        "seeds is 'two' there and {'first': 1} here"
-    ]

@@ -1,5 +1,3 @@
-import json
-
 import pytest
 
 import purerl
@@ -91,15 +89,6 @@ def test_what_a_kill_between_the_two_files_kept_off_is_done_later(tmp_path):
     assert written[0] == written[1]
 
 
-def test_what_is_taken_back_is_what_was_written(tmp_path):
-    put(tmp_path / "notes.txt", "mine")
-    with pytest.raises(purerl.ConfigError), folders.undone_if_empty(tmp_path):
-        folders.write(tmp_path, {"config": {"env": "CartPole-v1"}})
-        assert json.loads((tmp_path / "manifest.json").read_text())
-        raise purerl.ConfigError("It cannot begin.")
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
-
-
 @pytest.mark.parametrize("name", [None, *folders.CONTENTS])
 def test_a_folder_that_was_begun_is_undone_unless_it_has_results(name, tmp_path):
     def begin():
@@ -113,20 +102,6 @@ def test_a_folder_that_was_begun_is_undone_unless_it_has_results(name, tmp_path)
         begin()
     assert (tmp_path / folders.MANIFEST).exists() == (name is not None)
     assert (tmp_path / folders.CONFIG).exists() == (name is not None)
-
-
-@pytest.mark.parametrize("had_trackers", [False, True])
-def test_what_trackers_were_told_goes_with_a_folder_that_is_undone(
-    had_trackers, tmp_path
-):
-    told = tmp_path / folders.TRACKERS_FILE
-    if had_trackers:
-        told.write_text("{}")
-    with pytest.raises(ConfigError), folders.undone_if_empty(tmp_path):
-        folders.write(tmp_path, {"config": {}})
-        told.write_text("{}")
-        raise ConfigError("does not fit into memory")
-    assert told.exists() == had_trackers
 
 
 def test_a_folder_that_was_there_stays_as_it_is(tmp_path):

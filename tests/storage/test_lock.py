@@ -1,7 +1,6 @@
 """One process at a time trains into a folder."""
 
 import os
-import signal
 import subprocess
 import sys
 import textwrap
@@ -43,51 +42,6 @@ def test_a_folder_in_use_is_refused_until_that_process_ends(tmp_path, other):
     other.wait()
     with lock.locked(folder):
         assert str(os.getpid()) in (folder / lock.LOCK).read_text()
-
-
-def test_a_forked_process_does_not_keep_the_lock_after_a_kill(tmp_path):
-    code = """
-        import os, sys, time
-        from pathlib import Path
-        from purerl.storage.lock import locked
-        with locked(Path(sys.argv[1])):
-            if os.fork() == 0:  # It runs, and has given up the lock, once it speaks.
-                print("held", flush=True)
-            time.sleep(600)
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    process = subprocess.Popen(
-        command, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        assert process.stdout.readline() == "held\n"
-        process.kill()
-        process.wait()
-        with lock.locked(tmp_path):
-            pass
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.stdout.close()
-
-
-def test_the_end_of_a_forked_process_leaves_the_lock_of_its_parent(tmp_path):
-    """In a process without JAX's threads, which a fork may leave hanging."""
-    code = """
-        import os, sys
-        from pathlib import Path
-        from purerl.storage import lock
-        folder = Path(sys.argv[1])
-        with lock.locked(folder):
-            if os.fork() == 0:
-                sys.exit()  # It leaves the block.
-            os.wait()
-            assert (folder / lock.LOCK).exists()
-            with lock.locked(folder):
-                raise AssertionError
-    """
-    command = [sys.executable, "-c", textwrap.dedent(code), str(tmp_path)]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=120)
-    assert "in use by process" in ended.stderr.splitlines()[-1]
 
 
 def test_a_thread_of_this_process_is_refused_too(tmp_path):
@@ -176,14 +130,3 @@ def test_no_tool_writes_into_a_folder_in_use(tool, tmp_path):
         with pytest.raises(ConfigError, match="is in use by process"):
             TOOLS[tool](tmp_path)
         assert [path.name for path in tmp_path.iterdir()] == [lock.LOCK]
-
-
-def test_no_folder_needs_no_lock():
-    with lock.locked(None):
-        pass
-
-
-def test_a_folder_that_cannot_be_made_is_left_to_whoever_writes(tmp_path):
-    (tmp_path / "file").write_text("")
-    with lock.locked(tmp_path / "file" / "run"):
-        pass

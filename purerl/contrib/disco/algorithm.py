@@ -348,7 +348,7 @@ def step(parts: Parts, state: DiscoState) -> tuple[DiscoState, Metrics]:
     return learn(parts, state, played, keys)
 
 
-def policy(parts: Parts, state: DiscoState) -> rollout.Policy:
+def policy(parts: Parts, state: DiscoState) -> rollout.Player:
     """Return how the network of a state chooses actions while it is trained."""
 
     def act(features: Any, memory: PyTree, noise: Array) -> Any:
@@ -356,7 +356,7 @@ def policy(parts: Parts, state: DiscoState) -> rollout.Policy:
         raw = parts.head.choose(logits, noise)
         return (raw, logits, parts.head.to_env(raw)), memory
 
-    return rollout.Policy(act, partial(to_features, parts.obs_space), parts.head.noise)
+    return rollout.Player(act, partial(to_features, parts.obs_space), parts.head.noise)
 
 
 def act(parts: Parts, state: DiscoState, obs: Array, key: Array | None = None) -> Array:

@@ -7,7 +7,7 @@ import jax
 import jax.numpy as jnp
 from flax import struct
 
-from purerl.config import POSITIVE, ConfigError, dynamic, is_part, shown
+from purerl.config import POSITIVE, ConfigError, dynamic
 from purerl.contrib.disco import meta_network, weights
 from purerl.contrib.disco.inputs import (
     DiscoInputs,
@@ -18,6 +18,7 @@ from purerl.contrib.disco.inputs import (
 )
 from purerl.learning.small_networks import whole
 from purerl.networks.recurrent import LSTMMemory
+from purerl.rules.check import check_kind, check_shapes, tried
 from purerl.types import PyTree
 
 
@@ -185,47 +186,24 @@ def check_disco_rule(rule: Any, prediction_size: int) -> None:
             and a memory of the shapes that it began with.
     """
     example = "purerl.rules.CMPORule()"
-    is_rule = is_part(rule) and callable(getattr(rule, "init", None))
-    if not is_rule or jax.tree_util.all_leaves([rule]):
-        raise ConfigError(
-            "rule must be an instance of a flax.struct.dataclass with init() and "
-            "__call__(inputs, memory, axis_name), such as "
-            f"{example}, got {shown(rule)}."
-        )
-    size = getattr(rule, "prediction_size", prediction_size)
-    if size != prediction_size:
-        raise ConfigError(
-            f"prediction_size must be that of the rule, {size}, got {prediction_size}; "
-            "leave it at auto."
-        )
-    name = type(rule).__name__
-    try:
+    calls = "init() and __call__(inputs, memory, axis_name)"
+    check_kind(rule, prediction_size, calls, example)
+
+    def call() -> Any:
         memory = jax.eval_shape(rule.init)
         targets, after = jax.eval_shape(rule, _inputs(prediction_size), memory)
-        found = tuple(x.shape for x in DiscoTargets(*targets))
-    except ConfigError:
-        raise
-    except Exception as error:
-        raise ConfigError(
-            f"rule must return targets of a purerl.contrib.disco.DiscoInputs, as "
-            f"{example} does; {name} failed on one with prediction_size="
-            f"{prediction_size}: {error}."
-        ) from error
-    expected = ((3, 2, 4), (3, 2, prediction_size), (3, 2, prediction_size))
-    if found != expected:
-        raise ConfigError(
-            f"rule must return DiscoTargets of the shapes {expected} for T = 3, B = 2, "
-            f"A = 4 and M = {prediction_size}; {name} returned {found}."
-        )
+        return memory, after, tuple(x.shape for x in DiscoTargets(*targets))
+
+    words = f"a DiscoInputs, as {example} does"
+    memory, after, found = tried(rule, call, words, prediction_size)
+    size = (3, 2, prediction_size)
+    check_shapes(rule, "DiscoTargets", found, ((3, 2, 4), size, size))
     before, later = (
         jax.tree.map(lambda x: (tuple(x.shape), str(x.dtype)), each)
         for each in (memory, after)
     )
-    if before != later:
-        raise ConfigError(
-            "rule must return a memory of the shapes and types with which it begins, "
-            f"{before}; {name} returned {later}."
-        )
+    kind = "a memory, and one after it,"
+    check_shapes(rule, kind, later, before)
 
 
 def _inputs(size: int) -> DiscoInputs:

@@ -205,7 +205,9 @@ def check_module(memory: Any, width: int) -> None:
 def _initial(name: str, memory: Any) -> PyTree:
     """The carry of some episodes, which must be zeros of their number."""
     try:
-        carry = memory.initial(_SHAPE[1:])
+        # Zeros are looked at, also where a tool traces the agent's making.
+        with jax.ensure_compile_time_eval():
+            carry = memory.initial(_SHAPE[1:])
     except Exception as error:
         raise ConfigError(
             f"{name} must have a method initial(shape) that returns the carry of "

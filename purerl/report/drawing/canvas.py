@@ -83,14 +83,10 @@ class Canvas:
         self.image = picture.copy() if picture else image.new("RGB", full, background)
         self._draw = pillow("ImageDraw").Draw(self.image)
 
-    def pixel(self, point: Place) -> Point:
-        """Return column and row of a point in the finished picture, as fractions."""
+    def _at(self, point: Place) -> Point:
+        """Column and row of a point in the picture that is painted."""
         column = WIDTH / 2 + (float(point[0]) - self.centre[0]) * self.scale
         row = HEIGHT / 2 - (float(point[1]) - self.centre[1]) * self.scale
-        return column, row
-
-    def _at(self, point: Place) -> Point:
-        column, row = self.pixel(point)
         return column * _FINE, row * _FINE
 
     def line(self, points: Sequence[Place], colour: str, width: float = 2.0) -> None:

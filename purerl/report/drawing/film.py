@@ -3,7 +3,7 @@
 import io
 import tempfile
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import cache
 from itertools import pairwise
 from pathlib import Path
@@ -16,7 +16,6 @@ from purerl.atomic import write_atomic
 from purerl.config import ConfigError
 from purerl.report.drawing import canvas as c
 from purerl.report.drawing.registry import Drawing, Moment
-from purerl.report.sweep_data import label
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -29,7 +28,6 @@ GIF_FPS = 50  # Most frames per second of a GIF: viewers slow down faster ones.
 _PAUSE_MS = 1_500  # The last frame of an episode stays for so long.
 _COLOURS = 255  # One of the 256 of a GIF is left for what did not change.
 _SAMPLES = 8  # Number of frames from which the colours are chosen.
-_EXACT = 24  # Number of colours that stay exactly as they were drawn.
 
 
 class Take(NamedTuple):
@@ -89,8 +87,6 @@ class Film:
         self.columns = min(len(panels), COLUMNS)
         rows = -(-len(panels) // self.columns)
         self.size = (c.WIDTH * self.columns, (c.HEIGHT + CAPTION) * rows)
-        # Panels that wait on their last frame are not drawn again.
-        self._held: dict[int, tuple[tuple[int, int], Image]] = {}
 
     def frame(self, index: int) -> "Image":
         """Draw one frame."""
@@ -99,35 +95,20 @@ class Film:
         for number, panel in enumerate(self.panels):
             at = min(step, panel.takes[episode].length)
             row, column = divmod(number, self.columns)
-            corner = (column * c.WIDTH, row * (c.HEIGHT + CAPTION))
-            whole.paste(self._panel(number, (episode, at)), corner)
+            left, top = column * c.WIDTH, row * (c.HEIGHT + CAPTION)
+            state, params = jax.tree.map(
+                lambda x, t=at: x[t], panel.takes[episode].moments
+            )
+            drawn = fitted(self.drawing.draw(state, params))
+            across = left + (c.WIDTH - drawn.width) // 2
+            whole.paste(drawn, (across, top + CAPTION + (c.HEIGHT - drawn.height) // 2))
+            _write_caption(whole, panel, episode, at, (left, top))
         lines, (width, height) = c.pillow("ImageDraw").Draw(whole), self.size
         for x in range(c.WIDTH, width, c.WIDTH):
             lines.line([(x, 0), (x, height)], fill=c.LINE)
         for y in range(c.HEIGHT + CAPTION, height, c.HEIGHT + CAPTION):
             lines.line([(0, y), (width, y)], fill=c.LINE)
         return whole
-
-    def is_last(self, index: int) -> bool:
-        """Return whether a frame is the last one of its episode."""
-        following = self.times[index + 1 : index + 2]
-        return not following or following[0][0] != self.times[index][0]
-
-    def _panel(self, number: int, time: tuple[int, int]) -> "Image":
-        held = self._held.get(number)
-        if held is not None and held[0] == time:
-            return held[1]
-        episode, step = time
-        panel, image = self.panels[number], c.pillow("Image")
-        take = panel.takes[episode]
-        state, params = jax.tree.map(lambda x: x[step], take.moments)
-        picture = image.new("RGB", (c.WIDTH, c.HEIGHT + CAPTION), c.PAPER)
-        drawn = fitted(self.drawing.draw(state, params))
-        left = (c.WIDTH - drawn.width) // 2
-        picture.paste(drawn, (left, CAPTION + (c.HEIGHT - drawn.height) // 2))
-        _write_caption(picture, panel, episode, step)
-        self._held[number] = (time, picture)
-        return picture
 
 
 def fitted(drawn: Any) -> "Image":
@@ -156,33 +137,35 @@ def fitted(drawn: Any) -> "Image":
     return picture.resize(size, how)
 
 
-def _write_caption(picture: "Image", panel: Panel, episode: int, step: int) -> None:
+def _write_caption(
+    picture: "Image", panel: Panel, episode: int, step: int, corner: tuple[int, int]
+) -> None:
     draw = c.pillow("ImageDraw").Draw(picture)
-    take = panel.takes[episode]
-    draw.text((10, 13), panel.title, c.DARK, c.font(14), anchor="lm")
-    left = 10 + draw.textlength(panel.title, c.font(14)) + 8
+    take, (left, top) = panel.takes[episode], corner
+
+    def write(x: float, y: float, words: str, size: int, colour: str = c.DARK) -> None:
+        anchor = "lm" if x < c.WIDTH / 2 else "rm"
+        draw.text((left + x, top + y), words, colour, c.font(size), anchor=anchor)
+
+    write(10, 13, panel.title, 14)
     if panel.tag:
+        x = 18 + draw.textlength(panel.title, c.font(14))
         wide = draw.textlength(panel.tag, c.font(11))
-        draw.rounded_rectangle((left, 5, left + wide + 12, 21), 7, c.SOFT)
-        draw.text((left + 6, 13), panel.tag, c.DARK, c.font(11), anchor="lm")
+        box = (left + x, top + 5, left + x + wide + 12, top + 21)
+        draw.rounded_rectangle(box, 7, c.SOFT)
+        write(x + 6, 13, panel.tag, 11)
     right = c.WIDTH - 10
     if len(panel.takes) > 1:
-        words = f"episode {episode + 1} of {len(panel.takes)}"
-        draw.text((right, 13), words, c.DARK, c.font(11), anchor="rm")
-    earned = return_text(take.episode_return[step])
-    draw.text((10, 32), f"return {earned}", c.DARK, c.font(12), anchor="lm")
+        write(right, 13, f"episode {episode + 1} of {len(panel.takes)}", 11)
+    write(10, 32, f"return {return_text(take.episode_return[step])}", 12)
     over = step == take.length
     end = ("  ended" if take.ended else "  cut") if over else ""
-    words, colour = f"step {step:,}{end}", c.ORANGE if over else c.DARK
-    draw.text((right, 32), words, colour, c.font(12), anchor="rm")
+    write(right, 32, f"step {step:,}{end}", 12, c.ORANGE if over else c.DARK)
 
 
 def return_text(value: float) -> str:
     """Return a return as captions have it: whole numbers without a fraction."""
-    number = float(value)
-    if number.is_integer() and abs(number) < 1e6:
-        return f"{int(number):,}"
-    return f"{number:,.2f}" if 0.01 <= abs(number) < 1e5 else label(number)
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def write_film(
@@ -227,54 +210,29 @@ def check_format(kind: str, fps: int) -> None:
 
 
 def _gif(film: Film, fps: int) -> bytes:
-    image = c.pillow("Image")
-    count = len(film.times)
-    palette = _palette(film)
-
-    def frames() -> Iterator["Image"]:
-        for index in range(count):
-            frame = film.frame(index)
-            yield frame.quantize(palette=palette, dither=image.Dither.NONE)
-
-    every = frames()
+    image, count = c.pillow("Image"), len(film.times)
+    # One palette for all frames, from some of them.
+    samples = sorted({round(i * (count - 1) / _SAMPLES) for i in range(_SAMPLES + 1)})
+    shown = np.concatenate([np.asarray(film.frame(index)) for index in samples])
+    palette = image.fromarray(shown).quantize(_COLOURS, image.Quantize.MEDIANCUT)
+    near_white = np.array(palette.getpalette()) >= 250  # Pillow compares six bits.
+    colours = np.where(near_white, 255, palette.getpalette())
+    palette.putpalette(colours.tolist())
+    every = (
+        film.frame(index).quantize(palette=palette, dither=image.Dither.NONE)
+        for index in range(count)
+    )
     # A GIF counts hundredths of a second, so that pauses differ where they must, and
     # add up to what is asked for.
     ends = [round(100 * i / fps) * 10 for i in range(count + 1)]
-    steps = [after - before for before, after in pairwise(ends)]
-    pauses = [_PAUSE_MS if film.is_last(i) else steps[i] for i in range(count)]
+    pauses = [after - before for before, after in pairwise(ends)]
+    for index, (episode, _) in enumerate(film.times):
+        if index + 1 == count or film.times[index + 1][0] != episode:
+            pauses[index] = _PAUSE_MS
     buffer = io.BytesIO()
-    next(every).save(
-        buffer,
-        format="GIF",
-        save_all=True,
-        append_images=every,
-        duration=pauses,
-        loop=0,
-        disposal=1,
-    )
+    options = {"save_all": True, "append_images": every, "duration": pauses}
+    next(every).save(buffer, format="GIF", loop=0, disposal=1, **options)
     return buffer.getvalue()
-
-
-def _palette(film: Film) -> "Image":
-    """An image with the colours of some of the frames, the frequent ones exactly."""
-    image, last = c.pillow("Image"), len(film.times) - 1
-    chosen = sorted({round(i * last / _SAMPLES) for i in range(_SAMPLES + 1)})
-    samples = np.concatenate([np.asarray(film.frame(index)) for index in chosen])
-    found = image.fromarray(samples).quantize(_COLOURS, image.Quantize.MEDIANCUT)
-    red, green, blue = np.moveaxis(samples.astype(np.int64), -1, 0)
-    packed, counts = np.unique(red << 16 | green << 8 | blue, return_counts=True)
-    frequent = packed[np.argsort(-counts)[:_EXACT]]
-    colours = np.array(found.getpalette()).reshape(-1, 3)
-    # The most frequent colour is written last, so it wins.
-    for number in frequent[::-1]:
-        exact = np.array([number >> 16, number >> 8 & 255, number & 255])
-        colours[np.square(colours - exact).sum(1).argmin()] = exact
-        # Pillow looks for the colour that is nearest to the upper six bits of each.
-        seen = exact & 0b11111100
-        reach = np.square(exact - seen).sum()
-        colours[np.square(colours - seen).sum(1) <= reach] = exact
-    found.putpalette(colours.ravel().tolist())
-    return found
 
 
 def _mp4(film: Film, fps: int) -> bytes:

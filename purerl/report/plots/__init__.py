@@ -20,13 +20,10 @@ from purerl.report.plots.searches import halving_values as halving_values
 from purerl.report.plots.searches import population_scores as population_scores
 from purerl.report.plots.searches import population_values as population_values
 from purerl.report.plots.searches import request_scores as request_scores
-from purerl.report.plots.seeds import power as power
-from purerl.report.plots.seeds import profile as profile
-from purerl.report.plots.seeds import score_groups as score_groups
-from purerl.report.plots.seeds import seed_scores as seed_scores
 from purerl.report.plots.style import save as save
 from purerl.report.plots.style import to_svg as to_svg
 from purerl.report.plots.sweeps import heat_map as heat_map
-from purerl.report.plots.sweeps import scatter as scatter
+from purerl.report.plots.sweeps import score_groups as score_groups
+from purerl.report.plots.sweeps import seed_scores as seed_scores
 from purerl.report.plots.sweeps import slices as slices
 from purerl.report.plots.sweeps import sweep_curves as sweep_curves

@@ -9,7 +9,7 @@ import numpy as np
 from purerl import schedules
 from purerl.config import ConfigError
 from purerl.learning.two_hot import signed_log
-from purerl.losses import POLICY_LOSSES, ClipDrift, DPODrift, SquaredError
+from purerl.losses import ClipDrift, DPODrift, SquaredError
 from purerl.optimisers import LearnedOptimiser
 from purerl.optimisers.learned import DECAYS
 from purerl.report.plots import style
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 POINTS = 201
+ERROR = 10.0  # The largest error at which a value loss is drawn.
 ADVANTAGES = (2.0, 1.0, -1.0, -2.0)
 SHARES = {0.0: "At the beginning", 0.5: "Half way", 1.0: "At the end"}
 LAYERS = {0.0: "kernel of the first layer", 1.0: "kernel of the last layer"}
@@ -32,8 +33,6 @@ def loss_figure(loss: Any) -> "Figure":
         ConfigError: it is neither a drift nor a value loss.
     """
     loss = schedules.at(loss, 0.5)
-    if type(loss) in POLICY_LOSSES.values():
-        return drift_figure(loss)
     sample = jax.ShapeDtypeStruct((3,), jnp.float32)
     for number, draw in ((2, drift_figure), (3, value_loss_figure)):
         try:
@@ -44,7 +43,7 @@ def loss_figure(loss: Any) -> "Figure":
     raise ConfigError(f"{loss!r} is no loss of 2 (drift) or 3 (value) arrays [N].")
 
 
-def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "Figure":
+def value_loss_figure(loss: Any) -> "Figure":
     """Draw a value loss and its slope over the error, beside the squared error.
 
     A constant in a loss does not matter, so both are drawn from their value at zero
@@ -52,14 +51,12 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
     sees to the step size: what is compared is the shape.
 
     Args:
-        loss: The value loss, `loss(value, target, old_value)`.
-        limit: Largest error drawn.
-        target: The target at which the loss is drawn; it matters for a loss of two
-            inputs.
+        loss: The value loss, `loss(value, target, old_value)`, of which the target is 0
+            here.
     """
-    errors = jnp.linspace(-limit, limit, POINTS)
-    value, slope = curve(loss, errors, target)
-    other, other_slope = curve(SquaredError(), errors, target)
+    errors = jnp.linspace(-ERROR, ERROR, POINTS)
+    value, slope = curve(loss, errors)
+    other, other_slope = curve(SquaredError(), errors)
     scale = np.abs(slope).mean() / np.abs(other_slope).mean()
     figure = style.new_figure(9.0, 3.8)
     left, right = figure.subplots(1, 2)
@@ -73,7 +70,7 @@ def value_loss_figure(loss: Any, limit: float = 10.0, target: float = 0.0) -> "F
         ):
             axes.plot(errors, y, dash, color=colour, label=name, linewidth=1.8)
         _cross(axes, across=axes is right)
-        axes.set_xlim(-limit, limit)
+        axes.set_xlim(-ERROR, ERROR)
     left.legend(frameon=False, fontsize=9)
     style.finish(left, "Value loss", "value - target", "loss, from zero error")
     style.finish(right, "Its gradient", "value - target", "d loss / d value")
@@ -127,9 +124,7 @@ def drift_figure(drift: Any) -> "Figure":
         axes.axvline(1.0, color="white", linewidth=0.6, alpha=0.7)
         style.finish(axes, f"Drift: {name}", "ratio", "advantage")
         axes.grid(visible=False)
-    assert image is not None
-    bar = figure.colorbar(image, ax=tops, extend="max", pad=0.01)
-    bar.ax.tick_params(colors=style.INK, labelsize=9)
+    style.colour_bar(figure, image, tops, "", extend="max", pad=0.01)
     for index, advantage in enumerate(ADVANTAGES):
         axes = figure.add_subplot(grid[1, 3 * index : 3 * index + 3])
         for (name, shown), colour, dash in zip(

@@ -54,17 +54,13 @@ def learning_curve(result: Run, path: str | Path) -> None:
 
 def run_curve(result: Run) -> "Figure":
     """Draw the figure that `learning_curve` writes."""
+    names = {"episode_return": "training"}
+    if result.evaluation:
+        names["evaluation_return"] = "deterministic evaluation"
     figure = style.new_figure()
     axes = figure.subplots()
-    series = metric_series(result)
-    is_lost = result.diverged_at >= 0
-    words = _draw(axes, series["episode_return"], is_lost, "training")
-    if result.evaluation:
-        evaluated = series["evaluation_return"]
-        _draw(axes, evaluated, is_lost, "deterministic evaluation")
+    title = _draw_series(axes, result, names)
     axes.legend(frameon=False, loc="best")
-    style.step_axis(axes)
-    title = _title(result, words)
     style.finish(axes, title, "environment steps per agent", "episode return")
     return figure
 
@@ -79,25 +75,30 @@ def metric_curves(result: Run, names: Sequence[str]) -> "Figure":
     Raises:
         ConfigError: no such metric, with those there are, or one without a value.
     """
-    series = metric_series(result)
-    unknown = [name for name in names if name not in series]
-    if unknown:
-        raise ConfigError(
-            f"metric: the run has no {unknown[0]!r}. It has: {', '.join(series)}."
-        )
     figure = style.new_figure(height=3.2 * len(names) + 0.8)
     panels = figure.subplots(len(names), squeeze=False, sharex=True)[:, 0]
-    words, is_lost = "", result.diverged_at >= 0
+    series = metric_series(result)
     for axes, name in zip(panels, names, strict=True):
-        if not np.isfinite(series[name].values).any():
+        if name in series and not np.isfinite(series[name].values).any():
             raise ConfigError(f"metric: {name} has no value in this run yet.")
-        words = _draw(axes, series[name], is_lost, name)
-        style.step_axis(axes)
-        is_last = axes is panels[-1]
-        label = "environment steps per agent" if is_last else ""
-        style.finish(axes, "", label, name.replace("_", " "))
-    style.finish(panels[0], _title(result, words))
+        title = _draw_series(axes, result, {name: name})
+        style.finish(
+            axes, title if axes is panels[0] else "", "", name.replace("_", " ")
+        )
+    style.finish(panels[-1], x="environment steps per agent")
     return figure
+
+
+def _draw_series(axes: "Axes", result: Run, names: Mapping[str, str]) -> str:
+    """Draw metrics with their labels in a panel; return the title."""
+    series, words = metric_series(result), []
+    for name, label in names.items():
+        if name not in series:
+            known = ", ".join(series)
+            raise ConfigError(f"metric: the run has no {name!r}. It has: {known}.")
+        words.append(_draw(axes, series[name], result.diverged_at >= 0, label))
+    style.step_axis(axes)
+    return _title(result, words[0])
 
 
 def metric_series(result: Run) -> dict[str, Series]:

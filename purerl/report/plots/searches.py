@@ -57,7 +57,7 @@ def population_values(
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "round", "member").values
         axis = style.Axis.of(values.ravel().tolist())
-        axis.set_up(axes, "y", most=5)
+        axis.set_up(axes, "y")
         numbers = axis.places(values.ravel().tolist()).reshape(values.shape)
         for place, seed in enumerate(dataset["seed"].values.tolist()):
             mine = np.repeat(numbers[place], 2, axis=0)
@@ -109,7 +109,7 @@ def halving_values(dataset: "xr.Dataset", names: Sequence[str]) -> "Figure":
     for name, axes in zip(names, panels, strict=True):
         values = dataset[name].transpose("seed", "point").values.ravel().tolist()
         axis = style.Axis.of(values)
-        axis.set_up(axes, "x", most=5)
+        axis.set_up(axes, "x")
         look = {"s": sizes.ravel(), "alpha": 0.6, "color": style.COLOURS[0]}
         axes.scatter(axis.places(values), score.ravel(), **look)
         style.finish(axes, "", name, "score at the last rung")

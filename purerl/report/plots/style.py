@@ -4,13 +4,9 @@ Colours are close to those of Okabe and Ito, which most people can tell apart wh
 colours they see; lines differ by marker as well. No global state of matplotlib is used.
 """
 
-import contextlib
-import functools
 import io
 import math
-import os
 import re
-import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -23,6 +19,7 @@ from purerl.report.sweep_data import in_order, is_log, is_number, label
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+    from matplotlib.legend import Legend
 
 COLOURS = (
     "#1f83c4",
@@ -37,50 +34,19 @@ COLOURS = (
 MARKERS = ("o", "s", "^", "D", "v", "P", "X", "*")
 INK = "#24292f"  # Text and axes; in a page it takes the colour of the page's text.
 FAINT = 0.22
-LETTER = 0.083  # Inches of a letter of a tick's label.
-LONGEST = 30  # Letters of it, at most.
-TURNED, LINE = 35, 0.22  # Degrees of labels that would touch; inches that they need.
+LONGEST = 30  # Letters of a tick's label, at most.
+LETTERS = 28  # Labels along x that have more letters together are turned.
+TICKS = 5  # Ticks of a logarithmic axis, at most.
 COLOUR_MAP = "viridis"
 DPI = 150
 PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's text.
 
 
-def load_matplotlib() -> None:
-    """Import matplotlib, also where MPLBACKEND names a backend that there is not.
-
-    Nothing here opens a window.
-    """
-    if "matplotlib" in sys.modules:
-        return
-    backend = os.environ.pop("MPLBACKEND", None)
-    import matplotlib
-
-    if backend:
-        os.environ["MPLBACKEND"] = backend
-        with contextlib.suppress(ValueError):
-            matplotlib.rcParams["backend"] = backend
-
-
 def new_figure(width: float = PAGE_WIDTH, height: float = 4.8) -> "Figure":
-    """Make an empty figure, in inches, whose texts are shown as they are."""
-    load_matplotlib()
-    return _figure_class()(figsize=(width, height), dpi=DPI, layout="constrained")
-
-
-@functools.cache
-def _figure_class() -> "type[Figure]":
+    """Make an empty figure, in inches, which no window shows."""
     from matplotlib.figure import Figure
-    from matplotlib.text import Text
 
-    class PlainFigure(Figure):
-        """A figure in which `$` is a character of a name, and begins no formula."""
-
-        def draw(self, renderer: Any) -> None:
-            for text in self.findobj(Text):
-                text.set_parse_math(False)
-            super().draw(renderer)
-
-    return PlainFigure
+    return Figure(figsize=(width, height), dpi=DPI, layout="constrained")
 
 
 def panel_grid(
@@ -166,14 +132,14 @@ def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
 
 def legend_below(
     figure: "Figure", axes: "Axes", columns: int = 2, **options: Any
-) -> Any:
+) -> "Legend":
     """Write one legend for all panels under them, from the lines of one of them."""
     handles, labels = axes.get_legend_handles_labels()
     look = {"loc": "outside lower center", "frameon": False, "fontsize": 9}
     columns = min(columns, max(1, len(labels)))
-    legend = figure.legend(handles, labels, ncols=columns, **look | options)
-    for text in (*legend.get_texts(), legend.get_title()):
-        text.set_color(INK)
+    look |= {"labelcolor": INK, "ncols": columns}
+    legend = figure.legend(handles, labels, **look | options)
+    legend.get_title().set_color(INK)
     return legend
 
 
@@ -223,9 +189,11 @@ def ink(axes: "Axes") -> None:
 
 def step_axis(axes: "Axes") -> None:
     """Label environment steps along x, with 10k and 1M for thousands and millions."""
-    axes.xaxis.set_major_formatter(_ticker().EngFormatter(sep=""))
+    from matplotlib import ticker
+
+    axes.xaxis.set_major_formatter(ticker.EngFormatter(sep=""))
     # More ticks would touch in narrow panels.
-    axes.xaxis.set_major_locator(_ticker().MaxNLocator(5))
+    axes.xaxis.set_major_locator(ticker.MaxNLocator(5))
     axes.set_xlim(left=0)
 
 
@@ -254,202 +222,52 @@ class Axis(NamedTuple):
             values = [self.names.index(value) for value in values]
         return np.asarray(list(values), float)
 
-    def set_up(
-        self, axes: "Axes", along: str, values: Sequence[Any] = (), most: int = 4
-    ) -> None:
-        """Set scale, limits and tick labels of x or y.
-
-        Args:
-            axes: The panel.
-            along: The direction of the axis, `x` or `y`.
-            values: Numbers that have a tick each, if they are not more than `most`.
-            most: Number of ticks at most; every name has one.
-        """
-        axis = axes.xaxis if along == "x" else axes.yaxis
-        if self.names:
-            set_limits = axes.set_xlim if along == "x" else axes.set_ylim
-            set_limits(-0.5, len(self.names) - 0.5)
-            values, labels = range(len(self.names)), _names_in_short(self.names)
-            places, span = np.arange(len(self.names)), len(self.names)
-        else:
-            if self.log:
-                log_axis(axes, along, most)
-            if not 0 < len(values) <= most:
-                return
-            labels = [label(value) for value in values]
-            places = np.log(values) if self.log else np.asarray(values, float)
-            # The outermost ones lie near the ends of the panel.
-            span = float(np.ptp(places)) / 0.9 or 1.0
-        is_turned = False
-        if along == "x":
-            labels, is_turned = _apart(axes, places, span, labels)
-        axis.set_major_locator(_ticker().FixedLocator(list(values)))
-        axis.set_major_formatter(_ticker().FixedFormatter(labels))
-        axis.set_minor_locator(_ticker().NullLocator())
-        if is_turned:
-            axes.tick_params(axis="x", rotation=TURNED)
+    def set_up(self, axes: "Axes", along: str) -> None:
+        """Set scale, limits and tick labels of `x` or `y`; every name has a tick."""
+        if self.log:
+            log_axis(axes, along)
+        if not self.names:
+            return
+        texts = [
+            str(name).partition("(")[0] for name in self.names
+        ]  # Classes of parts.
+        if len(set(texts)) < len(texts):
+            texts = list(map(label, self.names))
+        texts = [t if len(t) <= LONGEST else f"{t[: LONGEST - 1]}…" for t in texts]
+        is_turned = along == "x" and sum(map(len, texts)) > LETTERS
+        getattr(axes, f"set_{along}lim")(-0.5, len(texts) - 0.5)
+        set_ticks = getattr(axes, f"set_{along}ticks")
+        set_ticks(range(len(texts)), texts, rotation=35 if is_turned else 0)
 
 
-def _names_in_short(names: Sequence[Any]) -> list[str]:
-    """Names, of parts their classes, where these tell them apart."""
-    classes = [str(name).partition("(")[0] for name in names]
-    texts = classes if len(set(classes)) == len(names) else map(label, names)
-    return [
-        text if len(text) <= LONGEST else text[: LONGEST - 1] + "…" for text in texts
-    ]
+def log_axis(axes: "Axes", along: str) -> None:
+    """Make an axis, `x` or `y`, logarithmic, with few ticks at round numbers."""
+    from matplotlib import ticker
 
-
-def _apart(
-    axes: "Axes", places: np.ndarray, span: float, labels: Sequence[str]
-) -> tuple[list[str], bool]:
-    """Labels along x that do not lie over one another, and whether they are turned.
-
-    Where turning them is not enough, a label that would touch the one before it is left
-    out; the last one stays, in the place of those before it.
-    """
-    figure, spec = axes.get_figure(root=True), axes.get_subplotspec()
-    columns = spec.get_gridspec().ncols if spec else 1
-    # The layout is made later: labels of the other axis take some of a panel's share.
-    width = (figure.get_figwidth() if figure else PAGE_WIDTH) / columns - 0.45
-    order = np.argsort(places, kind="stable")
-    inches = (places[order] - places[order][0]) / span * width
-    needs = np.array([LETTER * (len(labels[i]) + 1) for i in order])
-    if (np.diff(inches) >= (needs[1:] + needs[:-1]) / 2).all():
-        return list(labels), False
-    kept = [0]
-    for number in range(1, len(order)):
-        is_far = inches[number] - inches[kept[-1]] >= LINE
-        if not is_far and number == len(order) - 1 and len(kept) > 1:
-            kept[-1] = number
-        elif is_far:
-            kept.append(number)
-    shown = {int(order[number]) for number in kept}
-    return [text if i in shown else "" for i, text in enumerate(labels)], True
-
-
-def log_axis(axes: "Axes", along: str, most: int = 5) -> None:
-    """Make an axis logarithmic, with few ticks, whose labels do not overlap.
-
-    Args:
-        axes: The panel.
-        along: The direction of the axis, `x` or `y`.
-        most: The largest number of ticks.
-    """
-    ticker = _ticker()
+    getattr(axes, f"set_{along}scale")("log")
+    axis = getattr(axes, f"{along}axis")
 
     class FewTicks(ticker.Locator):
-        """The most ticks at round numbers that are not too many."""
-
         def __call__(self) -> np.ndarray:
-            low, high = sorted(self.axis.get_view_interval())
-            return log_ticks(low, high, most)
+            return log_ticks(*sorted(axis.get_view_interval()))
 
-    (axes.set_xscale if along == "x" else axes.set_yscale)("log")
-    axis = axes.xaxis if along == "x" else axes.yaxis
     axis.set_major_locator(FewTicks())
     axis.set_major_formatter(ticker.FuncFormatter(lambda x, _: label(float(x))))
     axis.set_minor_locator(ticker.NullLocator())
 
 
-def _ticker() -> Any:
-    load_matplotlib()
-    from matplotlib import ticker
-
-    return ticker
-
-
-def log_ticks(low: float, high: float, most: int) -> np.ndarray:
-    """Return round numbers between two positive ends, at least two and at most `most`.
-
-    The ends themselves where no two round numbers lie between them.
-
-    Args:
-        low: Lower end, positive.
-        high: Upper end.
-        most: Number of ticks at most.
-    """
-    powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
-    decades: list[float] = []
-    fitting: list[float] = []
-    for digits in ((1,), (1, 3), (1, 2, 5), range(1, 10), np.arange(10, 100) / 10):
-        every = [d * 10.0**power for power in powers for d in digits]
-        ticks = [x for x in every if low * (1 - 1e-9) <= x <= high * (1 + 1e-9)]
-        decades = decades or ticks
-        if max(1, len(fitting)) < len(ticks) <= most:
-            fitting = ticks
-    if len(decades) > most:
-        fitting = decades[:: -(-len(decades) // most)]
-    return np.asarray(fitting or [low, high])
-
-
-def label_ends(
-    axes: "Axes", ends: Sequence[tuple[float, str, str]], title: str = ""
-) -> None:
-    """Write each line's name right of the axes, at its height, without overlaps.
-
-    Args:
-        axes: Axes whose y limits are final.
-        ends: Last value, name and colour of each line.
-        title: The title of the names: what they are values of.
-    """
-    low, high = axes.get_ylim()
-    height = axes.get_window_extent().height / DPI * 72  # In points.
-    gap = 12.5 / max(height, 1.0)
-    wanted = [(np.clip((y - low) / (high - low), 0, 1), n, c) for y, n, c in ends]
-    wanted.sort(key=lambda end: float(end[0]))
-    positions = spread([float(y) for y, _, _ in wanted], gap, 1.0)
-    for (at, name, colour), height in zip(wanted, positions, strict=True):
-        axes.annotate(
-            name,
-            xy=(1.0, float(at)),
-            xytext=(1.035, height),
-            xycoords="axes fraction",
-            textcoords="axes fraction",
-            color=INK,  # Text in the paler colours is hard to read.
-            fontsize=9,
-            va="center",
-            arrowprops={
-                "arrowstyle": "-",
-                "color": colour,
-                "lw": 1.2,
-                "relpos": (0.0, 0.5),
-                "shrinkA": 0,
-                "shrinkB": 0,
-            },
-        )
-    if title:
-        axes.annotate(
-            title,
-            xy=(1.035, min(max(positions) + 1.2 * gap, 1.0 + gap)),
-            xycoords="axes fraction",
-            color=INK,
-            fontsize=9,
-            va="center",
-        )
-
-
-def spread(positions: Sequence[float], gap: float, top: float) -> list[float]:
-    """Move ascending `positions` at least `gap` apart, little, and not above `top`.
-
-    Args:
-        positions: Heights in ascending order.
-        gap: Least distance of two heights.
-        top: Upper limit of the heights.
-    """
-    moved = list(positions)
-    for _ in range(50):
-        for i in range(1, len(moved)):
-            short = gap - (moved[i] - moved[i - 1])
-            if short > 1e-9:
-                moved[i - 1] -= short / 2
-                moved[i] += short / 2
-        over = moved[-1] - top
-        if over > 0:
-            moved[-1] -= over
-        under = -moved[0]
-        if under > 0 and gap * len(moved) <= top:
-            moved[0] += under
-    return moved
+def log_ticks(low: float, high: float) -> np.ndarray:
+    """Return two to `TICKS` round numbers between two positive ends, or the ends."""
+    powers = 10.0 ** np.arange(math.floor(math.log10(low)), math.log10(high) + 1)
+    ticks = np.zeros(0)
+    for digits in ((1,), (1, 3), (1, 2, 5)):
+        if len(ticks) < 3:
+            ticks = np.outer(powers, digits).ravel()
+            is_inside = (ticks >= low * (1 - 1e-9)) & (ticks <= high * (1 + 1e-9))
+            ticks = ticks[is_inside]
+    return (
+        ticks[:: -(-len(ticks) // TICKS)] if len(ticks) > 1 else np.array([low, high])
+    )
 
 
 def save(figure: "Figure", path: str | Path) -> Path:

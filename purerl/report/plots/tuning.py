@@ -97,7 +97,6 @@ def importance(shares: Mapping[str, float]) -> "Figure":
 
 def slices(rows: Sequence[Trial], drawn: Mapping[str, Axis]) -> "Figure":
     """Draw the score against each axis; later trials are darker, the best is a star."""
-    style.load_matplotlib()
     from matplotlib import colormaps
     from matplotlib.colors import ListedColormap
 
@@ -157,12 +156,9 @@ def contour(
         first, second = (
             drawn[name].places(row.params[name] for row in complete) for name in pair
         )
-        across, up = _line(drawn[pair[0]], first), _line(drawn[pair[1]], second)
-        sides = [
-            _scaled(drawn[pair[0]], first, across),
-            _scaled(drawn[pair[1]], second, up),
-        ]
-        surface, near = _smooth(sides, scores)
+        across, x = _line(drawn[pair[0]], first)
+        up, y = _line(drawn[pair[1]], second)
+        surface, near = _smooth(x, y, scores)
         opacity: Any = 0.25 + 0.75 * near
         mesh = {"alpha": opacity, "shading": "nearest", "rasterized": True}
         axes.pcolormesh(across, up, surface, **mesh, **look)
@@ -179,32 +175,23 @@ def contour(
     return figure
 
 
-def _line(axis: Axis, places: np.ndarray) -> np.ndarray:
-    """Places across a picture."""
-    if axis.names:
-        return np.linspace(-0.5, len(axis.names) - 0.5, CELLS)
-    scale = np.log if axis.log else np.asarray
-    low, high = scale(places.min()), scale(places.max())
-    pad = 0.05 * (high - low) or (0.05 if axis.log else 0.05 * (abs(high) or 1.0))
-    line = np.linspace(low - pad, high + pad, CELLS)
-    return np.exp(line) if axis.log else line
-
-
-def _scaled(
-    axis: Axis, places: np.ndarray, line: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Places and line as shares of the picture's width."""
-    scale = np.log if axis.log else np.asarray
-    low, high = scale(line[0]), scale(line[-1])
-    return (scale(places) - low) / (high - low), (scale(line) - low) / (high - low)
+def _line(axis: Axis, places: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Places of cells across a picture; places of trials as shares of its width."""
+    scale, back = (np.log, np.exp) if axis.log else (np.asarray, np.asarray)
+    at = scale(places)
+    low, high = (-0.5, len(axis.names) - 0.5) if axis.names else (at.min(), at.max())
+    if not axis.names:
+        pad = 0.05 * (high - low) or 0.05 * (1.0 if axis.log else abs(high) or 1.0)
+        low, high = low - pad, high + pad
+    return back(np.linspace(low, high, CELLS)), (at - low) / (high - low)
 
 
 def _smooth(
-    sides: list[tuple[np.ndarray, np.ndarray]], scores: np.ndarray
+    x: np.ndarray, y: np.ndarray, scores: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Smoothed scores `[Y, X]`, and how near trials are, in 0 .. 1."""
-    (x, across), (y, up) = sides
-    squares = (across[None, :, None] - x) ** 2 + (up[:, None, None] - y) ** 2
+    """Smoothed scores `[Y, X]` of trials; and how near trials are, in 0 .. 1."""
+    cells = np.linspace(0, 1, CELLS)
+    squares = (cells[None, :, None] - x) ** 2 + (cells[:, None, None] - y) ** 2
     weights = np.exp(-0.5 * squares / BANDWIDTH**2)
     total = weights.sum(-1)
     surface = (weights * scores).sum(-1) / np.maximum(total, 1e-30)

@@ -2,7 +2,6 @@
 
 from purerl.report.statistics.intervals import INTERVAL as INTERVAL
 from purerl.report.statistics.intervals import Estimate as Estimate
-from purerl.report.statistics.intervals import compare as compare
 from purerl.report.statistics.intervals import curve as curve
 from purerl.report.statistics.intervals import estimate as estimate
 from purerl.report.statistics.intervals import estimates as estimates

@@ -22,7 +22,7 @@ tasks, or of two groups that are compared, there are no ends (NaN).
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from statistics import NormalDist
 from typing import Any, NamedTuple
 
@@ -33,7 +33,6 @@ from purerl.report.statistics import resampling
 from purerl.report.statistics.missing import (
     Missing,
     as_numbers,
-    as_table,
     check_choice,
     check_numbers,
     resolve,
@@ -211,11 +210,9 @@ def _studentised(
         half = NormalDist().inv_cdf(1 - tail) * error
         return mean - half, mean + half
     if tail * (resamples + 1) < 1:
-        most = math.floor((1 - 2 / (resamples + 1)) * 1_000) / 1_000
         raise ConfigError(
-            f"confidence must be at most {most:g}, got {confidence!r}: an interval of "
-            f"fewer than {MANY:,} runs is of {resamples:,} resamples, of which none "
-            "lies further out. Give a smaller confidence, more resamples, or more runs."
+            f"confidence {confidence!r} is more than {resamples:,} resamples can say. "
+            "Give a smaller confidence, more resamples, or more runs."
         )
     weights = np.concatenate([*resampling.draw_counts([runs], resamples, seed)]) / runs
     width = max(1, resampling.WORDS // resamples)
@@ -313,22 +310,6 @@ def estimates(
             low, high = np.nanmin(shown), np.nanmax(shown)
         ends = float(low), float(high)
         found[name] = Estimate(value, *ends, missing, kind, runs, confidence)
-    return found
-
-
-def compare(scores: Mapping[str, Any], **options: Any) -> dict[str, Estimate]:
-    """Estimate the IQM of groups by name, with one worst score for all (`nan`)."""
-    if not scores:
-        raise ConfigError(
-            "scores must have a group by name at least, got none; give for example "
-            '{"own": returns}.'
-        )
-    options = {"nan": "worst", **options}
-    groups, _ = resolve(*scores.values(), nan=options.pop("nan"))
-    found = {}
-    for (name, raw), group in zip(scores.items(), groups, strict=True):
-        missing = int((~np.isfinite(as_table("scores", raw))).sum())
-        found[name] = estimate(group, nan="drop", **options)._replace(missing=missing)
     return found
 
 

@@ -135,8 +135,7 @@ def check_numbers(confidence: float, resamples: int, seed: int = 0) -> None:
     if not (_is_real(confidence) and 0 < confidence < 1):
         raise ConfigError(f"confidence must be between 0 and 1, got {confidence!r}.")
     for name, value, least in (("resamples", resamples, 1), ("seed", seed, 0)):
-        is_whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
-        if not is_whole or value < least:
+        if not isinstance(value, int | np.integer) or value < least:
             raise ConfigError(
                 f"{name} must be a whole number of at least {least}, got {value!r}."
             )

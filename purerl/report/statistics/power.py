@@ -8,7 +8,6 @@ share of such experiments in which the test finds a difference is its power. Wit
 """
 
 import bisect
-import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -175,16 +174,12 @@ def seeds_needed(
 
 def _pair_of(std: Any) -> tuple[float, float]:
     """Read the standard deviations of both configurations."""
-    try:
-        first, second = (float(s) for s in np.broadcast_to(np.asarray(std, float), 2))
-        is_spread = all(math.isfinite(s) and s >= 0 for s in (first, second))
-    except (TypeError, ValueError):
-        is_spread = False
-    if not is_spread:
+    pair = np.ravel(std)
+    if pair.size not in (1, 2) or not (np.isfinite(pair) & (pair >= 0)).all():
         raise ConfigError(
             f"std must be finite and at least 0, or two such numbers, got {std!r}."
         )
-    return first, second
+    return float(pair[0]), float(pair[-1])
 
 
 def _pilots(pilot: Any, other: Any, nan: Missing) -> list[np.ndarray]:

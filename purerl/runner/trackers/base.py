@@ -49,9 +49,8 @@ class TrackedRun(NamedTuple):
         axis: Name of the number of a row that its charts lie over.
         kind: Kind of what is tracked where it is neither a run nor a sweep,
             `evolution`.
-        rewound: Number on the axis of the last row that still holds, where the rows
-            that an earlier call told after it will come again and be others; -1 where
-            none holds. None where all rows hold.
+        replaces: The identity that the tracker gave to an earlier call of the same run
+            whose rows hold no longer: they come again and are others.
     """
 
     name: str
@@ -62,7 +61,7 @@ class TrackedRun(NamedTuple):
     is_sweep: bool = False
     axis: str = "env_steps"
     kind: str = ""
-    rewound: int | None = None
+    replaces: str | None = None
 
 
 def name_of(folder: Path | None, kind: str) -> str:
@@ -92,12 +91,12 @@ class Ended(NamedTuple):
     Attributes:
         number: Number of the member, which `Tracker.log` names it with.
         member: The member as people see it.
-        rows: Kind and numbers of its rows, in the order of their steps.
+        rows: Its rows with their `kind`, in the order of their steps.
     """
 
     number: int
     member: Member
-    rows: Sequence[tuple[str, Row]]
+    rows: Sequence[Row]
 
 
 Load = Callable[[], Iterable[Ended]]
@@ -123,8 +122,8 @@ def ended(
         for name, value in params.items()
     ]
     text = ", ".join([*texts, f"seed={seed}"])
-    told = [(kind, row) for kind, some in rows.items() for row in some]
-    told.sort(key=lambda kind_and_row: kind_and_row[1]["env_steps"])
+    told = [{"kind": kind, **row} for kind, some in rows.items() for row in some]
+    told.sort(key=lambda row: row["env_steps"])
     return Ended(number, Member(text, seed, dict(params)), told)
 
 
@@ -158,28 +157,18 @@ class Tracker:
         name: Name in sentences and in `trackers.json`.
         id: Identity under which `begin` can go on with the same run, kept in
             `trackers.json`.
-        time_share: Share of a core's time that it may take. After a slow `flush` rows
-            wait until training has had its part; what waits then is written at the end.
         background: Whether a thread of its own calls it. Training waits for every call
             of one that says no, which so acts between two segments.
         stop: Whether a call is to stop as after Ctrl-C. A tracker sets it in any of its
             calls. `purerl.run` reads it before every segment, sweeps before every chunk
             and in their end, searches and evolutions before every step, studies before
             every report, comparisons between blocks of agents.
-        knows_rows: Whether `log` leaves out what an earlier call of the same run has
-            kept. Of one that a kill has kept from being closed, `trackers.json` may
-            count rows that were lost: it is told all rows again.
-        takes_back: Whether `begin` takes out the rows after `TrackedRun.rewound`. Where
-            it does not, and there are such rows, a sentence says that they stay.
     """
 
     name = "tracker"
     id: str | None = None
-    time_share = 1.0
     background = True
     stop = False
-    knows_rows = False
-    takes_back = False
 
     @property
     def options(self) -> dict[str, Any]:
@@ -187,15 +176,15 @@ class Tracker:
         return {}
 
     def begin(self, run: TrackedRun) -> None:
-        """Begin a run, or go on where `run.id` is set; see `TrackedRun.rewound` too."""
+        """Begin a run, or go on with it where `run.id` is set."""
 
-    def log(self, kind: str, seed: int, row: Row) -> None:
+    def log(self, member: int, step: int, row: Row) -> None:
         """Take one row of a member.
 
         Args:
-            kind: Kind of the row: `train`, `evaluation` or `evolution`.
-            seed: Number of the member, see `TrackedRun.members`.
-            row: Names and numbers.
+            member: Number of the member, see `TrackedRun.members`; in a run the seed.
+            step: Its place on the axis, environment steps in a run.
+            row: Names and numbers; `kind` is `train`, `evaluation` or `evolution`.
         """
         raise NotImplementedError
 
@@ -206,7 +195,7 @@ class Tracker:
         has no `flush` of its own, when `log` returns.
         """
 
-    def end_member(self, seed: int) -> None:
+    def end_member(self, member: int) -> None:
         """End a member: no more of its rows will come."""
 
     def artifact(self, path: Path, name: str) -> None:
@@ -224,7 +213,7 @@ class Tracker:
         return ""
 
 
-def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
+def scalars(row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     """Return a row's numbers, under the names that trackers show: `train/value_loss`.
 
     A list holds an evaluation's episodes: its mean stands under the name itself, its
@@ -233,6 +222,7 @@ def scalars(kind: str, row: Mapping[str, Any]) -> Iterator[tuple[str, float]]:
     What is undefined is left out (returns where no episode ended, losses of a warm-up);
     a NaN of a segment that learned stays: the run has diverged.
     """
+    kind = row["kind"]
     for name, value in row.items():
         if name in AXES or isinstance(value, str | bool):
             continue

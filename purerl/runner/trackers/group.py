@@ -1,19 +1,21 @@
 """The trackers of one call: opened, told, closed, and remembered in `trackers.json`.
 
 A run, a search or an evolution tells rows while it goes on (`log`, `flush`); a sweep, a
-study or a comparison tells each member whole when it has ended (`add`). Each tracker is
-called by a thread of its own (`purerl.runner.trackers.writer`), and a failure of one
-stops neither training nor the others. What a tracker has missed is sent by the call
-that goes on, or by `purerl track`.
+study or a comparison tells each member whole when it has ended (`add`). What is told
+stands in one list. A thread for each tracker reads it at its own pace, so training
+waits for none, and a failure of one stops neither training nor the others. What a
+tracker has missed is sent by the call that goes on, or by `purerl track`.
 
 `trackers.json` holds, by the tracker's name: `id`, under which it goes on; `options`,
 which make it again; `status`, with which it was closed (empty before); `rows`, how many
 rows it has taken, in their order. Of members told whole, `rows` is how many it has and
-`members` which, as ranges, so that none is told twice in whatever order they end. Where
-rows that it was told no longer hold, `rewound` says so until it has begun again.
+`members` which, as ranges, so that none is told twice in whatever order they end.
+Where rows that it was told no longer hold, `replaces` stands in place of `id`: the
+tracker then begins anew.
 """
 
 import contextlib
+import copy
 import itertools
 import json
 import tempfile
@@ -24,26 +26,206 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple, Self
 
+from purerl.config import ConfigError
 from purerl.execution.format import program, quoted
-from purerl.runner.trackers import writer as writers
-from purerl.runner.trackers.base import TRACKERS, Load, Row, TrackedRun, Tracker
-from purerl.runner.trackers.writer import LoggedRow, Notify, Writer, members_of
+from purerl.runner.trackers.base import TRACKERS, Load, Member, Row, TrackedRun, Tracker
 from purerl.storage import folders
 from purerl.storage.files import read_json, write_json
 from purerl.storage.folders import TRACKERS_FILE
 
-# How long the end of a run waits for its trackers, and that of what was stopped.
+# How long a tracker may take to begin.
+BEGIN_SECONDS = 120.0
+# How long the end of a call waits for trackers that do not get on, and how long that of
+# a call which was stopped waits in all.
 END_SECONDS, STOP_SECONDS = 60.0, 10.0
 # After so long a sentence says that the end is waiting.
 QUIET_SECONDS = 2.0
-REWOUND = "rewound"
-# How long a tracker's thread waits for another one that writes `trackers.json`. A disk
-# that does not answer must not stop the end of a run.
-LOCK_SECONDS = 10.0
-_lock = threading.Lock()
+# Rows between two calls of `flush`, where more wait. MLflow makes 300 bytes of every
+# number: 6 MB of a thousand rows of twenty.
+BATCH_ROWS = 1_000
+# A thread rests for so many times what its last rows took: a tracker gets at most a
+# tenth of a core's time while there is training.
+REST = 9.0
+
+Notify = Callable[[str], None]
 # Makes the files to keep by name; it may draw into the folder that it is given, which
 # stays until all trackers are closed.
 Files = Callable[[Path], Mapping[str, Path]]
+# The numbers of members and their rows, of all that ended with the same update.
+Together = list[tuple[int, Row]]
+
+
+class Writer:
+    """A tracker, and how far it has come along what its group tells.
+
+    Args:
+        tracker: Tracker to write to.
+        group: Its group.
+
+    Attributes:
+        taken: Number of rows that the tracker has written, first to last.
+        told: Numbers of the members that were told whole.
+        status: Status with which it was closed, empty before.
+        failed: Whether it is called no more, because it raised or was given up.
+        has_begun: Whether it is open, or was.
+        is_late: Whether there is still something to be done.
+    """
+
+    def __init__(self, tracker: Tracker, group: "Group") -> None:
+        self.tracker, self._group = tracker, group
+        self.in_thread = group.in_threads and tracker.background
+        self.taken, self.status = 0, ""
+        self.failed, self.is_late = False, True
+        self.told: set[int] = set()
+        self._place = 0  # Among the group's items.
+        self._passed = 0  # Rows before this place.
+        self.has_begun = self._is_cut = False
+        self._is_new = True
+        self._members: dict[int, Member] = {}
+        self._error: BaseException | None = None
+        # A row counts when `flush` returns. Without one, when `log` does.
+        has_flush = type(tracker).flush is not Tracker.flush
+        self._batch = BATCH_ROWS if has_flush else 1
+
+    def begin(self, run: TrackedRun, stored: Mapping[str, Any]) -> None:
+        """Open the tracker, and wait until it is open.
+
+        Args:
+            run: Run that begins.
+            stored: The entry of `trackers.json`, or nothing.
+
+        Raises:
+            ConfigError: it cannot begin, and there is no earlier call.
+        """
+        self._is_new, self.taken = not stored, int(stored.get("rows", 0))
+        self.told = members_of(stored)
+        # A tracker may go through them in its thread while others get to know more.
+        self._members = copy.copy(run.members)
+        identity = {"id": stored.get("id"), "replaces": stored.get("replaces")}
+        run = run._replace(members=self._members, **identity)
+        if self.in_thread:
+            name = f"tracker {self.tracker.name}"
+            threading.Thread(
+                target=self._loop, args=(run,), name=name, daemon=True
+            ).start()
+        else:
+            self._attempt(self._begin, run)
+        if not self._group.wait(lambda: self.has_begun or self.failed, BEGIN_SECONDS):
+            self._fail(TimeoutError(f"no answer within {BEGIN_SECONDS:g} s"))
+        if self._error is not None and self._is_new:
+            raise ConfigError(
+                f"tracker {self.tracker.name!r} cannot begin ({reason(self._error)}); "
+                "check its address and options, or leave it out."
+            ) from self._error
+
+    def work(self) -> None:
+        """Write all that waits; close the tracker where the call has ended."""
+        while not (self.failed or self.status):
+            if self._waits():
+                self._attempt(self._write)
+            elif self._group.ending:
+                self._attempt(self._end, *self._group.ending)
+            else:
+                return
+
+    def give_up(self) -> None:
+        """Call the tracker no more; a call that goes on is left to itself."""
+        self.failed, self.is_late = True, False
+        self._group.notify_all()
+
+    def _loop(self, run: TrackedRun) -> None:
+        """The tracker's thread."""
+        self._attempt(self._begin, run)
+        while self.is_late:
+            began = time.monotonic()
+            self.work()
+            rest = REST * (time.monotonic() - began)
+            self._group.wait(lambda: bool(self._group.ending or self.failed), rest)
+            self._group.wait(
+                lambda: bool(self._waits() or self._group.ending or self.failed)
+            )
+
+    def _waits(self) -> bool:
+        return not self._is_cut and self._place < len(self._group.items)
+
+    def _attempt(self, call: Callable[..., None], *args: Any) -> None:
+        try:
+            call(*args)
+            if not self.failed:
+                self._group.remember()
+            self.is_late = not self.status
+        except BaseException as error:
+            if not (self.in_thread or isinstance(error, Exception)):
+                self._is_cut = True  # Ctrl-C: what is left is sent another time.
+                raise
+            with contextlib.suppress(OSError):  # It may be what has failed.
+                self._group.remember()
+            if self._fail(error) and call != self._end:
+                with contextlib.suppress(Exception):
+                    self.tracker.close("failed")
+        self._group.notify_all()
+
+    def _begin(self, run: TrackedRun) -> None:
+        self.tracker.begin(run)
+        self.has_begun = True
+
+    def _write(self) -> None:
+        item = self._group.items[self._place]
+        if not isinstance(item, list):
+            self._place += 1
+            return self._tell(item)
+        rows, place, logged = list(item), self._place + 1, 0
+        known = max(0, self.taken - self._passed)
+        while place < len(self._group.items) and len(rows) < known + self._batch:
+            rows += self._group.items[place]  # type: ignore[arg-type]
+            place += 1
+        try:
+            for member, row in rows[known:]:
+                if self.failed:  # It was given up in the meantime.
+                    return
+                self.tracker.log(member, row[self._group.run.axis], row)
+                logged += 1
+        finally:
+            # Rows that it took before it failed must not be sent to it again.
+            if not self.failed and logged:
+                self.tracker.flush()
+                self.taken += logged
+        self._place, self._passed = place, self._passed + len(rows)
+
+    def _tell(self, load: Load) -> None:
+        """Tell members whole, but for those that the tracker has."""
+        for number, member, rows in load():
+            if self.failed:
+                return
+            if number in self.told:
+                continue
+            self._members[number] = member
+            for row in rows:
+                self.tracker.log(number, row[self._group.run.axis], row)
+            self.tracker.flush()
+            self.tracker.end_member(number)
+            self.told.add(number)
+            self._group.remember()
+            self._group.notify_all()
+
+    def _end(self, status: str, files: Mapping[str, Path]) -> None:
+        for name, path in files.items():
+            self.tracker.artifact(path, name)
+        self.tracker.close(status)
+        self.status = status
+
+    def _fail(self, error: BaseException) -> bool:
+        """Leave the tracker out; return whether it was not left out before."""
+        if self.failed:
+            return False
+        self._error = error
+        self.give_up()
+        if self.has_begun or not self._is_new:
+            self._group.notify(
+                f"tracker {self.tracker.name!r} failed ({reason(error)}) and is left "
+                "out from here on."
+            )
+        return True
 
 
 class Group:
@@ -57,15 +239,22 @@ class Group:
             once, and the end takes as long as it takes.
 
     Attributes:
+        run: Description of what is told.
         notify: Function that prints a sentence for people.
+        items: All that was told in this call, in its order.
+        ending: Status and files of the end, None before it.
     """
 
     def __init__(self, trackers: Sequence[Tracker], in_threads: bool = True) -> None:
-        self._writers = [Writer(t, in_threads, self._remember) for t in trackers]
+        self.in_threads, self.run = in_threads, TrackedRun("", {}, {})
         self.notify: Notify = print
-        self._run = TrackedRun("", {}, {})
+        self.items: list[Together | Load] = []
+        self.ending: tuple[str, Mapping[str, Path]] | None = None
+        self._changed = threading.Condition()
+        self._writers = [Writer(tracker, self) for tracker in trackers]
         self._has_begun = False
-        self._pending: list[LoggedRow] = []
+        self._pending: Together = []
+        self._offered = 0  # Rows among them.
         self._ended: set[int] = set()  # Numbers of the members that were told whole.
         self._total: int | None = None
 
@@ -75,7 +264,7 @@ class Group:
     @property
     def stop(self) -> bool:
         """True if any of the trackers asks to stop."""
-        return any(getattr(w.tracker, "stop", False) for w in self._writers)
+        return any(writer.tracker.stop for writer in self._writers)
 
     @property
     def lacks_nothing(self) -> bool:
@@ -106,10 +295,8 @@ class Group:
                 damaged. One that cannot go on with an earlier call's is left out, with
                 a sentence: that training has time to lose.
         """
-        self._run, self.notify, self._total = run, notify, total
-        if not self._writers:
-            return
-        stored = load_stored(run.folder)
+        self.run, self.notify, self._total = run, notify, total
+        stored = load_stored(run.folder) if self._writers else {}
         entries = []
         for writer in list(self._writers):
             known = _stored_for(writer.tracker, stored)
@@ -118,24 +305,18 @@ class Group:
                 notify(f"tracker {name!r} has everything of {run.folder} already.")
                 self._writers.remove(writer)
                 continue
-            if known and not known["status"] and writer.tracker.knows_rows:
-                # It can tell better what it has than a file that a kill left behind.
-                known = {**known, "rows": 0}
-                if run.is_sweep:
-                    known = {**known, "members": []}
-                if run.is_sweep and run.folder:
-                    _store(run.folder, {writer.tracker.name: known})
             if run.is_sweep and is_fixed and known.get("total", total) != total:
                 known = {}
             entries.append(known)
         try:
             for writer, known in zip(self._writers, entries, strict=True):
-                writer.begin(run, known, notify)
+                writer.begin(run, known)
         except BaseException:
-            self._end("failed")
+            self._writers = [writer for writer in self._writers if writer.has_begun]
+            self._end("failed", {})
             raise
         self._has_begun = True
-        self._remember()
+        self.remember()
         for sentence in self.where() if total is not None else ():
             notify(sentence)
 
@@ -144,28 +325,26 @@ class Group:
         working = [w.tracker for w in self._writers if not w.failed]
         return [text for tracker in working if (text := tracker.where())]
 
-    def log(self, kind: str, seed: int, row: Row) -> None:
+    def log(self, kind: str, member: int, row: Row) -> None:
         """Take a row for all.
 
         Args:
             kind: Kind of the row: `train`, `evaluation` or `evolution`.
-            seed: Number of the member, see `TrackedRun.members`.
+            member: Number of the member, see `TrackedRun.members`.
             row: Names and numbers.
         """
         if self._writers:
-            self._pending.append(LoggedRow(kind, seed, row))
+            self._pending.append((member, {"kind": kind, **row}))
 
     def flush(self) -> None:
         """Hand over the rows of a segment that has ended."""
         # In the order of updates: an evaluation comes before the end of its segment.
-        rows = sorted(self._pending, key=_update)
-        self._pending = []  # Before the rest: Ctrl-C must not bring them back.
-        for _, same in itertools.groupby(rows, key=_update):
-            together = list(same)
-            for writer in self._writers:
-                writer.offer(together)
-        for writer in self._writers:
-            writer.work()
+        rows, self._pending = sorted(self._pending, key=_update), []
+        if rows:
+            parts = itertools.groupby(rows, key=_update)
+            self.items += [list(together) for _, together in parts]
+            self._offered += len(rows)
+            self._go_on()
 
     def add(self, numbers: Iterable[int], load: Load) -> None:
         """Tell all of some members that have ended, if any was not told before.
@@ -176,11 +355,10 @@ class Group:
                 that a tracker that is far behind costs no memory.
         """
         told = set(numbers)
-        if told <= self._ended:
-            return
-        self._ended |= told
-        for writer in self._writers:
-            writer.call("tell", load)
+        if self._writers and not told <= self._ended:
+            self._ended |= told
+            self.items.append(load)
+            self._go_on()
 
     def close(self, status: str, files: Files = lambda folder: {}) -> None:
         """Wait for what is left to be written, and say what was missed.
@@ -192,12 +370,11 @@ class Group:
         self.flush()
         kinds = [type(writer.tracker) for writer in self._writers]
         with contextlib.ExitStack() as stack:
+            made: Mapping[str, Path] = {}
             if any(kind.artifact is not Tracker.artifact for kind in kinds):
                 drawn = tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
-                for name, path in files(Path(stack.enter_context(drawn))).items():
-                    for writer in self._writers:
-                        writer.call("artifact", path, name)
-            self._end(status)
+                made = files(Path(stack.enter_context(drawn)))
+            self._end(status, made)
         for writer in self._writers:
             self._say_what_is_missed(writer)
 
@@ -214,75 +391,82 @@ class Group:
             stopped = issubclass(kind, KeyboardInterrupt)
             self.close("interrupted" if stopped else "failed")
 
-    def _end(self, status: str) -> None:
-        """Close all of them, as far as they answer in time; Ctrl-C ends the waiting."""
+    def wait(self, until: Callable[[], bool], seconds: float | None = None) -> bool:
+        """Wait until something holds; return whether it did in time."""
+        with self._changed:
+            return self._changed.wait_for(until, seconds)
+
+    def notify_all(self) -> None:
+        """Let everybody look again who waits for something."""
+        with self._changed:
+            self._changed.notify_all()
+
+    def _go_on(self) -> None:
+        """Let trackers read on: threads of their own, and the others here."""
+        self.notify_all()
         for writer in self._writers:
-            writer.close(status)
+            if not writer.in_thread:
+                writer.work()
+
+    def _end(self, status: str, files: Mapping[str, Path]) -> None:
+        """Close all of them, as far as they answer in time; Ctrl-C ends the waiting."""
+        self.ending = status, files
+        self._go_on()
         try:
             self._wait(is_finished=status == "finished")
         except KeyboardInterrupt:
-            self.notify(f"not waiting for {_names(self._late())} any longer.")
-        late = self._late()
+            self.notify(f"not waiting for {self._late_names()} any longer.")
+        late = [writer for writer in self._writers if writer.is_late]
         for writer in late:
             writer.give_up()
         if late:
-            self._remember()
+            self.remember()
 
     def _wait(self, is_finished: bool) -> None:
-        """Wait for all: a run for a limited time, a sweep as long as one gets on."""
+        """Wait for all while one gets on; where a call was stopped, not so long."""
         seconds = END_SECONDS if is_finished else STOP_SECONDS
-        works_on = is_finished and self._run.is_sweep
-        if works_on:
-            seconds = writers.BEGIN_SECONDS
-        began = time.monotonic()
-        if self._wait_until(began + min(QUIET_SECONDS, seconds)):
+
+        def are_done() -> bool:
+            return not any(writer.is_late for writer in self._writers)
+
+        until = time.monotonic() + seconds
+        if self.wait(are_done, min(QUIET_SECONDS, seconds)):
             return
-        words = f"at most {seconds:g} s"
-        if works_on:
-            has = min(len(writer.told) for writer in self._late())
-            words = f"which has {has:,} of {len(self._ended):,} members"
         self.notify(
-            f"waiting for {_names(self._late())}, {words}; Ctrl-C ends the waiting."
+            f"waiting for {self._late_names()}, {seconds:g} s for an answer; Ctrl-C "
+            "ends the waiting."
         )
-        known = -1
-        while not self._wait_until(min(began + seconds, time.monotonic() + 1.0)):
-            told = sum(len(writer.told) for writer in self._writers)
-            if works_on and told > known:
-                began, known = time.monotonic(), told
-            if time.monotonic() >= began + seconds:
-                if works_on:
-                    self.notify(
-                        f"{_names(self._late())}: no answer within {seconds:g} s; left "
-                        "alone from here on."
-                    )
+        known = 0
+        while (left := until - time.monotonic()) > 0:
+            if self.wait(are_done, min(1.0, left)):
                 return
+            has = sum(w.taken + len(w.told) for w in self._writers)
+            if is_finished and has > known:
+                known, until = has, time.monotonic() + seconds
 
-    def _wait_until(self, until: float) -> bool:
-        """Wait for all, and return whether they are done by a monotonic time."""
-        return all([w.wait(until - time.monotonic()) for w in self._writers])
-
-    def _late(self) -> list[Writer]:
-        return [writer for writer in self._writers if not writer.wait(0.0)]
+    def _late_names(self) -> str:
+        names = [repr(w.tracker.name) for w in self._writers if w.is_late]
+        return f"tracker{'s' if len(names) > 1 else ''} {', '.join(names)}"
 
     def _count(self, writer: Writer) -> tuple[int, int]:
         """Return how many rows or members a tracker lacks, and of how many."""
-        if self._run.is_sweep:
+        if self.run.is_sweep:
             return len(self._ended - writer.told), len(self._ended | writer.told)
-        return writer.missing, writer.offered
+        return max(0, self._offered - writer.taken), self._offered
 
     def _say_what_is_missed(self, writer: Writer) -> None:
         """Say what a tracker lacks, and how it gets it."""
         missing, total = self._count(writer)
         if writer.status and not missing:
             return
-        noun = "members" if self._run.is_sweep else "rows"
+        noun = "members" if self.run.is_sweep else "rows"
         what = (
             f"lacks {missing:,} of {total:,} {noun}"
             if missing
             else f"has all {noun}, but perhaps not all files"
         )
         remedy = "There is no out folder from which they could be sent later."
-        folder, kind = self._run.folder, self._run.kind
+        folder, kind = self.run.folder, self.run.kind
         if folder is not None and kind and not folders.is_tracked(kind):
             again = f"Repeat the call with out={str(folder)!r}"
             remedy = f"{again}: what is missing is sent then."
@@ -295,11 +479,11 @@ class Group:
             remedy = f"Send what is missing with: {command}"
         self.notify(f"tracker {writer.tracker.name!r} {what}. {remedy}")
 
-    def _remember(self) -> None:
+    def remember(self) -> None:
         """Write what is known of all; from any of their threads."""
-        if self._run.folder is None or not self._has_begun:
+        if self.run.folder is None or not self._has_begun:
             return
-        stored = load_stored(self._run.folder) if self._run.is_sweep else {}
+        stored = load_stored(self.run.folder) if self.run.is_sweep else {}
         entries = {}
         for writer in self._writers:
             tracker = writer.tracker
@@ -311,9 +495,7 @@ class Group:
                 "status": writer.status,
                 "options": plain_options(tracker),
             }
-            if writer.rewound:
-                entry[REWOUND] = writer.rewound
-            if self._run.is_sweep:
+            if self.run.is_sweep:
                 known = _stored_for(tracker, stored)
                 if (known.get("id"), known.get("total")) == (tracker.id, self._total):
                     # Another worker of the same study may have told it more meanwhile.
@@ -322,7 +504,7 @@ class Group:
                 entry |= {"rows": len(numbers), "total": self._total}
                 entry["members"] = list(_ranges(numbers))
             entries[tracker.name] = entry
-        _store(self._run.folder, entries)
+        _store(self.run.folder, entries)
 
 
 class Told(NamedTuple):
@@ -359,13 +541,14 @@ def send(told: Told, trackers: Sequence[Tracker], notify: Notify) -> bool:
     return group.lacks_nothing
 
 
-def _update(logged: LoggedRow) -> int:
-    return logged.row["update"]
+def _update(told: tuple[int, Row]) -> int:
+    return told[1]["update"]
 
 
-def _names(late: Sequence[Writer]) -> str:
-    names = ", ".join(repr(writer.tracker.name) for writer in late)
-    return f"tracker{'s' if len(late) > 1 else ''} {names}"
+def reason(error: BaseException) -> str:
+    """Return the kind of an error and its first line."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[0][:200]}" if lines else repr(error)
 
 
 def load_stored(folder: Path | None) -> dict[str, Any]:
@@ -393,41 +576,42 @@ def plain_options(tracker: Tracker) -> dict[str, Any]:
     return json.loads(json.dumps(tracker.options))
 
 
+_lock = threading.Lock()
+
+
 def _store(folder: Path, entries: Mapping[str, Mapping[str, Any]]) -> None:
     """Write what is known of some trackers; what is stored of others stays."""
-    if not entries or not _lock.acquire(timeout=LOCK_SECONDS):
-        return
-    try:
-        merged = {**load_stored(folder), **entries}
-        write_json(folder / TRACKERS_FILE, merged)
-    finally:
-        _lock.release()
+    if entries:
+        with _lock:
+            write_json(folder / TRACKERS_FILE, {**load_stored(folder), **entries})
 
 
-def rewind(folder: Path, rows: int, step: int) -> None:
-    """Count only the first rows as told: what follows is trained anew, and otherwise.
-
-    Every tracker of the folder is meant, also one that this call does not have. It is
-    told of it when it begins next (`TrackedRun.rewound`).
+def begin_anew(folder: Path, rows: int) -> None:
+    """Let trackers begin anew that were told more rows than still hold.
 
     Args:
-        folder: Folder of a run or search.
+        folder: Folder of a run or search, which goes on otherwise than it went.
         rows: Number of rows that still hold.
-        step: Number of the last one of them on the axis of the charts; -1 for none.
     """
-    entries = {}
-    for name, entry in load_stored(folder).items():
-        # A tracker may not have begun since it was rewound before.
-        before = entry.get(REWOUND, {"step": step, "rows": 0})
-        entries[name] = {
-            **entry,
-            "rows": min(rows, entry["rows"]),
-            REWOUND: {
-                "step": min(step, before["step"]),
-                "rows": before["rows"] + max(0, entry["rows"] - rows),
-            },
-        }
-    _store(folder, entries)
+    _store(
+        folder,
+        {
+            name: {
+                "rows": 0,
+                "status": "",
+                "options": entry["options"],
+                "replaces": entry.get("id") or entry.get("replaces"),
+            }
+            for name, entry in load_stored(folder).items()
+            if entry["rows"] > rows
+        },
+    )
+
+
+def members_of(entry: Mapping[str, Any]) -> set[int]:
+    """Return the members that an entry of `trackers.json` says were told whole."""
+    ranges = entry.get("members", ())
+    return {number for first, last in ranges for number in range(first, last + 1)}
 
 
 def _ranges(numbers: Sequence[int]) -> Iterator[list[int]]:

@@ -9,7 +9,7 @@ sweep's values) as params, so that MLflow's table sorts and compares them. Steps
 The store is a SQLite file unless another address is given. A resumed run goes on in
 the same outer and nested runs. Every batch of metrics carries a tag with the step that
 it reaches (`purerl.train`): one whose answer was lost is not written twice. Metrics
-cannot be deleted: where a run goes on otherwise than it went, both are in the charts. A
+cannot be deleted: where a run goes on otherwise than it went, a new run begins. A
 server is given `LIMITS`, unless the user's environment says otherwise.
 """
 
@@ -61,7 +61,6 @@ class MLflowTracker(Tracker):
     """
 
     name = "mlflow"
-    time_share = 0.1
 
     def __init__(self, uri: str | None = None, experiment: str | None = None) -> None:
         given = uri or os.environ.get("MLFLOW_TRACKING_URI") or DEFAULT_URI
@@ -109,17 +108,10 @@ class MLflowTracker(Tracker):
             params["seeds"] = str(len(run.members))
         self._log_params(self.id, params)
 
-    def log(self, kind: str, seed: int, row: Row) -> None:
-        """Keep the numbers of a row until `flush`.
-
-        Args:
-            kind: Kind of the row: `train`, `evaluation` or `evolution`.
-            seed: Number of the member, see `TrackedRun.members`.
-            row: Names and numbers.
-        """
-        child, step = self._child(seed), row[self._run.axis]
-        values = dict(scalars(kind, row))
-        self._add(child, kind, values, step)
+    def log(self, member: int, step: int, row: Row) -> None:
+        """Keep the numbers of a row until `flush`."""
+        kind, values = row["kind"], dict(scalars(row))
+        self._add(self._child(member), kind, values, step)
         if not self._run.is_sweep:
             self._means[kind, step].append(values)
 
@@ -150,11 +142,11 @@ class MLflowTracker(Tracker):
             tags=list({tag.key: tag for tag in tags}.values()),
         )
 
-    def end_member(self, seed: int) -> None:
+    def end_member(self, member: int) -> None:
         """Write and end a nested run."""
         self.flush()
-        if seed in self._children:
-            self._client.set_terminated(self._children.pop(seed), "FINISHED")
+        if member in self._children:
+            self._client.set_terminated(self._children.pop(member), "FINISHED")
 
     def artifact(self, path: Path, name: str) -> None:
         """Keep a file or folder with the outer run."""
@@ -227,15 +219,11 @@ class MLflowTracker(Tracker):
         self._log_params(id, flat_params(member.labels))
 
     def _recall(self, run: "Run") -> None:
-        """Take over up to which step a run has been written, as far as that holds."""
-        id, rewound = run.info.run_id, self._run.rewound
+        """Take over up to which step a run has been written."""
         for name, value in run.data.tags.items():
             if name.startswith(TAG):
-                step = int(value)
-                if rewound is not None and step > rewound:
-                    step = rewound
-                    self._client.set_tag(id, name, str(step))
-                self._written[id, name.removeprefix(TAG)] = step
+                place = run.info.run_id, name.removeprefix(TAG)
+                self._written[place] = int(value)
 
     def _add(self, id: str, kind: str, values: dict[str, float], step: int) -> None:
         from mlflow.entities import Metric

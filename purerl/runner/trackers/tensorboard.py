@@ -4,8 +4,8 @@
 <folder>/            the config as text, figures
 
 Written with tensorboardX, which needs no TensorFlow. A resumed run adds event files
-to the same folders; no row is in two of them, and rows that no longer hold are taken
-out of the older ones (TensorBoard does not leave out all that a later file replaces).
+to the same folders, and no row is in two of them. Where the rows of an earlier call no
+longer hold, its files are deleted.
 
 tensorboardX's `SummaryWriter` is not used. Its `flush` leaves rows behind that still
 wait for its thread, and two of them that are opened within a second in one folder
@@ -20,9 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from purerl.atomic import write_atomic
 from purerl.execution.format import quoted
-from purerl.report.plots.style import load_matplotlib
 from purerl.runner.trackers.base import Row, TrackedRun, Tracker, flat_params, scalars
 
 
@@ -85,7 +83,6 @@ class TensorBoardTracker(Tracker):
     """
 
     name = "tensorboard"
-    takes_back = True
 
     def __init__(self, folder: str | Path | None = None) -> None:
         self.folder = Path(folder) if folder is not None else None
@@ -107,62 +104,54 @@ class TensorBoardTracker(Tracker):
             self.root = (self.folder or Path("tensorboard")) / run.name
         self.root.mkdir(parents=True, exist_ok=True)
         self.id = str(self.root.resolve())
-        if run.rewound is not None:
-            for path in self.root.glob("*/*.tfevents.*"):
-                cut(path, run.rewound)
+        if run.replaces == self.id:
+            for path in self.root.rglob("*.tfevents.*"):
+                path.unlink()
         if run.id is None:
             from tensorboardX.summary import text
 
             lines = [f"    {k}: {v}" for k, v in flat_params(run.config).items()]
             self._file(None).add(text("config", "\n".join(lines)))
 
-    def log(self, kind: str, seed: int, row: Row) -> None:
-        """Keep the scalars of one row, as one event; `flush` writes it.
-
-        Args:
-            kind: Kind of the row: `train`, `evaluation` or `evolution`.
-            seed: Number of the member, see `TrackedRun.members`.
-            row: Names and numbers.
-        """
+    def log(self, member: int, step: int, row: Row) -> None:
+        """Keep the scalars of one row, as one event; `flush` writes it."""
         from tensorboardX.proto import summary_pb2
         from tensorboardX.summary import scalar
 
-        self._steps = step = int(row[self._run.axis])
-        file = self._file(seed)
-        values = dict(scalars(kind, row))
+        self._steps = step
+        values = dict(scalars(row))
         parts = [part for n, x in values.items() for part in scalar(n, x).value]
         if parts:
-            file.add(summary_pb2.Summary(value=parts), step)  # type: ignore[attr-defined]  # As above.
+            self._file(member).add(summary_pb2.Summary(value=parts), step)  # type: ignore[attr-defined]  # As above.
         if self._run.is_sweep:
-            self._last.setdefault(seed, {}).update(values)
+            self._last.setdefault(member, {}).update(values)
 
     def flush(self) -> None:
         """Write the files that were added to."""
         for file in self._files.values():
             file.flush()
 
-    def end_member(self, seed: int) -> None:
+    def end_member(self, member: int) -> None:
         """Write a member's last rows; in a sweep, its row of the HPARAMS table too."""
-        member = self._run.members[seed]
+        about = self._run.members[member]
         if self._run.is_sweep:
             from tensorboardX.summary import hparams
 
             # Numbers stay numbers, so that the table sorts and plots them.
             numbers = {
                 name: value
-                for name, value in member.labels.items()
+                for name, value in about.labels.items()
                 if isinstance(value, int | float)
             }
-            params = {**flat_params(member.params), **numbers}
-            for part in hparams(params, self._last.pop(seed, {})):
-                self._file(seed).add(part)
-        self._files.pop(seed).close()
+            params = {**flat_params(about.params), **numbers}
+            for part in hparams(params, self._last.pop(member, {})):
+                self._file(member).add(part)
+        self._files.pop(member).close()
 
     def artifact(self, path: Path, name: str) -> None:
         """Show a picture; other files lie in the run's folder already."""
         if path.suffix != ".png":
             return
-        load_matplotlib()
         import matplotlib.image
         from tensorboardX.summary import image
 
@@ -188,28 +177,3 @@ class TensorBoardTracker(Tracker):
                 folder = folder / self._run.members[seed].name.replace("/", "-")
             self._files[seed] = EventFile(folder)
         return self._files[seed]
-
-
-def cut(path: Path, step: int) -> None:
-    """Take the rows after a step out of an event file, and a row that is cut short.
-
-    A file is records of a length, its checksum, a message and its checksum.
-
-    Args:
-        path: The file.
-        step: The step of the last row that stays.
-    """
-    from tensorboardX.proto import event_pb2
-
-    data, place, kept = path.read_bytes(), 0, []
-    while place + 8 <= len(data):
-        (length,) = struct.unpack_from("<Q", data, place)
-        record = data[place : place + length + 16]
-        place += length + 16
-        if place > len(data):
-            break
-        event = event_pb2.Event.FromString(record[12:-4])  # type: ignore[attr-defined]  # Made when it is imported.
-        if event.step <= step or not event.HasField("summary"):
-            kept.append(record)
-    if (content := b"".join(kept)) != data:
-        write_atomic(path, content)

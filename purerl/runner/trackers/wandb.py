@@ -1,19 +1,15 @@
 """Weights & Biases: a group per run, and in it one run per seed.
 
 Offline unless it is told otherwise: no network, no account; `wandb sync` uploads it
-later. `env_steps` is the axis of every chart, and W&B's own step too, so a row that
-reaches it twice lands on itself. A resumed run opens the same
-run ids again; offline that is one more folder per seed, which `wandb sync` joins.
-A process of W&B's own writes the files, and a kill loses what it had not written yet.
-So a run that goes on reads the files of earlier calls, and logs what they lack.
+later. `env_steps` is the axis of every chart, and W&B's own step too. A resumed run
+opens the same run ids again; offline that is one more folder per seed, which `wandb
+sync` joins.
 """
 
 import itertools
-import json
 import os
-import struct
+import shutil
 import uuid
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +30,6 @@ class WandbTracker(Tracker):
     """
 
     name = "wandb"
-    time_share = 0.1
-    knows_rows = True
 
     def __init__(
         self,
@@ -60,42 +54,18 @@ class WandbTracker(Tracker):
         self.root = (self.folder or run.folder or Path(".")).resolve()
         self.id = run.id or uuid.uuid4().hex[:12]
         self._first: int | None = None
-        self._kept: dict[int, set[tuple[str, Any]]] = {}
         for first in itertools.islice(run.members, 1):
             self._open(first)
 
-    def log(self, kind: str, seed: int, row: Row) -> None:
-        """Send the numbers of one row, at its `env_steps` (or what the run's axis is).
+    def log(self, member: int, step: int, row: Row) -> None:
+        """Send the numbers of one row."""
+        values = {**dict(scalars(row)), self._run.axis: step}
+        self._open(member).log(values, step=step)
 
-        Args:
-            kind: Kind of the row: `train`, `evaluation` or `evolution`.
-            seed: Number of the member, see `TrackedRun.members`.
-            row: Names and numbers.
-        """
-        axis = self._run.axis
-        values = {**dict(scalars(kind, row)), axis: row[axis]}
-        if seed not in self._kept:
-            self._kept[seed] = self._kept_of(seed)
-        if not self._kept[seed].issuperset((name, row[axis]) for name in values):
-            self._open(seed).log(values, step=row[axis])
-
-    def _kept_of(self, seed: int) -> set[tuple[str, Any]]:
-        """Names and places on the axis that earlier calls have logged of a member."""
-        if self._run.id is None:
-            return set()
-        axis, last = self._run.axis, self._run.rewound
-        return {
-            (name, row[axis])
-            for path in self.root.glob(f"wandb/*run-*/run-{self.id}-{seed}.wandb")
-            for row in history(path)
-            if axis in row and (last is None or row[axis] <= last)
-            for name in row
-        }
-
-    def end_member(self, seed: int) -> None:
+    def end_member(self, member: int) -> None:
         """Close a member's run; the first one stays open for files."""
-        if seed != self._first and seed in self._runs:
-            self._runs.pop(seed).finish(exit_code=0)
+        if member != self._first and member in self._runs:
+            self._runs.pop(member).finish(exit_code=0)
 
     def artifact(self, path: Path, name: str) -> None:
         """Send a picture as a chart, other things as files, of the first member's run.
@@ -114,7 +84,10 @@ class WandbTracker(Tracker):
             return
         target = Path(run.dir) / name
         target.parent.mkdir(parents=True, exist_ok=True)
-        _copy(path, target)
+        if path.is_dir():
+            shutil.copytree(path, target, dirs_exist_ok=True)
+        else:
+            shutil.copyfile(path, target)
         files = [target] if target.is_file() else target.rglob("*")
         for file in files:
             if file.is_file():
@@ -162,45 +135,3 @@ class WandbTracker(Tracker):
         run.define_metric("*", step_metric=self._run.axis)
         self._runs[seed] = run
         return run
-
-
-def history(path: Path) -> Iterator[dict[str, Any]]:
-    """Return the rows that a `.wandb` file holds, up to where a kill has cut it.
-
-    It is a LevelDB log, of blocks of 32 KiB after a heading of 7 bytes.
-    """
-    from google.protobuf.message import DecodeError
-    from wandb.proto.wandb_internal_pb2 import Record  # type: ignore[attr-defined]  # Made when it is imported.
-
-    data, place, parts = path.read_bytes(), 7, b""
-    while place + 7 <= len(data):
-        left = 32768 - place % 32768
-        if left < 7:
-            place += left
-            continue
-        _, length, kind = struct.unpack("<IHB", data[place : place + 7])
-        if place + 7 + length > len(data):
-            return
-        parts += data[place + 7 : place + 7 + length]
-        place += 7 + length
-        if kind not in (1, 4):  # Neither whole nor the last part.
-            continue
-        try:
-            record = Record.FromString(parts)
-        except DecodeError:
-            return
-        parts = b""
-        if record.HasField("history"):
-            yield {
-                item.key or "/".join(item.nested_key): json.loads(item.value_json)
-                for item in record.history.item
-            }
-
-
-def _copy(source: Path, target: Path) -> None:
-    import shutil
-
-    if source.is_dir():
-        shutil.copytree(source, target, dirs_exist_ok=True)
-    else:
-        shutil.copyfile(source, target)

@@ -2,8 +2,9 @@
 
 A row is the structure that a user trains with in a run of a few updates. Nothing that
 shapes a program is changed but how wide its layers are, and how large the batches of a
-replay buffer: environments, steps and rounds of an update, the warm-up, delays, n-step
-returns, annealing, normalisation and resets are those of the defaults or of the preset.
+replay buffer, and how many rounds an update has where it learns very often:
+environments, steps, the warm-up, delays, n-step returns, annealing, normalisation and
+resets are those of the defaults or of the preset.
 """
 
 import dataclasses
@@ -21,6 +22,9 @@ from tests import boxes, nets
 
 WIDTH = 8  # of every layer
 BATCH = 32  # drawn from a replay buffer
+# Of an update, at the most: rounding, in which two programs differ, is a percent after
+# some thousand gradient steps of an agent that acts.
+GRADIENT_STEPS = 100
 # Equal parts of a run: segments, rounds of PBT, reports of a study. A power of two, so
 # that rungs of successive halving with `eta=2` end with the run.
 PIECES = 4
@@ -166,7 +170,13 @@ def make_row(name: str, config: TrainConfig) -> Row:
     for prefix, env in STAND_INS.items():
         if str(config.env).startswith(prefix):
             config = config.replace(env=env, env_kwargs={})
-    steps = bind(config).config.steps_per_update
+    bound = bind(config).config
+    if "rounds_per_update" in {field.name for field in dataclasses.fields(bound)}:
+        most = max(1, GRADIENT_STEPS // bound.gradient_steps_per_round)
+        rounds = min(bound.rounds_per_update, most)
+        config = config.replace(rounds_per_update=rounds)
+        bound = bind(config).config
+    steps = bound.steps_per_update
     warm_up = max(getattr(config, name, 0) for name in WARM_UPS)
     length = -(-(warm_up // steps + 2) // PIECES)
     config = config.replace(

@@ -49,10 +49,12 @@ class Subject:
         """
         if getattr(self.config, "step_size", "") == "sample_average":
             return "epsilon", float(self.config.epsilon)
-        rate = self.config.learning_rate
+        own = getattr(self.config, "actor_learning_rate", None)
+        name = "learning_rate" if own is None else "actor_learning_rate"
+        rate = getattr(self.config, name)
         if isinstance(rate, Schedule):
-            return "learning_rate.start", float(rate.start)
-        return "learning_rate", float(rate)
+            return f"{name}.start", float(rate.start)
+        return name, float(rate)
 
     @cached_property
     def vmapped(self) -> TrainResult:
