@@ -107,6 +107,22 @@ def compile_for_gpu(
     )
 
 
+def side_by_side(
+    train: Callable[[jax.Array], Any], make_key: Callable[[int], jax.Array], agents: int
+) -> tuple[Callable[[jax.Array], Any], jax.ShapeDtypeStruct]:
+    """Return the training of some agents, and the shape of its keys.
+
+    Args:
+        train: The training of one.
+        make_key: Function from a seed to a key.
+        agents: Agents that `jax.vmap` trains; with 0 one without it.
+    """
+    if agents == 0:
+        return train, jax.eval_shape(lambda: make_key(0))
+    split = jax.eval_shape(lambda: jax.random.split(make_key(0), agents))
+    return jax.vmap(train), split
+
+
 def numbers(program: Program) -> dict[str, Any]:
     """Return what is kept of a program, as plain values."""
     kept = program._asdict()

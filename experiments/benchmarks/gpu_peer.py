@@ -3,7 +3,9 @@
     .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 1024 rejax
     .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 64 rejax-dqn
     .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 1024 purejaxrl ppo.py
+    .venv-gpu-peers/bin/python experiments/benchmarks/gpu_peer.py 0 same REQUEST
 
+With 0 agents it is one without `jax.vmap`. A request is what `peer_rejax.py` prepares.
 Runs in an environment of its own (`setup_gpu_program.sh`), in which purerl is not
 installed. PureJaxRL is no package: give the path of its `ppo.py`.
 """
@@ -16,14 +18,18 @@ from pathlib import Path
 
 import jax
 import peer_programs
+import peer_rejax
 
 
 def main() -> None:
     """Compile, and print the numbers."""
     agents, name, *rest = sys.argv[1:]
-    train = peer_programs.make(name, *map(Path, rest))
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.PRNGKey(0), int(agents)))
-    program = gpu_kernels.compile_for_gpu(jax.vmap(train), keys)
+    if name == "same":
+        train = peer_rejax.train_of(**json.loads(*rest))
+    else:
+        train = peer_programs.make(name, *map(Path, rest))
+    train, keys = gpu_kernels.side_by_side(train, jax.random.PRNGKey, int(agents))
+    program = gpu_kernels.compile_for_gpu(train, keys)
     print(json.dumps(gpu_kernels.numbers(program)))
 
 

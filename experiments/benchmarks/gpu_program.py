@@ -4,29 +4,35 @@
     .venv-gpu-program/bin/python experiments/benchmarks/gpu_program.py [ROW ...]
 
 `--list` names every kernel. `--peers .venv-gpu-peers` adds rejax, and with `--purejaxrl
-FILE`, the path of its ppo.py, PureJaxRL, with ppo_rnn.py where that lies beside it.
+FILE`, the path of its ppo.py, PureJaxRL, with its other files where they lie beside it.
 
-Every row is a preset and a number of agents that `jax.vmap` trains side by side,
-without evaluations, compiled for an H200 that is not there (`gpu_kernels.py`). Nothing
-runs, so the figures have no noise; seconds are those of this machine.
+Every row is a preset, or a part of `gpu_day.py`, and a number of agents that `jax.vmap`
+trains side by side, without evaluations, compiled for an H200 that is not there
+(`gpu_kernels.py`). Where a row's own number is one, that agent is alone, without
+`jax.vmap`. Nothing runs, so the figures have no noise; seconds are those of this
+machine.
 """
 
 import gpu_kernels  # isort: skip  # Before anything computes with jax.
 
+import json
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import bench
+import gpu_day
+import gpu_stacks
 import jax
 from gpu_kernels import numbers
+from same_numbers import for_purejaxrl, for_rejax
 
 import purerl
 from purerl import presets
 from purerl.contrib.hardware.work import work_of
 from purerl.tracing import traced_for
 
-# Preset -> agents.
+# Preset, or part of `gpu_day.py` -> agents.
 ROWS = {
     "ppo-cartpole": 1024,
     "vpg-cartpole": 1024,
@@ -38,29 +44,39 @@ ROWS = {
     "mpo-pendulum": 64,
     "ppo-minatar": 64,
     "ppo-halfcheetah": 1,
+    "ppo-brax": 1,
+    **{name: agents for name, (_, agents, *_) in gpu_day.PRESETS.items()},
 }
+# Both peers' PPO has the numbers of these rows.
+SAME_ROWS = ("ppo-minatar", "ppo-brax", *gpu_day.PRESETS)
 # PureJaxRL's and rejax's own settings, so that the three programs do the same work.
 SAME = {"num_envs": 4, "num_steps": 128, "total_timesteps": 500_000}
+
+
+def config_of(name: str) -> Any:
+    """Return the config of a row."""
+    if name in gpu_day.PRESETS:
+        *_, preset, changes = gpu_day.PRESETS[name]
+        return gpu_stacks.config_of(preset, changes)
+    changes = SAME if name == "ppo-cartpole" else {}
+    return presets.load(name).replace(num_evaluations=0, **changes)
 
 
 def count(
     name: str, agents: int, is_packed: bool = True
 ) -> tuple[gpu_kernels.Program, float]:
-    """Compile a preset; return also the kernels that `purerl plan --no-compile` sees.
+    """Compile a row; return also the kernels that `purerl plan --no-compile` sees.
 
     Args:
-        name: The preset.
-        agents: Agents that are trained side by side.
+        name: The row.
+        agents: Agents that are trained side by side; with 0 one without `jax.vmap`.
         is_packed: Whether loops write the outputs of a step at once, as they do on a
             GPU (`purerl.accelerator.packing`).
     """
-    changes: dict[str, Any] = {"num_evaluations": 0}
-    if name == "ppo-cartpole":
-        changes |= SAME
-    config = presets.load(name).replace(**changes)
-    keys = jax.eval_shape(lambda: jax.random.split(jax.random.key(0), agents))
+    config = config_of(name)
     with traced_for("cuda" if is_packed else "cpu"):
-        train = jax.vmap(purerl.make_train(config))
+        train = purerl.make_train(config)
+        train, keys = gpu_kernels.side_by_side(train, jax.random.key, agents)
         program = gpu_kernels.compile_for_gpu(train, keys)
         return program, work_of(jax.make_jaxpr(train)(keys).jaxpr).kernels
 
@@ -92,6 +108,11 @@ def count_devices(number: int) -> dict[str, dict[str, Any]]:
     return {envs: numbers(spread), f"PPO, {blocks}": numbers(program)}
 
 
+def mapped_agents(name: str, agents: int) -> int:
+    """Return the agents for `jax.vmap`: 0 where one is the row's own number."""
+    return 0 if agents == ROWS[name] == 1 else agents
+
+
 def cells(name: str, agents: int, found: dict[str, Any]) -> list[Any]:
     """Return a row of the table."""
     share = ""
@@ -114,7 +135,7 @@ def label_of(name: str, agents: int) -> str:
 
 
 def peers_of(asked: bench.Asked) -> dict[str, tuple[str, list[str]]]:
-    """Return what is counted of peers: the preset beside it, and words for `gpu_peer`.
+    """Return what is counted of peers: the row beside it, and words for `gpu_peer`.
 
     Args:
         asked: Options of the command line; of the rows asked for, or of all.
@@ -127,6 +148,13 @@ def peers_of(asked: bench.Asked) -> dict[str, tuple[str, list[str]]]:
         if rnn.exists():
             words = ["purejaxrl", str(rnn)]
             found["PureJaxRL, recurrent PPO"] = "recurrent-ppo-cartpole", words
+    for row in SAME_ROWS:
+        config: Any = purerl.resolve(config_of(row))
+        requests: dict[str, Any] = {"rejax": {"ppo": for_rejax(config)}}
+        if path:
+            requests["PureJaxRL"] = {"purejaxrl": for_purejaxrl(config, path)}
+        for who, request in requests.items():
+            found[f"{who}, {row}"] = row, ["same", json.dumps(request)]
     for preset in ("pqn-cartpole", "dqn-cartpole", "td3-pendulum", "sac-pendulum"):
         name = preset.split("-")[0]
         found[f"rejax, {name.upper()}"] = preset, [f"rejax-{name}"]
@@ -162,16 +190,18 @@ def main() -> None:
     )
     for name in asked.rows or ROWS:
         agents = asked.agents or ROWS[name]
-        program, from_shapes = count(name, agents, not asked.unpacked)
+        beside = mapped_agents(name, agents)
+        program, from_shapes = count(name, beside, not asked.unpacked)
         kept = {"agents": agents, **numbers(program), "from_shapes": from_shapes}
         add(name + label_of(name, agents), kept)
         bench.print_row(*cells(name, agents, kept))
         if asked.list:
             print("\n".join(gpu_kernels.lines(program.loop, is_listed=True)))
-    for name, (preset, words) in peers_of(asked).items():
-        agents, python = asked.agents or ROWS[preset], asked.peers / "bin" / "python"
-        own = bench.child(bench.HERE / "gpu_peer.py", agents, *words, python=python)
-        add(name + label_of(preset, agents), {"agents": agents, **own})
+    for name, (row, words) in peers_of(asked).items():
+        agents, python = asked.agents or ROWS[row], asked.peers / "bin" / "python"
+        words = [mapped_agents(row, agents), *words]
+        own = bench.child(bench.HERE / "gpu_peer.py", *words, python=python)
+        add(name + label_of(row, agents), {"agents": agents, **own})
         bench.print_row(*cells(name, agents, {"agents": agents, **own}))
     if asked.devices:
         print()

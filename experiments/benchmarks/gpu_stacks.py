@@ -27,12 +27,12 @@ TOY: dict[str, Any] = {
 }
 
 
-def config_of(day: Day, preset: str, changes: dict[str, Any]) -> Any:
+def config_of(preset: str, changes: dict[str, Any], is_toy: bool = False) -> Any:
     """Return a preset with other numbers, all of which its peers can have, too."""
     config: Any = presets.load(preset).replace(
         **changes, num_evaluations=0, anneal_learning_rate=False
     )
-    if day.is_toy:
+    if is_toy:
         suite = config.env.partition("/")[0]
         env = "brax/fast" if suite == "brax" else config.env
         config = config.replace(**TOY, env=env)
@@ -52,7 +52,7 @@ def measure_preset(day: Day, agents: int, preset: str, changes: dict[str, Any]) 
         preset: The preset.
         changes: Numbers in place of those of the preset.
     """
-    config = config_of(day, preset, changes)
+    config = config_of(preset, changes, day.is_toy)
     envs = f"{config.num_envs:,} environments"
     row = about(f"PPO, {config.env}, {envs}", "purerl", agents, config)
     contend(day, row, lambda: trained(config, agents))
@@ -62,7 +62,7 @@ def measure_preset(day: Day, agents: int, preset: str, changes: dict[str, Any]) 
 
 def measure_brax(day: Day, steps: int) -> None:
     """The preset of PPO on brax, beside brax's own PPO with the same numbers."""
-    config = config_of(day, "ppo-brax", {"total_timesteps": steps})
+    config = config_of("ppo-brax", {"total_timesteps": steps}, day.is_toy)
     row = about(f"PPO, {config.env}", "purerl", 1, config)
     contend(day, row, lambda: trained(config, 1))
     contend(day, row | {"who": "brax's own PPO"}, lambda: brax_program(config))

@@ -59,6 +59,14 @@ def make(name: str, numbers: dict[str, Any]) -> Any:
     return peer_programs.rejax(name, agent_kwargs=agent, **{"env": SCORED} | renamed)
 
 
+def train_of(**request: dict[str, Any]) -> Callable[[jax.Array], Any]:
+    """Return the training of a request: `purejaxrl`, or an algorithm, with numbers."""
+    ((name, numbers),) = request.items()
+    if name == "purejaxrl":
+        return peer_programs.purejaxrl(Path(numbers.pop("path")), **numbers)
+    return make(name, numbers).train
+
+
 def make_score(algo: Any, name: str) -> Callable[[Any, jax.Array], jax.Array]:
     """Mean return over fresh episodes: of PPO's most likely or DQN's own actions."""
     from rejax.evaluate import evaluate
@@ -95,8 +103,7 @@ class Case:
     ) -> None:
         self.agents, self.devices, self.score = agents, devices, None
         if purejaxrl:
-            path = Path(purejaxrl.pop("path"))
-            train = peer_programs.purejaxrl(path, **purejaxrl)
+            train = train_of(purejaxrl=purejaxrl)
         else:
             ((name, chosen),) = numbers.items()
             is_scored = chosen.get("env", SCORED) == SCORED and name in ("ppo", "dqn")

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Make .venv-gpu-program: purerl with XLA's CUDA compiler, for gpu_program.py, and
-# .venv-gpu-peers: rejax 0.1.3 with the gymnax it needs (0.0.9), distrax and flax for
-# PureJaxRL's ppo.py, and the same compiler. Neither needs a GPU.
+# .venv-gpu-peers: rejax 0.1.3 with the gymnax it needs (0.0.9), distrax, flax and brax
+# for PureJaxRL's files, and the same compiler. Neither needs a GPU.
 #
 #   PYTHON=.venv/bin/python experiments/benchmarks/setup_gpu_program.sh
 set -euo pipefail
@@ -20,7 +20,7 @@ compiler=("jax-cuda12-plugin==$jax" "jax-cuda12-pjrt==$jax" nvidia-cuda-nvcc-cu1
 echo "$OWN is ready."
 
 same=()
-for name in jax jaxlib flax optax chex distrax numpy; do
+for name in jax jaxlib flax optax chex distrax brax numpy; do
   same+=("$name==$(pinned "$name")")
 done
 "$PYTHON" -m venv "$PEERS"

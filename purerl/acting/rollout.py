@@ -416,20 +416,15 @@ def unroll(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
-    act: Callable[[Array, PyTree, PyTree], tuple[tuple[Array, PyTree, Array], PyTree]],
-    prepare: Callable[[Array], Array],
-    inputs: tuple[PyTree, PyTree],
-    restart: Callable[[PyTree], tuple[Array, Start]],
+    player: Player,
+    randomness: RolloutRandomness,
 ) -> Played:
     """Run a policy with randomness that is drawn; what it leaves has no derivative.
 
     Args:
         memory: `[B, ...]` memory of the running episodes before `carry.obs`.
-        act: `(prepared obs, memory, noise) -> ((raw action, outputs, env action),
-            memory)`, with `obs` in the memory that it returns.
-        prepare: Function from an observation to the policy's input.
-        inputs: `[T, B, ...]` inputs of the steps, see `RolloutRandomness`.
-        restart: Function from a step's inputs to its restarts, see `RolloutRandomness`.
+        player: Functions that prepare observations and choose actions.
+        randomness: Noise of the actions, and inputs and restarts of the steps.
 
     Returns:
         What the steps left; a memory on which an action was chosen is never cleared by
@@ -443,10 +438,10 @@ def unroll(
     ) -> tuple[PyTree, tuple[Transition, PyTree, Array, Array]]:
         carry, memory = unpack(before)
         noise_t, inputs_t = xs
-        keys_t, starts = restart(inputs_t)
+        keys_t, starts = randomness.restart(inputs_t)
         # Here derivatives end, so that no environment is differentiated.
         (raw, outputs, action), memory = stop_gradient(
-            act(prepare(carry.obs), memory, noise_t)
+            player.act(player.prepare(carry.obs), memory, noise_t)
         )
         after, out = step_envs(stepper, carry, action, keys_t, starts)
         transition = Transition(
@@ -462,6 +457,7 @@ def unroll(
         ends = out.episode_return, out.episode_length
         return pack((after, kept)), (transition, memory, *ends)
 
+    inputs = randomness.inputs
     turn = packing.steps_of_turn(carry, 1, inputs)
     end, (batch, *others) = packing.scan(step, pack(start), inputs, turn)
     pair, like = (batch.obs, batch.next_obs), (carry.obs, carry.obs)
@@ -479,7 +475,7 @@ def collect(
     stepper: Stepper,
     carry: EnvCarry,
     memory: PyTree,
-    policy: Player,
+    player: Player,
     key: Array,
     num_steps: int,
 ) -> Played:
@@ -488,7 +484,7 @@ def collect(
     Args:
         memory: `[B, ...]` memory of the running episodes before `carry.obs`; () for a
             policy without one.
-        policy: Functions that prepare observations, draw noise and choose actions.
+        player: Functions that prepare observations, draw noise and choose actions.
         key: Random key, or the three of the actions, the environments and the pool of
             restarts, `[3]`; consumed.
 
@@ -497,16 +493,8 @@ def collect(
         environment gave them.
     """
     num_envs = carry.episode_return.shape[0]
-    randomness = draw_randomness(stepper, key, num_steps, num_envs, policy.draw)
-    played = unroll(
-        stepper,
-        carry,
-        memory,
-        policy.act,
-        policy.prepare,
-        randomness.inputs,
-        randomness.restart,
-    )
+    randomness = draw_randomness(stepper, key, num_steps, num_envs, player.draw)
+    played = unroll(stepper, carry, memory, player, randomness)
     return without_bad(played, stepper.env.finite_observations)
 
 

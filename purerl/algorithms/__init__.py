@@ -5,6 +5,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from purerl.algorithms import (
+    checks,
     dqn,
     lpg,
     mpo,
@@ -45,9 +46,9 @@ class Entry(NamedTuple):
 
 
 _OWN = {
-    "ppo": Entry(ppo.PPOConfig, ppo.validate, ppo.make, outer.PPO),
+    "ppo": Entry(ppo.PPOConfig, checks.ppo, ppo.make, outer.PPO),
     "recurrent_ppo": Entry(
-        recurrent_ppo.RecurrentPPOConfig, ppo.validate, ppo.make, outer.PPO
+        recurrent_ppo.RecurrentPPOConfig, checks.ppo, ppo.make, outer.PPO
     ),
     "vpg": Entry(vpg.VPGConfig, vpg.validate, vpg.make, outer.VPG),
     "dqn": Entry(dqn.DQNConfig, dqn.validate, dqn.make),

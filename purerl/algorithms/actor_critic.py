@@ -22,7 +22,7 @@ from purerl import networks
 from purerl.accelerator import twins
 from purerl.acting import observe
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import network_config, off_policy
+from purerl.algorithms import checks, network_config, off_policy
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, OffPolicyConfig, State
 from purerl.config import (
@@ -106,7 +106,7 @@ def validate(config: Any, env: Environment) -> None:
         if has_std:
             needed += ", or one discrete action at a time"
         if not hasattr(space, "n"):
-            instead = network_config.instead_of_values(space)
+            instead = checks.instead_of_values(space)
         raise ConfigError(
             f"{type(config).__name__} needs {needed}, got {space} of {env.name}; use "
             f"{instead}."
@@ -148,9 +148,9 @@ def _check_bounded_actions(config: Any, env: Environment) -> None:
 
 def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> None:
     """Refuse networks that do not fit the observations, the policy or the actions."""
-    network_config.check_torsos(config, env, ("actor", "critic"))
+    checks.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
-    network_config.check_whole(config, "actor", [shape], outputs, words)
+    checks.check_whole(config, "actor", [shape], outputs, words)
     space: Any = env.action_space(env.default_params)
     if hasattr(space, "n"):
         judged, values = [shape], (int(space.n),)
@@ -161,7 +161,7 @@ def _check_networks(config: Any, env: Environment, outputs: Any, words: str) -> 
     quantiles = getattr(config, "num_quantiles", 0)
     if quantiles:
         values, said = (*values, quantiles), f"{quantiles} quantiles each"
-    network_config.check_whole(config, "critic", judged, values, said)
+    checks.check_whole(config, "critic", judged, values, said)
 
 
 def build(

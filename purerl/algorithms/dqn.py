@@ -44,7 +44,7 @@ from purerl import networks
 from purerl.acting import exploration, observe
 from purerl.acting.exploration import EpsilonConfig
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import action_values, network_config, off_policy
+from purerl.algorithms import action_values, checks, network_config, off_policy
 from purerl.algorithms.off_policy import (
     Agent,
     Hooks,
@@ -185,7 +185,7 @@ def validate(config: DQNConfig, env: Environment) -> None:
     exploration.check_share(config)
     _check_values(config)
     _check_own(config)
-    network_config.check_values(config, env, action_values.num_outputs(config))
+    checks.check_values(config, env, action_values.num_outputs(config))
     # Presets have the numbers of priorities beside `prioritised`.
     if not config.munchausen:
         check_idle(config, _MUNCHAUSEN, "munchausen", "munchausen=True")

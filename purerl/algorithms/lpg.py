@@ -34,10 +34,9 @@ from purerl import networks
 from purerl.acting import observe
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
-from purerl.algorithms import network_config, on_policy, policy_gradient
+from purerl.algorithms import checks, network_config, on_policy, policy_gradient
 from purerl.algorithms.network_config import ActorConfig
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
-from purerl.algorithms.policy_gradient import check_shared
 from purerl.config import (
     AUTO,
     NON_NEGATIVE,
@@ -130,14 +129,14 @@ def validate(config: LPGConfig, env: Environment) -> None:
             "LPGConfig needs discrete actions, whose probabilities the rule sees, got "
             f"{space} of {env.name}; use PPOConfig or VPGConfig."
         )
-    check_shared(config)
-    network_config.check_torsos(config, env, ("actor", "critic"))
+    checks.check_shared(config)
+    checks.check_torsos(config, env, ("actor", "critic"))
     shape = obs_shape(env.observation_space(env.default_params))
     num, size = make_head(space, "auto").num_outputs, config.prediction_size
     words = f"logits of {num} actions"
-    network_config.check_whole(config, "actor", [shape], (num,), words)
+    checks.check_whole(config, "actor", [shape], (num,), words)
     words = f"{size} logits of the prediction"
-    network_config.check_whole(config, "critic", [shape], (size,), words)
+    checks.check_whole(config, "critic", [shape], (size,), words)
 
 
 def make(

@@ -31,8 +31,7 @@ from typing import Any, NamedTuple
 import flax.linen as nn
 import jax
 
-from purerl.acting import observe, rollout
-from purerl.acting.observe import obs_shape
+from purerl.acting import rollout
 from purerl.algorithms import network_config
 from purerl.algorithms.network_config import ObservedConfig
 from purerl.config import (
@@ -42,20 +41,15 @@ from purerl.config import (
     SIZES,
     WIDTH,
     Check,
-    ConfigError,
-    check_idle,
     config_dataclass,
     is_auto,
-    nearest_divisors,
     number_of,
     static,
 )
-from purerl.envs.base import Environment
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences
 from purerl.networks import composite, memories
 from purerl.networks.memories import Kind
-from purerl.networks.memories.kinds import check_module
 from purerl.networks.recurrent import forget
 from purerl.types import PyTree
 
@@ -310,109 +304,3 @@ def critic_has_own(config: Any, shape: Any) -> bool:
         for name in ("actor", "critic")
     )
     return by_actor != by_critic
-
-
-def check_rows(config: Any) -> None:
-    """Refuse rollouts that do not fall into minibatches of one size.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    if not has_memory(config):
-        samples, minibatches = config.steps_per_update, config.num_minibatches
-        if samples % minibatches:
-            raise ConfigError(
-                f"num_envs * num_steps ({config.num_envs} * {config.num_steps} = "
-                f"{samples}) must be divisible by num_minibatches, got {minibatches}; "
-                f"nearest: {nearest_divisors(samples, minibatches)}."
-            )
-        check_idle(config, ("head_sizes", "burn_in"), "memory", "memory='gru'")
-        return
-    length, burn_in, steps = config.sequence_length, config.burn_in, config.num_steps
-    if steps % length:
-        raise ConfigError(
-            f"num_steps ({steps}) must be divisible by sequence_length, got {length}; "
-            f"nearest: {nearest_divisors(steps, length)}."
-        )
-    if burn_in and (length == steps or burn_in > length):
-        raise ConfigError(
-            f"burn_in must be 0 where a sequence is a whole rollout, and at most "
-            f"sequence_length ({length}, of num_steps {steps}) elsewhere, got "
-            f"{burn_in}; make sequence_length shorter than num_steps, or leave burn_in "
-            "at 0."
-        )
-    total, minibatches = config.samples_per_update, config.num_minibatches
-    if total % minibatches:
-        name, unit = f"num_envs ({total})", "environments"
-        if length < steps:
-            name = f"num_envs * num_steps / sequence_length ({total})"
-            unit = "sequences"
-        raise ConfigError(
-            f"{name} must be divisible by num_minibatches, got {minibatches}: a "
-            f"minibatch takes whole {unit}; nearest: "
-            f"{nearest_divisors(total, minibatches)}."
-        )
-
-
-def check_values(config: Any, env: Environment) -> None:
-    """Refuse networks that do not map observations to values of a memory.
-
-    Raises:
-        ConfigError: naming the actions, or the network, the shapes and the remedy.
-    """
-    num_actions = network_config.check_discrete(config, env)
-    size = checked_size(config, env)
-    check_head(config, "critic", size)
-    network_config.check_torsos(config, env, ("torso",))
-    words = f"values of {num_actions} actions"
-    network_config.check_whole(config, "critic", [(size,)], (num_actions,), words)
-
-
-def check_head(config: Any, field: str, size: int) -> None:
-    """Refuse a network by name that would not see the memory of `size` features."""
-    is_named = network_config.own(config, field) is None
-    if is_named and not network_config.is_auto(config, field):
-        raise ConfigError(
-            f"{field} must be auto or a flax module of memories [N, {size}], got "
-            f"{getattr(config, field)!r}, a torso of observations; give it as torso."
-        )
-
-
-def checked_size(config: Any, env: Environment) -> int:
-    """Refuse a memory that does not fit, and return the number of what heads see of it.
-
-    Raises:
-        ConfigError: naming the memory and the remedy.
-    """
-    try:
-        kind = memories.kind_of(config.memory, config.memory_size)
-    except ValueError as error:
-        raise ConfigError(
-            f"memory_size must fit the memory {config.memory}, got "
-            f"{config.memory_size}: {error}."
-        ) from None
-    if isinstance(config.memory, nn.Module):
-        network_config.check_torsos(config, env, ("torso",))
-        check_own(config, env, "torso")
-    return kind.size
-
-
-def check_own(config: Any, env: Environment, field: str) -> None:
-    """Refuse a memory of the user's own that does not fit a torso before it.
-
-    Args:
-        config: Config with the field `memory`, whose torso is checked.
-        env: Environment, from `resolve_env`.
-        field: Network that has the torso, see `network_config.torso_of`.
-
-    Raises:
-        ConfigError: naming the memory and the remedy.
-    """
-    if not isinstance(config.memory, nn.Module):
-        return
-    space = env.observation_space(env.default_params)
-    torso = network_config.torso_of(config, obs_shape(space), field)
-    features, _ = jax.eval_shape(
-        torso.init_with_output, jax.random.key(0), observe.example(space)
-    )
-    check_module(config.memory, features.shape[-1])

@@ -574,16 +574,11 @@ def run(
         learner, experience = carry
         experience = experience._replace(envs=unpack(experience.envs))
         number, (noise_act, inputs_env), noise_learn = xs
-        act, prepare, _ = policy(hooks, learner, experience.obs_moments)
+        player = policy(hooks, learner, experience.obs_moments)
         steps = numbers_of_steps(hooks, number, num_envs)
+        drawn = randomness._replace(inputs=((noise_act, steps), inputs_env))
         played = rollout.unroll(
-            stepper,
-            experience.envs,
-            experience.memory,
-            act,
-            prepare,
-            ((noise_act, steps), inputs_env),
-            randomness.restart,
+            stepper, experience.envs, experience.memory, player, drawn
         )
         experience = remember(hooks, experience, number, played)
         (learner, priorities), metrics = learn_if_due(

@@ -30,7 +30,7 @@ from jax.core import Tracer
 
 from purerl.acting import rollout
 from purerl.acting.rollout import EnvCarry, carry_of, start_of
-from purerl.algorithms import on_policy, policy_gradient, ppo
+from purerl.algorithms import checks, on_policy, policy_gradient, ppo
 from purerl.algorithms.on_policy import Agent, OnPolicyState
 from purerl.algorithms.ppo import PPOConfig
 from purerl.config import (
@@ -205,7 +205,7 @@ def validate(config: PLRConfig, env: Environment) -> None:
             "normalize_rewards=True scales; set that to False, or use "
             "score='positive_value_loss'."
         )
-    ppo.validate(config, env)
+    checks.ppo(config, env)
 
 
 def make(

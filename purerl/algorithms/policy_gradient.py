@@ -15,7 +15,6 @@ import jax.numpy as jnp
 from purerl import networks
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape
-from purerl.algorithms import memory as memories
 from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import CRITIC_FEATURES, Memory
 from purerl.algorithms.network_config import ActorConfig
@@ -24,7 +23,6 @@ from purerl.config import (
     FRACTION,
     NON_NEGATIVE,
     POSITIVE,
-    ConfigError,
     config_dataclass,
     dynamic,
     number_of,
@@ -34,12 +32,10 @@ from purerl.config import (
 from purerl.envs.base import Environment
 from purerl.learning import normalise, optimiser
 from purerl.learning.returns import gae
-from purerl.losses.check import check_loss
 from purerl.losses.value import SquaredError
 from purerl.networks import composite
 from purerl.networks.distributions import (
     Head,
-    MixedHead,
     make_policy_head,
 )
 from purerl.optimisers.first_order import Adam
@@ -86,94 +82,6 @@ class PolicyGradientConfig(ActorConfig):
     def steps_per_update(self) -> int:
         """Environment steps of one update, `T * B`."""
         return self.num_envs * number_of(self, "num_steps")
-
-
-def validate(config: Any, env: Environment) -> None:
-    """Check the networks, the head and the value loss against the environment.
-
-    Raises:
-        ConfigError: naming the fields, their values, the constraint and the remedy.
-    """
-    check_loss("value_loss", config.value_loss, 3, "SquaredError()")
-    _check_standardised(config)
-    params = env.default_params
-    try:
-        head = make_policy_head(env.action_space(params), config.policy)
-        shape = obs_shape(env.observation_space(params))
-    except ValueError as error:
-        raise ConfigError(f"{env.name}: {error}") from None
-    if memories.has_memory(config):
-        size = memories.checked_size(config, env)
-        _check_heads_of_memory(config, size)
-        network_config.check_torsos(config, env, ("torso",))
-        if memories.critic_has_own(config, shape):
-            network_config.check_torso(config, env, "critic")
-            memories.check_own(config, env, "critic")
-        _check_whole_networks(config, head, (size,))
-    else:
-        check_shared(config)
-        network_config.check_torsos(config, env, ("actor", "critic"))
-        _check_whole_networks(config, head, shape)
-
-
-def _check_standardised(config: Any) -> None:
-    """Refuse advantages that are standardised one by one."""
-    if not getattr(config, "normalize_advantages", False):
-        return
-    samples, sizes = config.num_envs * config.num_steps, "num_envs * num_steps"
-    if not getattr(config, "normalize_whole_batch", True):
-        samples, sizes = samples // config.num_minibatches, f"{sizes} / num_minibatches"
-    if samples == 1:
-        raise ConfigError(
-            f"normalize_advantages=True needs at least two samples, and {sizes} leaves "
-            "one, whose advantage would be 0, so that the policy would never learn; "
-            "give more samples, or normalize_advantages=False."
-        )
-
-
-def check_shared(config: Any) -> None:
-    """Refuse to share a torso between networks that do not have one in common."""
-    if config.shared_torso and config.actor_keys != config.critic_keys:
-        raise ConfigError(
-            "shared_torso needs actor_keys and critic_keys to be the same, got "
-            f"{config.actor_keys!r} and {config.critic_keys!r}: what one torso sees, "
-            "both networks know; set shared_torso=False."
-        )
-    for field in ("actor", "critic") if config.shared_torso else ():
-        if not network_config.is_auto(config, field):
-            raise ConfigError(
-                f"shared_torso needs {field} to be auto, a head on the torso, got "
-                f"{network_config.described(config, field)}; give the layers that both "
-                "have as torso."
-            )
-
-
-def _check_heads_of_memory(config: Any, size: int) -> None:
-    """Refuse networks that would not see the memory of `size` features."""
-    if config.shared_torso:
-        raise ConfigError(
-            "shared_torso must be False with a memory, got True: actor and critic "
-            "share the torso and the memory wherever they see the same keys; leave it "
-            "out."
-        )
-    for field in ("actor", "critic"):
-        memories.check_head(config, field, size)
-
-
-def _check_whole_networks(config: Any, head: Head, shape: Any) -> None:
-    """Refuse whole networks of the user's own that do not fit head and values."""
-    num = head.num_outputs
-    outputs: Any = (num,) if head.is_discrete else [(num,), (num,)]
-    if head.is_discrete:
-        words = f"logits of {num} actions"
-    elif isinstance(head, MixedHead):
-        words = f"a pair of {num} logits and means, and {num} log standard deviations"
-    else:
-        words = f"a pair of mean and log standard deviation of {num} numbers"
-    network_config.check_whole(config, "actor", [shape], outputs, words)
-    network_config.check_whole(
-        config, "critic", [shape], (), "one value per observation"
-    )
 
 
 def make_critic(config: Any, shape: Any, torso: nn.Module | None = None) -> nn.Module:

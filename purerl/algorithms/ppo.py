@@ -22,7 +22,7 @@ import jax.numpy as jnp
 from purerl.accelerator.minimise import minimise_in_few_kernels
 from purerl.acting.rollout import Played
 from purerl.algorithms import on_policy, policy_gradient
-from purerl.algorithms.memory import MemoryConfig, check_rows, has_memory
+from purerl.algorithms.memory import MemoryConfig, has_memory
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
@@ -39,7 +39,6 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning.normalise import RewardScale, means, standardise
-from purerl.losses.check import check_loss
 from purerl.losses.policy import ClipDrift, approx_kl, surrogate
 from purerl.losses.value import ClippedSquaredError
 from purerl.networks.distributions import is_discrete
@@ -117,13 +116,6 @@ class PPOConfig(PolicyGradientConfig, MemoryConfig):
             fits = [parts for parts in range(1, most + 1) if samples % parts == 0]
             values["num_minibatches"] = max(fits)
         return values
-
-
-def validate(config: PPOConfig, env: Environment) -> None:
-    """Check what fields have to do with one another and with the environment."""
-    check_rows(config)
-    policy_gradient.validate(config, env)
-    check_loss("policy_loss", config.policy_loss, 2, "ClipDrift(0.2)")
 
 
 def make(

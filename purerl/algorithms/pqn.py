@@ -35,8 +35,8 @@ from purerl.acting import exploration, observe
 from purerl.acting.exploration import EpsilonConfig
 from purerl.acting.observe import obs_shape
 from purerl.acting.rollout import Played
+from purerl.algorithms import checks, network_config, on_policy
 from purerl.algorithms import memory as memories
-from purerl.algorithms import network_config, on_policy
 from purerl.algorithms.memory import MemoryConfig
 from purerl.algorithms.on_policy import Agent, Behaviour, Learned, OnPolicyState
 from purerl.config import (
@@ -135,12 +135,12 @@ def validate(config: PQNConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    memories.check_rows(config)
+    checks.check_rows(config)
     exploration.check_share(config)
     if memories.has_memory(config):
-        memories.check_values(config, env)
+        checks.check_memory_values(config, env)
     else:
-        network_config.check_values(config, env)
+        checks.check_values(config, env)
     check_value_loss(config.value_loss)
 
 

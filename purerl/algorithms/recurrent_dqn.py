@@ -41,8 +41,8 @@ from purerl import networks
 from purerl.acting import exploration, observe, rollout
 from purerl.acting.observe import obs_shape
 from purerl.acting.policy import reject_stateless_act
+from purerl.algorithms import checks, network_config, off_policy
 from purerl.algorithms import memory as memories
-from purerl.algorithms import network_config, off_policy
 from purerl.algorithms.dqn import QConfig, descend, enter_flat, fresh
 from purerl.algorithms.memory import CORE, Memory
 from purerl.algorithms.off_policy import Agent, Hooks, Learner, State
@@ -191,7 +191,7 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
         )
     off_policy.validate_learning(config)
     exploration.check_share(config)
-    memories.check_values(config, env)
+    checks.check_memory_values(config, env)
     if config.dueling and network_config.own(config, "critic") is not None:
         raise ConfigError(
             "dueling must be False where critic is a whole network of your own, got "

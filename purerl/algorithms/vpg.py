@@ -30,7 +30,7 @@ import jax
 import optax
 
 from purerl.acting.rollout import Played
-from purerl.algorithms import on_policy, policy_gradient
+from purerl.algorithms import checks, on_policy, policy_gradient
 from purerl.algorithms.on_policy import Agent, Learned, OnPolicyState
 from purerl.algorithms.policy_gradient import Batch, PolicyGradientConfig
 from purerl.config import (
@@ -87,7 +87,7 @@ def validate(config: VPGConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    policy_gradient.validate(config, env)
+    checks.policy_gradient(config, env)
     if config.advantage == "gae" and not config.baseline:
         raise ConfigError(
             "baseline must be True where advantage is 'gae', which is made of values, "

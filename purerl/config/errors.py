@@ -168,9 +168,7 @@ def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> No
     defaults = {f.name: f.default for f in dataclasses.fields(config)}
     for name in fields:
         value = getattr(config, name)
-        if not isinstance(value, Tracer) and np.any(
-            np.asarray(value) != defaults[name]
-        ):
+        if not isinstance(value, Tracer) and not np.array_equal(value, defaults[name]):
             raise ConfigError(
                 f"{name}={shown(value)} has no effect with {switch}="
                 f"{getattr(config, switch)!r}; set {on}, or leave this out."

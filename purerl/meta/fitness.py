@@ -243,25 +243,15 @@ def read_baselines(
     if baselines is None:
         return np.array([[0.0, 1.0]], np.float32) if len(names) == 1 else None
     if isinstance(baselines, Mapping):
-        missing = [name for name in names if name not in baselines]
-        extra = [name for name in baselines if name not in names]
-        if missing or extra:
-            raise ConfigError(
-                f"baselines must name each environment ({', '.join(names)}), got "
-                f"{', '.join(map(str, baselines)) or 'none'}."
-            )
-        baselines = [baselines[name] for name in names]
-    if not isinstance(baselines, Sequence | np.ndarray):
+        given, fits = [baselines.get(n) for n in names], set(baselines) == set(names)
+    else:
+        given, fits = baselines, isinstance(baselines, Sequence | np.ndarray)
+    if not fits or len(given) != len(names):
         raise ConfigError(
-            "baselines must be a return (or a pair) for each environment, by name or "
-            f"in their order, got {baselines!r}."
+            "baselines must be a return (or a pair) for each environment "
+            f"({', '.join(names)}), by name or in their order, got {baselines!r}."
         )
-    if len(baselines) != len(names):
-        raise ConfigError(
-            f"baselines: got {len(baselines)} of them for {len(names)} environments; "
-            "give one for each."
-        )
-    pairs = zip(names, baselines, strict=True)
+    pairs = zip(names, given, strict=True)
     return np.array([_anchors(name, value) for name, value in pairs], np.float32)
 
 
@@ -297,14 +287,10 @@ def _anchors(name: str, value: Any) -> tuple[float, float]:
         numbers = np.array([])
     if numbers.shape == (1,):
         numbers = np.array([0.0, abs(numbers[0])])
-    if numbers.shape != (2,) or not np.isfinite(numbers).all():
+    is_pair = numbers.shape == (2,) and np.isfinite(numbers).all()
+    if not is_pair or not numbers[0] < numbers[1]:
         raise ConfigError(
-            f"baselines: {name} takes a return, or the returns that count 0 and 1, got "
-            f"{value!r}."
-        )
-    if not numbers[1] > numbers[0]:
-        raise ConfigError(
-            f"baselines: {name} needs a return other than 0, or (low, high) with low "
-            f"less than high, got {value!r}."
+            f"baselines: {name} takes a return other than 0, or the returns that count "
+            f"0 and 1, the lower one first, got {value!r}."
         )
     return float(numbers[0]), float(numbers[1])

@@ -146,7 +146,7 @@ def test_the_testbed_orders_the_methods_as_the_book_does():
     ucb = trained(method="ucb", **average)
     assert set(greedy) == {
         *("env_steps", "episodes", "episode_return", "episode_length"),
-        *("reward", "optimal_action", "regret"),
+        *("reward", "optimal_action", "regret", "bad_transitions"),
     }
     best = [last(metrics, "optimal_action") for metrics in (greedy, some, ucb)]
     for (worse, one), (better, other) in itertools.pairwise(best):

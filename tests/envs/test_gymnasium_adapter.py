@@ -146,31 +146,6 @@ def _assert_same(ours, theirs):
         np.testing.assert_allclose(ours, theirs, rtol=1e-6, atol=1e-6)
 
 
-@pytest.mark.slow
-def test_an_object_that_resets_by_itself():
-    # gymnax's wrapper sees nothing of `step_env`; its `step` resets, and adds to info.
-    import gymnax
-    from gymnax.wrappers import LogWrapper
-
-    with jax.numpy_rank_promotion("allow"):
-        bare, params = gymnax.make("Catch-bsuite")
-        params = params.replace(max_steps_in_episode=4)
-        env = LogWrapper(bare)
-        lanes = envs.to_gymnasium_vector(env, num_envs=2, params=params)
-        assert lanes.spec is None
-        single = envs.to_gymnasium(env, params=params)
-        lanes.reset(seed=0)
-        single.reset(seed=1)
-        for actions in actions_of(lanes, 4):
-            obs, _, _, truncated, info = lanes.step(actions)
-            mine = single.step(actions[1])
-        assert mine[2:4] == (False, True) and bool(truncated[1])
-        np.testing.assert_array_equal(info["final_obs"][1], mine[0])
-        assert mine[4]["returned_episode_lengths"] == 4
-        assert info["final_info"]["returned_episode_lengths"][1] == 4
-        np.testing.assert_array_equal(obs[1], single.reset()[0])
-
-
 def test_an_end_on_the_last_step_is_an_end():
     # The probe ends with its first step, which is also the last one that is allowed.
     params = {"max_steps_in_episode": 1}

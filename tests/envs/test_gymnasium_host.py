@@ -249,14 +249,6 @@ def test_only_the_first_episode_of_each_counts():
     lanes.close()
 
 
-def test_names():
-    about = envs.describe("gymnasium/CartPole-v1")
-    assert about.source == "gymnasium"
-    assert about.params.max_steps_in_episode == 500
-    with pytest.raises(ValueError, match="did you mean gymnasium/CartPole-v1"):
-        envs.make("gym/CartPole-v1")
-
-
 PARTS = spaces.Dict(
     {
         "side": spaces.Discrete(2, start=1),

@@ -16,7 +16,14 @@ KEPT_NUMBERS = json.loads(KEPT.read_text())
 @pytest.mark.slow
 @pytest.mark.skipif(not PYTHON.exists(), reason="needs setup_gpu_program.sh")
 @pytest.mark.parametrize(
-    "label", ["ppo-cartpole", "ppo-cartpole, 1 agent", "dqn-cartpole", "sac-pendulum"]
+    "label",
+    [
+        "ppo-cartpole",
+        "ppo-cartpole, 1 agent",
+        "wide-cartpole",
+        "dqn-cartpole",
+        "sac-pendulum",
+    ],
 )
 def test_no_change_has_brought_a_kernel_back(label, tmp_path):
     """A comparison more in PPO's loss once cost a kernel in every gradient step."""

@@ -2,16 +2,11 @@
 
 import json
 from pathlib import Path
-from types import SimpleNamespace
 
 import gpu_day
-import gpu_stacks
 import pytest
+from gpu_stacks import config_of
 from same_numbers import for_brax, for_purejaxrl, for_rejax
-
-
-def config_of(preset, changes):
-    return gpu_stacks.config_of(SimpleNamespace(is_toy=False), preset, changes)
 
 
 @pytest.mark.parametrize("part", gpu_day.PRESETS)

@@ -1,12 +1,10 @@
 """At one lane width nothing else changes a bit: chunks, devices, kills, processes."""
 
 import os
-import signal
 import socket
 import subprocess
 import sys
 import textwrap
-import time
 
 import jax
 import numpy as np
@@ -93,23 +91,6 @@ def evolved(request, whole):
     """A part by name, and its evolution in one process."""
     part = request.param
     return part, whole if part == "loss" else evolve(*PARTS[part]())
-
-
-@pytest.mark.slow
-def test_killed_and_resumed_is_uninterrupted(evolved, tmp_path):
-    (part, whole), folder = evolved, tmp_path
-    child = start_child(folder, part=part)
-    until = time.monotonic() + 120
-    while not list(folder.glob("checkpoints/*.npz")):
-        assert child.poll() is None and time.monotonic() < until
-        time.sleep(0.002)
-    child.send_signal(signal.SIGKILL)
-    child.communicate()
-    done = int(sorted(folder.glob("checkpoints/*.npz"))[-1].stem)
-    assert done >= 1
-    rest = evolve(*PARTS[part](), out=folder)
-    assert rest.summary["generations_run"] == GENERATIONS - done
-    assert_same_bits(outcome(rest), outcome(whole))
 
 
 def test_a_kill_while_a_file_is_written_leaves_the_old_one(whole, tmp_path):

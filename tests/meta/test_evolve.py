@@ -120,36 +120,6 @@ def test_evaluation_is_that_of_the_trained_policy():
     np.testing.assert_array_equal(result.history["fitness"][0], expected)
 
 
-@pytest.mark.slow(optimised=False)
-def test_ctrl_c_leaves_the_generation_and_the_folder_goes_on(
-    whole, tmp_path, monkeypatch, capsys
-):
-    """Three chunks and the end of a generation look: the sixth look is in the next."""
-
-    class AtTheSixthLook:
-        looks = 0
-
-        @property
-        def asked(self):
-            AtTheSixthLook.looks += 1
-            return AtTheSixthLook.looks >= 6
-
-        def __enter__(self):
-            return self
-
-        def __exit__(self, *error):
-            pass
-
-    with monkeypatch.context() as patch:
-        patch.setattr("purerl.meta.evolve.Interrupt", AtTheSixthLook)
-        part = evolve(out=tmp_path)
-    assert part.done == 1 and not part.finished
-    assert "purerl evolve --resume" in capsys.readouterr().err
-    rest = evolve(out=tmp_path)
-    assert rest.summary["generations_run"] == 2
-    assert_same_bits(outcome(rest), outcome(whole))
-
-
 def test_generations_before_one_that_fails_are_kept(whole, tmp_path, monkeypatch):
     def fail_in_the_second(fitness, reasons):
         if len(fitness) == 2:

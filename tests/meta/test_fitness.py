@@ -167,9 +167,9 @@ def test_baselines(given, names, expected):
 @pytest.mark.parametrize(
     ("given", "names", "words"),
     [
-        ([1, 2], ["a"], "got 2 of them for 1 environments"),
-        ({"c": 1}, ["a"], "must name each environment (a), got c"),
-        ([0.0], ["a"], "a needs a return other than 0"),
+        ([1, 2], ["a"], "for each environment (a), by name"),
+        ({"c": 1}, ["a"], "or in their order, got {'c': 1}"),
+        ([0.0], ["a"], "a takes a return other than 0"),
         ([NAN], ["a"], "a takes a return"),
     ],
 )
@@ -182,7 +182,7 @@ def test_bad_baselines(given, names, words):
 def test_measured_baselines_are_means_and_refuse_nothing_to_divide_by():
     found = measured_anchors(np.array([[10.0, 20.0], [-1.0, -3.0]]), ("a", "b"))
     np.testing.assert_array_equal(found, [[0, 15], [0, 2]])
-    with pytest.raises(ConfigError, match="b needs a return other than 0"):
+    with pytest.raises(ConfigError, match="b takes a return other than 0"):
         measured_anchors(np.array([[1.0], [0.0]]), ("a", "b"))
 
 

@@ -7,7 +7,6 @@ import pytest
 
 from purerl.cli import main
 from purerl.comparison.result import Comparison
-from purerl.config import ConfigError
 from purerl.report import page
 from purerl.storage.files import write_json
 
@@ -49,11 +48,6 @@ def test_the_page_says_what_was_evolved(whole, tmp_path):
     assert [row[0] for row in generations] == [str(i + 1) for i in range(GENERATIONS)]
     best = [float(row[1]) for row in generations]
     np.testing.assert_allclose(best, whole.history["best"], rtol=2e-2)
-
-
-def test_a_page_needs_a_place(whole):
-    with pytest.raises(ConfigError, match="say where to write the page"):
-        page.evolution_page(whole)
 
 
 def test_what_has_no_page_is_one_sentence(tmp_path, capsys):

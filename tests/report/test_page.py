@@ -155,6 +155,8 @@ def test_large_pictures_are_images(monkeypatch):
     text = html.figure_html(plots.run_curve(RUN), "a < b")
     assert 'src="data:image/png;base64,iVBOR' in text
     assert "<figcaption>a &lt; b</figcaption>" in text
+    text = html.table_html(["n"], [[number] for number in range(html.MAX_ROWS + 2)])
+    assert "2 further rows are not shown" in text
 
 
 PROBE = """<script>

@@ -81,6 +81,8 @@ def test_the_page_of_a_run_has_its_videos_or_the_command(run, tmp_path):
     text = page.folder_page(out).read_text()
     assert f"purerl render {out}" in text and "image/gif" not in text
     made = purerl.render(out, seeds="best", max_steps=3, out=out / "short.gif")
+    last = run.evaluation["episode_return"][:, -1].mean(-1)
+    assert made.seeds == (int(last.argmax()),)
     text = page.folder_page(out).read_text()
     data = base64.b64encode(made.path.read_bytes()).decode()
     assert f'src="data:image/gif;base64,{data}"' in text

@@ -33,7 +33,7 @@ import jax.numpy as jnp
 from purerl import auto, networks
 from purerl.acting import observe, rollout
 from purerl.acting.observe import obs_shape, to_features
-from purerl.algorithms import network_config, pieces
+from purerl.algorithms import checks, network_config, pieces
 from purerl.algorithms.network_config import NetworkConfig
 from purerl.config import (
     AUTO,
@@ -208,7 +208,7 @@ def validate(config: DiscoConfig, env: Environment) -> None:
         )
     if config.critic_gain != 1.0:
         raise ConfigError("critic_gain must be 1 for DiscoConfig: it has no critic.")
-    network_config.check_torsos(config, env, ("torso",))
+    checks.check_torsos(config, env, ("torso",))
     if composite.has_mask(obs_shape(env.observation_space(env.default_params))):
         raise ConfigError(
             f"{env.name} says which actions are valid, and DiscoConfig's rules know "

