@@ -309,19 +309,13 @@ def read_config(parsed: Any, base: TrainConfig) -> TrainConfig:
     """
     changes: dict[str, Any] = {}
     for field in dataclasses.fields(base):
-        value = getattr(parsed, field.name)
-        before = getattr(base, field.name)
-        if field.name in _MAPPINGS and value == _flag(field, before)[1]:
+        value, before = getattr(parsed, field.name), getattr(base, field.name)
+        if isinstance(value, str | tuple) and value == _flag(field, before)[1]:
             value = before  # Not every value of a file is the same again as words.
         elif field.name in _MAPPINGS:
             value = read_mapping(field.name, value)
             value = value or (None if field.name == "env_params" else {})
             value = serialise.parse_value(field, value)
-        elif part_kind(field.name) is not None:
-            same = value == serialise.part_text(before)
-            value = before if same else serialise.parse_value(field, value)
-        elif field.name in modules.FIELDS and value == serialise.part_text(before):
-            value = before
         elif isinstance(value, str):
             value = serialise.parse_value(field, value)
         changes[field.name] = value

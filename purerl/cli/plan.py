@@ -57,10 +57,7 @@ def main(argv: Sequence[str]) -> int:
 
 @dataclasses.dataclass(kw_only=True)
 class FindLanes:
-    """Measure training throughput over lane widths, and remember the best one.
-
-    `purerl sweep --lanes auto` takes it from then on.
-    """
+    """Measure training throughput over lane widths, as `sweep --lanes auto` does."""
 
     widths: Annotated[
         tuple[int, ...], option("Widths to measure; powers of two if not given.")
@@ -84,13 +81,5 @@ def main_lanes(argv: Sequence[str]) -> int:
     )
     console = Console()
     console.print(lanes_table(rates))
-    path = lanes.cache_file()
-    words = f"remembered in {path}" if path else _FORGOTTEN
-    console.print(words, highlight=False, soft_wrap=True)
+    console.print(f"fastest: --lanes {lanes.best_of(rates)}", highlight=False)
     return 0
-
-
-_FORGOTTEN = (
-    "not remembered, because you have no home folder; set XDG_CACHE_HOME to a folder "
-    "that you may write to"
-)

@@ -238,38 +238,40 @@ def rungs_table(result: halvings.HalvingResult) -> Table:
     from purerl.report.tables import rung_rows
 
     headings, rows = rung_rows(result.dataset)
-    table = Table(title="members of all searches trained up to each rung")
-    for heading in headings:
-        table.add_column(heading, justify="right")
-    for row in rows:
-        table.add_row(*map(str, row))
-    return table
+    title = "members of all searches trained up to each rung"
+    return _table(title, headings, rows)
 
 
 def best_members(result: Result) -> Table:
     """Return a row per search: its best member's score and final hyperparameters."""
-    table = Table(title="best member of each search")
-    for header in ("seed", "member", "score"):
-        table.add_column(header, justify="right")
-    table.add_column("hyperparameters at the end")
+    rows = []
     for seed in result.seeds:
         try:
             best = result.best(seed)
         except ConfigError:
-            table.add_row(str(seed), "-", "-", "all of its members diverged")
+            rows.append((seed, "-", "-", "all of its members diverged"))
             continue
-        cells = (str(seed), str(best.member), f"{best.score:,.{decimals(best.score)}f}")
-        table.add_row(*cells, in_a_line(best.point))
-    return table
+        score = f"{best.score:,.{decimals(best.score)}f}"
+        rows.append((seed, best.member, score, in_a_line(best.point)))
+    headings = ("seed", "member", "score", "hyperparameters at the end")
+    return _table("best member of each search", headings, rows)
 
 
 def schedule_table(schedule: Schedule, seed: int, member: int) -> Table:
     """Return a table with a row per piece of a schedule."""
-    table = Table(title=f"schedule of member {member} of search {seed}")
-    table.add_column("from update", justify="right")
-    table.add_column("hyperparameters")
-    for first, values in zip(schedule.first_updates, schedule.values, strict=True):
-        table.add_row(f"{first:,}", in_a_line(values))
+    pieces = zip(schedule.first_updates, schedule.values, strict=True)
+    rows = [(f"{first:,}", in_a_line(values)) for first, values in pieces]
+    title = f"schedule of member {member} of search {seed}"
+    return _table(title, ("from update", "hyperparameters"), rows)
+
+
+def _table(title: str, headings: Sequence[str], rows: Sequence[Sequence]) -> Table:
+    """Return a table whose numbers stand to the right."""
+    table = Table(title=title)
+    for name in headings:
+        table.add_column(name, justify="left" if "param" in name else "right")
+    for row in rows:
+        table.add_row(*map(str, row))
     return table
 
 

@@ -2,6 +2,7 @@
 
 import atexit
 import contextlib
+import itertools
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -168,25 +169,20 @@ def default_folder(env: str) -> Path:
     """
     name = env.replace("/", "-").lower()
     stem = f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
-    folder, number = Path("runs") / stem, 1
-    if not folder.parent.exists():  # At the exit the last to be registered goes first.
-        atexit.register(_remove_unused, folder.parent)
-    while not _is_claimed(folder):
-        number += 1
-        folder = Path("runs") / f"{stem}-{number}"
+    runs = Path("runs")
+    if not runs.exists():  # At the exit the last to be registered goes first.
+        atexit.register(_remove_unused, runs)
+    for number in itertools.count(1):
+        folder = runs / (stem if number == 1 else f"{stem}-{number}")
+        try:
+            folder.mkdir(parents=True)
+        except FileExistsError:
+            continue
+        except OSError:  # Whoever writes to it says why, with the remedy.
+            pass
+        break
     atexit.register(_remove_unused, folder)
     return folder
-
-
-def _is_claimed(folder: Path) -> bool:
-    """Make a folder; return whether this process made it, or no process can."""
-    try:
-        folder.mkdir(parents=True)
-    except FileExistsError:
-        return False
-    except OSError:  # Whoever writes to it says why, with the remedy.
-        return True
-    return True
 
 
 def _remove_unused(folder: Path) -> None:

@@ -46,33 +46,6 @@ if TYPE_CHECKING:
 Numbers = float | Sequence[float] | Mapping[str, float]
 
 
-def normalise(
-    scores: np.ndarray, environments: Sequence[str], low: Numbers, high: Numbers
-) -> np.ndarray:
-    """Return scores of which `low` is 0 and `high` is 1 in every environment.
-
-    Args:
-        scores: Scores `[N, S, E]`.
-        low: The returns that become 0.
-        high: The returns that become 1.
-
-    Raises:
-        ConfigError: an environment has no number, or `high` is not above `low`.
-    """
-    lows, highs = (
-        read_numbers(name, numbers, environments)
-        for name, numbers in (("low", low), ("high", high))
-    )
-    for environment, least, most in zip(environments, lows, highs, strict=True):
-        if not least < most:
-            raise ConfigError(
-                f"high must be above low in every environment, got {most:g} and "
-                f"{least:g} for {environment}; give for example the return of a good "
-                "policy as high, and that of a random one as low."
-            )
-    return (scores - lows) / (highs - lows)
-
-
 def read_numbers(
     field: str, numbers: Numbers, environments: Sequence[str]
 ) -> np.ndarray:
@@ -81,15 +54,11 @@ def read_numbers(
     Raises:
         ConfigError: an environment has none, or there is one too many.
     """
-    values = numbers
-    if isinstance(numbers, Mapping):
-        if set(numbers) != set(environments):
-            raise ConfigError(
-                f"{field} must have a number for each of {', '.join(environments)}, "
-                f"got {', '.join(map(str, numbers)) or 'none'}."
-            )
-        values = [numbers[name] for name in environments]
-    found = as_numbers(field, values)
+    given = numbers
+    if isinstance(given, Mapping) and set(given) == set(environments):
+        given = [given[name] for name in environments]
+    is_mapping = isinstance(given, Mapping)
+    found = np.array(np.nan) if is_mapping else as_numbers(field, given)
     if found.shape not in ((), (len(environments),)) or not np.isfinite(found).all():
         example = ", ".join(f"{name!r}: 0.0" for name in environments)
         raise ConfigError(
@@ -262,8 +231,14 @@ class Comparison:
         check_choice("measure", measure, self.measures)
         raw = np.moveaxis(self.scores[measure], 0, -1).astype(float)  # [N, S, M]
         filled = filled_scores(raw, np.asarray(self._lowest, float))
-        found = normalise(filled, self.environments, low, high)
-        return dict(zip(self.settings, found, strict=True))
+        least = read_numbers("low", low, self.environments)
+        most = read_numbers("high", high, self.environments)
+        if not (least < most).all():
+            raise ConfigError(
+                f"high must be above low in every environment, got {most.tolist()} and "
+                f"{least.tolist()} for {', '.join(self.environments)}."
+            )
+        return dict(zip(self.settings, (filled - least) / (most - least), strict=True))
 
     def row(self, environment: str, measure: str, setting: str) -> Row:
         """Return one of the rows.

@@ -69,31 +69,7 @@ def read_environments(config: TrainConfig, environments: Environments) -> list[T
                 f"its own: {{'name': '{task.name} 2', ...}}."
             )
         by_name[task.name] = task
-    tasks = list(by_name.values())
-    _check_told_apart(tasks)
-    return tasks
-
-
-def _check_told_apart(tasks: Sequence[Task]) -> None:
-    """Refuse environment objects that are written alike: scores would be mixed up.
-
-    Raises:
-        ConfigError: naming both.
-    """
-    known: dict[str, Task] = {}
-    for task in tasks:
-        env = task.config.env
-        if not hasattr(env, "step"):
-            continue
-        other = known.setdefault(serialise.plain(env, "env"), task)
-        if other.config.env is not env:
-            raise ConfigError(
-                f"environments: {other.name!r} and {task.name!r} are several objects "
-                f"that are written alike, {serialise.plain(env, 'env')}: nothing tells "
-                "their scores apart. Make them differ in an attribute that is a "
-                "number, a text or an array, or make a comparison each, in a folder of "
-                "its own."
-            )
+    return list(by_name.values())
 
 
 def _read_environment(config: TrainConfig, entry: Any) -> Task:

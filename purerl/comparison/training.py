@@ -242,45 +242,6 @@ def _edges(plan: Plan) -> np.ndarray:
     return np.linspace(0, plan.num_updates, pieces + 1).astype(int)
 
 
-class _Results:
-    """The results of the runs of a group, the keys of a member fastest.
-
-    Args:
-        num_members: The number of members, P.
-        num_seeds: The number of keys of each, S.
-        measures: Kinds of `purerl.meta.fitness`.
-        plan: The plan of a run.
-    """
-
-    def __init__(
-        self, num_members: int, num_seeds: int, measures: Sequence[str], plan: Plan
-    ) -> None:
-        self.num_seeds, self.measures = num_seeds, measures
-        edges = _edges(plan)
-        self.steps = edges[1:] * plan.steps_per_update
-        width = len(measures) + len(edges) - 1
-        self.values = np.zeros((num_members * num_seeds, width), np.float32)
-        self.is_trained = np.zeros(len(self.values), bool)
-        self.lock = threading.Lock()
-
-    def add(self, rows: np.ndarray, values: np.ndarray) -> list[int]:
-        """Take the results of some runs; return the members that are complete now."""
-        members = dict.fromkeys((rows // self.num_seeds).tolist())
-        with self.lock:  # Blocks of one member may end at once.
-            self.values[rows] = values
-            self.is_trained[rows] = True
-            return [m for m in members if self.is_trained[self._own(m)].all()]
-
-    def scores(self, member: int) -> Scores:
-        """Return the scores of a member that is complete."""
-        own, number = self.values[self._own(member)], len(self.measures)
-        named = {name: own[:, i] for i, name in enumerate(self.measures)}
-        return Scores(named, own[:, number:], self.steps)
-
-    def _own(self, member: int) -> slice:
-        return slice(member * self.num_seeds, (member + 1) * self.num_seeds)
-
-
 def save(path: Path, scores: Scores) -> None:
     """Write scores, atomically."""
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -344,9 +305,7 @@ class Compared(Segmented):
     )
     baseline: str | None = option(
         None,
-        "Setting that others are compared with; the first --setting if not given.",
-        doc="The name of the setting that others are compared with; the first if not "
-        "given.",
+        "Name of the setting that others are compared with; the first if not given.",
         keep=TOLD,
     )
     seeds: int | Sequence[int] = seeds_option(64, "Number of held-out seeds.")
@@ -358,9 +317,8 @@ class Compared(Segmented):
     )
     measures: Sequence[str] = option(
         MEASURES,
-        f"Scores to compare by, of {', '.join(WORDS)}.",
-        doc="Kinds of `purerl.meta.fitness`: `training_curve` (area under the training "
-        "curve by its length), `final_return`, `evaluation`.",
+        f"Scores to compare by, of {', '.join(WORDS)}; the first is the area under the "
+        "training curve by its length.",
         kind=tuple[str, ...],
         check=_as_measures,
         keep=FIXED,
@@ -547,7 +505,17 @@ def _train_part(
         ),
         is_fixed=options.lanes is not None,
     )
-    results = _Results(len(part.names), len(seeds), options.measures, plan)
+    # The results of all runs, the keys of a setting fastest.
+    num_seeds, edges = len(seeds), _edges(plan)
+    shape = (len(part.names), num_seeds, len(options.measures) + len(edges) - 1)
+    values, is_trained = np.zeros(shape, np.float32), np.zeros(shape[:2], bool)
+    lock = threading.Lock()
+
+    def scores(member: int) -> Scores:
+        named = {m: values[member, :, i] for i, m in enumerate(options.measures)}
+        curve = values[member, :, len(named) :]
+        return Scores(named, curve, edges[1:] * plan.steps_per_update)
+
     host_keys = jax.device_put(keys, jax.local_devices()[0])
 
     def members(rows: np.ndarray, piece: int) -> Members:
@@ -560,11 +528,14 @@ def _train_part(
         return _Recorder(options.measures, len(job.key), plan)
 
     def keep(job: Job, recorded: _Recorder, cohort: Cohort) -> None:
-        values = recorded.result()
-        on_block(cohort.size * program.steps_each, mean_of_known(values[:, 0]))
-        for member in results.add(job.key, values):
-            if part.files:
-                save(part.files[member], results.scores(member))
+        found = recorded.result()
+        on_block(cohort.size * program.steps_each, mean_of_known(found[:, 0]))
+        places = np.divmod(job.key, num_seeds)
+        with lock:  # Blocks of one setting may end at once.
+            values[places], is_trained[places] = found, True
+            ended = [m for m in np.unique(places[0]).tolist() if is_trained[m].all()]
+        for member in ended if part.files else ():
+            save(part.files[member], scores(member))
 
     jobs = [
         Job(
@@ -573,12 +544,12 @@ def _train_part(
             rows,
             [(x, partial(overrides, rows, n)) for n, x in enumerate(group.starts) if n],
         )
-        for rows in rows_of(len(results.values), program.lanes)
+        for rows in rows_of(is_trained.size, program.lanes)
     ]
     stream(jobs, workers, recorder, keep, is_stopped)
-    if not results.is_trained.all():
+    if not is_trained.all():
         raise KeyboardInterrupt
     return {
-        (part.environment, name): results.scores(number)
+        (part.environment, name): scores(number)
         for number, name in enumerate(part.names)
     }

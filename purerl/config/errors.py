@@ -165,7 +165,9 @@ def check_idle(config: Any, fields: tuple[str, ...], switch: str, on: str) -> No
     Raises:
         ConfigError: one of them is given: it is not what it is by default.
     """
-    defaults = {f.name: f.default for f in dataclasses.fields(config)}
+    defaults: dict[str, Any] = {
+        field.name: field.default for field in dataclasses.fields(config)
+    }
     for name in fields:
         value = getattr(config, name)
         if not isinstance(value, Tracer) and not np.array_equal(value, defaults[name]):

@@ -1,10 +1,9 @@
 """Memory: what programs need, as shapes or the compiler say, and what there is."""
 
-import contextlib
 import math
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -68,51 +67,19 @@ def all_free_memory(workers: Sequence[Worker]) -> float:
     return sum(free_memory(worker) for worker in by_device.values())
 
 
-def memory_in_use(workers: Sequence[Worker]) -> float:
-    """Return the bytes in use: of the devices where known, else of this process."""
-    stats = _device_stats(workers)
-    if stats is not None:
-        return float(sum(s["bytes_in_use"] for s in stats))
-    return _status("VmRSS")
+def peak_memory(workers: Sequence[Worker]) -> float:
+    """Return the most bytes in use so far: of the devices where known, or the process.
 
-
-class PeakMemory:
-    """The most bytes that were in use inside a `with`; see `memory_in_use`.
-
-    Attributes:
-        bytes: The peak; zero before the end.
+    It is NaN where nobody counts them.
     """
-
-    def __init__(self, workers: Sequence[Worker]) -> None:
-        self.workers = workers
-        self.bytes = 0.0
-
-    def __enter__(self) -> Self:
-        # A device's peak cannot be reset: what was before counts too.
-        with contextlib.suppress(OSError), open("/proc/self/clear_refs", "w") as file:
-            file.write("5")  # the process's peak starts anew
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        stats = _device_stats(self.workers)
-        if stats is not None:
-            self.bytes = float(sum(s["peak_bytes_in_use"] for s in stats))
-        else:
-            self.bytes = _status("VmHWM")
-
-
-def _device_stats(workers: Sequence[Worker]) -> list[dict[str, int]] | None:
     devices = dict.fromkeys(worker.device for worker in workers)
     stats = [device.memory_stats() for device in devices]
-    return None if None in stats else stats
-
-
-def _status(name: str) -> float:
-    """A line of this process's status, in bytes; NaN where there is none."""
+    if None not in stats:
+        return float(sum(each["peak_bytes_in_use"] for each in stats if each))
     try:
         with open("/proc/self/status") as file:
             values = dict(line.split(":", 1) for line in file)
-        return 1024.0 * int(values[name].split()[0])
+        return 1024.0 * int(values["VmHWM"].split()[0])
     except (OSError, KeyError, ValueError):
         return math.nan
 

@@ -428,10 +428,8 @@ class HalvingOptions(SearchOptions):
     _: dataclasses.KW_ONLY
     num_points: int | None = option(
         None,
-        "Number of points that start in the first bracket; eta^rungs if not given.",
-        doc="The number of members that start in the first bracket; `eta^s` for `s` "
-        "rungs before the end where not given. Of several brackets, as in `hyperband`, "
-        "the later ones have further members.",
+        "Number of points that start in the first bracket; eta^s for s rungs before "
+        "the end if not given. Later brackets have further ones.",
         flag="points",
         check=as_count,
         keep=FIXED,
@@ -451,7 +449,6 @@ class HalvingOptions(SearchOptions):
     brackets: str = option(
         "hyperband",
         "All brackets of Hyperband, or the one of successive halving.",
-        doc="The kind of plan: `hyperband`, or `one` for successive halving.",
         kind=Literal["hyperband", "one"],
         keep=FIXED,
     )

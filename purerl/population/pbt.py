@@ -340,10 +340,7 @@ class PBTOptions(SearchOptions):
     )
     num_rounds: int | None = option(
         None,
-        "Most rounds that a run is cut into; 20 if not given.",
-        doc="The number of rounds of the run, at most; 20 where not given. All rounds "
-        "have the same number of updates, so where it does not divide the run's there "
-        "are fewer.",
+        "Most rounds that a run is cut into, all of as many updates; 20 if not given.",
         flag="rounds",
         check=as_count,
     )
@@ -375,10 +372,8 @@ class PBTOptions(SearchOptions):
     fitness: Any = fitness_option("final_return")
     extend: bool = option(
         False,
-        "Go on with a finished search in --out to more --total-timesteps.",
-        doc="Whether to go on with the search in `out` to the `total_timesteps` of "
-        "this config, which may be more than it was started with, also where it had "
-        "finished.",
+        "Go on with the search in the folder, also a finished one, to more "
+        "total_timesteps.",
     )
 
 

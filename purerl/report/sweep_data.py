@@ -24,7 +24,7 @@ ENV = "env"
 RETURNS = (SCORE, "episode_return")
 _DIMS = ("point", "seed", "segment", "evaluation", "episode")
 # Variables beside a metric that say which of its values count.
-_BESIDE = (
+BESIDE = (
     *("env_steps", "episode_return", "diverged_at"),
     *("evaluation_env_steps", "evaluation_length"),
 )
@@ -228,7 +228,7 @@ def rows(dataset: "xr.Dataset", metric: str = SCORE) -> tuple[np.ndarray, np.nda
 def _flat(dataset: "xr.Dataset", metric: str) -> "xr.Dataset":
     """What a metric is read from, with `point` in the place of the axes, and `seed`."""
     axes = axis_names(dataset)
-    names = {metric_name(dataset, metric), *_BESIDE}
+    names = {metric_name(dataset, metric), *BESIDE}
     flat = dataset[[name for name in dataset.data_vars if name in names]]
     if "seed" not in flat.dims:
         flat = flat.expand_dims("seed")

@@ -227,14 +227,6 @@ def as_seed(name: str, seed: int) -> int:
     return number
 
 
-def seeds_text(seeds: tuple[int, ...]) -> str:
-    """Write seeds as a person would in a call."""
-    first, end = seeds[0], seeds[0] + len(seeds)
-    if seeds != tuple(range(first, end)):
-        return str(list(seeds))
-    return str(end) if first == 0 else f"range({first}, {end})"
-
-
 def seeds_named(seeds: Sequence[int]) -> str:
     """Name the agents of a run in a sentence: `seed 0`, `seeds 0 to 7`, a list."""
     if len(seeds) == 1:

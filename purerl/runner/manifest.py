@@ -6,15 +6,17 @@ metrics/         rows.jsonl
 checkpoints/     the last few, by number of finished updates
 """
 
+import contextlib
 import dataclasses
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import jax
 
-from purerl import auto, serialise
+from purerl import auto, registry, serialise
 from purerl.acting.environment import is_built_in
 from purerl.config import (
     TASK_FIELDS,
@@ -24,7 +26,6 @@ from purerl.config import (
     is_auto,
 )
 from purerl.execution.format import has_imported, program, quoted, with_noun
-from purerl.runner.arguments import seeds_text
 from purerl.runner.rows import DIVERGED, saved_records
 from purerl.storage import folders
 from purerl.storage.folders import (
@@ -86,22 +87,26 @@ def check_new(folder: Path) -> None:
 
 
 def go_on(
-    folder: Path, config: TrainConfig, seeds: Sequence[int], extend: bool
+    folder: Path, config: TrainConfig, seeds: Sequence[int], asked: Any
 ) -> dict[str, Any]:
     """Return the manifest of a run that goes on, if it may.
 
     Args:
         config: The config that was asked for, as it was bound.
         seeds: The seeds that were asked for.
-        extend: Whether it may have more steps than the run was started with.
+        asked: The `RunOptions` of the call.
 
     Raises:
-        ConfigError: the run has another config or other seeds, its config.yaml was
-            changed, random keys are of another kind here, or it was spread over
+        ConfigError: the run has another config, other seeds or widths, its config.yaml
+            was changed, random keys are of another kind here, or it was spread over
             another number of devices.
     """
     stored = load_run(folder)
-    check_same(stored, config, seeds, may_be_longer=extend)
+    names = ("lanes", "segment_updates", "data_parallel")
+    widths = {name: getattr(asked, name) for name in names}
+    # The number of devices is looked at by itself.
+    kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
+    check_same(kept, config, seeds, asked.extend, widths)
     folders.check_keys("the run", stored)
     spread, here = stored["data_parallel"], len(jax.local_devices())
     if spread and spread != here:
@@ -111,7 +116,7 @@ def go_on(
         )
     check_not_edited(folder, stored)
     folders.go_on(folder, stored)
-    if extend:
+    if asked.extend:
         extend_run(folder, stored, config)
     return stored
 
@@ -227,16 +232,16 @@ def check_same(
     stored: dict[str, Any],
     config: TrainConfig,
     seeds: Any,
-    *,
     may_be_longer: bool = False,
+    widths: Mapping[str, Any] = MappingProxyType({}),
 ) -> None:
-    """Refuse to resume a run with another config or other seeds.
+    """Refuse to resume a run with another config, other seeds or widths.
 
     Raises:
         ConfigError: naming what differs.
     """
     given = json.loads(json.dumps(serialise.to_dict(config)))
-    before = dict(stored["config"])
+    before = {name: _renamed(value) for name, value in stored["config"].items()}
     if may_be_longer:
         steps, more = before["total_timesteps"], config.total_timesteps
         if more < steps:
@@ -249,10 +254,21 @@ def check_same(
             shares = auto.FOLLOWED.keys() & before.keys()
             before |= {share: given[share] for share in shares}
     found = differences(
-        {"config": before, "seeds": stored["seeds"]},
-        {"config": given, "seeds": list(seeds)},
+        {"config": before, "seeds": stored["seeds"]}
+        | {name: stored[name] for name in widths},
+        {"config": given, "seeds": list(seeds)}
+        | {f"{name}_asked": value for name, value in widths.items()},
     )
     refuse(found, "cannot resume, the folder", "run")
+
+
+def _renamed(value: Any) -> Any:
+    """A stored part by the name under which its class was registered later, if so."""
+    if isinstance(value, dict) and str(value.get("type", "")).startswith("<"):
+        with contextlib.suppress(ConfigError):
+            name = registry.name_of(registry.class_of(value["type"]))
+            return {**value, "type": name}
+    return value
 
 
 def with_values_of(stored: dict[str, Any], config: TrainConfig) -> TrainConfig:
@@ -355,18 +371,17 @@ def _plain(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def how_to_go_on(config: TrainConfig, seeds: tuple[int, ...], folder: Path) -> str:
+def how_to_go_on(config: TrainConfig, folder: Path) -> str:
     """Say how to go on with a run that was saved.
 
     Args:
         config: Config of the run.
-        seeds: Seeds of its agents.
         folder: Folder of the run.
     """
     if is_rebuildable(config) or has_imported():
         return f"Go on with: {program()} train --resume {quoted(folder)}"
     # The command line knows nothing of what this program brought along.
     return (
-        "Go on with the same config, from Python: purerl.run(config, "
-        f"seeds={seeds_text(seeds)}, out={str(folder)!r}, resume=True)"
+        "Go on with the same config and seeds, from Python: purerl.run(config, ..., "
+        f"out={str(folder)!r}, resume=True)"
     )

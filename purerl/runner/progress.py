@@ -7,8 +7,7 @@ from typing import Any, Self
 
 from rich.console import Console, RenderableType
 from rich.markup import escape
-from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-from rich.text import Text
+from rich.progress import BarColumn, Progress, TextColumn
 
 from purerl.execution.format import format_count, format_duration
 from purerl.metrics import decimals
@@ -45,9 +44,9 @@ class Reporter:
             TextColumn("[bold]training"),
             BarColumn(),
             TextColumn("{task.percentage:>3.0f}%"),
-            _Field("rate"),
-            _Field("returns"),
-            _Field("left"),
+            TextColumn("{task.fields[rate]}", style="cyan", markup=False),
+            TextColumn("{task.fields[returns]}", style="cyan", markup=False),
+            TextColumn("{task.fields[left]}", style="cyan", markup=False),
             console=self.console,
         )
         self._next_line = 0.0
@@ -125,12 +124,3 @@ def _returns(mean: float) -> str:
     if math.isnan(mean):
         return "no episode ended"
     return f"return {mean:.{decimals(mean)}f}"
-
-
-class _Field(ProgressColumn):
-    def __init__(self, name: str) -> None:
-        super().__init__()
-        self.name = name
-
-    def render(self, task: Task) -> Text:
-        return Text(str(task.fields.get(self.name, "")), style="cyan")

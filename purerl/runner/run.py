@@ -464,7 +464,7 @@ class RunLoop:
 
     def _go_on(self) -> str:
         """Return the sentence on how to go on from the last checkpoint."""
-        return how_to_go_on(self.bound.config, self.seeds, self._folder)
+        return how_to_go_on(self.bound.config, self._folder)
 
 
 def tracked_files(result: RunResult, notify: Notify, drawn: Path) -> dict[str, Path]:
@@ -531,7 +531,6 @@ def run(asked: RunOptions) -> RunResult:
     if is_begun:
         stored = manifest.load_run(folder)  # Before the lock, which makes a folder.
         config = manifest.with_values_of(stored, config)
-        _check_kept(stored, asked)
     bound = bind(with_values_of_start(source, config), on_host=True)
     if bound.env.on_host:
         _check_on_host(bound, asked)
@@ -543,7 +542,7 @@ def run(asked: RunOptions) -> RunResult:
         asked = _with_widths(asked, bound, len(seeds))
     with locked(folder), folders.undone_if_empty(folder):
         if is_begun:
-            stored = manifest.go_on(folder, bound.config, seeds, asked.extend)
+            stored = manifest.go_on(folder, bound.config, seeds, asked)
             asked = _as_stored(asked, stored)
             check_same_start(stored.get("start"), source)
             if "start" in stored and not checkpoint.steps(folder / "checkpoints"):
@@ -554,23 +553,6 @@ def run(asked: RunOptions) -> RunResult:
             about = manifest.describe_run(bound.config, seeds, asked)
             folders.write(folder, about | described)
         return RunLoop(bound, seeds, asked, trackers, begun).run(is_begun)
-
-
-def _check_kept(stored: dict[str, Any], asked: RunOptions) -> None:
-    """Refuse to resume a run with another way of training than it began with.
-
-    Raises:
-        ConfigError: naming the option, both values and the remedy.
-    """
-    # The manifest has the number of devices, which is looked at later.
-    kept = {**stored, "data_parallel": bool(stored["data_parallel"])}
-    for name in ("lanes", "segment_updates", "data_parallel"):
-        value = getattr(asked, name)
-        if value not in (None, False) and value != kept[name]:
-            raise ConfigError(
-                f"{name} must be {kept[name]}, got {value}: the run in {asked.out} has "
-                "begun so, and its numbers depend on it. Leave it out to resume."
-            )
 
 
 def _check_on_host(bound: Bound, asked: RunOptions) -> None:

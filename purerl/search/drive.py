@@ -233,11 +233,12 @@ class _SearchLoop:
         note = folders.differences_of_versions(stored)
         if note:
             say(note)
-        restored = store.restore(folder, search)
-        if asked.extend or restored.is_longer:
-            if store.is_longer(stored, search):
-                store.begin_trackers_anew(folder, search, restored.steps)
-            store.extend_folder(folder, search, restored)
+        is_extended = store.is_longer(stored, search)
+        restored = store.restore(folder, search, is_extended)
+        if is_extended:
+            store.begin_trackers_anew(folder, search, restored.steps)
+        if asked.extend:
+            store.extend_folder(folder, search)
         self.lanes, self.length = stored["lanes"], stored["segment_updates"]
         return restored.steps, restored.states
 
@@ -323,8 +324,7 @@ class _SearchLoop:
         after = self.search.tell(before, request, outcome)
         step = Step(request, outcome, before, after)
         if self.out is not None:
-            has_ended = self.search.ask(after) is None
-            store.save_step(self.out, number, step, has_ended)
+            store.save_step(self.out, number, step)
         self.steps.append(step)
         store.tell(self.group, self.search, self.steps)
 

@@ -2,7 +2,7 @@
 
 config.yaml      the base config, for people
 manifest.json    kind, axes, options, seeds, lanes and segments, versions, device
-records/         00000.npz, ...: what came of a request, and the search's state after it
+records/         00000.npz, ...: what came of a request
 checkpoints/     states of the members after the last request, by its number
 
 All that a search decides follows from what came of its requests, so what was lost with
@@ -23,7 +23,7 @@ from purerl.execution.cohort import Evaluation
 from purerl.runner.trackers.base import Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told, begin_anew
 from purerl.scale.host import to_host
-from purerl.search.protocol import Outcome, Request, Search, State, Step
+from purerl.search.protocol import Outcome, Request, Search, Step
 from purerl.storage import checkpoint, folders
 from purerl.storage.files import DAMAGE, load_arrays, save_arrays
 from purerl.storage.folders import AUTO_FIELD, FIELD, differences
@@ -31,7 +31,7 @@ from purerl.train import make_algorithm
 from purerl.types import HostMetrics, PyTree
 
 # Files written by a program that lays them out otherwise are not read.
-FORMAT = 2
+FORMAT = 3
 KEEP_CHECKPOINTS = 2
 
 
@@ -42,13 +42,10 @@ class Restored(NamedTuple):
         steps: The steps up to the last checkpoint.
         states: States of the members of the last step, on the host; None where there is
             no checkpoint.
-        is_longer: Whether the last step was the end of a shorter search: what is
-            decided after it is not yet in its record.
     """
 
     steps: list[Step]
     states: PyTree | None
-    is_longer: bool = False
 
 
 def open_folder(
@@ -85,15 +82,12 @@ def is_longer(stored: dict[str, Any], search: Search) -> bool:
     return before != now
 
 
-def extend_folder(folder: Path, search: Search, restored: "Restored") -> None:
+def extend_folder(folder: Path, search: Search) -> None:
     """Let a folder hold the same search of more environment steps."""
     stored = folders.load(folder)
     longer = _extended(stored, {"config": search.spec["config"]})
     # Also where the manifest says so already: a kill may have come before config.yaml.
     folders.write(folder, longer)
-    if restored.is_longer:
-        number = len(restored.steps) - 1
-        save_step(folder, number, restored.steps[number], has_ended=False)
 
 
 def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
@@ -113,9 +107,20 @@ def _extended(stored: dict[str, Any], new: dict[str, Any]) -> dict[str, Any]:
     return {**stored, **{name: longer[name] for name in longer if name in stored}}
 
 
-def save_step(folder: Path, number: int, step: Step, has_ended: bool) -> None:
+def save_step(folder: Path, number: int, step: Step) -> None:
     """Write what came of a request; a reader sees all of it or nothing."""
-    save_arrays(path_of(folder, number), make(step, has_ended))
+    outcome = step.outcome
+    record = {
+        "request": digest(step.request),
+        "diverged_at": outcome.diverged_at,
+        "keys": outcome.keys,
+        **{_TRAIN + name: rows for name, rows in outcome.train.items()},
+        **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
+    }
+    if outcome.fresh is not None:
+        fresh = outcome.fresh._asdict()
+        record |= {_FRESH + name: values for name, values in fresh.items()}
+    save_arrays(path_of(folder, number), record)
 
 
 def save_states(folder: Path, number: int, states: PyTree) -> None:
@@ -132,8 +137,13 @@ def save_states(folder: Path, number: int, states: PyTree) -> None:
     checkpoint.save(folder / "checkpoints", number, states, KEEP_CHECKPOINTS)
 
 
-def restore(folder: Path, search: Search) -> Restored:
+def restore(folder: Path, search: Search, is_extended: bool = False) -> Restored:
     """Ask and tell again what a folder holds, up to its last checkpoint.
+
+    Args:
+        folder: The folder.
+        search: The search that it holds.
+        is_extended: Whether the folder holds a shorter search than this one.
 
     Raises:
         ConfigError: a damaged record or checkpoint, or one of another program, which
@@ -144,47 +154,33 @@ def restore(folder: Path, search: Search) -> Restored:
         folders.refuse_lost_checkpoints(folder)
         return Restored([], None)
     done, flat = checkpoint.restore(checkpoints)
-    state, steps, is_longer = search.init(), [], False
+    state, steps = search.init(), []
     for number in range(done):
         request = search.ask(state)
         if request is None:
             break
         path = path_of(folder, number)
         record = load(path)
-        had_ended = bool(record["has_ended"])
         if not np.array_equal(record["request"], digest(request)):
-            is_end = had_ended and number == done - 1
-            raise ConfigError(_asks_otherwise(path, request, is_end))
-        outcome = outcome_of(record)
-        step = Step(request, outcome, state, search.tell(state, request, outcome))
-        state = step.after
-        steps.append(step)
-        # After what was its end, an extended search goes on otherwise.
-        is_longer = had_ended and search.ask(state) is not None
-        odd = differing(record, state)
-        if odd and not is_longer:
+            if is_extended and number == done - 1:
+                raise ConfigError(
+                    f"the search of {folder} cannot be extended so: a longer one would "
+                    f"train to update {request.until} where it has ended. Give a "
+                    "number of steps with which its last milestone stays one, or "
+                    "another folder."
+                )
             raise ConfigError(
-                f"{path} was written by a program that decided otherwise ({odd[0]} "
-                "differs). Go on with the versions in manifest.json, or give another "
-                "folder."
+                f"{path} came of another request than this program makes. Go on with "
+                "the versions in manifest.json, or give another folder."
             )
+        outcome = outcome_of(record)
+        steps.append(
+            Step(request, outcome, state, search.tell(state, request, outcome))
+        )
+        state = steps[-1].after
     shapes = jax.eval_shape(make_algorithm(search.bound.config).init, jax.random.key(0))
     states = checkpoint.unflatten(flat, shapes, checkpoints, goes_on=True)
-    return Restored(steps, states, is_longer)
-
-
-def _asks_otherwise(path: Path, request: Request, had_ended: bool) -> str:
-    """The sentence for a record of a request that this search would not make."""
-    if had_ended:
-        return (
-            f"the search of {path.parent.parent} cannot be extended so: a longer one "
-            f"would train to update {request.until} where it has ended. Give a number "
-            "of steps with which its last milestone stays one, or another folder."
-        )
-    return (
-        f"{path} came of another request than this program makes. Go on with the "
-        "versions in manifest.json, or give another folder."
-    )
+    return Restored(steps, states)
 
 
 def read_outcomes(folder: Path) -> list[Outcome]:
@@ -202,34 +198,12 @@ def read_outcomes(folder: Path) -> list[Outcome]:
     return [outcome_of(load(path)) for path in paths]
 
 
-_STATE, _TRAIN, _EVALUATION, _FRESH = "state/", "train/", "evaluation/", "fresh/"
+_TRAIN, _EVALUATION, _FRESH = "train/", "evaluation/", "fresh/"
 
 
 def path_of(folder: Path, number: int) -> Path:
     """Return the file of a step's record in the folder of a search."""
     return folder / "records" / f"{number:05d}.npz"
-
-
-def make(step: Step, has_ended: bool) -> HostMetrics:
-    """Return the record of a step; `has_ended`: it was the last one of the search.
-
-    Raises:
-        ConfigError: the state of the search is no arrays and numbers.
-    """
-    outcome = step.outcome
-    record = {
-        "request": digest(step.request),
-        "has_ended": np.asarray(has_ended),
-        "diverged_at": outcome.diverged_at,
-        "keys": outcome.keys,
-        **{_TRAIN + name: rows for name, rows in outcome.train.items()},
-        **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
-        **_state_record(step.after),
-    }
-    if outcome.fresh is not None:
-        fresh = outcome.fresh._asdict()
-        record |= {_FRESH + name: values for name, values in fresh.items()}
-    return record
 
 
 def load(path: Path) -> HostMetrics:
@@ -265,44 +239,11 @@ def outcome_of(record: HostMetrics) -> Outcome:
     )
 
 
-def differing(record: HostMetrics, state: State) -> list[str]:
-    """Return what of a search's state is not as its record says."""
-    now = _state_record(state)
-    stored = {name: x for name, x in record.items() if name.startswith(_STATE)}
-    return [
-        name.removeprefix(_STATE)
-        for name in sorted({*now, *stored})
-        if name not in now
-        or name not in stored
-        or not np.array_equal(now[name], stored[name], equal_nan=_is_float(now[name]))
-    ]
-
-
 def digest(request: Request) -> np.ndarray:
     """Return bytes that tell requests apart: members, how far, parents, evaluation."""
-    return np.frombuffer(checkpoint.digest(_flat(tuple(request))), np.uint8)
-
-
-def _flat(tree: PyTree) -> HostMetrics:
-    """A pytree as named arrays on the host, random keys as their numbers."""
-    flat = checkpoint.flatten(to_host(tree))
-    return {name: np.asarray(value) for name, value in flat.items()}
-
-
-def _state_record(state: State) -> HostMetrics:
-    record = {_STATE + name: array for name, array in _flat(state).items()}
-    for name, array in record.items():
-        if array.dtype.hasobject:
-            raise ConfigError(
-                f"the state of a search must be arrays and numbers, "
-                f"{name.removeprefix(_STATE)} is neither: nothing is pickled. Leave "
-                "out what follows from the rest."
-            )
-    return record
-
-
-def _is_float(values: np.ndarray) -> bool:
-    return np.issubdtype(values.dtype, np.floating)
+    flat = checkpoint.flatten(to_host(tuple(request)))
+    named = {name: np.asarray(value) for name, value in flat.items()}
+    return np.frombuffer(checkpoint.digest(named), np.uint8)
 
 
 # What trackers are told: a row per member and request, while the search goes on.

@@ -231,24 +231,20 @@ def _check_parents(request: Request, before: Request | None, size: int) -> None:
                 "yet, and is_copy of a request without parents too."
             )
         return
-    rows, past = np.asarray(parents), before.members.size
-    is_whole = rows.ndim == 1 and np.issubdtype(rows.dtype, np.integer)
-    if not is_whole or rows.shape != (size,) or not ((0 <= rows) & (rows < past)).all():
+    rows, mask, past = np.asarray(parents), np.asarray(is_copy), before.members.size
+    is_whole = rows.shape == (size,) and np.issubdtype(rows.dtype, np.integer)
+    if not is_whole or not ((0 <= rows) & (rows < past)).all():
         raise ConfigError(
             f"parents of a request must be a row from 0 to {past - 1} of the request "
             f"before for each of its {size} members, got {_brief(parents)}."
         )
-    if is_copy is None and (np.diff(rows) <= 0).any():
-        raise ConfigError(
-            "parents of a request must ascend, none twice, where nobody is a copy: "
-            f"give is_copy to move or copy members, got {_brief(parents)}."
-        )
-    mask = np.asarray(is_copy)
+    ascends = is_copy is None and (np.diff(rows) > 0).all()
     is_mask = mask.dtype == bool and mask.shape == (size,) and size == past
-    if is_copy is not None and not is_mask:
+    if not ascends and not is_mask:
         raise ConfigError(
-            f"is_copy of a request must be {past} truth values, and its members as "
-            f"many as before, got {_brief(is_copy)} for {size} members."
+            "parents of a request must ascend, none twice, or is_copy must have a "
+            f"truth value for each of as many members as before ({past}), got "
+            f"{_brief(parents)} and {_brief(is_copy)}."
         )
 
 

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import logging
 import shutil
 import sys
@@ -54,8 +53,6 @@ class Pace:
 
 
 _DIGEST = "__sha256__"
-# Names, shapes and types of arrays without elements, which orbax does not save.
-_EMPTY = "__empty__"
 # Between the path of random keys and their implementation, where that is no default:
 # `.key@rbg`.
 _IMPL = "@"
@@ -126,6 +123,10 @@ def unflatten(
     wanted = {jax.tree_util.keystr(path): leaf for path, leaf in leaves}
     keys = {name for name, leaf in wanted.items() if _is_key(leaf)}
     flat, impls = _without_impls(flat, keys)
+    num = next((len(x) for x in flat.values()), 0)  # members
+    for name, leaf in wanted.items():
+        if 0 in leaf.shape:
+            flat.setdefault(name, np.zeros((num, *leaf.shape), leaf.dtype))
     if wanted.keys() != flat.keys():
         odd = sorted(wanted.keys() ^ flat.keys())[:3]
         raise ConfigError(
@@ -198,7 +199,8 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         NotSavedError: the disk has no room for it, or orbax fails otherwise; what was
             written of it is removed, as far as that can be done.
     """
-    flat = flatten(tree)
+    # orbax saves no arrays without elements; `unflatten` makes them again.
+    flat = {name: x for name, x in flatten(tree).items() if x.size}
     flat[_DIGEST] = np.frombuffer(digest(flat, step), np.uint8)
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -208,7 +210,7 @@ def save(folder: Path, step: int, tree: PyTree, keep: int) -> None:
         if need > free:
             room = f"the disk has {format_bytes(free)} free"
             raise OSError(f"it needs {format_bytes(need)}, and {room}")
-        _write(folder, step, _without_empty(flat), keep)
+        _write(folder, step, flat, keep)
     except Exception as error:
         with contextlib.suppress(OSError):  # Where no file opens, no folder is read.
             for half in folder.glob(f"{step}.*tmp*"):
@@ -234,28 +236,6 @@ def _write(folder: Path, step: int, flat: dict[str, np.ndarray], keep: int) -> N
     )
     with ocp.CheckpointManager(folder.absolute(), options=options) as manager:
         manager.save(step, args=ocp.args.StandardSave(flat), force=True)
-
-
-def _without_empty(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Arrays by path; in place of those without elements, one that tells of them."""
-    empty = {name: x for name, x in flat.items() if x.size == 0}
-    if not empty:
-        return flat
-    about = {name: (list(x.shape), str(x.dtype)) for name, x in empty.items()}
-    words = np.frombuffer(json.dumps(about).encode(), np.uint8)
-    return {n: x for n, x in flat.items() if n not in empty} | {_EMPTY: words}
-
-
-def _with_empty(flat: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-    """Invert `_without_empty`."""
-    if _EMPTY not in flat:
-        return flat
-    about = json.loads(flat[_EMPTY].tobytes())
-    found = {
-        name: np.zeros(shape, jax.numpy.dtype(dtype))
-        for name, (shape, dtype) in about.items()
-    }
-    return {name: x for name, x in flat.items() if name != _EMPTY} | found
 
 
 def steps(folder: Path) -> list[int]:
@@ -307,7 +287,7 @@ class _DamagedError(Exception):
 
 def _restore_one(folder: Path, step: int) -> dict[str, np.ndarray]:
     try:
-        flat = _with_empty(_read(folder, step))
+        flat = _read(folder, step)
     except Exception as error:
         raise _DamagedError(_first_line(error)) from error
     stored = flat.pop(_DIGEST, None)

@@ -10,7 +10,6 @@ import dataclasses
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -40,30 +39,6 @@ from purerl.types import Overrides, PyTree
 def member_id(point: Mapping[str, Any], seed: int) -> str:
     """Return a hash of a point's values (as they are, or as `written`), and a seed."""
     return digest([canonical(point), seed])
-
-
-class MemberIds(Sequence[str]):
-    """The ids of some points with some seeds each, made when they are asked for.
-
-    A plan of a million members needs their number alone.
-
-    Args:
-        points: Points as a person gives them.
-        seeds: Seeds of every point; they vary fastest.
-    """
-
-    def __init__(self, points: Sequence[Mapping[str, Any]], seeds: Sequence[int]):
-        self._points, self._seeds = points, seeds
-
-    def __len__(self) -> int:
-        return len(self._points) * len(self._seeds)
-
-    @cached_property
-    def _all(self) -> tuple[str, ...]:
-        return tuple(member_id(p, seed) for p in self._points for seed in self._seeds)
-
-    def __getitem__(self, index: Any) -> Any:
-        return self._all[index]
 
 
 def canonical(values: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,20 +1,15 @@
-"""The width of blocks that trains fastest: measured, and remembered for a device.
+"""The width of blocks that trains fastest, measured.
 
 On a CPU narrow lanes win, on a GPU wide ones, and past saturation throughput falls. The
 width is part of a result's identity, so nothing chooses it behind one's back: it is
 measured where it is asked for (`lanes="auto"`, `purerl.find_lanes`).
 """
 
-import hashlib
-import json
 from collections.abc import Sequence
-from pathlib import Path
 from typing import NamedTuple
 
 import jax
 
-from purerl import serialise
-from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
 from purerl.execution.cache import current_cache
 from purerl.execution.dry_run import rate
@@ -23,8 +18,6 @@ from purerl.execution.memory import worker_limit
 from purerl.execution.programs import segment_length
 from purerl.precision import in_32_bits
 from purerl.scale.devices import MOST_ACCELERATOR_LANES, Worker, make_workers, required
-from purerl.storage.files import cache_base
-from purerl.storage.folders import versions
 from purerl.train import Bound, bind
 
 MOST_CPU_LANES = 64
@@ -93,19 +86,16 @@ def find_lanes(
     widths: Sequence[int] | None = None,
     memory_limit: str | float | None = None,
     seconds: float = 2.0,
-    remember: bool = True,
 ) -> list[LaneRate]:
     """Measure training throughput over lane widths, every worker busy.
 
-    The best one is remembered for this device and config, and is what `lanes="auto"`
-    of `purerl.sweep` takes from then on.
+    The best one is what `lanes="auto"` of `purerl.sweep` takes: it measures too.
 
     Args:
         config: The config to train; only what shapes the program matters.
         widths: Widths to try, ascending; powers of two where not given.
         memory_limit: Bytes for training, as in `purerl.sweep`.
         seconds: Seconds of measurement per width.
-        remember: Whether to remember the best width for `lanes="auto"`.
 
     Returns:
         An entry per width: lanes, environment steps per second over all workers,
@@ -121,12 +111,9 @@ def find_lanes(
     limit = worker_limit(memory_limit, workers)
     length = segment_length(bound)
     members = Members(jax.random.split(jax.random.key(0), 1), {})
-    rates = measure_lanes(
+    return measure_lanes(
         bound, members, length, workers, widths or _widths(workers), limit, seconds
     )
-    if remember:
-        _remember(_identity(bound, workers), best_of(rates))
-    return rates
 
 
 def find(
@@ -136,14 +123,9 @@ def find(
     workers: Sequence[Worker],
     limit: float,
 ) -> int:
-    """Return the best width for a program: the remembered one, or measured now."""
-    identity = _identity(bound, workers)
-    known = _remembered().get(identity)
-    if isinstance(known, int) and known >= 1:
-        return known
-    rates = measure_lanes(bound, members, length, workers, _widths(workers), limit)
-    _remember(identity, best_of(rates))
-    return best_of(rates)
+    """Return the width that trains a program fastest, measured."""
+    widths = _widths(workers)
+    return best_of(measure_lanes(bound, members, length, workers, widths, limit))
 
 
 def best_of(rates: Sequence[LaneRate]) -> int:
@@ -155,56 +137,3 @@ def _widths(workers: Sequence[Worker]) -> list[int]:
     is_cpu = workers[0].device.platform == "cpu"
     most = MOST_CPU_LANES if is_cpu else MOST_ACCELERATOR_LANES
     return [1 << power for power in range(most.bit_length())]
-
-
-def cache_file() -> Path | None:
-    """Return the path of the file in which widths are remembered, if there is one.
-
-    A user who has no caches (`cache_base`) has no such file.
-    """
-    base = cache_base()
-    return None if base is None else base / "purerl" / "lanes.json"
-
-
-def _identity(bound: Bound, workers: Sequence[Worker]) -> str:
-    """A name for a program on a device: static fields, not numbers or budgets.
-
-    Nor which numbers are overrides: a number per lane or one for all is as fast.
-    """
-    config = serialise.to_dict(bound.config)
-    static = {
-        name: value
-        for name, value in config.items()
-        if not isinstance(value, float) and name != "total_timesteps"
-    }
-    device = workers[0].device
-    about = [
-        static,
-        f"{device.platform} {device.device_kind} x{len(workers)}",
-        versions()["jaxlib"],
-    ]
-    text = json.dumps(about, sort_keys=True)
-    return hashlib.sha256(text.encode()).hexdigest()[:24]
-
-
-def _remembered() -> dict[str, int]:
-    path = cache_file()
-    if path is None:
-        return {}
-    try:
-        remembered = json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
-    return remembered if isinstance(remembered, dict) else {}
-
-
-def _remember(identity: str, lanes: int) -> None:
-    path = cache_file()
-    if path is None:
-        return
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        text = json.dumps({**_remembered(), identity: lanes}, indent=1)
-        write_atomic(path, text)
-    except OSError:
-        return  # A home that cannot be written: it is measured again next time.

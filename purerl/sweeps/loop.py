@@ -5,7 +5,6 @@ becomes depends on its key, overrides, lanes and segment length only, so that ch
 be cut in any way.
 """
 
-import math
 import threading
 import time
 from contextlib import ExitStack
@@ -20,7 +19,7 @@ from purerl.config import ConfigError
 from purerl.execution.cohort import Cohort, Job, rows_of, stream
 from purerl.execution.curves import Curves
 from purerl.execution.format import quoted, with_noun
-from purerl.execution.memory import PeakMemory, memory_in_use, worker_limit
+from purerl.execution.memory import peak_memory, worker_limit
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import tool
 from purerl.runner.trackers import Tracker, choose
@@ -51,11 +50,6 @@ def broadcast_outline(outline: SweepPlan) -> SweepPlan:
     return outline.at(
         hosts.broadcast([(group.lanes, group.length) for group in outline.groups])
     )
-
-
-def _round_known(number: float) -> float:
-    """Round bytes to a whole number; NaN where the platform does not report memory."""
-    return round(number) if math.isfinite(number) else number
 
 
 class SweepLoop:
@@ -134,25 +128,21 @@ class SweepLoop:
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
-        before = memory_in_use(self.workers)
+        before = peak_memory(self.workers)
         planned: list[GroupPlan] = []
         seconds = 0.0
-        with (
-            Interrupt(lambda: self.group.stop) as interrupt,
-            PeakMemory(self.workers) as peak,
-        ):
-            with reporter:
-                while groups:
-                    self._announce(groups, left, reporter)
-                    seconds += self._train(groups, reporter, interrupt)
-                    planned += [replace(group, program=None) for group in groups]
-                    left = left[len(groups) :]
-                    if hosts.all_any(np.array([interrupt.asked]))[0]:
-                        left = []
-                    # Whoever holds these programs leaves no room for the next ones.
-                    del groups
-                    groups = self._prepare_more(left, interrupt, reporter)
-        result = self._result(planned, seconds, before, peak.bytes)
+        with Interrupt(lambda: self.group.stop) as interrupt, reporter:
+            while groups:
+                self._announce(groups, left, reporter)
+                seconds += self._train(groups, reporter, interrupt)
+                planned += [replace(group, program=None) for group in groups]
+                left = left[len(groups) :]
+                if hosts.all_any(np.array([interrupt.asked]))[0]:
+                    left = []
+                # Whoever holds these programs leaves no room for the next ones.
+                del groups
+                groups = self._prepare(left, interrupt)
+        result = self._result(planned, seconds, before)
         if result.finished or not interrupt.asked:
             if not is_complete:
                 reporter.info(end_line(result.summary))
@@ -247,21 +237,6 @@ class SweepLoop:
                 jobs.append(Job(group.program, members, (group, ids)))
         return jobs[hosts.index() :: hosts.count()]
 
-    def _prepare_more(
-        self, left: list[GroupPlan], interrupt: Interrupt, reporter: Any
-    ) -> list[GroupPlan]:
-        """Prepare groups after others; without a folder, no error may lose these."""
-        try:
-            return self._prepare(left, interrupt)
-        except ConfigError as error:
-            if self.folder is not None:
-                raise
-            reporter.notify(
-                f"stopped: {error} The members that had finished are in the result; "
-                "call purerl.sweep with out=FOLDER to train the others later."
-            )
-            return []
-
     def _train(
         self, groups: list[GroupPlan], reporter: Any, interrupt: Interrupt
     ) -> float:
@@ -308,7 +283,7 @@ class SweepLoop:
                 self.telling.add(self.group, ids, path or chunk)
 
     def _result(
-        self, planned: list[GroupPlan], seconds: float, before: float, peak: float
+        self, planned: list[GroupPlan], seconds: float, before: float
     ) -> SweepResult:
         """Return the members trained so far, and numbers about the run."""
         plan = replace(self.outline, groups=tuple(planned), options=self.options)
@@ -326,11 +301,9 @@ class SweepLoop:
             "train_seconds": round(seconds, 2),
             "env_steps": steps,
             "steps_per_second": round(steps / max(seconds, 1e-9)),
-            "memory_planned": _round_known(
-                before + plan.device_bytes() + plan.result_bytes()
-            ),
-            "memory_used": _round_known(peak),
-            "memory_before": _round_known(before),
+            "memory_planned": before + plan.device_bytes() + plan.result_bytes(),
+            "memory_used": peak_memory(self.workers),
+            "memory_before": before,
             "lanes": sorted({group.lanes for group in plan.groups}),
         }
         return self._result_with(source, numbers)
@@ -361,8 +334,7 @@ def sweep(asked: SweepOptions) -> SweepResult:
     Raises:
         ConfigError: an axis or value that cannot be, a folder of another sweep (with
             what differs), memory that does not suffice; before anything is trained.
-            A group that is compiled after others were trained raises it where there is
-            a folder; without one the sweep ends with what was trained, and says so.
+            A group that is compiled after others were trained raises it then.
     """
     if asked.folder is None and hosts.count() > 1:
         raise ConfigError(

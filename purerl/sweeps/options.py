@@ -58,46 +58,37 @@ class SweepOptions(Segmented):
     seeds: int | Sequence[int] = seeds_option(4, "Agents per point.")
     design: str = option(
         "grid",
-        "Points of the axes: every combination, value by value, or draws.",
-        doc="The kind of design: `grid`, `zip` or `random`.",
+        "Points of the axes: every combination (grid), value by value (zip), or draws.",
         kind=Literal["grid", "zip", "random"],
     )
     num_points: int | None = option(
         None,
-        "Number of points of a random design.",
-        doc="The number of points of a random design. Equal draws are trained once and "
-        "appear at each of their points.",
+        "Number of points of a random design; equal draws are trained once.",
         flag="points",
     )
     design_seed: int = option(0, "Seed of a random design's draws.")
     extend: bool = option(
         False,
-        "Train the points and seeds that a finished sweep in --out has not.",
-        doc="Whether `out` may hold a sweep of fewer points or seeds; the missing ones "
-        "are trained.",
+        "Train the points and seeds that the sweep in the folder has not.",
     )
     lanes: int | str | None = option(  # type: ignore[assignment]  # a wider type
         None,
-        "Agents per block: a number, or auto to measure the best.",
-        doc="The width of a block, part of what fixes the bits: a number, `auto` to "
-        "measure it (see `purerl.find_lanes`; few members get narrower ones), or a "
-        "default by the population's size.",
+        "Agents per block, part of what fixes the bits: a number, or auto to measure "
+        "the best; by the number of members if not given.",
         kind=str | None,
         read=read_lanes,
         check=_as_lanes,
     )
     chunk_blocks: int | None = option(
         None,
-        "Number of blocks in a file.",
-        doc="The number of blocks that a worker holds, and a file keeps; what fits the "
-        "memory where not given. It changes no bit.",
+        "Number of blocks that a worker holds, and a file keeps; what fits the memory "
+        "if not given. It changes no bit.",
         check=as_count,
     )
     memory_limit: str | float | None = memory_limit_option()
     keep_states: bool = option(
         False,
-        "Keep the trained agents too.",
-        doc="Whether to keep the final states, to act with them or go on. A sweep that "
-        "was started with it goes on with it.",
+        "Keep the trained agents too. A sweep that was started with it goes on with "
+        "it.",
         keep=BEGUN,
     )

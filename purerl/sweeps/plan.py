@@ -41,7 +41,7 @@ from purerl.space.design import Design, expand, size_of
 from purerl.space.points import for_fields
 from purerl.sweeps import lanes as lane_finder
 from purerl.sweeps.effects import check_axes, differing
-from purerl.sweeps.groups import Group, MemberIds, group_points
+from purerl.sweeps.groups import Group, group_points, member_id
 from purerl.sweeps.options import SweepOptions
 
 # Bytes of a number in the results on the host.
@@ -224,7 +224,8 @@ def make_outline(
     check_axes(found, differing(found))
     groups = []
     for group in found:
-        ids = MemberIds([design.points[number] for number in group.points], seeds)
+        points = [design.points[number] for number in group.points]
+        ids = [member_id(point, seed) for point in points for seed in seeds]
         members = every(group.overrides, len(group.points), seeds)
         # The points of a grid and of a zip are different ones: see `expand`.
         if design.kind == "random":

@@ -11,8 +11,8 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
-from purerl.report.statistics.missing import lowest_of, worst_of
-from purerl.report.sweep_data import ENV, read_scores, several_tasks
+from purerl.report.statistics.missing import worst_of
+from purerl.report.sweep_data import BESIDE, ENV, Scores, read_scores, several_tasks
 from purerl.runner import manifest
 from purerl.runner.arguments import stored_folder
 from purerl.runner.result import Best
@@ -145,9 +145,7 @@ class SweepResult:
         names = json.dumps(list(self.design.names))
         return {"design": self.design.kind, "axes": names}
 
-    def sel(
-        self, point: Mapping[str, Any] | int | None = None, **axes: Any
-    ) -> "xr.Dataset":
+    def sel(self, point: Mapping[str, Any] | None = None, **axes: Any) -> "xr.Dataset":
         """Return the results at some values: `sel(learning_rate=3e-4, seed=7)`.
 
         A number with a fraction selects the value nearest to it, if it is the same but
@@ -155,44 +153,19 @@ class SweepResult:
         `point`.
 
         Args:
-            point: Values by name of the axis, for names with dots; or the number of a
-                point of a zip or random design, from 0 on.
+            point: Values by name of the axis, for names with dots.
             axes: Values by name of the axis, as keywords.
 
         Raises:
-            ConfigError: no such axis, value or point.
+            ConfigError: no such axis or value.
         """
-        if isinstance(point, int | np.integer) and not isinstance(point, bool):
-            found = self.dataset.isel(point=[self._number_of(int(point))])
-            return self._selected(found, axes).isel(point=0)
         check_mapping("point", point, '{"policy_loss.clip_eps": 0.1}')
-        values = point if isinstance(point, Mapping) else {}
-        return self._selected(self.dataset, {**values, **axes})
-
-    def _number_of(self, point: int) -> int:
-        """Return the number of a point along the dimension `point`, checked."""
-        if "point" not in self.design.dims:
-            raise ConfigError(
-                f"point must map names of axes to values in a grid, got {point}; its "
-                f"dimensions are {', '.join((*self.design.names, 'seed'))}."
-            )
-        last = len(self.design.points) - 1
-        if not 0 <= point <= last:
-            raise ConfigError(
-                f"point must be a number from 0 to {last} in this sweep, got {point}."
-            )
-        return point
-
-    def _selected(
-        self, dataset: "xr.Dataset", point: Mapping[str, Any]
-    ) -> "xr.Dataset":
-        """Return the part of a dataset at some values of axes."""
-        for name, value in point.items():
+        dataset = self.dataset
+        for name, value in {**(point or {}), **axes}.items():
             check_known(name, [*self.design.names, "seed"], "the sweep")
             index = self._where(dataset[name].values, name, value)
             dim = dataset[name].dims[0]
-            keep_dim = dim == "point"
-            dataset = dataset.isel({dim: index if keep_dim else index[0]})
+            dataset = dataset.isel({dim: index if dim == "point" else index[0]})
         return dataset
 
     def scores(self, metric: str = "episode_return") -> "xr.DataArray":
@@ -200,28 +173,22 @@ class SweepResult:
 
         Args:
             metric: The metric's name. `episode_return` and `episode_length` are means
-                of the last evaluation's episodes, of the last training row of members
-                that were never evaluated; another metric is its last training row.
+                of the last evaluation's episodes, of the last training row where
+                nothing was evaluated; another metric is its last training row.
         """
-        found = self[metric]
-        final = self._read_scores(str(found.name))
-        evaluated = f"evaluation_{_RENAMED.get(metric, metric)}"
-        if metric in _RENAMED and evaluated in self.names:
-            # An axis over `num_evaluations` may hold a zero.
-            was_made = self["evaluation_env_steps"].notnull().any("evaluation").values
-            late = self._read_scores(evaluated).reshape(was_made.shape)
-            final = np.where(was_made, late, final.reshape(was_made.shape))
-        last = found.isel(segment=0, drop=True)
-        return last.copy(data=final.reshape(last.shape))
+        last = self[metric].isel(segment=0, drop=True)
+        return last.copy(data=self._scores(metric).scores.reshape(last.shape))
 
-    def _read_scores(self, name: str) -> np.ndarray:
-        """The last values of a variable, as tables and pictures have them, `[P, S]`."""
+    def _scores(self, metric: str) -> Scores:
+        """A metric's last values, as tables and pictures have them."""
         import xarray as xr
 
-        beside = ("diverged_at", "env_steps", "evaluation_env_steps")
-        names = {name, *beside, "evaluation_length"} & self.names.keys()
+        name = f"evaluation_{_RENAMED.get(metric, metric)}"
+        if metric not in _RENAMED or name not in self.names:
+            name = str(self[metric].name)
+        names = {name, *BESIDE} & self.names.keys()
         part = xr.Dataset({name: self[name] for name in names}, attrs=self._attrs)
-        return read_scores(part, name).scores
+        return read_scores(part, name)
 
     def best(
         self,
@@ -233,8 +200,8 @@ class SweepResult:
         """Return the point with the best mean score over its seeds.
 
         A member that diverged or is missing counts as the worst score of the sweep, or,
-        where the metric is `episode_return`, as a worse training return that a member
-        which did not diverge has had on its way.
+        where the highest `episode_return` is the best, as a lower training return that
+        a member which did not diverge has had on its way.
 
         Args:
             metric: The metric that is compared, see `scores`.
@@ -249,19 +216,13 @@ class SweepResult:
         """
         if mode not in ("max", "min"):
             raise ConfigError(f"mode must be max or min, got {mode!r}.")
-        where = self._of_one_task(env)
-        count = len(self.design.points)
-        scores = self.scores(metric).values.reshape(count, -1)[where]
-        sign = 1.0 if mode == "max" else -1.0
+        where, found = self._of_one_task(env), self._scores(metric)
+        scores, sign = found.scores[where], 1.0 if mode == "max" else -1.0
         if not np.isfinite(scores).any():
             of = "the sweep" if env is None else f"{env!r}"
             raise ConfigError(f"no member of {of} has a final {metric}.")
-        lowest = np.nan
-        if metric == "episode_return":
-            shape = (count, len(self.seeds), -1)
-            failed = np.isfinite(self["diverged_at"].values).reshape(shape[:2])[where]
-            returns = self[metric].values.reshape(shape)[where]
-            lowest = lowest_of(sign * returns, failed)
+        returned = np.asarray(found.lowest)[where]
+        lowest = np.fmin.reduce(returned) if mode == "max" else np.nan
         worst = worst_of(sign * scores.reshape(-1, 1), lowest)
         is_known = np.isfinite(scores)
         means = np.where(is_known, sign * scores, worst).mean(1)
@@ -483,10 +444,6 @@ def load_sweep(folder: str | Path, config: TrainConfig | None = None) -> SweepRe
     return result
 
 
-# Members that are read at once for a tracker.
-PIECE = 64
-
-
 class Telling:
     """Tells trackers every member of a sweep whole, as soon as its chunk has ended.
 
@@ -523,16 +480,15 @@ class Telling:
         """
         news = [(row, id) for row, id in enumerate(ids) if id in self._left]
         numbers = {id: self._left.pop(id) for _, id in news}
-        for start in range(0, len(news), PIECE):
-            piece = news[start : start + PIECE]
 
-            def load(piece: list[tuple[int, str]] = piece) -> Iterator[Ended]:
-                known = store.read_chunk(chunk) if isinstance(chunk, Path) else chunk
-                for row, id in piece:
-                    for number in numbers[id]:
-                        yield self._ended(known.arrays, row, number)
+        def load() -> Iterator[Ended]:
+            known = store.read_chunk(chunk) if isinstance(chunk, Path) else chunk
+            for row, id in news:
+                for number in numbers[id]:
+                    yield self._ended(known.arrays, row, number)
 
-            group.add((n for _, id in piece for n in numbers[id]), load)
+        if news:
+            group.add((n for _, id in news for n in numbers[id]), load)
 
     def add_folder(self, group: Group) -> None:
         """Tell what other processes or earlier calls have trained."""

@@ -42,10 +42,11 @@ if TYPE_CHECKING:
 
 
 def fresh_seeds(used: Sequence[int], num: int) -> tuple[int, ...]:
-    """Return `num` seeds that no trial has had: those that follow, or the smallest."""
-    following = itertools.chain(range(max(used) + 1, NUM_SEEDS), range(NUM_SEEDS))
+    """Return `num` seeds that no trial has had: those that follow, or the first."""
+    first = max(used) + 1
+    first = first if first + num <= NUM_SEEDS else 0
     return tuple(
-        itertools.islice((seed for seed in following if seed not in used), num)
+        itertools.islice((n for n in itertools.count(first) if n not in used), num)
     )
 
 
@@ -194,7 +195,7 @@ class StudyLoop:
         finally:
             study.give_back(list(open_trials.values()))
         rows = study.rows()
-        numbers = {trial.user_attrs["stream"] for trial in trials}
+        numbers = {trial.number for trial in trials}
         results.tell(self.group, [row for row in rows if row.number in numbers])
         self.reporter.info(batch_line(rows, self.options.trials))
         if self.folder is not None:
@@ -258,19 +259,17 @@ class StudyLoop:
         batch = Batch(self.pool, points, seeds)
         for report in range(1, self.options.reports + 1):
             batch.advance(report)
-        scores = [batch.score(number).seeds for number in (0, 1)]
+        scores = np.stack([batch.score(number).seeds for number in (0, 1)])
         healthy = [
             curve
             for curves, failed in zip(batch.curves, batch.diverged, strict=True)
             for curve, is_lost in zip(curves, failed, strict=True)
             if not is_lost
         ]
+        unknown = np.isnan(scores) & ~batch.diverged
+        lowest = lowest_of(list(itertools.chain.from_iterable(healthy)))
         holdout = results.compare(
-            best.number,
-            seeds,
-            *(each.tolist() for each in scores),
-            unknown=[np.isnan(scores[n]) & ~batch.diverged[n] for n in (0, 1)],
-            lowest=lowest_of(list(itertools.chain.from_iterable(healthy))),
+            best.number, seeds, scores[0], scores[1], unknown, lowest
         )
         study.study.set_user_attr(HOLDOUT, results.holdout_dict(holdout))
         return holdout

@@ -4,7 +4,7 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar, Literal
 
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import TrainConfig
 from purerl.runner.arguments import as_seed
 from purerl.runner.options import (
     FIXED,
@@ -28,14 +28,6 @@ SAMPLERS = ("tpe", "random", "cmaes")
 PRUNERS = ("hyperband", "median")
 
 
-def _check_pruner(name: str, value: str | None) -> str | None:
-    if value is not None and value not in PRUNERS:
-        raise ConfigError(
-            f"{name} must be one of {', '.join(PRUNERS)} or None, got {value!r}."
-        )
-    return value
-
-
 @dataclasses.dataclass(frozen=True)
 class TuneOptions(Options):
     """The options of `purerl.tune`."""
@@ -57,8 +49,7 @@ class TuneOptions(Options):
     _: dataclasses.KW_ONLY
     trials: int = option(
         40,
-        "Number of trials that are to finish.",
-        doc="The number of trials that are to finish: complete, pruned, or diverged.",
+        "Number of trials that are to finish: complete, pruned, or diverged.",
         check=as_count,
         keep=TOLD,
     )
@@ -66,33 +57,27 @@ class TuneOptions(Options):
     sampler: str = option(
         "tpe",
         "Method that proposes trials.",
-        doc="The method that proposes trials: `tpe`, `random` or `cmaes`.",
         kind=Literal["tpe", "random", "cmaes"],
         check=lambda name, value: check_fitness(value, SAMPLERS, name),
         keep=TOLD,
     )
     pruner: str | None = option(
         "hyperband",
-        "Method that stops hopeless trials.",
-        doc="The method that stops hopeless trials: `hyperband` (asynchronous "
-        "successive halving in brackets), `median`, or None.",
+        "Method that stops hopeless trials; hyperband is asynchronous successive "
+        "halving in brackets.",
         kind=Literal["hyperband", "median", "none"],
         read=lambda name: None if name == "none" else name,
-        check=_check_pruner,
+        check=lambda name, value: value and check_fitness(value, PRUNERS, name),
         keep=TOLD,
     )
     storage: str | None = option(
         None,
-        "URL of an Optuna storage that several machines share; OUT/study.db if not "
-        "given.",
-        doc="The URL of Optuna's storage; `study.db` in `out` where not given, memory "
-        "without one.",
+        "URL of an Optuna storage that several machines share; study.db in the folder "
+        "if not given.",
     )
     study: str | None = option(
         None,
-        "Name of the study in the storage.",
-        doc="The study's name in the storage; by environment and algorithm where not "
-        "given.",
+        "Name of the study in the storage; by environment and algorithm if not given.",
     )
     batch: int = option(
         8,
@@ -113,10 +98,8 @@ class TuneOptions(Options):
     )
     reports: int = option(
         9,
-        "Number of times that the pruner looks at a trial.",
-        doc="The number of segments of a run, after each of which the pruner looks if "
-        "there is a new evaluation; Hyperband's first rungs are a ninth and a third of "
-        "the budget.",
+        "Number of segments of a run, after each of which the pruner looks at a trial "
+        "that has a new evaluation.",
         check=as_count,
         keep=FIXED,
     )

@@ -50,7 +50,7 @@ class Row(NamedTuple):
 
     Attributes:
         number: The number of the trial in the study. One that was stopped and trained
-            again keeps it; Optuna's own number of it is then another.
+            again keeps it.
         state: The state of the trial: `complete`, `pruned`, `diverged`, `refused` (its
             values together cannot be trained), `unknown` (no episode ended), `running`
             or `waiting`.
@@ -103,8 +103,8 @@ class Holdout(NamedTuple):
         best: Scores of the best trial.
         default: Scores of the config's own values.
         difference: The best minus the default, seed by seed.
-        unknown: Whether each seed, of best and of default, has ended no episode. Then
-            no mean is known.
+        unknown: Whether each seed, of best and of default, has ended no episode,
+            `[2, S]`. Then no mean is known.
         lowest: The lowest score on the way of those that did not fail; NaN where it is
             not known.
     """
@@ -114,13 +114,13 @@ class Holdout(NamedTuple):
     best: HeldOutScores
     default: HeldOutScores
     difference: HeldOutScores
-    unknown: tuple[tuple[bool, ...], ...] = ()
-    lowest: float = np.nan
+    unknown: np.ndarray
+    lowest: float
 
     @property
     def note(self) -> str:
         """A sentence to show beside the means; empty where none has such a seed."""
-        if np.any(self.unknown):
+        if self.unknown.any():
             return (
                 "A seed ended no episode, so nothing is known of the mean; train "
                 "longer, or set num_evaluations."
@@ -187,71 +187,47 @@ def best_of(rows: Sequence[Row]) -> Row | None:
     return max(complete, key=lambda row: (row.score, -row.number), default=None)
 
 
-def held_out_scores(
-    scores: np.ndarray, filled: np.ndarray, diverged: np.ndarray
-) -> HeldOutScores:
-    """Return statistics of scores.
-
-    Args:
-        scores: The score of each seed, `[S]`; NaN where it has none.
-        filled: The score of each seed, `[S]`, with what a seed that diverged is worth
-            in its place; NaN where nothing is known.
-        diverged: Whether each seed diverged, `[S]`.
-    """
-    count = int(diverged.sum())
-    if not filled.size or np.isnan(filled).any():
-        return HeldOutScores(scores, np.nan, np.nan, np.nan, count)
-    interval = mean_interval(filled)
-    low, high = float(interval.low), float(interval.high)
-    return HeldOutScores(scores, float(filled.mean()), low, high, count)
-
-
 def compare(
     trial: int,
     seeds: Sequence[int],
     best: Sequence[float | None],
     default: Sequence[float | None],
-    unknown: Sequence[Sequence[bool]] | None = None,
+    unknown: Any = False,
     lowest: float | None = None,
 ) -> Holdout:
     """Return the comparison of two lists of scores, one per seed each.
 
-    A seed that diverged counts as the worst score of both lists, or as the lowest that
-    any seed has had on its way: left out, a config whose bad runs diverge would look
-    better than it is. Where a seed has ended no episode, nothing is known of the mean.
+    A seed that diverged counts as the worst score of both, or as the lowest that any
+    seed has had on its way: left out, a config whose bad runs diverge would look better
+    than it is. Where a seed has ended no episode, nothing is known of the mean.
 
     Args:
         trial: The number of the best trial.
         seeds: Seeds that both were trained with.
         best: Scores of the best trial, one per seed; None and NaN where there is none.
-        default: Scores of the config's own values, one per seed; None and NaN where
-            there is none.
+        default: Scores of the config's own values, one per seed, likewise.
         unknown: Whether each seed without a score, of best and of default, has only
-            ended no episode; all diverged where not given.
+            ended no episode, `[2, S]`.
         lowest: The lowest score on the way of those that did not fail, if it is known.
     """
+    scores = np.array([best, default], float)  # None becomes NaN.
+    scores = np.where(np.isfinite(scores), scores, np.nan)
+    unknown = np.broadcast_to(np.asarray(unknown, bool), scores.shape)
     lowest = np.nan if lowest is None else lowest
-    raw = [np.array([np.nan if x is None else x for x in s]) for s in (best, default)]
-    raw = [np.where(np.isfinite(scores), scores, np.nan) for scores in raw]
-    is_unknown = [
-        np.zeros(len(scores), bool) if unknown is None else np.asarray(unknown[i], bool)
-        for i, scores in enumerate(raw)
-    ]
-    worst = worst_of(np.concatenate(raw)[:, None], lowest)
-    filled = [np.where(np.isnan(scores), worst, scores) for scores in raw]
-    filled = [np.where(u, np.nan, x) for u, x in zip(is_unknown, filled, strict=True)]
-    lost = [np.isnan(x) & ~u for u, x in zip(is_unknown, raw, strict=True)]
-    return Holdout(
-        trial,
-        tuple(seeds),
-        best=held_out_scores(raw[0], filled[0], lost[0]),
-        default=held_out_scores(raw[1], filled[1], lost[1]),
-        difference=held_out_scores(
-            raw[0] - raw[1], filled[0] - filled[1], lost[0] | lost[1]
-        ),
-        unknown=tuple(tuple(u.tolist()) for u in is_unknown),
-        lowest=lowest,
-    )
+    worst = worst_of(scores.reshape(-1, 1), lowest)
+    filled = np.where(unknown, np.nan, np.where(np.isnan(scores), worst, scores))
+    lost = np.isnan(scores) & ~unknown
+
+    def held_out(scores: np.ndarray, filled: np.ndarray, lost: np.ndarray) -> Any:
+        mean = low = high = np.nan
+        if filled.size and not np.isnan(filled).any():
+            interval = mean_interval(filled)
+            mean, low, high = map(float, (filled.mean(), interval.low, interval.high))
+        return HeldOutScores(scores, mean, low, high, int(lost.sum()))
+
+    own, others = map(held_out, scores, filled, lost)
+    difference = held_out(scores[0] - scores[1], filled[0] - filled[1], lost.any(0))
+    return Holdout(trial, tuple(seeds), own, others, difference, unknown, lowest)
 
 
 def read_holdout(stored: Mapping[str, Any]) -> Holdout:
@@ -263,28 +239,17 @@ def read_holdout(stored: Mapping[str, Any]) -> Holdout:
 
 def holdout_dict(holdout: Holdout) -> dict[str, Any]:
     """Return a comparison as plain values."""
-    return {
-        "trial": holdout.trial,
-        "seeds": list(holdout.seeds),
-        "unknown": [list(seeds) for seeds in holdout.unknown] or None,
-        "lowest": _plain(holdout.lowest),
-        **{
-            name: {
-                "mean": _plain(part.mean),
-                "low": _plain(part.low),
-                "high": _plain(part.high),
-                "ends": heading_of(len(part.scores)),
-                "diverged": part.diverged,
-                "scores": [_plain(score) for score in part.scores],
-            }
-            for name in ("best", "default", "difference")
-            for part in [getattr(holdout, name)]
-        },
-    }
 
+    def plain(value: Any) -> Any:
+        if isinstance(value, Holdout | HeldOutScores):
+            return {name: plain(inner) for name, inner in value._asdict().items()}
+        if isinstance(value, np.ndarray | tuple):
+            return [plain(inner) for inner in value]
+        if isinstance(value, np.generic):
+            value = value.item()
+        return None if isinstance(value, float) and not np.isfinite(value) else value
 
-def _plain(value: float) -> float | None:
-    return float(value) if np.isfinite(value) else None
+    return plain(holdout)
 
 
 # Numbers of a call that a study has as the sum over its calls.

@@ -3,7 +3,7 @@
 import copy
 import math
 import warnings
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Container
 from typing import Any
 
 import numpy as np
@@ -25,14 +25,12 @@ FIRST_RUNG = 9
 # Median: full trials before any is pruned.
 STARTUP_TRIALS = 5
 
-# A trial and all trials of its study -> the trial's stream.
-StreamOf = Callable[[FrozenTrial, Sequence[FrozenTrial]], int]
-
 # Attributes of trials: the generation of CMA-ES in which a trial was drawn, whether it
-# ended without a score, and the stream of the first trial of its batch.
+# ended without a score, and the number of the first trial of its batch.
 GENERATION = "generation"
 LOST = "lost"
 BATCH = "batch"
+RUNG = "completed_rung"  # The beginning of the attributes of Optuna's Hyperband.
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
@@ -52,86 +50,107 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
     return search_space
 
 
-def make_pruner(
-    name: str | None, total_steps: int, stream_of: StreamOf
-) -> optuna.pruners.BasePruner:
+def make_pruner(name: str | None, total_steps: int) -> optuna.pruners.BasePruner:
     """Make a pruner whose resource is environment steps."""
     if name is None:
         return optuna.pruners.NopPruner()
     if name == "median":
-        median = optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
-        return StreamPruner(median, stream_of)
-    hyperband = _Hyperband(
+        return optuna.pruners.MedianPruner(n_startup_trials=STARTUP_TRIALS)
+    return _Hyperband(
         min_resource=max(1, total_steps // FIRST_RUNG),
         max_resource=total_steps,
         reduction_factor=REDUCTION,
     )
-    return StreamPruner(hyperband, stream_of)
-
-
-class StreamPruner(optuna.pruners.BasePruner):
-    """A pruner that decides as if no worker had ever stopped.
-
-    Args:
-        inner: Optuna's pruner.
-        stream_of: A function of a trial and of all trials that returns the trial's
-            stream.
-    """
-
-    def __init__(self, inner: optuna.pruners.BasePruner, stream_of: StreamOf) -> None:
-        self.inner, self.stream_of = inner, stream_of
-
-    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
-        """Return whether to stop a trial, see `_ByStreams.list_rivals`."""
-        shown: Any = _ByStreams(study, self.stream_of)
-        shown.list_rivals(trial)
-        return self.inner.prune(shown, shown.numbered(trial))
 
 
 class _Hyperband(optuna.pruners.HyperbandPruner):
     """Optuna's Hyperband, which would read a bracket's trials from the storage."""
 
     def _create_bracket_study(self, study: Any, bracket_id: int) -> Any:
-        return study.only(
-            lambda trial: self._get_bracket_id(study, trial) == bracket_id
+        trials = study.get_trials()
+        return _Shown(
+            study, [t for t in trials if self._get_bracket_id(study, t) == bracket_id]
         )
 
 
-class Streams(optuna.samplers.BaseSampler):
+class SteadyPruner(optuna.pruners.BasePruner):
+    """A pruner that decides as if no worker had ever stopped.
+
+    Args:
+        inner: Optuna's pruner.
+    """
+
+    def __init__(self, inner: optuna.pruners.BasePruner) -> None:
+        self.inner = inner
+
+    def prune(self, study: optuna.Study, trial: FrozenTrial) -> bool:
+        """Return whether to stop a trial after its last report."""
+        return self.stops(study, trial.number, trial.last_step or 0)
+
+    def stops(self, study: optuna.Study, number: int, step: int) -> bool:
+        """Return whether to stop a trial that has just reported a step.
+
+        The pruner is shown what an uninterrupted study knew at that moment. Of the
+        trial's own batch these are the scores up to that report: a batch that a stopped
+        worker left has trials that have ended, or were further, already.
+        """
+        if isinstance(self.inner, optuna.pruners.NopPruner):
+            return False
+        trials = {
+            trial.number: trial
+            for trial in study.get_trials(deepcopy=False)
+            if trial.state != TrialState.FAIL and BATCH in trial.user_attrs
+        }
+        for other, trial in trials.items():
+            if trial.user_attrs[BATCH] == trials[number].user_attrs[BATCH]:
+                trials[other] = _until(trial, step + (other <= number))
+        shown: Any = _Shown(study, list(trials.values()))
+        return self.inner.prune(shown, trials[number])
+
+
+class _Shown:
+    """A study of which a pruner is shown some trials."""
+
+    def __init__(self, study: optuna.Study, trials: list[FrozenTrial]) -> None:
+        self._wrapped, self._trials = study, trials
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._wrapped, name)
+
+    def get_trials(
+        self, deepcopy: bool = True, states: Container[TrialState] | None = None
+    ) -> list[FrozenTrial]:
+        """Return trials as `optuna.Study.get_trials` does."""
+        del deepcopy  # No pruner changes them.
+        return [t for t in self._trials if states is None or t.state in states]
+
+
+def _until(trial: FrozenTrial, step: int) -> FrozenTrial:
+    """A trial as it was when it had reported the steps before `step`."""
+    values = {at: x for at, x in trial.intermediate_values.items() if at < step}
+    rungs = {
+        name: x
+        for name, x in trial.system_attrs.items()
+        if not name.startswith(RUNG) or x in values.values()
+    }
+    trial = copy.copy(trial)
+    trial.state, trial.value = TrialState.RUNNING, None
+    trial.intermediate_values, trial.system_attrs = values, rungs
+    return trial
+
+
+class SeededSampler(optuna.samplers.BaseSampler):
     """A sampler with a random stream per trial, so that it holds nothing in memory.
 
     Args:
         name: The kind of sampler: `tpe`, `random` or `cmaes`.
         seed: The seed of the study.
         axes: Distributions of the study's axes, by name.
-        stream_of: A function of a trial and of all trials that returns the trial's
-            stream: the number that it would have had if no worker had ever stopped.
-
-    Attributes:
-        stream: The stream of the last trial drawn.
     """
 
-    # Optuna's samplers ask it for no more than a study has.
-    _study: Any
-
-    def __init__(
-        self,
-        name: str,
-        seed: int,
-        axes: dict[str, BaseDistribution],
-        stream_of: StreamOf,
-    ) -> None:
+    def __init__(self, name: str, seed: int, axes: dict[str, BaseDistribution]) -> None:
         self.name, self.seed, self.axes = name, seed, axes
-        self.stream_of, self.stream = stream_of, 0
         self.inner: optuna.samplers.BaseSampler = _make(name, seed, axes)
-
-    def learn_from(self, study: optuna.Study) -> None:
-        """Take the study from whose trials the sampler learns: all of them.
-
-        Under Hyperband Optuna would show it one bracket's only, which in a study of
-        forty trials are too few to learn from.
-        """
-        self._study = _ByStreams(study, self.stream_of)
 
     @property
     def generation(self) -> int | None:
@@ -139,21 +158,17 @@ class Streams(optuna.samplers.BaseSampler):
         return getattr(self.inner, "generation", None)
 
     def before_trial(self, study: optuna.Study, trial: FrozenTrial) -> None:
-        """Start the trial's own stream, with what is known of the others by now."""
-        self._study.list_trials()
-        numbered = self._study.numbered(trial)
-        self.stream = numbered.number
-        words = np.random.SeedSequence([self.seed, self.stream])
+        """Start the trial's own stream."""
+        words = np.random.SeedSequence([self.seed, trial.number])
         seed = int(words.generate_state(1)[0])
         self.inner = _make(self.name, seed, self.axes)
-        self.inner.before_trial(self._study, numbered)
+        self.inner.before_trial(study, trial)
 
     def infer_relative_search_space(
         self, study: optuna.Study, trial: FrozenTrial
     ) -> dict[str, BaseDistribution]:
         """Return the fields that are drawn together."""
-        trial = self._study.numbered(trial)
-        return self.inner.infer_relative_search_space(self._study, trial)
+        return self.inner.infer_relative_search_space(study, trial)
 
     def sample_relative(
         self,
@@ -162,8 +177,7 @@ class Streams(optuna.samplers.BaseSampler):
         search_space: dict[str, BaseDistribution],
     ) -> dict[str, Any]:
         """Draw the values that are drawn together."""
-        trial = self._study.numbered(trial)
-        return self.inner.sample_relative(self._study, trial, search_space)
+        return self.inner.sample_relative(study, trial, search_space)
 
     def sample_independent(
         self,
@@ -173,106 +187,9 @@ class Streams(optuna.samplers.BaseSampler):
         param_distribution: BaseDistribution,
     ) -> Any:
         """Draw a value that is drawn alone."""
-        trial = self._study.numbered(trial)
         return self.inner.sample_independent(
-            self._study, trial, param_name, param_distribution
+            study, trial, param_name, param_distribution
         )
-
-
-class _ByStreams:
-    """A study whose trials have their streams as numbers, in that order.
-
-    A trial that waits again after its worker has stopped gets a new number, and from
-    their numbers Optuna's samplers read the order of trials. By its stream it keeps its
-    place, so that what is proposed next does not depend on who was stopped.
-
-    The trials are those of the last `list_trials`: Optuna would read all that have not
-    finished from the storage again for every value that is drawn.
-
-    Args:
-        study: The study, of which all but the trials is taken as it is.
-        stream_of: A function of a trial and of all trials that returns a trial's
-            stream.
-    """
-
-    def __init__(self, study: optuna.Study, stream_of: StreamOf) -> None:
-        self._wrapped, self._stream_of = study, stream_of
-        self._trials: list[FrozenTrial] = []
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._wrapped, name)
-
-    def list_trials(self) -> None:
-        """Read the trials that the sampler is shown from now on."""
-        self._trials = self._wrapped.get_trials(deepcopy=False)
-
-    def list_rivals(self, trial: FrozenTrial) -> None:
-        """Read what the uninterrupted study knew when the trial reported its last step.
-
-        Of the trial's own batch these are the scores up to that report: a batch that
-        a stopped worker left has trials that have ended already. Trials that failed
-        are left out, as others have taken their places.
-        """
-        self.list_trials()
-        own, number = trial.user_attrs.get(BATCH), self.numbered(trial).number
-        shown = []
-        for other in self._trials:
-            if other.state == TrialState.FAIL or BATCH not in other.user_attrs:
-                continue
-            if other.user_attrs[BATCH] == own and other.number != trial.number:
-                is_before = self.numbered(other).number < number
-                other = _until(other, (trial.last_step or 0) + is_before)
-            shown.append(other)
-        self._trials = shown
-
-    def only(self, is_shown: Callable[[FrozenTrial], bool]) -> "_ByStreams":
-        """Return the study with those of its trials for which `is_shown` holds."""
-        part = _ByStreams(self._wrapped, self._stream_of)
-        part._trials = [t for t in self._trials if is_shown(self.numbered(t))]
-        return part
-
-    def get_trials(
-        self,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
-    ) -> list[FrozenTrial]:
-        """Return trials as `optuna.Study.get_trials` does, in the order of streams."""
-        # A trial that failed has the stream of the one that took its place; samplers
-        # ask for others only.
-        trials = [t for t in self._trials if states is None or t.state in states]
-        ordered = sorted(map(self.numbered, trials), key=lambda trial: trial.number)
-        return copy.deepcopy(ordered) if deepcopy else ordered
-
-    def _get_trials(
-        self,
-        deepcopy: bool = True,
-        states: Container[TrialState] | None = None,
-        use_cache: bool = False,
-    ) -> list[FrozenTrial]:
-        """Return trials as Optuna's own samplers ask for them."""
-        del use_cache  # It is the trials of the last `list_trials` in any case.
-        return self.get_trials(deepcopy, states)
-
-    def numbered(self, trial: FrozenTrial) -> FrozenTrial:
-        """Return a trial with its stream as its number."""
-        number = self._stream_of(trial, self._trials)
-        trial = copy.copy(trial)
-        trial.number = number
-        return trial
-
-
-def _until(trial: FrozenTrial, step: int) -> FrozenTrial:
-    """A trial as it was when it had reported the steps before `step`."""
-    values = {at: x for at, x in trial.intermediate_values.items() if at < step}
-    rungs = {
-        name: x
-        for name, x in trial.system_attrs.items()
-        if not name.startswith("completed_rung") or x in values.values()
-    }
-    trial = copy.copy(trial)
-    trial.state, trial.value = TrialState.RUNNING, None
-    trial.intermediate_values, trial.system_attrs = values, rungs
-    return trial
 
 
 def _make(

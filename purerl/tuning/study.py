@@ -41,39 +41,18 @@ BEAT_SECONDS = 15.0
 GRACE_SECONDS = 120.0
 
 
-# Workers of this process that have not left.
-_here: set[str] = set()
-
-
 def home() -> str:
-    """Return the scope of unique process ids: host, boot and PID namespace."""
-    parts = [platform.node()]
-    for read in (
-        lambda: Path("/proc/sys/kernel/random/boot_id").read_text().strip(),
-        lambda: os.readlink("/proc/self/ns/pid"),
-    ):
-        try:
-            parts.append(read())
-        except OSError:  # Not Linux: the name has to do.
-            continue
-    return "/".join(parts)
+    """Return the scope of unique process ids: host and PID namespace."""
+    try:
+        return f"{platform.node()}/{os.readlink('/proc/self/ns/pid')}"
+    except OSError:  # Not Linux: the name has to do.
+        return platform.node()
 
 
 def identity() -> dict[str, Any]:
-    """Return a name of the caller, unique among processes and calls, until `leave`."""
+    """Return a name of the caller, unique among processes and calls."""
     pid, name = os.getpid(), uuid.uuid4().hex[:12]
-    _here.add(name)
-    return {
-        "id": name,
-        "home": home(),
-        "pid": pid,
-        "started": _started(pid),
-    }
-
-
-def leave(worker: dict[str, Any]) -> None:
-    """Note that the worker has stopped, though its process may go on."""
-    _here.discard(worker["id"])
+    return {"id": name, "home": home(), "pid": pid, "started": _started(pid)}
 
 
 def _started(pid: int) -> str | None:
@@ -94,8 +73,6 @@ def is_running(worker: dict[str, Any]) -> bool | None:
     """Return whether a worker's process is there; None where nobody here can know."""
     if worker["home"] != home():
         return None
-    if worker["pid"] == os.getpid() and worker["started"] == _started(os.getpid()):
-        return worker["id"] in _here
     if worker["started"] is not None:
         return _started(worker["pid"]) == worker["started"]
     try:
@@ -155,13 +132,7 @@ class Heart:
 
 BEAT = "beat:"  # study attribute of a worker
 # User attributes of a trial.
-WORKER, STREAM, DEFAULT, ATTEMPT, SURPLUS = (
-    "worker",
-    "stream",
-    "default",
-    "attempt",
-    "surplus",
-)
+WORKER, DEFAULT, ATTEMPT = "worker", "default", "attempt"
 DETAIL = "detail"
 # User attribute of a trial: the environment steps of one agent that had been trained at
 # each report, by the step that Optuna was told. A trial has it when it ends.
@@ -194,14 +165,20 @@ class Study:
         study: The study of Optuna.
         space: The axes of the trials.
         budget: The number of trials that are to finish.
-        streams: The study's sampler.
+        sampler: The study's sampler.
+        pruner: The study's pruner.
     """
 
     def __init__(
-        self, study: optuna.Study, space: Space, budget: int, streams: samplers.Streams
+        self,
+        study: optuna.Study,
+        space: Space,
+        budget: int,
+        sampler: samplers.SeededSampler,
+        pruner: samplers.SteadyPruner,
     ) -> None:
         self.study, self.space, self.budget = study, space, budget
-        self.streams = streams
+        self.sampler, self.pruner = sampler, pruner
         self.axes = samplers.distributions(space)
         self.me = identity()
         self.watch = Watch()
@@ -241,14 +218,10 @@ class Study:
     def _ask_one(self, batch: Sequence[optuna.Trial]) -> optuna.Trial:
         trial = self.study.ask(self.axes)
         trial.set_user_attr(WORKER, self.me)
-        trial.set_user_attr(STREAM, self.streams.stream)
-        if samplers.BATCH not in trial.user_attrs:  # Else it waits again.
-            first = batch[0].user_attrs[samplers.BATCH] if batch else None
-            trial.set_user_attr(
-                samplers.BATCH, self.streams.stream if first is None else first
-            )
-        if self.streams.generation is not None:
-            trial.set_user_attr(samplers.GENERATION, self.streams.generation)
+        if samplers.BATCH not in trial.user_attrs:  # Else it had waited again.
+            trial.set_user_attr(samplers.BATCH, (batch[0] if batch else trial).number)
+            if self.sampler.generation is not None:
+                trial.set_user_attr(samplers.GENERATION, self.sampler.generation)
         return trial
 
     def _within_budget(self, asked: Sequence[optuna.Trial]) -> list[optuna.Trial]:
@@ -266,7 +239,6 @@ class Study:
             if sum(number < trial.number for number in live) < self.budget:
                 kept.append(trial)
                 continue
-            trial.set_user_attr(SURPLUS, True)
             self._tell(trial, TrialState.FAIL)
         return kept
 
@@ -291,11 +263,14 @@ class Study:
     ) -> bool:
         """Report a trial's score so far; return whether to stop it."""
         self._trained.setdefault(trial.number, {})[str(step)] = trained
-        try:
-            trial.report(score, step)
-        except optuna.exceptions.UpdateFinishedTrialError:
-            return True  # Another worker took this one for dead, and the trial away.
-        return trial.should_prune()
+        with warnings.catch_warnings():
+            # A trial that has come again has reported the same score at this step.
+            warnings.simplefilter("ignore")
+            try:
+                trial.report(score, step)
+            except optuna.exceptions.UpdateFinishedTrialError:
+                return True  # Another worker took this one for dead, and ended it.
+        return self.pruner.stops(self.study, trial.number, step)
 
     def _tell(
         self, trial: optuna.Trial, state: TrialState, value: float | None = None
@@ -308,7 +283,9 @@ class Study:
         """Queue trials that this worker does not finish."""
         numbers = {trial.number for trial in trials}
         for trial in self.trials():
-            if trial.number in numbers and trial.state == TrialState.RUNNING:
+            # Another worker may have taken this one for dead, and train it now.
+            is_own = trial.user_attrs.get(WORKER) == self.me
+            if trial.number in numbers and trial.state == TrialState.RUNNING and is_own:
                 self._requeue(trial, counts_as_attempt=False)
 
     def rescue(self) -> int:
@@ -330,44 +307,37 @@ class Study:
         return rescued
 
     def _requeue(self, trial: FrozenTrial, counts_as_attempt: bool = True) -> bool:
-        """Fail a trial and queue its values again; False if another worker has."""
+        """Let a trial wait again, with its number; False if another worker ended it."""
+        attempt = int(trial.user_attrs.get(ATTEMPT, 0)) + counts_as_attempt
+        is_given_up = attempt >= MAX_ATTEMPTS
+        storage, id = self.study._storage, trial._trial_id
         try:
-            self.study.tell(trial.number, state=TrialState.FAIL)
-        except (optuna.exceptions.UpdateFinishedTrialError, ValueError):
-            return False
-        attrs = trial.user_attrs
-        attempt = int(attrs.get(ATTEMPT, 0)) + counts_as_attempt
-        if attempt < MAX_ATTEMPTS:
-            kept = (DEFAULT, samplers.GENERATION, samplers.BATCH)
-            self.study.enqueue_trial(
-                trial.params,
-                user_attrs={
-                    **{name: attrs[name] for name in kept if name in attrs},
-                    STREAM: stream_of(trial, self.trials()),
-                    ATTEMPT: attempt,
-                },
+            storage.set_trial_user_attr(id, ATTEMPT, attempt)
+            storage.set_trial_user_attr(id, WORKER, None)
+            for name in trial.system_attrs:
+                if name.startswith(samplers.RUNG):
+                    storage.set_trial_system_attr(id, name, None)
+            storage.set_trial_state_values(
+                id, TrialState.FAIL if is_given_up else TrialState.WAITING
             )
+        except optuna.exceptions.UpdateFinishedTrialError:
+            return False
         return True
 
     @contextlib.contextmanager
     def at_work(self) -> Iterator[None]:
-        """Show other workers that this one goes on, and at the end that it has left."""
+        """Show other workers that this one goes on."""
         name = BEAT + self.me["id"]
-        try:
-            with Heart(lambda beat: self.study.set_user_attr(name, beat)):
-                yield
-        finally:
-            leave(self.me)
+        with Heart(lambda beat: self.study.set_user_attr(name, beat)):
+            yield
 
     def rows(self) -> list[Row]:
         """Return what is known of every trial that waits, runs or has finished."""
-        trials = self.trials()
-        shown = [
-            _row(trial, stream_of(trial, trials), self.space)
-            for trial in trials
+        return [
+            _row(trial, self.space)
+            for trial in self.trials()
             if trial.state != TrialState.FAIL and len(trial.params) == len(self.axes)
         ]
-        return sorted(shown, key=lambda row: row.number)
 
     def importance(self) -> dict[str, float]:
         """Return each axis's share in what makes a trial good; empty after few trials.
@@ -387,18 +357,6 @@ class Study:
         return {name: float(value) for name, value in importances.items()}
 
 
-def stream_of(trial: FrozenTrial, trials: Sequence[FrozenTrial]) -> int:
-    """Return the number that a trial would have if no worker had ever stopped."""
-    if STREAM in trial.user_attrs:
-        return int(trial.user_attrs[STREAM])
-    return sum(
-        other.number < trial.number
-        and ATTEMPT not in other.user_attrs
-        and SURPLUS not in other.user_attrs
-        for other in trials
-    )
-
-
 def _age(trial: FrozenTrial) -> float:
     if trial.datetime_start is None:
         return math.inf
@@ -412,7 +370,7 @@ def _curve(trial: FrozenTrial) -> dict[int, float]:
     return {int(trained.get(str(step), step)): score for step, score in scores}
 
 
-def _row(trial: FrozenTrial, number: int, space: Space) -> Row:
+def _row(trial: FrozenTrial, space: Space) -> Row:
     detail = trial.user_attrs.get(DETAIL, {})
     state = {
         TrialState.COMPLETE: "complete",
@@ -421,7 +379,7 @@ def _row(trial: FrozenTrial, number: int, space: Space) -> Row:
         TrialState.WAITING: "waiting",
     }[trial.state]
     return Row(
-        number=number,
+        number=trial.number,
         state=state,
         score=trial.value if trial.state == TrialState.COMPLETE else None,
         params={name: trial.params[name] for name in space.axes},
@@ -468,25 +426,24 @@ def open_study(
     """
     opened = _storage(options.storage)
     axes = samplers.distributions(space)
-    streams = samplers.Streams(options.sampler, options.seed, axes, stream_of)
+    sampler = samplers.SeededSampler(options.sampler, options.seed, axes)
     steps = options.config.total_timesteps
-    rule = samplers.make_pruner(options.pruner, steps, stream_of)
+    pruner = samplers.SteadyPruner(samplers.make_pruner(options.pruner, steps))
     try:
         found = optuna.create_study(
             storage=opened,
             study_name=name,
             direction="maximize",
-            sampler=streams,
-            pruner=rule,
+            sampler=sampler,
+            pruner=pruner,
         )
         is_new = True
     except optuna.exceptions.DuplicatedStudyError:
         found = optuna.load_study(
-            study_name=name, storage=opened, sampler=streams, pruner=rule
+            study_name=name, storage=opened, sampler=sampler, pruner=pruner
         )
         is_new = False
-    study = Study(found, space, options.trials, streams)
-    streams.learn_from(found)
+    study = Study(found, space, options.trials, sampler, pruner)
     if is_new or not _await_spec(found):
         default = space.default_params()
         if default is not None:

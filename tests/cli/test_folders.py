@@ -138,12 +138,3 @@ def test_an_empty_folder_name_is_no_folder(args, tmp_path, monkeypatch, capsys):
 def test_the_home_of_nobody_is_no_folder():
     with pytest.raises(purerl.ConfigError, match=r"out must be.*without ~\.$"):
         purerl.run(tiny_config(), out="~nobody-of-that-name/x", progress=False)
-
-
-def test_an_empty_folder_name_is_no_folder_in_python(tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    with pytest.raises(purerl.ConfigError, match="out is empty"):
-        purerl.run(tiny_config(), out="", progress=False)
-    with pytest.raises(purerl.ConfigError, match="out is empty"):
-        purerl.sweep(tiny_config(), out="", progress=False)
-    assert not list(tmp_path.iterdir())

@@ -164,13 +164,13 @@ def test_printed_commands_import_what_the_command_has_imported(here):
     envs.register("Own-v0", type(envs.make("CartPole-v1")))
     own = config.replace(env="Own-v0")
     run = here / "a run"
-    assert "from Python" in manifest.how_to_go_on(own, (0,), run)
+    assert "from Python" in manifest.how_to_go_on(own, run)
     with running(["poles", "more.parts"], []):
         start = "purerl --import poles --import more.parts"
         assert command_line("sweep", "--axis", "a=1 2") == (
             f"{start} sweep --axis 'a=1 2'"
         )
-        told = manifest.how_to_go_on(own, (0,), run)
+        told = manifest.how_to_go_on(own, run)
         assert told == f"Go on with: {start} train --resume '{run}'"
         assert f"{start} evaluate '{run}'" in folders.not_wanted(run, "run", "sweep")
     assert program() == "purerl"

@@ -14,15 +14,12 @@ from purerl.comparison.result import Comparison
 from purerl.config import ConfigError
 from purerl.execution import cache
 from purerl.execution.format import running
-from purerl.randomisation import Uniform
 from purerl.report import page_comparison
 from purerl.scale import hosts
 from purerl.storage import folders
-from purerl.storage.files import load_arrays, read_json, save_arrays, write_json
-from purerl.storage.lock import locked
+from purerl.storage.files import load_arrays, save_arrays, write_json
 from tests.comparison.small import (
     CONFIG,
-    DQN,
     FAST,
     SEEDS,
     SETTINGS,
@@ -39,27 +36,6 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def result(folder):
     return purerl.compare(CONFIG, SETTINGS, out=folder, **SMALL)
-
-
-def means(config, overrides=None):
-    """The mean of the curve of every held-out seed, by plain training."""
-    train = purerl.make_train(config.replace(num_evaluations=0))
-    keys = training.held_out_keys(0, range(SEEDS))
-    metrics = jax.jit(jax.vmap(lambda key: train(key, overrides).metrics))(keys)
-    found = []
-    for row, counts in zip(metrics["episode_return"], metrics["episodes"], strict=True):
-        known, curve = float(row[np.asarray(counts) > 0][0]), []
-        for value, count in zip(row, counts, strict=True):
-            known = float(value) if count > 0 else known
-            curve.append(known)
-        found.append(np.mean(curve))
-    return found
-
-
-@pytest.mark.slow(optimised=False)
-def test_another_algorithm_scores_as_plain_training_does(result):
-    found = result.scores["training_curve"][0, 3]
-    np.testing.assert_allclose(found, means(DQN), rtol=1e-4)
 
 
 def test_settings_of_one_program_are_bit_for_bit_those_alone(result):
@@ -80,27 +56,6 @@ def test_settings_of_other_lengths_have_their_own_steps(result):
     assert dataset["curve"].sel(setting="wide").isnull().any()
     assert not dataset["curve"].sel(setting="slow").isnull().any()
     assert result.subject == "settings"
-
-
-def test_a_folder_in_use_is_refused(tmp_path):
-    with locked(tmp_path), pytest.raises(ConfigError, match="is in use by process"):
-        purerl.compare(CONFIG, SETTINGS, out=tmp_path, **SMALL)
-    assert not list(tmp_path.glob("*/*"))
-
-
-@pytest.mark.slow(optimised=False)
-def test_a_randomised_environment_is_a_setting_beside_a_plain_one():
-    drawn = {"length": Uniform(0.3, 0.9)}
-    named = {
-        "plain": {"gamma": 0.99},
-        "drawn": {"env_params.length": "Uniform(0.3, 0.9)"},
-        "whole": CONFIG.replace(env_params=drawn),
-    }
-    found = purerl.compare(CONFIG, named, **SMALL).scores["training_curve"][0]
-    np.testing.assert_allclose(found[0], means(CONFIG), 1e-4)
-    expected = means(CONFIG.replace(env_params=drawn))
-    np.testing.assert_allclose(found[1], expected, 1e-4)
-    np.testing.assert_allclose(found[2], expected, 1e-4)
 
 
 @pytest.mark.slow
@@ -172,23 +127,6 @@ def test_scores_of_other_versions_are_taken_with_a_note(
         np.testing.assert_array_equal(again.scores[measure], values)
 
 
-def test_what_was_finished_before_ctrl_c_is_kept(tmp_path, monkeypatch):
-    original, calls = training._train_part, []
-
-    def train(part, *rest):
-        calls.append(part.names)
-        if len(calls) == 2:
-            raise KeyboardInterrupt
-        return original(part, *rest)
-
-    monkeypatch.setattr(training, "_train_part", train)
-    options = {"seeds": 2, "lanes": 2, "progress": False, "out": tmp_path / "out"}
-    with pytest.raises(KeyboardInterrupt):
-        purerl.compare(CONFIG, {"own": {}, "slow": SLOW}, **options)
-    purerl.compare(CONFIG, {"own": {}, "slow": SLOW}, **options)
-    assert calls == [("own",), ("slow",), ("slow",)]
-
-
 def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
     """The third fails: what was trained of the same part is not trained again."""
     original, trained = training.stream, []
@@ -215,14 +153,6 @@ def test_settings_of_one_program_are_kept_one_by_one(tmp_path, monkeypatch):
     whole = purerl.compare(CONFIG, rates, **options)
     for measure, values in whole.scores.items():
         np.testing.assert_array_equal(found.scores[measure], values)
-
-
-def test_a_comparison_of_another_format_is_refused(result, tmp_path):
-    result.save(tmp_path)
-    path = tmp_path / "comparison.json"
-    write_json(path, {**read_json(path, ""), "format": 4})
-    with pytest.raises(ConfigError, match="format 4"):
-        purerl.load_comparison(tmp_path)
 
 
 def test_curves_of_a_call_that_did_not_end_are_not_taken_for_those_of_the_table(

@@ -1,7 +1,5 @@
 """Losses compared on held-out seeds: keys, scores, statistics, files, mistakes."""
 
-import json
-
 import jax
 import numpy as np
 import pytest
@@ -15,7 +13,7 @@ from purerl.comparison import result as results
 from purerl.comparison.result import Comparison, chance_of, clear_of_zero
 from purerl.config import ConfigError
 from purerl.meta.training import baseline_keys, rollout_keys
-from purerl.report import page_comparison, plots, statistics, tables
+from purerl.report import plots, statistics, tables
 from purerl.report.comparison import ALL, ERRORS
 from tests.helpers import tiny_config
 
@@ -90,30 +88,6 @@ def test_scores_are_those_of_plain_training(result):
         pieces = result.curves["CartPole-v1"][1, seed]  # 20 updates: a piece each
         np.testing.assert_allclose(pieces, curve, rtol=1e-4)
     assert result.steps["CartPole-v1"].tolist() == [list(range(32, 641, 32))] * 2
-
-
-@pytest.mark.slow(optimised=False)
-def test_losses_and_environments_make_a_difference(result):
-    assert result.environments == ("CartPole-v1", "long")
-    curves = result.scores["training_curve"]
-    assert curves.shape == (2, 2, SEEDS)
-    assert not np.array_equal(curves[0, 0], curves[0, 1])
-    assert not np.array_equal(curves[0], curves[1])
-
-
-def test_files_come_back(result, tmp_path):
-    result.save(tmp_path)
-    loaded = purerl.load_comparison(tmp_path)
-    assert repr(loaded.rows) == repr(result.rows)  # also where there is NaN
-    assert loaded.about == result.about
-    for name, values in result.curves.items():
-        np.testing.assert_array_equal(loaded.curves[name], values)
-    # Strict JSON: NaN, which other readers refuse, would become a number here.
-    stored = json.loads((tmp_path / "comparison.json").read_text(), parse_constant=int)
-    assert stored["settings"]["hard"]["value_loss"]["loss"] == "HuberError(delta=5.0)"
-    (tmp_path / "comparison.npz").write_bytes(b"no")
-    with pytest.raises(ConfigError, match="cannot read the comparison of"):
-        purerl.load_comparison(tmp_path)
 
 
 def make(scores, baseline="base", environments=("a",), names=("base", "other")):
@@ -212,27 +186,6 @@ def test_a_baseline_near_zero_does_not_rule_all_environments():
     assert row.difference < 0
 
 
-def test_of_many_settings_that_change_nothing_none_is_called_clear():
-    """Uncorrected, one of five would be in a fifth of all comparisons."""
-    rng = np.random.default_rng(0)
-    wrong = 0
-    for _ in range(40):
-        wrong += bool(clear_of_zero({name: rng.normal(size=12) for name in "abcde"}))
-    assert wrong <= 6  # Of two that are expected.
-
-
-def test_ten_differences_of_one_sign_are_not_enough_among_sixty():
-    """Their range excludes zero, however high the confidence; Student's t does not."""
-    moved = np.array([0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 6.0])
-    rng = np.random.default_rng(0)
-    others = {str(n): rng.normal(size=10) for n in range(59)}
-    low, _ = statistics.mean_interval(moved, confidence=0.999, resamples=20_000)[1:3]
-    assert low > 0
-    assert clear_of_zero({"moved": moved, **others}) == set()
-    assert chance_of(moved) == pytest.approx(stats.ttest_1samp(moved, 0).pvalue)
-    assert chance_of(np.full(10, 0.5)) == 0.0 and chance_of(np.zeros(10)) == 1.0
-
-
 @pytest.mark.parametrize("tasks", [1, 3])
 def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
     tasks, monkeypatch
@@ -242,6 +195,9 @@ def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
     gaps = {str(n): rng.normal(size=(12, tasks)) + 0.3 * n for n in range(6)}
     gaps |= {"moved": np.full((12, tasks), 0.1), "not": np.zeros((12, tasks))}
     monkeypatch.setattr(results, "RESAMPLES", 400)
+    for values in map(gaps.get, "012345"):
+        found = stats.ttest_1samp(values.mean(1), 0).pvalue
+        assert chance_of(values) == pytest.approx(found)
     left, expected = dict(gaps), set()
     while left:
         level, resamples = ERRORS / len(left), results.RESAMPLES * len(left)
@@ -257,37 +213,6 @@ def test_what_is_clear_is_what_an_interval_per_setting_and_round_says(
         left = {name: values for name, values in left.items() if name not in found}
     assert {"moved"} < expected < set(gaps) - {"not"}
     assert clear_of_zero(gaps) == expected
-
-
-def test_many_settings_share_their_resamples(monkeypatch):
-    """Each used to have its own, and more of them, the more settings there were."""
-    asked = []
-
-    def counted(values, **options):
-        asked.append(values.shape[1])
-        return mean_interval(values, **options)
-
-    mean_interval = statistics.mean_interval
-    monkeypatch.setattr(statistics, "mean_interval", counted)
-    rng = np.random.default_rng(0)
-    gaps = {str(n): rng.normal(size=12) for n in range(40)}
-    moved = {f"moved{n}": rng.normal(size=12) + 5 for n in range(10)}
-    assert set(moved) <= clear_of_zero({**gaps, **moved})
-    assert asked[0] >= 10 and len(asked) <= 3
-
-
-def test_a_page_names_learned_optimisers_and_rules():
-    digest = {"sha256": "0123456789abcdef"}
-    about = {
-        "optimiser": {"optimiser": "LearnedOptimiser(hidden_size=2)", **digest},
-        "rule": {"rule": "LPGRule()", **digest},
-        "env_params": {"numbers": 900, **digest},
-    }
-    text = page_comparison._text(about)
-    assert text == (
-        "optimiser=LearnedOptimiser(hidden_size=2), rule=LPGRule(), "
-        "env_params=900 numbers (0123456789ab)"
-    )
 
 
 def test_what_is_clear_makes_room_for_the_next():
@@ -331,21 +256,15 @@ def test_the_table_says_it(result):
     [
         ({"named": {}}, "losses must map at least one name"),
         ({"named": {"a": "nowhere.npz"}}, "cannot read the loss 'nowhere.npz'"),
-        ({"named": {"a": "hubber"}}, "there is no loss 'hubber'"),
         (
             {"named": {"a": {"env": "Acrobot-v1"}}},
             "a: it changes env, but all",
         ),
-        ({"named": {"a": {"valu_coef": 1.0}}}, "Did you mean 'value_coef'"),
-        ({"named": {"a": lambda *x: x}}, "instance of a flax.struct.dataclass"),
         ({"environments": ["CartPole-v1"] * 2}, "environments names 'CartPole-v1' tw"),
         ({"environments": [3]}, "environments takes names"),
         ({"environments": [purerl.DQNConfig()]}, "a DQNConfig stands among PPOConfigs"),
         ({"baseline": "squared"}, "baseline must be one of the settings .soft, hard."),
-        ({"measures": ["area"]}, "measures must be one of training_curve"),
         ({"measures": []}, "measures must name each kind once"),
-        ({"seed": -1}, "seed must be a whole number"),
-        ({"lanes": 0}, "lanes must be a positive whole number"),
     ],
 )
 def test_mistakes_are_one_sentence_before_anything_is_trained(
@@ -406,11 +325,14 @@ def test_a_run_that_failed_is_normalised_as_in_the_table():
     ("arguments", "words"),
     [
         ({"measure": "return"}, "measure must be one of final_return, got 'return'"),
-        ({"low": {"a": 0.0}}, "low must have a number for each of a, b, got a"),
+        ({"low": {"a": 0.0}}, "low must be a finite number, or one for each"),
         ({"high": [1.0, 2.0, 3.0]}, "high must be a finite number, or one for each"),
         ({"low": [0.0, np.nan]}, "low must be a finite number"),
         ({"high": "much"}, "high must be numbers"),
-        ({"high": {"a": 1.0, "b": 0.0}}, "high must be above low in .* 0 and 0 for b"),
+        (
+            {"high": {"a": 1.0, "b": 0.0}},
+            r"high must be above low in .* got \[1.0, 0.0\]",
+        ),
     ],
 )
 def test_what_does_not_make_one_scale_is_refused(arguments, words):

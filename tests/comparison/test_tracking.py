@@ -37,16 +37,6 @@ def check(told, result):
         assert told.members[number].params.items() >= SETTINGS[name].items()
 
 
-@pytest.mark.slow(optimised=False)
-def test_a_tracker_is_told_every_setting_and_the_files(tmp_path):
-    told, again = Told(), Told()
-    result = compare(tmp_path / "out", told)
-    check(told, result)
-    assert told.status == "finished" and "comparison/comparison.csv" in told.files
-    assert compare(tmp_path / "out", again).settings == result.settings
-    assert again.rows == {}
-
-
 def test_settings_are_told_as_they_end_and_the_others_when_it_goes_on(
     tmp_path, monkeypatch
 ):

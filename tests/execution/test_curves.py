@@ -119,20 +119,3 @@ def test_a_resumed_run_holds_what_the_first_call_knew(tmp_path):
     assert not stopped.finished and stopped.metrics["episodes"][0, -1] == 2
     resumed = purerl.run(LONG, out=out, resume=True, **OPTIONS)
     assert_same_bits(resumed.metrics, whole.metrics)
-
-
-@pytest.mark.slow
-def test_ten_agents_of_acrobot_have_a_curve_without_holes():
-    config = purerl.PPOConfig(env="Acrobot-v1", total_timesteps=40_960)
-    result = purerl.run(config, seeds=10, progress=False)
-    episodes, returns = (result.metrics[n] for n in ("episodes", "episode_return"))
-    found = curve(returns)
-    # In more than half of the rows of an agent no episode ended.
-    assert (episodes == 0).mean() > 0.5
-    has_ended = np.cumsum(episodes, 1) > 0
-    np.testing.assert_array_equal(np.isfinite(returns), has_ended)
-    known = has_ended.all(0)
-    assert known.sum() == 77 and np.isfinite(found.low).tolist() == known.tolist()
-    jumps = np.diff(found.value[20:])
-    raw = curve(np.where(episodes > 0, returns, nan)).value
-    assert jumps.std() < np.nanstd(np.diff(raw[20:])) / 3

@@ -57,14 +57,10 @@ def test_a_search_does_not_depend_on_other_searches(tiny, axes, kind):
     [
         ("pbt", {"population": 8}, "population is 6 there and 8 here"),
         ("pbt", {"quantile": 0.5}, "quantile is 0.2 there and 0.5 here"),
-        ("pbt", {"factors": (0.5, 2.0)}, "factors are .* there and .* here"),
         ("pbt", {"lanes": 2}, "lanes is 4 there and 2 here"),
-        ("pbt", {"segment_updates": 2}, "segment_updates is 4 there and 2 here"),
         ("pbt", {"config": {"gae_lambda": 0.9}}, "gae_lambda is 0.95 there and 0.9"),
         ("pbt", {"axes": {"gamma": [0.9, 0.99]}}, "axes are"),
         ("halving", {"eta": 2}, "eta is 3 there and 2 here"),
-        ("halving", {"brackets": "one"}, "brackets is 'hyperband' there and 'one'"),
-        ("halving", {"min_updates": 4}, "min_updates is 2 there and 4 here"),
     ],
 )
 def test_a_folder_of_another_search_is_refused_with_the_difference(
@@ -107,12 +103,7 @@ def test_a_population_that_diverges_as_a_whole_says_so(tiny, kind):
         ("pbt", {"extend": 4096}, "extend must be True or False, got 4096"),
         ("halving", {"segment_updates": 3}, "segment_updates must divide min_updates"),
         ("halving", {"min_updates": 8}, "min_updates must leave room"),
-        ("halving", {"num_points": 0}, "num_points must be"),
-        ("halving", {"fitness": "loss"}, "fitness must be one of"),
-        *(
-            ("halving", {"eta": eta}, "eta must be")
-            for eta in ("3", None, 2.0, True, 1)
-        ),
+        *(("halving", {"eta": eta}, "eta must be") for eta in (2.0, True, 1)),
     ],
 )
 def test_options_out_of_range_are_refused_in_a_sentence(

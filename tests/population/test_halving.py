@@ -61,14 +61,6 @@ def test_the_best_third_of_each_bracket_goes_on(whole):
     assert np.isfinite(scores[trained == 20]).all()
 
 
-def test_equals_are_dropped_by_their_number(tiny, axes, whole):
-    """Of equal scores the first stay, so that a repetition drops the same ones."""
-    scores, trained = whole.dataset.score.values[0], whole.dataset.trained_updates[0]
-    first = whole.dataset.bracket.values == 0
-    order = np.lexsort((np.flatnonzero(first), -scores[first, 0]))
-    assert sorted(order[:3]) == np.flatnonzero(trained[first] > 2).tolist()
-
-
 def test_work_falls_with_the_members(tiny, axes, monkeypatch):
     """Blocks that are really advanced, not members that are counted."""
     blocks: dict[int, int] = {}

@@ -8,7 +8,7 @@ from purerl.execution.members import Members, rekey
 from purerl.population.space import Space, member_keys
 from tests.helpers import assert_same_bits, trained
 
-from .conftest import LANES, NUM_UPDATES, PBT, ROUND, SEED, SIZE
+from .conftest import LANES, PBT, ROUND, SEED, SIZE
 
 # What is killed in a process of its own is compiled there as users compile it.
 pytestmark = pytest.mark.optimised(slow=True)
@@ -141,23 +141,6 @@ def test_a_stored_width_wins_where_none_is_asked_for(tiny, axes, whole, tmp_path
     assert_same_bits(result.states, whole.states)
 
 
-def test_damaged_records_are_noticed(tiny, axes, whole, tmp_path):
-    search(tiny, axes, out=tmp_path)
-    path = tmp_path / "records" / "00002.npz"
-    data = bytearray(path.read_bytes())
-    middle = len(data) // 2  # more than a header, whose dates nothing reads
-    for place in range(middle, middle + 200):
-        data[place] ^= 0xFF
-    path.write_bytes(data)
-    with pytest.raises(purerl.ConfigError, match=r"00002\.npz is missing or damaged"):
-        search(tiny, axes, out=tmp_path)
-    import shutil
-
-    shutil.rmtree(tmp_path / "checkpoints")  # as the message says
-    (tmp_path / "summary.json").unlink()
-    assert_same_bits(search(tiny, axes, out=tmp_path).states, whole.states)
-
-
 @pytest.mark.slow
 def test_a_diverged_member_is_replaced_at_once_whatever_the_quantile(tiny):
     # One of two learning rates is so large that parameters overflow.
@@ -212,40 +195,6 @@ def test_the_best_member_acts_and_its_schedule_can_be_trained_again(tiny, axes, 
     again = purerl.train_schedules(tiny, best.schedule, seeds=3, lanes=LANES)
     assert again.score.shape == (1, 3) and np.isfinite(again.score).all()
     assert again.train["episode_return"].shape == (1, 3, 5)
-
-
-@pytest.mark.slow
-def test_replay_is_copied_too_and_goes_on(tmp_path):
-    """Off-policy: a child learns from its parent's memories."""
-    config = purerl.DQNConfig(
-        total_timesteps=NUM_UPDATES * 32,
-        num_envs=2,
-        rounds_per_update=16,
-        learning_starts=130,
-        buffer_size=301,
-        batch_size=8,
-        prioritised=True,
-        hidden_sizes=(8,),
-        num_evaluations=0,
-        eval_episodes=2,
-        eval_max_steps=20,
-    )
-    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
-    options = {"population": 4, "ready_updates": 10, "quantile": 0.5}
-    # Of most searches so short the scores are alike, and nobody is copied.
-    seed = 2
-    whole = purerl.pbt(config, axes, searches=[seed], **{**PBT, **options})
-    space = Space(config, axes)
-    child = int(np.flatnonzero(whole.steps[0].after.parent != np.arange(4))[0])
-    pieces = []
-    for step, who in zip(whole.steps, whole.lineage(seed, child), strict=True):
-        rate = step.before.hyper["learning_rate"][who]
-        overrides = {"learning_rate": np.float32(rate)}
-        pieces.append((step.outcome.keys[who], overrides))
-    assert (pieces[0][0] != pieces[1][0]).any()
-    alone = train_alone(config, pieces, length=10)
-    assert_same_bits(jax.tree.map(lambda x: x[child], whole.states), alone)
-    assert space.bound.plan.num_updates == NUM_UPDATES
 
 
 def test_an_extended_search_keeps_what_auto_stood_for(tmp_path):

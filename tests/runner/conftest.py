@@ -17,13 +17,6 @@ def tiny() -> purerl.PPOConfig:
 
 
 @pytest.fixture(scope="session")
-def tiny_continuous() -> purerl.PPOConfig:
-    return tiny_config(
-        env="probe/continuous", normalize_observations=True, normalize_rewards=True
-    )
-
-
-@pytest.fixture(scope="session")
 def tiny_off_policy() -> purerl.DQNConfig:
     """Twenty updates of 32 steps; the warm-up ends in the second segment."""
     return purerl.DQNConfig(

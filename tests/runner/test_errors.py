@@ -165,7 +165,7 @@ def test_a_longer_run_has_at_least_one_update_more(tiny, copy, capsys):
 )
 def test_a_run_is_resumed_as_it_began(tiny, copy, name, value):
     options = {"seeds": 2, "out": copy, "resume": True}
-    with pytest.raises(ConfigError, match=rf"{name} must be \w+, got {value}: the run"):
+    with pytest.raises(ConfigError, match=rf"{name} is \w+ there and {value} here"):
         purerl.run(tiny, **options, **{name: value}, progress=False)
 
 

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.cli import main
 from purerl.runner.rows import by_member, read_rows
 from purerl.storage import checkpoint
 from tests.helpers import tiny_config
@@ -78,14 +77,3 @@ def test_what_orbax_left_of_a_checkpoint_is_removed(tmp_path, monkeypatch):
     step, flat = checkpoint.restore(folder)
     assert step == 3
     np.testing.assert_array_equal(flat["['x']"], np.arange(4.0))
-
-
-def test_a_command_on_a_full_disk_prints_one_sentence(monkeypatch, capsys):
-    def fail(argv):
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("purerl.cli.envs.main", fail)
-    assert main(["envs"]) == 2
-    error = capsys.readouterr().err
-    assert error.startswith("purerl envs: the disk is full (No space left on device).")
-    assert "make room" in error

@@ -4,7 +4,6 @@ import pytest
 from flax import struct
 
 import purerl
-from purerl.envs import CartPole
 from purerl.runner.rows import RowFile, by_member, read_rows
 from tests.helpers import StopAfter, slow_but
 
@@ -203,24 +202,7 @@ class OwnDrift(purerl.losses.ClipDrift):
     ("change", "seeds", "remedy"),
     [
         ({}, 1, "Go on with: purerl train --resume {out}"),
-        pytest.param(
-            {"env": CartPole()},
-            2,
-            "purerl.run(config, seeds=2, out='{out}', resume",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"env": CartPole()},
-            [4, 2],
-            "purerl.run(config, seeds=[4, 2], out='{out}',",
-            marks=pytest.mark.slow,
-        ),
-        pytest.param(
-            {"policy_loss": OwnDrift()},
-            [3, 4],
-            "seeds=range(3, 5), out='{out}', resume",
-            marks=pytest.mark.slow,
-        ),
+        ({"policy_loss": OwnDrift()}, [3, 4], "purerl.run(config, ..., out='{out}', r"),
     ],
 )
 def test_an_interrupted_run_says_how_it_can_go_on(

@@ -4,7 +4,7 @@ import pytest
 
 import purerl
 from purerl.runner.rows import by_member, read_rows
-from purerl.runner.trackers.base import Member, TrackedRun, scalars
+from purerl.runner.trackers.base import scalars
 from purerl.runner.trackers.group import load_stored
 from purerl.runner.trackers.mlflow import MLflowTracker
 from tests.helpers import StopAfter, tiny_config
@@ -122,32 +122,3 @@ def test_mlflow_does_not_write_twice_what_it_has(uri):
         assert run.data.tags["purerl.train"] == "4"
     new = tell(RUN._replace(replaces=first.id), 3.0, (1,))
     assert mlflow_history(client, child(client, new))["train/loss"] == [(1, 3.0)]
-
-
-def test_mlflow_goes_on_with_a_member_whose_params_were_lost(uri):
-    from mlflow import MlflowClient
-
-    class Lost(MLflowTracker):
-        def _log_params(self, id, values):
-            if id != self.id:
-                raise TimeoutError("read timed out")
-            super()._log_params(id, values)
-
-    member = Member("rate=0.1", 3, {"rate": 0.1})
-    row = {"kind": "train", "env_steps": 1, "loss": 1.0}
-    sweep = TrackedRun("sweep", {}, {}, is_sweep=True)
-    first = Lost(uri, "members")
-    first.begin(sweep._replace(members={7: member}))
-    with pytest.raises(TimeoutError):
-        first.log(7, 1, row)
-    members = {}  # A sweep knows its members when they are told.
-    again = MLflowTracker(uri, "members")
-    again.begin(sweep._replace(id=first.id, members=members))
-    members[7] = member
-    again.log(7, 1, row)
-    again.end_member(7)
-    again.close()
-    client = MlflowClient(uri)
-    run = child(client, first)
-    assert run.data.params == {"rate": "0.1", "seed": "3"}
-    assert run.data.metrics == {"train/loss": 1.0}

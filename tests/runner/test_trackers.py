@@ -2,8 +2,6 @@
 
 import json
 import math
-import threading
-import time
 
 import pytest
 
@@ -11,7 +9,6 @@ import purerl
 from purerl.config import ConfigError
 from purerl.runner.rows import by_member, read_rows
 from purerl.runner.trackers import choose
-from purerl.runner.trackers import group as tracker_group
 from purerl.runner.trackers.base import flat_params, scalars
 from purerl.runner.trackers.group import begin_anew, load_stored
 from purerl.storage.files import write_json
@@ -204,29 +201,6 @@ def test_rows_are_told_once_and_in_order_and_what_was_missed_later(tmp_path):
     trackers.close("finished")
     assert again.told == [("train", 0, 6)]
     assert new.told == [("evaluation", 0, 2), ("train", 0, 3), ("train", 0, 6)]
-
-
-def test_a_slow_tracker_gets_its_share_of_the_time(monkeypatch):
-    monkeypatch.setattr(tracker_group, "REST", 1000.0)
-    written = threading.Semaphore(0)
-
-    class Slow(Keeps):
-        def flush(self):
-            self.told.append("flush")
-            time.sleep(0.05)
-            written.release()
-
-    slow = Slow()
-    trackers, _ = group(slow)
-    trackers.log("train", 0, at(1))
-    trackers.flush()
-    assert written.acquire(timeout=10.0)
-    for update in range(2, 6):  # for these 50 s are to pass
-        trackers.log("train", 0, at(update))
-        trackers.flush()
-    trackers.close("finished")
-    later = [("train", 0, update) for update in range(2, 6)]
-    assert slow.told == [("train", 0, 1), "flush", *later, "flush"]
 
 
 def test_a_resumed_run_has_the_trackers_that_it_was_started_with(tmp_path):

@@ -6,7 +6,6 @@ import weakref
 
 import jax
 import numpy as np
-import pandas as pd
 import pytest
 
 import purerl
@@ -14,7 +13,6 @@ from purerl.execution import cache
 from purerl.execution.programs import Program
 from purerl.scale.devices import Worker
 from purerl.sweeps import loop, store
-from purerl.sweeps.plan import Compiler
 from tests.helpers import tiny_config
 
 from .conftest import RATES, assert_equal, run_sweep
@@ -66,16 +64,6 @@ def test_members_that_are_added_to_a_finished_sweep(tiny, whole, tmp_path):
     assert_equal(purerl.load_sweep(out), whole)
 
 
-def test_the_same_call_again_trains_nothing(tiny, whole, tmp_path):
-    out = tmp_path / "sweep"
-    run_sweep(tiny, AXES, seeds=5, out=out)
-    before = {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
-    again = run_sweep(tiny, AXES, seeds=5, out=out)
-    assert again.summary["trained_members"] == again.summary["compilations"] == 0
-    assert before == {path: path.stat().st_mtime_ns for path in out.rglob("*.npz")}
-    assert_equal(again, whole)
-
-
 def test_what_is_missing_or_damaged_is_trained_again(tiny, whole, tmp_path, capsys):
     out = tmp_path / "sweep"
     run_sweep(tiny, AXES, seeds=5, out=out, chunk_blocks=1)
@@ -121,32 +109,6 @@ def test_ctrl_c_keeps_finished_chunks_and_the_same_call_goes_on(
     assert_equal(again, whole)
 
 
-@pytest.mark.slow
-def test_widths_agree_in_distribution_though_not_in_bits(tiny):
-    # Long enough for rounding to part the curves (some fifty updates).
-    from scipy import stats
-
-    config = tiny.replace(
-        hidden_sizes=(32, 32),
-        num_envs=4,
-        num_steps=32,
-        total_timesteps=100 * 128,
-        num_evaluations=0,
-    )
-    narrow, wide = (
-        run_sweep(config, seeds=256, lanes=lanes, segment_updates=20)
-        for lanes in (1, 8)
-    )
-    assert (narrow["policy_loss"] != wide["policy_loss"]).any()
-    one, two = (r["episode_return"].values for r in (narrow, wide))
-    first, last = one[:, 0], one[:, -1]
-    np.testing.assert_allclose(first, two[:, 0], rtol=1e-4)
-    known = np.isfinite(last) & np.isfinite(two[:, -1])
-    assert known.sum() > 200
-    assert stats.ks_2samp(last[known], two[known, -1]).pvalue > 0.05
-    assert last[known].mean() > 1.2 * np.nanmean(first)  # and it learns at both
-
-
 def test_a_sweep_leaves_its_programs_to_those_who_share_them(tiny):
     with purerl.share_programs():
         first = run_sweep(tiny, AXES, seeds=2)
@@ -184,36 +146,6 @@ def test_groups_for_which_there_is_no_room_wait_and_are_the_same(
     shown = capsys.readouterr().err
     assert "8 members" in shown and "1 more group will be compiled after" in shown
     assert "4 of them finished before" in shown and "100%" in shown
-
-
-def test_a_later_group_without_memory_leaves_the_results_of_those_before(
-    tiny, monkeypatch, tmp_path, capsys
-):
-    together = run_sweep(tiny, GROUPS, seeds=2)
-    monkeypatch.setattr(cache, "is_nearly_full", lambda: True)
-    compile_, begun = Compiler._fitted, []
-
-    def fit_only_the_first(self, group, is_fixed):
-        begun.append(group)
-        if len(begun) == 2:
-            raise purerl.ConfigError("memory_limit: one lane does not fit.")
-        return compile_(self, group, is_fixed)
-
-    with monkeypatch.context() as patch:
-        patch.setattr(Compiler, "_fitted", fit_only_the_first)
-        partial = run_sweep(tiny, GROUPS, seeds=2)
-        assert not partial.finished and partial.summary["trained_members"] == 4
-        shown = capsys.readouterr().err
-        assert "one lane does not fit. The members that had finished are in" in shown
-        begun.clear()
-        with pytest.raises(purerl.ConfigError, match="one lane does not fit"):
-            run_sweep(tiny, GROUPS, seeds=2, out=tmp_path / "sweep")
-    first, whole = partial.to_dataframe(), together.to_dataframe()
-    mine = whole["num_epochs"] == 1
-    pd.testing.assert_frame_equal(first[mine], whole[mine], check_dtype=False)
-    assert first[~mine]["episode_return"].isna().all()
-    # With a folder what was trained is kept there, and the call goes on with it.
-    assert_equal(run_sweep(tiny, GROUPS, seeds=2, out=tmp_path / "sweep"), together)
 
 
 def test_ctrl_c_leaves_out_groups_that_wait(tiny, monkeypatch, tmp_path):

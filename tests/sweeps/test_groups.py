@@ -85,16 +85,6 @@ def test_a_plan_says_what_the_points_of_each_group_share():
         "num_envs=2, policy_loss=ClipDrift",
         "num_envs=2, policy_loss=DPODrift",
     ]
-    drawn = {"length": Uniform(0.4, 0.6), "gravity": 9.0}
-    assert labels({"env_params": [{"length": 1.0}, drawn]}) == [
-        "env_params={length}",
-        "env_params={gravity, length: Uniform}",
-    ]
-    bounds = {"max_grad_norm": [None, 0.5], "entropy_coef": ["auto"]}
-    assert labels(bounds) == [
-        "max_grad_norm=None, entropy_coef=auto",
-        "entropy_coef=auto",
-    ]
     lengths = [0.5, Uniform(0.4, 0.6)]
     assert labels({"env_params.length": lengths}) == [
         "all other points",
@@ -205,25 +195,6 @@ def test_a_longer_time_limit_than_the_evaluations_is_refused():
     axes = {"env_params.max_steps_in_episode": [10, 999]}
     with pytest.raises(purerl.ConfigError, match="evaluations are planned for 500"):
         groups_of(axes, tiny_config(eval_max_steps=0))
-
-
-def test_a_hundred_thousand_points_are_looked_at_as_a_whole_once(monkeypatch):
-    looked = []
-    draft = grouping._draft
-
-    def counted(config, point, found):
-        looked.append(point)
-        return draft(config, point, found)
-
-    monkeypatch.setattr(grouping, "_draft", counted)
-    rates = np.linspace(1e-4, 1e-2, 50_000).tolist()
-    axes = {"learning_rate": rates, "num_envs": [2, 4]}
-    outline = outline_of(tiny_config(), axes, 3)
-    assert len(looked) == 2  # one for each program
-    assert outline.num_members == 300_000
-    for group in outline.groups:
-        found = group.members.overrides["learning_rate"]
-        np.testing.assert_array_equal(found, np.repeat(np.float32(rates), 3))
 
 
 def test_points_looked_at_alone_or_together_are_the_same(monkeypatch):

@@ -52,24 +52,18 @@ def test_a_fraction_is_selected_by_the_nearest_value():
     assert result.sel(learning_rate=rounded)["episode_return"].item() == 1
 
 
-def test_a_point_of_a_zip_design_is_selected_by_its_number():
+def test_matching_points_of_a_zip_design_stay_along_it():
     axes = {"learning_rate": [1e-3, 2e-3, 2e-3], "gamma": [0.9, 0.9, 0.99]}
     returns = np.arange(6, dtype=np.float32)[:, None]
     result = result_of(axes, (7, 8), "zip", train__episode_return=returns)
-    for number in (1, np.int64(1)):
-        found = result.sel(point=number, seed=8)
-        assert found["episode_return"].item() == 3 and found["gamma"].item() == 0.9
-    assert result.sel(1)["episode_return"].dims == ("seed", "segment")
-    assert result.sel(2, gamma=0.99, seed=7)["episode_return"].item() == 4
-    with pytest.raises(ConfigError, match=r"has no gamma=0\.99; it has 0\.9"):
-        result.sel(1, gamma=0.99)
-    with pytest.raises(ConfigError, match="point must be a number from 0 to 2"):
-        result.sel(3)
+    found = result.sel(learning_rate=2e-3, seed=8)["episode_return"]
+    assert found.dims == ("point", "segment") and found.values.ravel().tolist() == [
+        3,
+        5,
+    ]
+    assert result.sel({"gamma": 0.99}, seed=7)["episode_return"].item() == 4
     with pytest.raises(ConfigError, match="point must map names of fields to values"):
         result.sel("first")
-    grid = result_of({"gamma": [0.9, 0.99]}, (0,))
-    with pytest.raises(ConfigError, match=r"in a grid, got 1; .* are gamma, seed"):
-        grid.sel(point=1, seed=0)
 
 
 @pytest.mark.parametrize("design", ["grid", "zip"])

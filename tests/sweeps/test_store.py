@@ -9,7 +9,7 @@ import purerl
 from purerl import serialise
 from purerl.losses import LOSSES, ClipDrift, MLPValueLoss
 from purerl.storage import folders
-from purerl.sweeps import groups, store
+from purerl.sweeps import store
 from purerl.sweeps.groups import member_id, written
 from tests.helpers import tiny_config
 
@@ -47,21 +47,6 @@ def write_sweep(folder, axis, values, chunks=True, more=()):
     return purerl.load_sweep(folder)
 
 
-def test_a_folder_is_extended_whatever_options_came_later(tmp_path):
-    write_sweep(tmp_path, "learning_rate", [0.1])
-    spec = store.load(tmp_path)
-    more = {**spec, "seeds": [0, 1]}
-    # A folder that was written before there was an option has it at None.
-    new = {**more, "options": {"limit": None}}
-    assert store.open_folder(tmp_path, new, extend=True)["seeds"] == [0, 1]
-    for extend in (False, True):
-        other = {**new, "options": {"limit": 8}}
-        with pytest.raises(
-            purerl.ConfigError, match="limit is missing there and 8 here"
-        ):
-            store.open_folder(tmp_path, other, extend=extend)
-
-
 @flax.struct.dataclass
 class Weighted:
     weights: np.ndarray
@@ -87,24 +72,6 @@ def test_axes_of_mappings_and_of_mixed_kinds_are_found_again(tmp_path):
     mixed = write_sweep(tmp_path / "mixed", "max_grad_norm", [None, 0.5])
     assert float(mixed.sel(max_grad_norm=0.5)["episode_return"][0, 0]) == 1
     assert float(mixed.sel(max_grad_norm=None)["episode_return"][0, 0]) == 0
-
-
-def test_finding_a_point_does_not_hash_all_others_again(tmp_path, monkeypatch):
-    rates = [0.001 * n for n in range(1, 21)]
-    result = write_sweep(tmp_path, "learning_rate", rates)
-    hashed = [0]
-
-    def counted(value, _digest=groups.digest):
-        hashed[0] += 1
-        return _digest(value)
-
-    monkeypatch.setattr(groups, "digest", counted)
-    configs = [result.config_at(point) for point in result.design.points]
-    assert [config.learning_rate for config in configs] == rates
-    ids = [result._id_of(point, 0) for point in result.design.points]
-    assert ids == [id for (id,) in result.ids]
-    assert result._id_of({"learning_rate": 0.5}, 0) not in ids
-    assert hashed[0] <= 20 + 20 + 20 + 2
 
 
 def test_networks_are_told_apart_by_numbers(tmp_path):
@@ -156,19 +123,6 @@ def test_counts_are_read_exactly(tmp_path):
     result = write_sweep(tmp_path, "gamma", [0.9], more=[count])
     assert float(result["episodes"][0, 0, 0]) == 2**24 + 1
     assert result["episode_return"].dtype == np.float32
-
-
-def test_one_members_rows_open_one_file(tmp_path):
-    result = write_sweep(tmp_path, "gamma", [0.9, 0.99])
-    with pytest.raises(purerl.ConfigError, match="no finished member"):
-        result.state({"gamma": 0.5}, seed=0)
-    index = store.MemberStore.of(tmp_path)
-    id = member_id({"gamma": 0.99}, 0)
-    other, _ = index.locations[member_id({"gamma": 0.9}, 0)]
-    index.chunks[other].write_bytes(b"")
-    np.testing.assert_array_equal(index.read("state/w", {id})[id], [1, 1])
-    with pytest.raises(purerl.ConfigError, match="is damaged"):
-        index.read("state/w")
 
 
 def test_a_damaged_file_is_named_and_the_others_are_read(tmp_path, capsys):

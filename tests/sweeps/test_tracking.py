@@ -1,14 +1,12 @@
 """A sweep in trackers: members while it runs, every one once, also after a failure."""
 
 import json
-import threading
 
 import pytest
 
 import purerl
 from purerl.config import ConfigError
 from purerl.execution import cohort
-from purerl.runner.trackers import group
 from purerl.sweeps import loop
 from tests.runner.told import Told
 
@@ -35,21 +33,6 @@ def swept(tiny, tmp_path, capsys):
     out, first = tmp_path / "swept", Told(fails_at=2)
     assert run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[first]).finished
     return out, first, capsys.readouterr().err
-
-
-@pytest.mark.slow
-def test_a_tracker_is_told_the_rows_of_the_results(tiny):
-    told = Told()
-    result = run_sweep(tiny, AXES, seeds=2, lanes=4, trackers=[told])
-    assert members_of(told) == MEMBERS and told.status == "finished"
-    found = [row for kind, row in told.rows[3] if kind == "train"]
-    known = result.dataset.sel(learning_rate=RATES[1], seed=1)
-    assert [row["env_steps"] for row in found] == known["env_steps"].values.tolist()
-    assert [row["episode_return"] for row in found] == pytest.approx(
-        known["episode_return"].values.tolist(), nan_ok=True
-    )
-    *_, last = (row for kind, row in told.rows[3] if kind == "evaluation")
-    assert last["episode_return"] == known["evaluation_return"].values[-1].tolist()
 
 
 @pytest.mark.slow
@@ -103,53 +86,6 @@ def test_what_a_tracker_has_missed_of_a_sweep_is_sent_later(swept, capsys):
     assert purerl.track(out, [third])
     assert third.members == {} and third.status == ""
     assert "has everything" in capsys.readouterr().err
-
-
-def test_a_file_of_trackers_without_its_members_is_refused(swept):
-    out, *_ = swept
-    path = out / "trackers.json"
-    stored = json.loads(path.read_text())
-    del stored["told"]["members"]
-    path.write_text(json.dumps(stored))
-    second = Told()
-    with pytest.raises(ConfigError, match=r"its checksum differs\). Delete it"):
-        purerl.track(out, [second])
-    assert second.members == {}
-
-
-@pytest.mark.slow
-def test_a_tracker_that_does_not_answer_does_not_hold_a_sweep(
-    tiny, tmp_path, capsys, monkeypatch
-):
-    monkeypatch.setattr(group, "END_SECONDS", 0.3)
-    may_go = threading.Event()
-
-    class Silent(Told):
-        def log(self, member, step, row):
-            if member == 1:
-                may_go.wait(30.0)
-            super().log(member, step, row)
-
-    silent = Silent()
-    out = tmp_path / "swept"
-    result = run_sweep(tiny, AXES, seeds=2, out=out, lanes=4, trackers=[silent])
-    known = members_of(silent)
-    may_go.set()
-    assert result.finished and known == MEMBERS[:1]
-    assert "0.3 s for an answer" in capsys.readouterr().err
-    assert json.loads((out / "trackers.json").read_text())["told"]["rows"] == 1
-
-
-def test_a_tracker_that_cannot_begin_is_said_before_anything_is_trained(tiny, tmp_path):
-    tracker = Told()
-
-    def dies(run):
-        raise OSError("the server has stopped")
-
-    tracker.begin = dies
-    with pytest.raises(ConfigError, match="'told' cannot begin"):
-        run_sweep(tiny, AXES, out=tmp_path / "swept", trackers=[tracker])
-    assert not list((tmp_path / "swept" / "chunks").iterdir())
 
 
 def test_a_sweep_of_which_nothing_has_finished_is_not_sent(swept):

@@ -1,13 +1,10 @@
 """A study in trackers: every trial once, when it has finished."""
 
-import json
-
 import numpy as np
 import pytest
 
 import purerl
 from purerl.train import bind
-from tests.helpers import tiny_config
 from tests.runner.told import Told
 
 from .conftest import tune
@@ -44,54 +41,9 @@ def test_a_tracker_is_told_every_trial_of_a_study_and_its_files(chain, tmp_path)
 
 
 @pytest.mark.slow
-def test_what_a_tracker_has_missed_of_a_study_is_sent_later(tmp_path, capsys):
-    first, second, out = Told(fails_at=2), Told(), tmp_path / "study"
-    axes = {"learning_rate": purerl.loguniform(1e-4, 1e-2)}
-    options = {"out": out, "sampler": "random", "trackers": [first]}
-    assert tune(tiny_config(), axes, **options).finished
-    said = capsys.readouterr()
-    assert "lacks 4 of 6 members" in said.out + said.err
-    assert first.ended == [0, 1]
-    assert purerl.track(out, [second])
-    assert second.has_gone_on and second.ended == [2, 3, 4, 5]
-    entry = json.loads((out / "trackers.json").read_text())["told"]
-    assert (entry["members"], entry["status"]) == ([[0, 5]], "finished")
-
-
-@pytest.mark.slow
 def test_a_longer_study_goes_on_in_the_same_tracker(chain, tmp_path):
     first, second, out = Told(), Told(), tmp_path / "study"
     tune(chain, out=out, trials=3, sampler="random", trackers=[first])
     assert tune(chain, out=out, sampler="random", trackers=[second]).finished
     assert second.has_gone_on
     assert first.ended == [0, 1, 2] and second.ended == [3, 4, 5]
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_mlflow_nests_a_run_per_trial_and_has_the_pictures(
-    chain, tmp_path, monkeypatch
-):
-    from mlflow import MlflowClient
-
-    monkeypatch.setenv("MLFLOW_DISABLE_TELEMETRY", "true")
-    uri = f"sqlite:///{tmp_path}/m.db"
-    tracker = purerl.make_tracker("mlflow", uri=uri)
-    result = tune(chain, out=tmp_path / "study", sampler="random", trackers=[tracker])
-    client = MlflowClient(uri)
-    (place,) = [
-        e.experiment_id for e in client.search_experiments() if e.name != "Default"
-    ]
-    runs = client.search_runs([place])
-    (outer,) = [r for r in runs if "mlflow.parentRunId" not in r.data.tags]
-    inner = {r.data.params["trial"]: r for r in runs if r is not outer}
-    assert set(inner) == {str(row.number) for row in result.rows}
-    for row in result.rows:
-        run = inner[str(row.number)]
-        assert run.data.tags["mlflow.parentRunId"] == outer.info.run_id
-        assert run.data.params["env_params.reward"] == str(
-            row.params["env_params.reward"]
-        )
-        assert run.data.metrics["trial/score"] == pytest.approx(row.score)
-    figures = {a.path for a in client.list_artifacts(outer.info.run_id, "figures")}
-    assert {"figures/history.png", "figures/slice.png"} <= figures

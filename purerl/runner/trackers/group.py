@@ -153,7 +153,7 @@ class Writer:
             call(*args)
             if not self.failed:
                 self._group.remember()
-            self.is_late = not self.status
+            self.is_late = not (self.status or self.failed)
         except BaseException as error:
             if not (self.in_thread or isinstance(error, Exception)):
                 self._is_cut = True  # Ctrl-C: what is left is sent another time.

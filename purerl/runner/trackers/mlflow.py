@@ -78,7 +78,6 @@ class MLflowTracker(Tracker):
         """Create the outer run, or open it and its nested runs again."""
         self._run = run
         self._children: dict[int, str] = {}
-        self._bare: set[int] = set()  # Those whose params are not known to be logged.
         self._pending: dict[str, list[_Values]] = defaultdict(list)
         # The last step of a run and kind that the store has.
         self._written: dict[tuple[str, str], int] = {}
@@ -188,12 +187,9 @@ class MLflowTracker(Tracker):
             for run in page:
                 if self._run.is_sweep and run.info.status == STATUS["finished"]:
                     continue  # No row of this member will come.
-                number = int(run.data.tags["member"])
-                children[number] = run.info.run_id
+                children[int(run.data.tags["member"])] = run.info.run_id
                 self._recall(run)
                 self._client.update_run(run.info.run_id, status="RUNNING")
-                if not run.data.params:  # It was created, and then the answer was lost.
-                    self._bare.add(number)
             token = page.token
             if not token:
                 return children
@@ -208,15 +204,8 @@ class MLflowTracker(Tracker):
                 self._experiment, run_name=member.name, tags=tags
             )
             self._children[seed] = created.info.run_id
-            self._bare.add(seed)
-        if seed in self._bare:
-            self._log_member(seed, self._children[seed])
-            self._bare.remove(seed)
+            self._log_params(created.info.run_id, flat_params(member.labels))
         return self._children[seed]
-
-    def _log_member(self, seed: int, id: str) -> None:
-        member = self._run.members[seed]
-        self._log_params(id, flat_params(member.labels))
 
     def _recall(self, run: "Run") -> None:
         """Take over up to which step a run has been written."""

@@ -18,7 +18,6 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.runner.trackers.base import missing
 from purerl.runner.trackers.mlflow import (
-    LIMITS,
     STATUS,
     MLflowTracker,
     connect,
@@ -68,33 +67,34 @@ def log_policy(
     if util.find_spec("mlflow") is None:
         raise missing("mlflow", "mlflow")
     tracker = MLflowTracker(uri, experiment)
-    with _settings():
-        try:
-            client = connect(tracker.uri)
-            experiment_id = ""
-            if run_id is None:
-                experiment_id = find_experiment(client, tracker.uri, tracker.experiment)
-        except Exception as error:  # MLflow's own, those of databases and of files
-            said = (str(error).strip() or "no reason given").splitlines()[0][:300]
-            raise ConfigError(
-                f"uri: MLflow cannot use this store ({type(error).__name__}: {said}); "
-                "give the address of one, such as sqlite:///mlflow.db or "
-                "http://host:5000."
-            ) from error
-        if run_id is not None:
-            with _store(tracker.uri):
-                return _log(folder, about, run_id, name)
-        owner = client.create_run(experiment_id, run_name=folder.name).info.run_id
-        try:
-            with _store(tracker.uri):
-                address = _log(folder, about, owner, name)
-        except BaseException:
-            # A store that has gone may refuse this too: the first error counts.
-            with suppress(Exception):
-                client.set_terminated(owner, STATUS["failed"])
-            raise
-        client.set_terminated(owner, STATUS["finished"])
-        return address
+    set_limits()
+    os.environ.setdefault(PROGRESS_BAR, "false")
+    try:
+        client = connect(tracker.uri)
+        experiment_id = ""
+        if run_id is None:
+            experiment_id = find_experiment(client, tracker.uri, tracker.experiment)
+    except Exception as error:  # MLflow's own, those of databases and of files
+        said = (str(error).strip() or "no reason given").splitlines()[0][:300]
+        raise ConfigError(
+            f"uri: MLflow cannot use this store ({type(error).__name__}: {said}); "
+            "give the address of one, such as sqlite:///mlflow.db or "
+            "http://host:5000."
+        ) from error
+    if run_id is not None:
+        with _store(tracker.uri):
+            return _log(folder, about, run_id, name)
+    owner = client.create_run(experiment_id, run_name=folder.name).info.run_id
+    try:
+        with _store(tracker.uri):
+            address = _log(folder, about, owner, name)
+    except BaseException:
+        # A store that has gone may refuse this too: the first error counts.
+        with suppress(Exception):
+            client.set_terminated(owner, STATUS["failed"])
+        raise
+    client.set_terminated(owner, STATUS["finished"])
+    return address
 
 
 def _read(folder: Path) -> dict[str, Any]:
@@ -121,27 +121,7 @@ def _read(folder: Path) -> dict[str, Any]:
             f"exported: the policy in {folder} remembers, and MLflow's predict takes "
             "observations alone; load policy.stablehlo itself, as its README.md shows."
         )
-    parts = _parts(about["observation"])
-    if parts is None:
-        raise ConfigError(
-            f"exported: observations of the policy in {folder} are parts within parts, "
-            "and MLflow's predict takes an array or a dictionary of arrays; load "
-            "policy.stablehlo itself, as its README.md shows."
-        )
     return about
-
-
-def _parts(observation: Any) -> dict[str | None, Any] | None:
-    """The arrays of an observation by name, None for the only one."""
-    if not isinstance(observation, dict):
-        return None
-    if set(observation) == {"shape", "dtype"}:
-        return {None: observation}
-    has_all = [
-        isinstance(part, dict) and set(part) == {"shape", "dtype"}
-        for part in observation.values()
-    ]
-    return dict(observation) if all(has_all) else None
 
 
 def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
@@ -150,9 +130,11 @@ def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
     from mlflow.types import Schema, TensorSpec
 
     batch = -1 if about["batch"] == "any" else about["batch"]
+    seen = about["observation"]  # An array, or arrays by name.
+    parts = {None: seen} if set(seen) == {"shape", "dtype"} else seen
     inputs: list[Any] = [
-        TensorSpec(np.dtype(part["dtype"]), (batch, *part["shape"]), key)
-        for key, part in (_parts(about["observation"]) or {}).items()
+        TensorSpec(np.dtype(part["dtype"]), (batch, *part["shape"]), name)
+        for name, part in parts.items()
     ]
     info = Model.log(
         artifact_path=None,
@@ -167,22 +149,6 @@ def _log(folder: Path, about: dict[str, Any], run_id: str, name: str) -> str:
         metadata={"environment": about["environment"]},
     )
     return info.model_uri
-
-
-@contextmanager
-def _settings() -> Iterator[None]:
-    """Set what MLflow's client reads of the environment, for a while.
-
-    What the user has set stays as it is, and what was not set is not set afterwards.
-    """
-    names = [n for n in (*LIMITS, PROGRESS_BAR) if n not in os.environ]
-    set_limits()
-    os.environ.setdefault(PROGRESS_BAR, "false")
-    try:
-        yield
-    finally:
-        for name in names:
-            os.environ.pop(name, None)
 
 
 @contextmanager
