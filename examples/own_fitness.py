@@ -12,8 +12,14 @@ def steady(curves):
 def main(steps=8_192, population=8, generations=8, out="runs/steady"):
     """Evolve; the same call again goes on, or returns what has finished."""
     config = purerl.PPOConfig(total_timesteps=steps, num_envs=8, num_evaluations=0)
-    size = {"population": population, "generations": generations}
-    result = purerl.evolve(config, "learning_rate", fitness=steady, out=out, **size)
+    result = purerl.evolve(
+        config,
+        "learning_rate",
+        fitness=steady,
+        population=population,
+        generations=generations,
+        out=out,
+    )
     print(f"best {result.best_fitness:.1f}: {result.learned.learning_rate:.2g}")
     return result
 

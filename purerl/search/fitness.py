@@ -22,6 +22,7 @@ import numpy as np
 
 from purerl.config import ConfigError
 from purerl.networks.modules import imported_at, is_importable, path_of
+from purerl.precision import in_32_bits
 from purerl.train import Bound, make_segment
 from purerl.types import HostMetrics, Metrics
 
@@ -121,6 +122,7 @@ def check_own(kind: str, bound: Bound) -> None:
         raise ConfigError(f"{wanted} returned {shape}; reduce it, such as by .mean().")
 
 
+@in_32_bits
 def own_scores(kind: str, train: HostMetrics, evaluation: HostMetrics) -> np.ndarray:
     """Return what a function of one's own makes of agents, `[N]`.
 

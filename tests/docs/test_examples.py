@@ -91,7 +91,7 @@ def test_own_fitness(example, tmp_path, capsys):
     example.main(**size, generations=1)
     result = example.main(**size, generations=2)
     assert result.summary["generations_run"] == 1
-    assert result.settings["fitness"] == "example_own_fitness:steady"
+    assert result.settings["fitness"] == f"{example.__name__}:steady"
     assert capsys.readouterr().out.count("best") == 2
 
 

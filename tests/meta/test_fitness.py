@@ -1,5 +1,6 @@
 """What a run and a member are worth, by hand."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -147,6 +148,9 @@ def test_who_else_is_there_changes_no_bit_of_a_function_of_ones_own():
     alone = [own_scores(kind, {"episode_return": x[None]}, {}) for x in returns]
     np.testing.assert_array_equal(together, np.concatenate(alone))
     np.testing.assert_allclose(together, returns.std(1), rtol=1e-4)
+    with jax.enable_x64(True):  # nor does the rest of a program
+        wide = {"episode_return": returns.astype(np.float64)}
+        np.testing.assert_array_equal(own_scores(kind, wide, {}), together)
 
 
 def test_a_run_that_failed_is_worth_nothing_to_a_function_of_ones_own():
