@@ -105,9 +105,8 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
             evaluation that the config planned in the outcome; else the mean return of
             the episodes that ended in training, or the last known one where none did.
     """
-    if is_own(kind):
-        score = own_scores(kind, outcome.train, outcome.evaluation)
-        score = np.where(outcome.diverged, np.nan, score)
+    if outcome.score is not None:
+        score = np.where(outcome.diverged, np.nan, outcome.score)
         return Fitness(score, outcome.diverged)
     if kind == EVALUATION:
         assert outcome.fresh is not None
@@ -193,6 +192,7 @@ class PopulationSearch(abc.ABC):
             init=self.init,
             ask=self.ask,
             tell=self.tell,
+            score=self._own_scores if is_own(self.options["fitness"]) else None,
             rows=self.rows,
             names={
                 n: f"seed={self.search_of[n]}-member={n % self.size}" for n in numbers
@@ -250,6 +250,9 @@ class PopulationSearch(abc.ABC):
                 "as a smaller upper end of learning_rate."
             )
         return found
+
+    def _own_scores(self, outcome: Outcome) -> np.ndarray:
+        return own_scores(self.options["fitness"], outcome.train, outcome.evaluation)
 
     def rows(self, step: Step) -> list[Row]:
         """Return a row for trackers per member: metrics, score, hyperparameters."""

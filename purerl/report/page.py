@@ -282,7 +282,9 @@ def _search_page(folder: Path, path: Path) -> Path:
 
 
 def score_of(outcome: "Outcome") -> np.ndarray:
-    """Return scores `[N]` of a request: fresh episodes, or else training returns."""
+    """Return scores `[N]` of a request: the search's, fresh episodes, or training's."""
+    if outcome.score is not None:
+        return outcome.score
     if outcome.fresh is None:
         return outcome.train["episode_return"][:, -1]
     return np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
@@ -302,7 +304,9 @@ def _own_search_page(folder: Path, path: Path) -> Path:
         ends = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
         numbers = [round(float(x), 3) for x in ends]
         rows.append([number, len(score), steps, *numbers, int(outcome.diverged.sum())])
-    caption = "A dot per member and request: fresh episodes, or else training returns."
+    caption = (
+        "A dot per member and request: its score, fresh episodes, or training returns."
+    )
     headers = ["request", "members", "env steps", "best", "mean", "diverged"]
     kind, config = str(stored["kind"]), stored["config"]
     sections = {

@@ -1,6 +1,7 @@
 """One word for each kind of fitness, in all searches; and functions of one's own."""
 
 import sys
+from types import ModuleType
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from purerl.cli import main
 from purerl.meta import fitness as evolution
 from purerl.population import search as population
 from purerl.report.comparison import WORDS
+from purerl.search import folder as folder_of_search
 from purerl.search.fitness import check_fitness
 from purerl.tuning import options
 from tests.helpers import assert_same_bits, tiny_config
@@ -160,6 +162,34 @@ def test_what_is_no_function_of_curves_is_refused_before_anything_is_trained(
 def test_every_search_looks_at_the_function_first(search):
     with pytest.raises(purerl.ConfigError, match="must make one number"):
         search(misspelt)
+
+
+@pytest.mark.parametrize(
+    ("search", "half"), [(_pbt, 3), (_halving, 2)], ids=["pbt", "halving"]
+)
+def test_a_search_goes_on_with_it_and_is_read_without_it(
+    search, half, tmp_path, monkeypatch
+):
+    """Killed after some requests, it ends as ever; its folder holds the scores."""
+    lab, own = ModuleType("lab"), "lab:last"
+    lab.last = last  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "lab", lab)
+    save, whole = folder_of_search.save_step, search(own)
+
+    def save_and_die(out, number, step):
+        save(out, number, step)
+        if number == half - 1:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(folder_of_search, "save_step", save_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            search(own, out=tmp_path, checkpoint_seconds=0)
+    assert_same_bits(search(own, out=tmp_path, checkpoint_seconds=0), whole)
+    monkeypatch.delitem(sys.modules, "lab")
+    steps = purerl.load(tmp_path).steps
+    assert_same_bits([s.after.score for s in steps], [score for score, _ in whole])
+    assert main(["report", str(tmp_path)]) == 0
 
 
 def test_a_command_names_it_and_its_folder_is_read_without_it(
