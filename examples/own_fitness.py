@@ -9,20 +9,13 @@ def steady(curves):
     return late.mean() - late.std()
 
 
-def main(steps=8_192, population=8, generations=8, out="runs/steady"):
-    """Evolve; the same call again goes on, or returns what has finished."""
+def main(steps=8_192, out="runs/steady", **options):
+    """Evolve PPO's step size; return the result, of which the folder has everything."""
     config = purerl.PPOConfig(total_timesteps=steps, num_envs=8, num_evaluations=0)
-    result = purerl.evolve(
-        config,
-        "learning_rate",
-        fitness=steady,
-        population=population,
-        generations=generations,
-        out=out,
-    )
+    result = purerl.evolve(config, "learning_rate", fitness=steady, out=out, **options)
     print(f"best {result.best_fitness:.1f}: {result.learned.learning_rate:.2g}")
     return result
 
 
 if __name__ == "__main__":
-    main()
+    main(population=8, generations=8)
