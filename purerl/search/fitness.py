@@ -132,10 +132,17 @@ def own_scores(kind: str, train: HostMetrics, evaluation: HostMetrics) -> np.nda
         evaluation: Evaluations by name, `[N, K, ...]`.
 
     Returns:
-        Float64, NaN where the number is not finite.
+        Float64, NaN where the number is not finite, or the function reads evaluations
+        and there are none yet.
     """
     function = imported_at("fitness", kind, _EXAMPLE)
-    scores = np.asarray(_by_agent(function)(AgentCurves(train, evaluation)))
+    try:
+        scores = np.asarray(_by_agent(function)(AgentCurves(train, evaluation)))
+    except LookupError:
+        if evaluation:
+            raise
+        # `check_own` gave it those that are planned: it waits for the first of them.
+        return np.full(len(train["episode_return"]), np.nan)
     return np.where(np.isfinite(scores), scores, np.nan).astype(np.float64)
 
 

@@ -14,6 +14,7 @@ from purerl.report.comparison import WORDS
 from purerl.search import folder as folder_of_search
 from purerl.search.fitness import check_fitness
 from purerl.tuning import options
+from purerl.tuning.batch import Batch, Pool
 from tests.helpers import assert_same_bits, tiny_config
 
 KINDS = {
@@ -156,6 +157,21 @@ def test_what_is_no_function_of_curves_is_refused_before_anything_is_trained(
     with pytest.raises(purerl.ConfigError, match=f"(?s)^fitness.*{words}"):
         _evolve(given, out=tmp_path / "new")
     assert not (tmp_path / "new").exists()
+
+
+def test_who_is_stopped_takes_its_curves_along():
+    def scores(fitness):
+        config, rates = CONFIG.replace(num_evaluations=4), (1e-4, 1e-3, 1e-2)
+        asked = {"fitness": fitness, "seeds": 2, "reports": 4, "lanes": 2}
+        pool = Pool(options.TuneOptions(config, AXES, **asked))
+        batch = Batch(pool, [{"learning_rate": rate} for rate in rates])
+        for report in range(1, 5):
+            batch.advance(report)
+            if report == 2:
+                batch.stop([0])
+        return [batch.score(number).seeds for number in range(3)]
+
+    assert_same_bits(scores(evaluated), scores("final_return"))
 
 
 @pytest.mark.parametrize("search", [_pbt, _halving, _tune])

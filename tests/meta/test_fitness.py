@@ -153,6 +153,11 @@ def test_who_else_is_there_changes_no_bit_of_a_function_of_ones_own():
         np.testing.assert_array_equal(own_scores(kind, wide, {}), together)
 
 
+def test_nothing_is_known_before_the_first_evaluation_that_is_read():
+    found = own_scores(f"{__name__}:weighted", {"episode_return": np.ones((2, 3))}, {})
+    np.testing.assert_array_equal(found, [NAN, NAN])
+
+
 def test_a_run_that_failed_is_worth_nothing_to_a_function_of_ones_own():
     broken = segment(0, np.ones((2, 3)), np.ones((2, 3)), np.ones((2, 1, 1)))
     broken.metrics["policy_loss"][1, 1] = np.inf

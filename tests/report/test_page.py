@@ -130,8 +130,8 @@ def test_the_page_of_a_search_of_ones_own(tmp_path, monkeypatch):
     gone = np.array([False, True])
     fresh = SimpleNamespace(episode_return=np.array([7.0, 9.0]))
     outcomes = [
-        SimpleNamespace(fresh=None, train=train, diverged=~gone & gone),
-        SimpleNamespace(fresh=fresh, train=train, diverged=gone),
+        SimpleNamespace(fresh=None, train=train, diverged=~gone & gone, score=None),
+        SimpleNamespace(fresh=fresh, train=train, diverged=gone, score=None),
     ]
     monkeypatch.setattr(search_folder, "read_outcomes", lambda folder: outcomes)
     (tmp_path / "records").mkdir()
