@@ -52,7 +52,9 @@ class Plot:
 
     folder: Annotated[
         tyro.conf.Positional[Path],
-        option("Folder of a run, a sweep, an evolution or a comparison."),
+        option(
+            "Folder of a run, a sweep, an evolution, a comparison or an own search."
+        ),
     ]
     metric: Annotated[
         Repeated,
@@ -88,13 +90,18 @@ def draw(folder: Path, metrics: Sequence[str] = ()) -> "Figure":
     """Draw the learning curves of whatever a folder holds, or metrics of it.
 
     Args:
-        folder: The folder of a run, sweep, evolution or comparison.
+        folder: The folder of a run, sweep, evolution, comparison or own search.
         metrics: Names of metrics of a run or sweep, in place of the returns.
 
     Raises:
         ConfigError: it holds something else, or nothing yet, or no such metric.
     """
     kind = folders.kind_of(folder)
+    if kind not in folders.KINDS and (folder / "records").is_dir():
+        from purerl.report.page import score_of
+        from purerl.search.folder import read_outcomes
+
+        return plots.request_scores([score_of(x) for x in read_outcomes(folder)])
     if kind not in ("run", "sweep", "evolution", folders.COMPARISON):
         raise ConfigError(
             folders.refusal(folder, kind, ", for which there is no picture")

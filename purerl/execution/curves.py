@@ -171,6 +171,13 @@ class Curves:
             **{f"evaluation/{name}": rows for name, rows in self.evaluation.items()},
         }
 
+    def keep(self, members: np.ndarray) -> None:
+        """Go on with some members alone, by their numbers `[M]`."""
+        for rows in (*self._train.values(), *self._evaluation.values()):
+            rows[:] = [row[members] for row in rows]
+        self._before = {name: row[members] for name, row in self._before.items()}
+        self.diverged_at = self.diverged_at[members]
+
     def add(self, segment: Segment) -> float:
         """Add a segment's rows; return the mean of the last known episode returns."""
         frozen = self.diverged_at >= 0

@@ -9,6 +9,8 @@ of Acrobot would have won. A run in which no episode ends at all is worth zero.
 * `training_curve`: the mean of the curve over the whole run, its area by its length.
 * `final_return`: the mean of the curve over the last tenth of the updates.
 * `evaluation`: the mean return of the config's evaluation episodes after training.
+* `lab.objectives:area`: a function of one's own; see `purerl.search.fitness`. The
+  `episode_return` that it is given is the curve, and the config's evaluations are kept.
 
 `negative_` before any of them turns its sign: what is evolved is then to harm whoever
 trains with it, as an adversary does. A run that failed is the worst for both signs.
@@ -28,7 +30,11 @@ from purerl.search.fitness import (
     MEASURES,
     NEGATIVE,
     TRAINING_CURVE,
+    is_own,
+    own_scores,
+    sign_of,
 )
+from purerl.train import Plan
 
 KINDS = (*MEASURES, *(f"{NEGATIVE}{measure}" for measure in MEASURES))
 FINAL_SHARE = 0.1
@@ -39,6 +45,8 @@ FAILED_GENERATIONS = 3
 
 def inner_config(config: TrainConfig, kind: str) -> TrainConfig:
     """Return the config as a member trains it: without evaluations nobody looks at."""
+    if is_own(kind):
+        return config
     needs_evaluation = kind.removeprefix(NEGATIVE) == EVALUATION
     return config.replace(num_evaluations=int(needs_evaluation))
 
@@ -140,6 +148,42 @@ class Accumulator:
         return np.where(failed, np.nan, self.sign * value).astype(np.float32)
 
 
+class OwnFitness(Accumulator):
+    """The fitness of runs by a function of one's own, which is given whole curves.
+
+    Args:
+        kind: The import path of the function.
+        num_runs: The number of runs, N.
+        plan: The plan of a run.
+    """
+
+    def __init__(self, kind: str, num_runs: int, plan: Plan) -> None:
+        super().__init__(kind, num_runs, plan.num_updates)
+        self.kind, self.plan, self.segments = kind, plan, list[Segment]()
+
+    def add(self, segment: Segment) -> float:
+        """Take a segment; return the mean of the curve's last value, for a person."""
+        self.segments.append(segment)
+        return super().add(segment)
+
+    def result(self) -> np.ndarray:
+        """Return fitness `[N]` float32; NaN for a run with a number not finite."""
+        train = {
+            name: np.concatenate([s.metrics[name] for s in self.segments], 1)
+            for name in self.segments[0].metrics
+            if name not in CHECKS
+        }
+        whole = Segment(0, self.num_updates, train, {})
+        train["episode_return"], _ = ReturnCurve(len(self.failed)).extend(whole)
+        filled = [(s.evaluation, len(s.evaluated(self.plan))) for s in self.segments]
+        evaluation = {
+            name: np.concatenate([rows[name][:, :count] for rows, count in filled], 1)
+            for name in filled[0][0]
+        }
+        scores = own_scores(self.kind, train, evaluation)
+        return np.where(self.failed, np.nan, scores).astype(np.float32)
+
+
 def hold(values: np.ndarray, known: np.ndarray, before: np.ndarray) -> np.ndarray:
     """Return `values` where known, else the last one known, `before` at first.
 
@@ -177,11 +221,6 @@ def member_scores(returns: np.ndarray, anchors: np.ndarray, kind: str) -> np.nda
     zero = low * sign_of(kind)
     by_environment = returns.mean(-1, dtype=float)
     return ((by_environment - zero) / (high - low)).mean(0).astype(np.float32)
-
-
-def sign_of(kind: str) -> float:
-    """Return -1 for a kind of fitness that turns the sign of returns, otherwise 1."""
-    return -1.0 if kind.startswith(NEGATIVE) else 1.0
 
 
 def best_of_runs(fitness: np.ndarray, per_run: int) -> np.ndarray:

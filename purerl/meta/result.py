@@ -26,7 +26,7 @@ from purerl.runner.rows import by_member, check_complete, read_rows
 from purerl.runner.trackers import Member, TrackedRun
 from purerl.runner.trackers.base import files_of, name_of
 from purerl.runner.trackers.group import Group, Told
-from purerl.search.fitness import NEGATIVE
+from purerl.search.fitness import sign_of
 from purerl.storage import folders
 from purerl.streams import say
 from purerl.types import HostMetrics, Overrides
@@ -224,7 +224,7 @@ def history_of(state: State, fitness_kind: str) -> HostMetrics:
         state: The state of an evolution.
         fitness_kind: The kind of its fitness, which may be a negative one.
     """
-    sign = -1.0 if fitness_kind.startswith(NEGATIVE) else 1.0
+    sign = sign_of(fitness_kind)
     rows = slice(0, int(state.done))
     fitness = state.fitness[rows].astype(float)
     known = np.isfinite(fitness)

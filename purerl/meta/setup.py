@@ -30,7 +30,12 @@ from purerl.runner.arguments import as_seed
 from purerl.runner.options import Saved, memory_limit_option, option
 from purerl.scale import hosts
 from purerl.scale.devices import as_count, required
-from purerl.search.fitness import NEGATIVE, TRAINING_CURVE, check_fitness
+from purerl.search.fitness import (
+    NEGATIVE,
+    TRAINING_CURVE,
+    check_own,
+    read_fitness,
+)
 from purerl.storage import folders
 from purerl.sweeps.effects import check_effects
 from purerl.train import Bound, bind, check_may_move
@@ -81,10 +86,14 @@ class EvolveOptions(Saved):
         "Number of training runs of each member in each environment.",
         check=required,
     )
-    fitness: str = option(
+    fitness: Any = option(
         TRAINING_CURVE,
-        f"Score of a training run, one of {', '.join(fitness_of.KINDS)}.",
-        check=lambda name, kind: check_fitness(kind, fitness_of.KINDS, name),
+        f"Score of a training run, one of {', '.join(fitness_of.KINDS)}; or a function "
+        "of your own, package.module:function.",
+        doc=f"The score of a training run, one of {', '.join(fitness_of.KINDS)}; or a "
+        "function of `purerl.search.fitness.AgentCurves` in JAX, or its import path.",
+        kind=str,
+        check=lambda name, kind: read_fitness(kind, fitness_of.KINDS, name),
     )
     environments: Environments = option(
         (),
@@ -204,6 +213,8 @@ def make_setup(asked: EvolveOptions) -> EvolutionSetup:
         bind(fitness_of.inner_config(config.replace(**change), asked.fitness))
         for change in changes
     )
+    for bound in bounds:
+        check_own(asked.fitness, bound)
     names = _names(bounds)
     anchors = fitness_of.read_baselines(asked.baselines, names)
     strategy = read_strategy(asked.strategy)

@@ -31,10 +31,11 @@ from purerl.execution.dry_run import Part
 from purerl.execution.members import Members, crossed
 from purerl.execution.memory import require_together
 from purerl.execution.programs import Program
-from purerl.meta.fitness import Accumulator, measured_anchors
+from purerl.meta.fitness import Accumulator, OwnFitness, measured_anchors
 from purerl.meta.setup import EvolutionSetup, baseline_of
 from purerl.scale import hosts
 from purerl.scale.devices import Worker, default_lanes
+from purerl.search.fitness import is_own
 from purerl.train import Bound
 from purerl.types import Array, Overrides
 
@@ -289,8 +290,10 @@ class Training:
         ]
 
         def reducer(job: Job) -> Accumulator:
-            updates = job.program.bound.plan.num_updates
-            return Accumulator(kind, len(job.key[1]), updates)
+            plan, size = job.program.bound.plan, len(job.key[1])
+            if is_own(kind):
+                return OwnFitness(kind, size, plan)
+            return Accumulator(kind, size, plan.num_updates)
 
         def keep(job: Job, total: Accumulator, cohort: Cohort) -> None:
             fitness[job.key] = total.result()

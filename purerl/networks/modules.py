@@ -132,12 +132,12 @@ def plain(module: nn.Module, where: str) -> dict[str, Any]:
             import.
     """
     cls = type(module)
-    if not _is_importable(cls):
+    if not is_importable(cls):
         raise ConfigError(
-            f"{where} is {_path(cls)}, a class that no other program can import, so no "
-            "file can hold it: define it at the top level of a module."
+            f"{where} is {path_of(cls)}, a class that no other program can import, so "
+            "no file can hold it: define it at the top level of a module."
         )
-    found: dict[str, Any] = {"type": _path(cls)}
+    found: dict[str, Any] = {"type": path_of(cls)}
     if module.name is not None:
         found["name"] = module.name
     for field in _fields(module):
@@ -156,7 +156,7 @@ def text(module: nn.Module) -> str:
         if not _is_default(field, value):
             parts.append(f"{field.name}={_text(value)}")
     bracket = f"({', '.join(parts)})" if parts else ""
-    return f"{_path(type(module))}{bracket}"
+    return f"{path_of(type(module))}{bracket}"
 
 
 def is_module(value: Any) -> bool:
@@ -281,8 +281,8 @@ def _is_default(field: dataclasses.Field, value: Any) -> bool:
         return False
 
 
-def _path(value: Any) -> str:
-    """The import path of a class or a function, the public one where there is one."""
+def path_of(value: Any) -> str:
+    """Return the import path of a class or a function, its public one if it has one."""
     name = getattr(value, "__qualname__", None) or getattr(value, "__name__", "")
     for public in _PUBLIC:
         if getattr(public, name, None) is value:
@@ -290,9 +290,10 @@ def _path(value: Any) -> str:
     return f"{getattr(value, '__module__', '')}:{name}"
 
 
-def _is_importable(value: Any) -> bool:
+def is_importable(value: Any) -> bool:
+    """Return whether another program finds a class or a function at its path."""
     with contextlib.suppress(AttributeError, ValueError):
-        return _found(_path(value)) is value
+        return _found(path_of(value)) is value
     return False
 
 
@@ -318,8 +319,8 @@ def _written(value: Any, where: str) -> Any:
         return value
     if isinstance(value, Mapping):
         return {str(n): _written(inner, f"{where}.{n}") for n, inner in value.items()}
-    if _is_importable(value):
-        return {_IMPORT: _path(value)}
+    if is_importable(value):
+        return {_IMPORT: path_of(value)}
     raise ConfigError(
         f"{where} is {value!r}, which no file can hold: give a number, a word, a "
         "module, or a function that is defined at the top level of a module."
@@ -350,12 +351,12 @@ def _value(field: str, value: Any) -> Any:
     if "type" in value:
         return _read(field, value)
     if set(value) == {_IMPORT}:
-        return _import(field, str(value[_IMPORT]))
+        return imported_at(field, str(value[_IMPORT]))
     return FrozenDict({name: _value(field, inner) for name, inner in value.items()})
 
 
 def _class_at(field: str, path: str) -> Any:
-    found = _import(field, path)
+    found = imported_at(field, path)
     if not (isinstance(found, type) and issubclass(found, nn.Module)):
         raise ConfigError(
             f"{field} must name a class of flax modules, and {path} is {found!r}; for "
@@ -364,15 +365,24 @@ def _class_at(field: str, path: str) -> Any:
     return found
 
 
-def _import(field: str, path: str) -> Any:
-    """The object of an import path; none of Python's own library but its numbers."""
+def imported_at(field: str, path: str, example: str = _EXAMPLE) -> Any:
+    """Return the object of an import path.
+
+    Args:
+        field: Name of the field that names it, for messages.
+        example: What such a name looks like, for messages.
+
+    Raises:
+        ConfigError: its module has not been imported or has no such name, or it is of
+            Python's own library and none of its numbers.
+    """
     try:
         found = _found(path)
     except ValueError as error:
         raise ConfigError(f"{field} names {path}: {error}") from None
     except AttributeError as error:
         raise ConfigError(
-            f"{field}: cannot find {path} ({error}); write package.module:Class."
+            f"{field}: cannot find {path} ({error}); write for example {example}."
         ) from None
     # A flax module calls what stands in its fields, and a file must not reach os.abort.
     home = str(getattr(found, "__module__", "")).partition(".")[0]
@@ -380,7 +390,7 @@ def _import(field: str, path: str) -> Any:
     if home in sys.stdlib_module_names and not is_number:
         raise ConfigError(
             f"{field} names {path}, which is of Python's own library; give a class or "
-            f"a function of JAX, flax or a package of your own, such as {_EXAMPLE}."
+            f"a function of JAX, flax or a package of your own, such as {example}."
         )
     return found
 
@@ -428,4 +438,4 @@ def _text(value: Any) -> str:
     if type(value) is tuple:
         inner = ", ".join(map(_text, value))
         return f"({inner}{',' if len(value) == 1 else ''})"
-    return _path(value) if callable(value) else repr(value)
+    return path_of(value) if callable(value) else repr(value)

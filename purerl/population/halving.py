@@ -38,6 +38,7 @@ from purerl.population.space import Hyper, Space, member_keys
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import Worker, as_count, default_lanes, make_workers
 from purerl.search.drive import Finished, drive
+from purerl.search.fitness import check_own
 from purerl.search.protocol import Outcome, Request
 from purerl.space.labels import variable_of
 from purerl.sweeps.effects import check_axes
@@ -451,7 +452,7 @@ class HalvingOptions(SearchOptions):
         kind=Literal["hyperband", "one"],
         keep=FIXED,
     )
-    fitness: str = fitness_option("evaluation")
+    fitness: Any = fitness_option("evaluation")
 
 
 @tool(HalvingOptions)
@@ -486,6 +487,7 @@ def make_search(asked: HalvingOptions) -> HalvingSearch:
     """
     space = Space(asked.config, asked.axes)
     check_axes([space.group], space.axes)
+    check_own(asked.fitness, space.bound)
     seeds = check_size(space, asked, asked.num_points or 1)
     updates = space.bound.plan.num_updates
     rung = asked.min_updates or max(1, updates // asked.eta**DEFAULT_RUNGS)

@@ -33,6 +33,7 @@ from purerl.runner.manifest import with_values_of
 from purerl.runner.options import FIXED, Saved, option, tool
 from purerl.scale.devices import as_count, default_lanes, make_workers, required
 from purerl.search.drive import drive
+from purerl.search.fitness import check_own
 from purerl.search.protocol import Outcome, Request
 from purerl.space.labels import variable_of
 from purerl.storage import folders
@@ -368,7 +369,7 @@ class PBTOptions(SearchOptions):
         check=_fraction,
         keep=FIXED,
     )
-    fitness: str = fitness_option("final_return")
+    fitness: Any = fitness_option("final_return")
     extend: bool = option(
         False,
         "Go on with the search in the folder, also a finished one, to more "
@@ -422,6 +423,7 @@ def make_search(asked: PBTOptions) -> PBTSearch:
     check_axes([space.group], space.axes)
     values = first_values(space.group, space.axes)
     check_may_move(space.bound, values, "and a population changes its numbers")
+    check_own(asked.fitness, space.bound)
     seeds = check_size(space, asked, asked.population)
     ready = _ready(asked, space, stored)
     reason = "a round is whole segments"

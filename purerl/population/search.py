@@ -23,7 +23,13 @@ from purerl.runner.options import FIXED, Repeated, Saved, option, seeds_option
 from purerl.scale.devices import make_workers
 from purerl.scale.host import to_device
 from purerl.search.drive import Finished
-from purerl.search.fitness import EVALUATION, FINAL_RETURN, check_fitness
+from purerl.search.fitness import (
+    EVALUATION,
+    FINAL_RETURN,
+    is_own,
+    own_scores,
+    read_fitness,
+)
 from purerl.search.protocol import Outcome, Request, Row, Search, State, Step
 from purerl.space.design import read_search_axes
 from purerl.storage import folders
@@ -61,13 +67,16 @@ def fitness_option(default: str) -> Any:
     return option(
         default,
         "Score that members are compared by: final_return (of planned evaluations if "
-        "there are any, else of training), or evaluation (of fresh episodes).",
+        "there are any, else of training), evaluation (of fresh episodes), or a "
+        "function of your own, package.module:function.",
         doc="The kind of fitness. `final_return`: the last evaluation that the config "
         "planned since the milestone before, else the return of the training episodes "
         "since then. `evaluation`: `config.eval_episodes` fresh episodes at every "
         "milestone that judges, the same ones for all members of a search; then "
-        "`num_evaluations=0` saves the planned ones.",
-        check=lambda name, value: check_fitness(value, KINDS, name),
+        "`num_evaluations=0` saves the planned ones. Or a function of "
+        "`purerl.search.fitness.AgentCurves` in JAX, or its import path.",
+        kind=str,
+        check=lambda name, value: read_fitness(value, KINDS, name),
         keep=FIXED,
     )
 
@@ -96,6 +105,9 @@ def measure(outcome: Outcome, kind: str) -> Fitness:
             evaluation that the config planned in the outcome; else the mean return of
             the episodes that ended in training, or the last known one where none did.
     """
+    if outcome.score is not None:
+        score = np.where(outcome.diverged, np.nan, outcome.score)
+        return Fitness(score, outcome.diverged)
     if kind == EVALUATION:
         assert outcome.fresh is not None
         score = outcome.fresh.episode_return.astype(np.float64)
@@ -180,6 +192,7 @@ class PopulationSearch(abc.ABC):
             init=self.init,
             ask=self.ask,
             tell=self.tell,
+            score=self._own_scores if is_own(self.options["fitness"]) else None,
             rows=self.rows,
             names={
                 n: f"seed={self.search_of[n]}-member={n % self.size}" for n in numbers
@@ -237,6 +250,9 @@ class PopulationSearch(abc.ABC):
                 "as a smaller upper end of learning_rate."
             )
         return found
+
+    def _own_scores(self, outcome: Outcome) -> np.ndarray:
+        return own_scores(self.options["fitness"], outcome.train, outcome.evaluation)
 
     def rows(self, step: Step) -> list[Row]:
         """Return a row for trackers per member: metrics, score, hyperparameters."""

@@ -47,6 +47,7 @@ from purerl.storage import folders
 if TYPE_CHECKING:
     import xarray as xr
 
+    from purerl.search.protocol import Outcome
     from purerl.tuning.result import TuneResult
     from purerl.tuning.space import Space
 
@@ -280,6 +281,15 @@ def _search_page(folder: Path, path: Path) -> Path:
     return write_page(path, f"{title}: {config.get('env', '')}", sections, LUCKY)
 
 
+def score_of(outcome: "Outcome") -> np.ndarray:
+    """Return scores `[N]` of a request: the search's, fresh episodes, or training's."""
+    if outcome.score is not None:
+        return outcome.score
+    if outcome.fresh is None:
+        return outcome.train["episode_return"][:, -1]
+    return np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
+
+
 def _own_search_page(folder: Path, path: Path) -> Path:
     """The page of a search that purerl knows nothing of but its folder."""
     from purerl.search.folder import read_outcomes
@@ -287,16 +297,16 @@ def _own_search_page(folder: Path, path: Path) -> Path:
     stored = folders.load(folder)
     scores, rows = [], []
     for number, outcome in enumerate(read_outcomes(folder)):
-        score = outcome.train["episode_return"][:, -1]
-        if outcome.fresh is not None:
-            score = np.where(outcome.diverged, np.nan, outcome.fresh.episode_return)
+        score = score_of(outcome)
         scores.append(score)
         steps = int(outcome.train["env_steps"][:, -1].max())
         known = score[np.isfinite(score)]
         ends = (known.max(), known.mean()) if known.size else (np.nan, np.nan)
         numbers = [round(float(x), 3) for x in ends]
         rows.append([number, len(score), steps, *numbers, int(outcome.diverged.sum())])
-    caption = "A dot per member and request: fresh episodes, or else training returns."
+    caption = (
+        "A dot per member and request: its score, fresh episodes, or training returns."
+    )
     headers = ["request", "members", "env steps", "best", "mean", "diverged"]
     kind, config = str(stored["kind"]), stored["config"]
     sections = {

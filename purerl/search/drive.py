@@ -321,6 +321,8 @@ class _SearchLoop:
         before = self.steps[-1].after if self.steps else self.search.init()
         last = self.steps[-1].outcome if self.steps else None
         outcome = self.executor.run(request, last, on_segment)
+        if self.search.score is not None:
+            outcome = outcome._replace(score=self.search.score(outcome))
         after = self.search.tell(before, request, outcome)
         step = Step(request, outcome, before, after)
         if self.out is not None:

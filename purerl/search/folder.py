@@ -117,6 +117,8 @@ def save_step(folder: Path, number: int, step: Step) -> None:
         **{_TRAIN + name: rows for name, rows in outcome.train.items()},
         **{_EVALUATION + name: rows for name, rows in outcome.evaluation.items()},
     }
+    if outcome.score is not None:
+        record["score"] = outcome.score
     if outcome.fresh is not None:
         fresh = outcome.fresh._asdict()
         record |= {_FRESH + name: values for name, values in fresh.items()}
@@ -236,6 +238,7 @@ def outcome_of(record: HostMetrics) -> Outcome:
         diverged_at=record["diverged_at"],
         keys=record["keys"],
         fresh=Evaluation(**fresh) if fresh else None,
+        score=record.get("score"),
     )
 
 

@@ -61,6 +61,7 @@ class Outcome(NamedTuple):
         diverged_at: The first update with a number that was not finite, `[N]`, or -1.
         keys: Data `[N, words]` of the keys that the members drew from.
         fresh: The fresh evaluation at the end, if one was asked for.
+        score: What the search's `score` made of the rest, `[N]`, if it has one.
     """
 
     train: HostMetrics
@@ -68,6 +69,7 @@ class Outcome(NamedTuple):
     diverged_at: np.ndarray
     keys: np.ndarray
     fresh: Evaluation | None = None
+    score: np.ndarray | None = None
 
     @property
     def diverged(self) -> np.ndarray:
@@ -117,6 +119,8 @@ class Search(NamedTuple):
         tell: Gives the state after a request, from the state before, the request and
             its outcome. Raises a ConfigError where no state can be made, such as when
             all members diverged.
+        score: Gives the scores `[N]` of an outcome that the folder is to keep, so that
+            it is read without what made them.
         rows: Gives the rows of a step for trackers, at most one per member.
         names: Names of the members by number, as trackers show them.
         remarks: Sentences that a person should read before training begins.
@@ -131,6 +135,7 @@ class Search(NamedTuple):
     init: Callable[[], State]
     ask: Callable[[State], Request | None]
     tell: Callable[[State, Request, Outcome], State]
+    score: Callable[[Outcome], np.ndarray] | None = None
     rows: Callable[[Step], list[Row]] = lambda step: []
     names: Mapping[int, str] = MappingProxyType({})
     remarks: tuple[str, ...] = ()

@@ -27,6 +27,7 @@ from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
 from purerl.runner.trackers.group import Group
 from purerl.scale.devices import make_workers
+from purerl.search.fitness import check_own
 from purerl.storage.lock import locked
 from purerl.train import bind
 from purerl.tuning import result as results
@@ -335,6 +336,7 @@ def tune(asked: TuneOptions) -> TuneResult:
     require_listing(asked.batch * num_seeds(asked.seeds), asked.config.total_timesteps)
     check_seeds(asked.seeds)
     space.check_effects()
+    check_own(asked.fitness, bind(asked.config))
     return StudyLoop(space, asked).run()
 
 

@@ -14,7 +14,12 @@ import numpy as np
 from purerl.config import ConfigError
 from purerl.execution.cache import current_cache, is_nearly_full
 from purerl.execution.cohort import Cohort, advance
-from purerl.execution.curves import Segment, first_bad_update, reduce_segment
+from purerl.execution.curves import (
+    Curves,
+    Segment,
+    first_bad_update,
+    reduce_segment,
+)
 from purerl.execution.format import format_bytes
 from purerl.execution.members import every
 from purerl.execution.memory import worker_limit
@@ -26,7 +31,7 @@ from purerl.scale.devices import (
     make_workers,
     run_blocks,
 )
-from purerl.search.fitness import FINAL_RETURN
+from purerl.search.fitness import TRAINING_CURVE, is_own, own_scores
 from purerl.sweeps.groups import Group, group_points
 from purerl.tuning.options import TuneOptions
 
@@ -132,12 +137,14 @@ class _Run:
         cohort: The members of the trials, every trial with every seed.
         trials: The trial of each member that goes on, `[N]`.
         seeds: The number of the seed of each member that goes on, `[N]`.
+        rows: What a fitness of one's own is given, curves of these members `[N, ...]`.
     """
 
     def __init__(
         self, group: Group, cohort: Cohort, trials: np.ndarray, seeds: np.ndarray
     ) -> None:
         self.group, self.cohort, self.trials, self.seeds = group, cohort, trials, seeds
+        self.rows = Curves(group.bound.plan, len(trials))
 
     def keep(self, alive: np.ndarray) -> None:
         """Let only the members of living trials go on."""
@@ -145,6 +152,7 @@ class _Run:
         if len(survivors) < len(self.trials):
             self.cohort.keep(survivors)
             self.trials, self.seeds = self.trials[survivors], self.seeds[survivors]
+            self.rows.keep(survivors)
 
 
 class Score(NamedTuple):
@@ -257,6 +265,10 @@ class Batch:
             last = np.array([curve[-1] if curve else np.nan for curve in curves])
             row = reduce_segment(segment.metrics, {"episode_return": last})
             scores = row["episode_return"][:, None]
+        if is_own(self.options.fitness):
+            run.rows.add(segment)
+            curves = run.rows.train, run.rows.evaluation
+            scores = own_scores(self.options.fitness, *curves)[:, None]
         steps = segment.ran * plan.steps_per_update
         for member, (trial, seed) in enumerate(zip(run.trials, run.seeds, strict=True)):
             self.pool.env_steps += steps
@@ -267,7 +279,7 @@ class Batch:
 
     def score(self, trial: int) -> Score:
         """Return what is known of a trial."""
-        is_last = self.options.fitness == FINAL_RETURN
+        is_last = self.options.fitness != TRAINING_CURVE
         worth = [c[-1:] if is_last else c for c in self.curves[trial]]
         seeds = np.array([np.mean(scores) if scores else np.nan for scores in worth])
         seeds = np.where(self.diverged[trial], np.nan, seeds)

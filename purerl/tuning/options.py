@@ -15,7 +15,12 @@ from purerl.runner.options import (
     seeds_option,
 )
 from purerl.scale.devices import as_count, required
-from purerl.search.fitness import FINAL_RETURN, TRAINING_CURVE, check_fitness
+from purerl.search.fitness import (
+    FINAL_RETURN,
+    TRAINING_CURVE,
+    check_fitness,
+    read_fitness,
+)
 from purerl.space.design import read_search_axes
 
 KINDS = (FINAL_RETURN, TRAINING_CURVE)
@@ -80,11 +85,15 @@ class TuneOptions(Options):
         check=as_count,
         keep=TOLD,
     )
-    fitness: str = option(
+    fitness: Any = option(
         FINAL_RETURN,
-        "Score of a trial: final_return (the last one), or training_curve (the mean "
-        "of all).",
-        check=lambda name, value: check_fitness(value, KINDS, name),
+        "Score of a trial: final_return (the last one), training_curve (the mean of "
+        "all), or a function of your own, package.module:function.",
+        doc="The score of a trial: `final_return` (the last one), `training_curve` "
+        "(the mean of all); or a function of `purerl.search.fitness.AgentCurves` in "
+        "JAX, or its import path.",
+        kind=str,
+        check=lambda name, value: read_fitness(value, KINDS, name),
         keep=FIXED,
     )
     reports: int = option(

@@ -243,6 +243,9 @@ def test_a_page_is_written_of_its_folder(search, tmp_path, capsys):
     assert "<svg" in text and "CartPole-v1" in text
     shown = re.sub(r"<(style|script)[ >].*?</\1>", "", text, flags=re.S)
     assert ">nan<" not in shown.lower() and "About" in shown
+    if search is _own:
+        assert main(["plot", str(out)]) == 0
+        assert (out / "curve.png").stat().st_size > 1_000
 
 
 def test_another_search_is_refused_with_the_difference(search, tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "examples"
 NAMES = (
     *("train", "sweep", "own_environment", "own_loss", "own_search", "evolve"),
-    *("self_tuning", "level_replay", "single_file_ppo"),
+    *("own_fitness", "self_tuning", "level_replay", "single_file_ppo"),
 )
 
 
@@ -82,6 +82,17 @@ def test_evolve(example, capsys):
     assert set(found) == {"learning_rate", "entropy_coef"}
     assert found["learning_rate"] > 0
     assert capsys.readouterr().out.count("generation") == 2
+
+
+@pytest.mark.slow
+@of("own_fitness")
+def test_own_fitness(example, tmp_path, capsys):
+    size = {"steps": 2_048, "population": 2, "out": tmp_path / "steady"}
+    example.main(**size, generations=1)
+    result = example.main(**size, generations=2)
+    assert result.summary["generations_run"] == 1
+    assert result.settings["fitness"] == f"{example.__name__}:steady"
+    assert capsys.readouterr().out.count("best") == 2
 
 
 @of("own_search")

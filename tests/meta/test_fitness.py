@@ -1,5 +1,7 @@
 """What a run and a member are worth, by hand."""
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
@@ -7,6 +9,7 @@ from purerl.config import ConfigError
 from purerl.execution.curves import PARAMETERS_FINITE, Segment
 from purerl.meta.fitness import (
     Accumulator,
+    OwnFitness,
     ReturnCurve,
     check_progress,
     hold,
@@ -14,6 +17,7 @@ from purerl.meta.fitness import (
     member_scores,
     read_baselines,
 )
+from purerl.search.fitness import own_scores
 from purerl.train import Plan
 
 NAN = np.nan
@@ -107,6 +111,54 @@ def test_evaluation_is_the_mean_of_its_episodes(kind, sign):
     late = np.array([[[1.0, 2.0, 6.0]], [[0.0, 0.0, 0.0]]])
     total.add(segment(2, np.ones((2, 2)), np.ones((2, 2)), late))
     np.testing.assert_array_equal(total.result(), [sign * 3.0, 0.0])
+
+
+def weighted(curves):
+    """The curve weighted by its places, and the evaluations."""
+    curve = curves.train["episode_return"]
+    places = jnp.arange(curve.shape[0], dtype=curve.dtype)
+    return (curve * places).sum() + 1000 * curves.evaluation["episode_return"].sum()
+
+
+def spread(curves):
+    """The deviation of the curve, of many sums."""
+    return curves.train["episode_return"].std()
+
+
+@pytest.mark.parametrize("cut", [10, 1, 4])
+def test_a_function_of_ones_own_is_given_whole_curves_whatever_their_segments(cut):
+    episodes = np.array([[0, 0, 1, 0, 2, 0, 0, 0, 1, 1], [0] * 10])
+    returns = np.where(episodes > 0, [[0, 0, 4, 0, 8, 0, 0, 0, 8, 6]], NAN)
+    total = OwnFitness(f"{__name__}:weighted", 2, Plan(10, 1, (3, 10), 1))
+    for first in range(0, 10, cut):
+        part = slice(first, first + cut)
+        slots = np.full((2, 2, 1), 7.0)  # what no evaluation has filled is not shown
+        for slot, update in enumerate(u for u in (3, 10) if first < u <= first + cut):
+            slots[:, slot] = update
+        total.add(segment(first, episodes[:, part], returns[:, part], slots))
+    # 4 4 4 4 8 8 8 8 8 6 by 0 to 9; and evaluations of 3 and 10.
+    curve = 4 * (1 + 2 + 3) + 8 * (4 + 5 + 6 + 7 + 8) + 6 * 9
+    np.testing.assert_array_equal(total.result(), [curve + 13_000, 13_000])
+
+
+def test_who_else_is_there_changes_no_bit_of_a_function_of_ones_own():
+    returns = np.random.default_rng(0).normal(size=(5, 1_000)).astype(np.float32)
+    curves, kind = {"episode_return": returns}, f"{__name__}:spread"
+    together = own_scores(kind, curves, {})
+    alone = [own_scores(kind, {"episode_return": x[None]}, {}) for x in returns]
+    np.testing.assert_array_equal(together, np.concatenate(alone))
+    np.testing.assert_allclose(together, returns.std(1), rtol=1e-4)
+    with jax.enable_x64(True):  # nor does the rest of a program
+        wide = {"episode_return": returns.astype(np.float64)}
+        np.testing.assert_array_equal(own_scores(kind, wide, {}), together)
+
+
+def test_a_run_that_failed_is_worth_nothing_to_a_function_of_ones_own():
+    broken = segment(0, np.ones((2, 3)), np.ones((2, 3)), np.ones((2, 1, 1)))
+    broken.metrics["policy_loss"][1, 1] = np.inf
+    total = OwnFitness(f"{__name__}:weighted", 2, Plan(3, 1, (3,), 1))
+    total.add(broken)
+    np.testing.assert_array_equal(total.result(), [1003.0, NAN])
 
 
 @pytest.mark.parametrize(

@@ -296,7 +296,8 @@ def evolution_curve(
         axes.scatter(where, np.full(len(where), low), **look)
     axes.legend(frameon=False, fontsize=9)
     axes.locator_params(axis="x", integer=True)
-    kind = settings["fitness"].replace("_", " ")
+    kind = settings["fitness"]
+    kind = kind if ":" in kind else kind.replace("_", " ")
     count = f"{settings['population']} x {settings['rollouts']} agents a generation"
     evolved = ", ".join(settings["evolve"])
     title = f"{evolved} by {settings['strategy']['name']}, {count}"
