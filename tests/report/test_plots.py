@@ -51,7 +51,7 @@ def test_diverged_members_pull_a_curve_down(grid):
     dead = alive.copy(deep=True)
     some = {"learning_rate": 2, "entropy_coef": 0, "hidden_sizes": 0}
     dead["evaluation_return"][some | {"evaluation": slice(5, None)}] = np.nan
-    dead["diverged_at"][some] = 300.0
+    dead["diverged_at"][some] = 300
     figures = [plots.sweep_curves(data, "learning_rate") for data in (alive, dead)]
     before, after = (figure.axes[0].lines[2].get_ydata() for figure in figures)
     np.testing.assert_array_equal(before[:5], after[:5])
