@@ -203,8 +203,9 @@ def unfinished(grid):
     """A sweep of which the best value of an axis and some seeds have not begun."""
     data = grid.copy(deep=True)
     for name in data.data_vars:
-        data[name].values[2] = np.nan
-        data[name].values[3, 0, 0, :2] = np.nan
+        missing = -1 if name == "diverged_at" else np.nan
+        data[name].values[2] = missing
+        data[name].values[3, 0, 0, :2] = missing
     return data
 
 

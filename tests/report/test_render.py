@@ -94,7 +94,10 @@ def test_a_result_in_memory_gives_the_same_video(run, tmp_path):
     assert here.seeds == there.seeds == (3, 0)
     assert here.path.read_bytes() == there.path.read_bytes()
     for call, words in (
-        (lambda: purerl.render(run._replace(state=None)), "without its agents; give"),
+        (
+            lambda: purerl.render(run._replace(state=None)),
+            "without its states; purerl.load_run",
+        ),
         (lambda: purerl.render(f"{run.out}:1", seeds="best"), "names a seed already"),
         (lambda: purerl.render(run.out / "missing"), "there is no folder"),
     ):
