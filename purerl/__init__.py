@@ -42,4 +42,4 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     """The public names, loaded or not."""
-    return sorted({*globals(), *_homes()})
+    return sorted(["__version__", *_homes()])

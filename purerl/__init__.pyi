@@ -61,6 +61,8 @@ from purerl.population.schedules import Schedule as Schedule
 from purerl.population.schedules import Scheduled as Scheduled
 from purerl.population.schedules import train_schedules as train_schedules
 from purerl.population.search import BestMember as BestMember
+from purerl.report.evaluating import Evaluated as Evaluated
+from purerl.report.evaluating import evaluate as evaluate
 from purerl.report.folder import load as load
 from purerl.report.folder import track as track
 from purerl.report.rendering import Rendering as Rendering

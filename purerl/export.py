@@ -96,7 +96,7 @@ def export_policy(
             is not installed, or the policy cannot be exported for any number of
             observations.
     """
-    save = _safetensors()
+    save = _safetensors("onnx" if onnx else "export")
     check_agent(state)
     if batch is not None:
         is_whole = isinstance(batch, int | np.integer) and not isinstance(batch, bool)
@@ -147,7 +147,7 @@ def _own_folder(out: str | Path) -> Path:
     return folder
 
 
-def _safetensors() -> Callable[[dict[str, np.ndarray]], bytes]:
+def _safetensors(extra: str) -> Callable[[dict[str, np.ndarray]], bytes]:
     """The function that writes arrays: the only door to the package."""
     try:
         import flatbuffers  # noqa: F401  # by which jax.export writes functions
@@ -155,7 +155,7 @@ def _safetensors() -> Callable[[dict[str, np.ndarray]], bytes]:
     except ImportError as error:
         raise ConfigError(
             f"to export a policy takes the package {error.name}, which is not "
-            "installed: pip install 'purerl[export]'."
+            f"installed: pip install 'purerl[{extra}]'."
         ) from None
     return save
 

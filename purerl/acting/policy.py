@@ -5,6 +5,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -91,6 +92,20 @@ def recurrence_of(algorithm: Algorithm) -> Recurrence:
         return algorithm.act(state, obs, key), memory
 
     return Recurrence(lambda shape: (), act)
+
+
+def drawing(recurrence: Recurrence, key: Array) -> Recurrence:
+    """Return the policy that draws its actions; the key is part of its memory."""
+
+    def act(
+        state: PyTree, obs: Array, memory: tuple[PyTree, Array]
+    ) -> tuple[Array, tuple[PyTree, Array]]:
+        kept, key = memory
+        key, key_now = jax.random.split(key)
+        action, kept = recurrence.act(state, obs, kept, key_now)
+        return action, (kept, key)
+
+    return Recurrence(lambda shape: (recurrence.init(shape), key), act)
 
 
 def reject_stateless_act(*args: Any, **kwargs: Any) -> Array:

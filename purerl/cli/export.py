@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Annotated
 
 from purerl.cli import flags
-from purerl.cli.flags import AgentSeed, RunOrAgent, option, read_agent
+from purerl.cli.flags import AgentSeed, RunOrAgent, option
 from purerl.config import ConfigError
 from purerl.export import export_policy
-from purerl.runner.arguments import seeds_named
+from purerl.runner.arguments import seeds_named, split_seed
 from purerl.runner.result import load_run
 from purerl.runner.rows import warn
 from purerl.runner.trackers.group import load_stored
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> int:
             f"--tracking-uri {options.tracking_uri} needs --mlflow, which keeps the "
             "policy there."
         )
-    run, seed = read_agent(options)
+    run, seed = split_seed(options.run, options.seed)
     saved = load_run(run)
     if seed is None and len(saved.seeds) == 1:
         seed = saved.seeds[0]

@@ -37,7 +37,6 @@ from purerl.config import (
 )
 from purerl.networks import modules
 from purerl.runner import options as tools
-from purerl.runner.arguments import split_seed
 
 
 def option(text: str) -> object:
@@ -127,21 +126,6 @@ class Processes:
         int | None,
         option("Number of this process, where SLURM or MPI do not say it."),
     ] = None
-
-
-def read_agent(parsed: Any) -> tuple[Path, int | None]:
-    """Read the folder of a run, and the seed that `RUN:SEED` or `--seed` names.
-
-    Raises:
-        ConfigError: both name one.
-    """
-    run, seed = split_seed(parsed.run)
-    if seed is not None and parsed.seed is not None:
-        raise ConfigError(
-            f"--seed is {parsed.seed}, and {parsed.run} names a seed already; give one "
-            "of them."
-        )
-    return run, parsed.seed if seed is None else seed
 
 
 def _take_flag(argv: Sequence[str], name: str) -> tuple[str | None, list[str]]:

@@ -344,7 +344,7 @@ class HalvingResult(Result):
         """Points by rung: scores, hyperparameters, how far each was trained.
 
         `score` is `(seed, point, rung)`, NaN where a member was dropped before;
-        hyperparameters, `trained_updates` and `diverged_at` (NaN: never) are `(seed,
+        hyperparameters, `trained_updates` and `diverged_at` (-1: never) are `(seed,
         point)`; training metrics are `(seed, point, segment)`. Coordinates: `bracket`
         of a point, `updates` of a rung.
         """
@@ -398,7 +398,7 @@ class HalvingResult(Result):
     def _courses(self) -> tuple[np.ndarray, np.ndarray]:
         """Updates that each member was trained, and at which it diverged."""
         trained = np.zeros(len(self.seeds) * self.plan.size)
-        diverged = np.full(len(trained), np.nan)
+        diverged = np.full(len(trained), -1)
         for step in self.steps:
             alive, at = step.before.alive, step.outcome.diverged_at
             trained[alive] = step.request.until

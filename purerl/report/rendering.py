@@ -218,32 +218,17 @@ def _read(
 ) -> _Cast:
     """The agents to show, of a folder or a result."""
     if isinstance(run, RunResult):
-        if run.state is None:
-            raise ConfigError(
-                "this result was read from a folder without its agents; give the "
-                "folder."
-            )
         saved, rows, out = run, run, run.out
     else:
-        out, seed = split_seed(str(run))
-        if seed is not None and seeds is not None:
-            raise ConfigError(
-                f"seeds is {seeds!r}, and {run} names a seed already; give one of them."
-            )
-        seeds = seed if seed is not None else seeds
+        out, seeds = split_seed(str(run), seeds, "seeds")
         saved, rows = load_run(out), read_result(out)
     scores, returns = None, rows.evaluation.get("episode_return")
     if returns is not None and returns.shape[1]:
         last = np.asarray(returns)[:, -1].mean(-1)
         scores = np.where(saved.diverged_at < 0, last, np.nan)
     chosen = chosen_seeds(saved.seeds, scores, seeds)
-    members = np.array([saved.seeds.index(seed) for seed, _ in chosen])
-    state = jax.tree.map(lambda x: x[members], saved.state)
     named, tags = zip(*chosen, strict=True)
-    shown = saved._replace(
-        seeds=named, state=state, diverged_at=saved.diverged_at[members]
-    )
-    return _Cast(shown, tags, out)
+    return _Cast(saved.only(named), tags, out)
 
 
 def chosen_seeds(

@@ -181,7 +181,7 @@ def read_scores(dataset: "xr.Dataset", metric: str = SCORE) -> Scores:
     steps = flat["env_steps" if "env_steps" in flat else "evaluation_env_steps"]
     diverged = np.zeros(final.shape, bool)
     if "diverged_at" in flat:
-        diverged = flat["diverged_at"].notnull().values
+        diverged = flat["diverged_at"].values >= 0
     lowest = np.full(len(final), np.nan)
     if metric in RETURNS and "episode_return" in flat:
         returns = flat["episode_return"].values

@@ -236,9 +236,22 @@ def seeds_named(seeds: Sequence[int]) -> str:
     return f"seeds {', '.join(map(str, seeds))}"
 
 
-def split_seed(text: str) -> tuple[Path, int | None]:
-    """Read `RUN` or `RUN:SEED`: the folder of a run, and the seed if there is one."""
+def split_seed(text: str, asked: Any = None, name: str = "seed") -> tuple[Path, Any]:
+    """Read `RUN` or `RUN:SEED`: the folder of a run, and the seed if there is one.
+
+    Args:
+        text: The words.
+        asked: What else says which agents are taken, returned where the words do not.
+        name: Its name.
+
+    Raises:
+        ConfigError: both name agents.
+    """
     folder, colon, seed = text.rpartition(":")
-    if colon and seed.isdigit() and not Path(text).exists():
-        return Path(folder), int(seed)
-    return Path(text), None
+    if not colon or not seed.isdigit() or Path(text).exists():
+        return Path(text), asked
+    if asked is not None:
+        raise ConfigError(
+            f"{name} is {asked!r}, and {text} names a seed already; give one of them."
+        )
+    return Path(folder), int(seed)

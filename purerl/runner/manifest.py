@@ -9,7 +9,7 @@ checkpoints/     the last few, by number of finished updates
 import contextlib
 import dataclasses
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
@@ -344,6 +344,12 @@ def evaluations(bound: Bound) -> str:
         else f"{planned} affordable within eval_share={config.eval_share:g}"
     )
     return f"{words} ({config.num_evaluations} asked for, {reason})"
+
+
+def dropped_evaluations(bounds: Iterable[Bound]) -> list[str]:
+    """Return sentences on the runs that have fewer evaluations than were asked for."""
+    fewer = [x for x in bounds if len(x.plan.evaluate_after) < x.config.num_evaluations]
+    return list(dict.fromkeys(map(evaluations, fewer)))
 
 
 def notes(bound: Bound, overrides: Sequence[Overrides] = ()) -> list[str]:

@@ -1,6 +1,6 @@
 """The result of a run: in memory, and read back from its folder."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -113,6 +113,37 @@ class RunResult(NamedTuple):
         index = int(np.nanargmax(scores))
         return Best({"seed": self.seeds[index]}, float(scores[index]), self.config)
 
+    def only(self, seeds: Sequence[int]) -> "RunResult":
+        """Return the result of the agents of some seeds alone, in this order.
+
+        Raises:
+            ConfigError: no agent has one of the seeds, or the result has no states,
+                because it was read from a folder.
+        """
+        if self.state is None:
+            raise ConfigError(
+                "this result was read from a folder without its states; "
+                "purerl.load_run(folder) reads those of the last checkpoint."
+            )
+        for seed in seeds:
+            if seed not in self.seeds:
+                raise ConfigError(
+                    f"seed must be one of the run's seeds, got {seed!r}; the run has "
+                    f"{seeds_named(self.seeds)}."
+                )
+        if tuple(seeds) == self.seeds:
+            return self
+        members = np.array([self.seeds.index(seed) for seed in seeds])
+        mine = self.state, self.diverged_at, self.metrics, self.evaluation
+        state, at, metrics, evaluation = jax.tree.map(lambda x: x[members], mine)
+        return self._replace(
+            seeds=tuple(seeds),
+            state=state,
+            diverged_at=at,
+            metrics=metrics,
+            evaluation=evaluation,
+        )
+
     def policy(self, seed: int) -> Callable[..., Any]:
         """Return the trained policy of one agent (see `purerl.make_policy`).
 
@@ -120,21 +151,9 @@ class RunResult(NamedTuple):
             seed: The agent's seed, one of `seeds`.
 
         Raises:
-            ConfigError: no agent has that seed, or the result has no states, because it
-                was read from a folder.
+            ConfigError: as of `only`.
         """
-        if self.state is None:
-            raise ConfigError(
-                "this result was read from a folder without its states; "
-                "purerl.load_run(folder) reads those of the last checkpoint."
-            )
-        if seed not in self.seeds:
-            raise ConfigError(
-                f"seed must be one of the run's seeds, got {seed!r}; the run has "
-                f"{seeds_named(self.seeds)}."
-            )
-        index = self.seeds.index(seed)
-        return make_policy(self.config, agent_to_device(self.state, index))
+        return make_policy(self.config, agent_to_device(self.only([seed]).state, 0))
 
 
 def load_run(folder: str | Path, config: TrainConfig | None = None) -> RunResult:

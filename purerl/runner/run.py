@@ -26,7 +26,13 @@ from purerl.execution.programs import SEGMENTS, segment_length
 from purerl.runner import manifest
 from purerl.runner.arguments import as_folder, check_seeds, check_switch, num_seeds
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.manifest import CURVE, evaluations, how_to_go_on, notes
+from purerl.runner.manifest import (
+    CURVE,
+    dropped_evaluations,
+    evaluations,
+    how_to_go_on,
+    notes,
+)
 from purerl.runner.options import Flag, Saved, option, seeds_option, tool
 from purerl.runner.result import RunResult, write_summary
 from purerl.runner.rows import (
@@ -271,6 +277,8 @@ class RunLoop:
         with Interrupt(lambda: self.trackers.stop) as interrupt, self.trackers:
             for line in (self._banner(), *notes(self.bound)):
                 reporter.info(line)
+            for line in [] if self.progress else dropped_evaluations([self.bound]):
+                self.notify(line)
             cohort = self._cohort()
             reporter.info(f"compiled in {cohort.compile_seconds:.1f} s")
             began = time.perf_counter()

@@ -21,6 +21,7 @@ from purerl.execution.curves import Curves
 from purerl.execution.format import quoted, with_noun
 from purerl.execution.memory import peak_memory, worker_limit
 from purerl.runner.interrupt import Interrupt
+from purerl.runner.manifest import dropped_evaluations
 from purerl.runner.options import tool
 from purerl.runner.trackers import Tracker, choose
 from purerl.runner.trackers.group import Group
@@ -126,6 +127,9 @@ class SweepLoop:
         )
         total = self.done_steps + own + waiting
         reporter = Reporter(total, self.done_steps, enabled=self.progress)
+        if not self.progress and hosts.index() == 0:
+            for line in dropped_evaluations(group.group.bound for group in left):
+                say(line)
         if is_complete:
             reporter.info(f"all {self.outline.num_members:,} members had finished")
         before = peak_memory(self.workers)

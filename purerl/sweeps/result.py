@@ -343,8 +343,8 @@ class SweepResult:
                 if id in rows:
                     row = rows[id]
                     values[(i, j, *map(slice, row.shape))] = row
-        if name == "diverged_at":
-            values[values < 0] = np.nan
+        if name == "diverged_at":  # As that of a run; of a missing member -1 too.
+            values = np.nan_to_num(values, nan=-1).astype(int)
         dims = _DIMS[len(shape)] if name.startswith("evaluation_") else ("segment",)
         dims = dims[: len(shape)]
         grid = values.reshape(*self.design.shape, *values.shape[1:])

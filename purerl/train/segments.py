@@ -11,7 +11,7 @@ import numpy as np
 from purerl.accelerator import packing
 from purerl.acting.environment import bind_params, time_limit
 from purerl.acting.evaluate import evaluate as play_evaluation
-from purerl.acting.policy import recurrence_of
+from purerl.acting.policy import drawing, recurrence_of
 from purerl.config import ConfigError, TrainConfig
 from purerl.hooks import NO_HOOKS, Hooks, observations, with_metrics
 from purerl.keys import evaluation_key
@@ -200,15 +200,20 @@ def evaluate_afresh(
     state: PyTree,
     key: Array,
     num_episodes: int | None = None,
+    deterministic: bool = True,
 ) -> Evaluation:
-    """Play fresh episodes of the deterministic policy of a trained agent.
+    """Play fresh episodes of a trained agent.
 
     Args:
         config: Config with overrides, of which the environment's numbers are read.
         key: Random key of the episodes, consumed.
         num_episodes: Number of episodes, E; `eval_episodes` where not given.
+        deterministic: Whether the policy is, or draws its actions.
     """
     recurrence = recurrence_of(bound.algorithm(config))
+    if not deterministic:
+        key, key_act = jax.random.split(key)
+        recurrence = drawing(recurrence, key_act)
     env_params = bind_params(bound.env, config.env_params)
     episodes = num_episodes or config.eval_episodes
     return play_evaluation(

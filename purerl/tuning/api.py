@@ -21,7 +21,7 @@ from purerl.report.plots import tuning as plots
 from purerl.report.statistics.missing import lowest_of
 from purerl.runner.arguments import NUM_SEEDS, check_seeds, num_seeds
 from purerl.runner.interrupt import Interrupt
-from purerl.runner.manifest import evaluations, notes
+from purerl.runner.manifest import dropped_evaluations, evaluations, notes
 from purerl.runner.options import tool
 from purerl.runner.progress import Reporter
 from purerl.runner.trackers import choose
@@ -29,6 +29,7 @@ from purerl.runner.trackers.group import Group
 from purerl.scale.devices import make_workers
 from purerl.search.fitness import check_own
 from purerl.storage.lock import locked
+from purerl.streams import say
 from purerl.train import bind
 from purerl.tuning import result as results
 from purerl.tuning.batch import Batch, Pool, choose_lanes
@@ -141,6 +142,8 @@ class StudyLoop:
         bound = bind(self.options.config)
         for line in (evaluations(bound), *notes(bound)):
             self.reporter.info(f"of the config itself, {line}")
+        for line in [] if self.options.progress else dropped_evaluations([bound]):
+            say(line)
         planned = bound.plan.evaluate_after
         if self.options.pruner and 0 < len(planned) < self.options.reports:
             self.reporter.info(

@@ -10,7 +10,7 @@ import yaml
 import purerl
 import purerl.cli
 from purerl import presets, serialise
-from purerl.cli import COMMANDS, EXAMPLES, evaluate, flags, main
+from purerl.cli import COMMANDS, EXAMPLES, flags, main
 from purerl.config import ConfigError
 from purerl.execution import dry_run
 from purerl.runner.result import load_run
@@ -73,8 +73,8 @@ def test_an_agent_that_is_named_twice_or_not_there_is_said(trained, capsys):
     assert main(["evaluate", f"{trained}:1", "--seed", "2"]) == 2
     assert "names a seed already; give one of them" in capsys.readouterr().err
     saved = load_run(trained)._replace(seeds=(3, 8, 11))
-    with pytest.raises(purerl.ConfigError, match=r"seed 5 .* it has seeds 3, 8, 11,"):
-        evaluate.pick(saved, 5)
+    with pytest.raises(purerl.ConfigError, match=r"got 5; the run has seeds 3, 8, 11"):
+        purerl.evaluate(saved, seed=5)
 
 
 def test_a_dry_run_reads_the_agents_to_begin_with(

@@ -11,10 +11,11 @@ import pytest
 import purerl
 from purerl import cli, envs, serialise
 from purerl.acting.environment import resolve_env
-from purerl.cli import evaluate, flags
+from purerl.cli import flags
 from purerl.config import ConfigError
 from purerl.envs.wrappers import FrameStack, Randomised, StickyActions
 from purerl.randomisation import Choice, Uniform
+from purerl.report import evaluating
 from purerl.runner.manifest import is_rebuildable
 from tests.helpers import StopAfter, assert_same_bits, tiny_config
 
@@ -35,9 +36,9 @@ class Options:
 def test_gymnasium_has_not_the_numbers_of_the_training(changes, name):
     saved = SimpleNamespace(config=tiny_config(**changes))
     with pytest.raises(ConfigError, match=rf"lacks the {name} that the agents"):
-        evaluate._refuse_changes(saved, ())
+        evaluating._refuse_changes(saved, ())
     own = tiny_config(env_params={"length": 0.5, "max_steps_in_episode": 500})
-    evaluate._refuse_changes(SimpleNamespace(config=own), ())
+    evaluating._refuse_changes(SimpleNamespace(config=own), ())
 
 
 def read(words, config=None):

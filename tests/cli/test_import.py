@@ -57,6 +57,7 @@ def test_every_public_name_loads_and_no_other():
     names = [name for name in dir(purerl) if not name.startswith("_")]
     assert {"PPOConfig", "losses", "make_train", "sweep", "track"} <= set(names)
     assert all(getattr(purerl, name) is not None for name in names)
+    assert dir(purerl) == sorted(["__version__", *purerl.__all__])
     with pytest.raises(AttributeError, match="no attribute 'PPOconfig'"):
         _ = purerl.PPOconfig
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.cli import evaluate, main
+from purerl.cli import main
 from purerl.runner.result import load_run
 
 pytestmark = pytest.mark.slow
@@ -58,7 +58,7 @@ def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
     import gymnasium
 
     saved = with_random_networks(load_run(folder))
-    returns = evaluate.play_gymnasium(saved, episodes=3, seed=5)["episode_return"]
+    played = purerl.evaluate(saved, episodes=3, gymnasium=True, episode_seed=5)
     env = gymnasium.make("CartPole-v1")
 
     def play(policy, seed, *, forgetful):
@@ -79,5 +79,5 @@ def test_gymnasium_is_played_with_the_memory_of_each_episode(folder):
         for i in range(3):
             alone[member, i] = play(policy, 5 + i, forgetful=False)
             forgetful[member, i] = play(policy, 5 + i, forgetful=True)
-    np.testing.assert_array_equal(returns, alone)
+    np.testing.assert_array_equal(played.episode_return, alone)
     assert (alone != forgetful).any()  # so a memory that is lost would show

@@ -192,6 +192,23 @@ def test_a_run_saves_and_prints_what_auto_stood_for(tmp_path, capsys):
         purerl.run(config.replace(entropy_coef=0.5), out=folder, resume=True)
 
 
+def test_evaluations_that_were_dropped_are_said_without_progress_too(capsys):
+    few = tiny_config(num_evaluations=10, total_timesteps=64, eval_share=0.0)
+    axes = {"learning_rate": [1e-3, 1e-2]}
+    for call in (
+        lambda config: purerl.run(config, progress=False, seeds=2),
+        lambda config: purerl.sweep(config, axes, progress=False, lanes=2),
+    ):
+        call(few)
+        said = " ".join(capsys.readouterr().err.split())
+        assert said == (
+            "1 evaluation of 2 episodes of at most 20 steps (10 asked for, 1 "
+            "affordable within eval_share=0)"
+        )
+        call(few.replace(num_evaluations=1))
+        assert capsys.readouterr().err == ""
+
+
 def test_axes_over_auto_fields():
     config = purerl.PPOConfig(total_timesteps=10_000)
     drawn = for_fields(

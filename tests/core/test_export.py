@@ -152,6 +152,8 @@ def test_what_cannot_be_exported_is_refused(tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "safetensors.numpy", None)
     with pytest.raises(purerl.ConfigError, match=r"pip install 'purerl\[export\]'"):
         purerl.export_policy(config, one, tmp_path)
+    with pytest.raises(purerl.ConfigError, match=r"pip install 'purerl\[onnx\]'"):
+        purerl.export_policy(config, one, tmp_path, onnx=True)
     assert not any(tmp_path.iterdir())
 
 

@@ -48,5 +48,5 @@ def test_a_path_in_a_command_is_quoted_where_a_shell_would_part_it():
     assert quoted(Path("runs/first")) == "runs/first"
     assert quoted(Path("my runs/it's")) == "'my runs/it'\"'\"'s'"
     folder = Path("my runs/first")
-    sentence = how_to_go_on(tiny_config(), (0,), folder)
+    sentence = how_to_go_on(tiny_config(), folder)
     assert sentence.endswith("--resume 'my runs/first'")

@@ -81,7 +81,7 @@ def _members(
     returns = curve(steps) + rng.normal(0, 12, (*shape, segments))
     evaluated = curve(evaluation_steps)[..., None]
     evaluated = evaluated + rng.normal(0, 15, (*shape, evaluations, episodes))
-    diverged = np.full(shape, np.nan)
+    diverged = np.full(shape, -1)
     for p, point in enumerate(points):
         for s in range(num_seeds):
             if point["learning_rate"] > 5e-3 and rng.random() < 0.35:

@@ -51,7 +51,7 @@ def test_diverged_members_pull_a_curve_down(grid):
     dead = alive.copy(deep=True)
     some = {"learning_rate": 2, "entropy_coef": 0, "hidden_sizes": 0}
     dead["evaluation_return"][some | {"evaluation": slice(5, None)}] = np.nan
-    dead["diverged_at"][some] = 300.0
+    dead["diverged_at"][some] = 300
     figures = [plots.sweep_curves(data, "learning_rate") for data in (alive, dead)]
     before, after = (figure.axes[0].lines[2].get_ydata() for figure in figures)
     np.testing.assert_array_equal(before[:5], after[:5])
@@ -203,8 +203,9 @@ def unfinished(grid):
     """A sweep of which the best value of an axis and some seeds have not begun."""
     data = grid.copy(deep=True)
     for name in data.data_vars:
-        data[name].values[2] = np.nan
-        data[name].values[3, 0, 0, :2] = np.nan
+        missing = -1 if name == "diverged_at" else np.nan
+        data[name].values[2] = missing
+        data[name].values[3, 0, 0, :2] = missing
     return data
 
 

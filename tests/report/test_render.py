@@ -21,7 +21,6 @@ from purerl.acting.environment import bind_params, resolve_env
 from purerl.acting.evaluate import Player, evaluate, record
 from purerl.acting.rollout import step_without_reset
 from purerl.cli import main, report
-from purerl.cli.evaluate import play_compiled
 from purerl.config import ConfigError
 from purerl.randomisation import Uniform
 from purerl.report import page, plots
@@ -55,7 +54,7 @@ def test_a_video_shows_the_episodes_of_purerl_evaluate(run, capsys):
     order = np.argsort(-final, kind="stable")
     ranked = [saved.seeds[i] for i in (order[0], order[2], order[3])]
     assert list(made.seeds) == list(dict.fromkeys(ranked))
-    expected = play_compiled(saved, 2, 12345, {})["episode_return"]
+    expected = purerl.evaluate(saved, episodes=2).episode_return
     np.testing.assert_array_equal(made.episode_return, expected[list(made.seeds)])
     # CartPole pays 1 for a step.
     np.testing.assert_array_equal(made.episode_return, made.episode_length)
@@ -95,7 +94,10 @@ def test_a_result_in_memory_gives_the_same_video(run, tmp_path):
     assert here.seeds == there.seeds == (3, 0)
     assert here.path.read_bytes() == there.path.read_bytes()
     for call, words in (
-        (lambda: purerl.render(run._replace(state=None)), "without its agents; give"),
+        (
+            lambda: purerl.render(run._replace(state=None)),
+            "without its states; purerl.load_run",
+        ),
         (lambda: purerl.render(f"{run.out}:1", seeds="best"), "names a seed already"),
         (lambda: purerl.render(run.out / "missing"), "there is no folder"),
     ):

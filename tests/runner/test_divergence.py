@@ -83,7 +83,7 @@ def test_parameters_that_broke_in_the_last_step_mark_the_member_and_are_in_no_ro
 @pytest.mark.slow(optimised=False)
 def test_a_healthy_agent_with_a_policy_delay_has_not_diverged(config):
     result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
-    assert np.isnan(result["diverged_at"]).all()
+    assert (result["diverged_at"] == -1).all()
     steps, loss = (
         result[name].values[0, 0] for name in ("policy_steps", "policy_loss")
     )
@@ -136,7 +136,7 @@ def test_what_breaks_in_the_very_last_step_is_seen_by_every_search(monkeypatch):
 
     monkeypatch.setattr(ppo, "learn", breaks)
     result = purerl.sweep(config, {"learning_rate": [1e-3]}, seeds=1, lanes=1)
-    assert result["diverged_at"].values.tolist() == [[2.0]]
+    assert result["diverged_at"].values.tolist() == [[2]]
 
 
 def test_a_run_says_once_of_every_agent_that_it_has_diverged():
@@ -177,7 +177,7 @@ def test_an_observation_that_is_no_number_ends_its_own_agent_and_no_other():
     config = tiny_config(env=BlowsUp(), normalize_observations=True, num_evaluations=0)
     axes = {"env_params.gravity": [9.8, 10.5]}
     result = purerl.sweep(config, axes, seeds=1, lanes=2, progress=False)
-    np.testing.assert_array_equal(result["diverged_at"].values.ravel(), [nan, 0.0])
+    np.testing.assert_array_equal(result["diverged_at"].values.ravel(), [-1, 0])
     losses = result["value_loss"].values.reshape(2, -1)
     assert np.isfinite(losses[0]).all()
 
@@ -218,8 +218,10 @@ def some_lost(tmp_path_factory):
 def test_a_run_marks_who_has_diverged_as_a_sweep_does(some_lost):
     swept = purerl.sweep(PAYS_LEFT, {"learning_rate": [2.5e-4]}, **FEW)
     assert some_lost.config.learning_rate == 2.5e-4
-    found = np.nan_to_num(swept["diverged_at"].values[0], nan=-1)
+    (found,) = swept["diverged_at"].values
     np.testing.assert_array_equal(some_lost.diverged_at, found)
+    assert found.dtype == some_lost.diverged_at.dtype
+    assert swept.to_dataframe()["diverged_at"].tolist() == found.tolist()
     assert (some_lost.diverged_at >= 0).tolist() == [False, False, False, True]
     np.testing.assert_array_equal(some_lost.scores(), swept.scores().values[0])
 

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 
 import purerl
-from purerl.cli import evaluate
 from purerl.cli import export as exporting
 from purerl.scale.host import HostKey, to_device, to_host
 from tests.helpers import assert_same_bits, tiny_config
@@ -82,9 +81,9 @@ def test_one_of_many_agents_goes_to_the_device_without_the_others(
     many = saved._replace(state=first, seeds=(3,))
     obs = np.array([0.1, -0.2, 0.3, 0.4])
     assert many.policy(3)(obs) == saved.policy(3)(obs)
-    played = evaluate.play_gymnasium(many, 2, 0)
-    alone = evaluate.play_gymnasium(saved, 2, 0)
-    assert_same_bits(played, {name: x[:1] for name, x in alone.items()})
+    played = purerl.evaluate(many, episodes=2, gymnasium=True)
+    alone = purerl.evaluate(saved, episodes=2, gymnasium=True)
+    assert_same_bits(played.episode_return, alone.episode_return[:1])
     monkeypatch.setattr(exporting, "load_run", lambda folder: many)
     out = tmp_path / "exported"
     assert exporting.main([str(tmp_path), "--out", str(out)]) == 0

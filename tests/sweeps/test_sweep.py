@@ -122,7 +122,7 @@ def test_a_diverged_member_harms_no_other(tiny, whole):
         np.testing.assert_array_equal(others, whole[name].values, err_msg=name)
     assert result.best().point["learning_rate"] in RATES
     frame = result.to_dataframe()
-    assert frame["diverged_at"].notna().sum() == 5
+    assert (frame["diverged_at"] >= 0).sum() == 5
 
 
 def test_the_first_bad_update_is_found():

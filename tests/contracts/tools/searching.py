@@ -35,7 +35,7 @@ def sweep(subject: Subject) -> None:
         **SMALL,
     )
     assert result.finished
-    assert np.isnan(result["diverged_at"]).all(), result["diverged_at"].values
+    assert (result["diverged_at"] == -1).all(), result["diverged_at"].values
     scores = result.scores().values[0]
     alone = np.asarray(subject.vmapped.evaluation["episode_return"]).mean((1, 2))
     np.testing.assert_allclose(scores, alone, **CLOSE)
