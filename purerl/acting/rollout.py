@@ -22,7 +22,6 @@ from typing import Any, NamedTuple, TypeVar
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.ad_checkpoint import checkpoint_name
 from jax.lax import stop_gradient
 
@@ -563,35 +562,20 @@ def replaced(
     if finite_observations:
         return transitions._replace(terminated=transitions.terminated & ~bad), memories
     good = ~bad
-    step = np.arange(len(bad))[:, None]
-    is_first, is_last = step == 0, step == len(bad) - 1
-
-    # Written with `lax`: `jnp.roll` and `jnp.where` are functions of their own for
-    # every shape, which a program is compiled with. A gather is kernels of its own on
-    # an accelerator.
-    def rolled(x: Array, by: int, axis: int) -> Array:
-        cut = -by % x.shape[axis]
-        parts = [(cut, None), (0, cut)]
-        found = [jax.lax.slice_in_dim(x, *ends, axis=axis) for ends in parts]
-        return jax.lax.concatenate(found, axis)
-
-    def choose(flag: Array, on_true: Array, on_false: Array) -> Array:
-        where = jax.lax.broadcast_in_dim(flag, on_true.shape, (0, 1))
-        return jax.lax.select(where, on_true, on_false)
-
+    # By rolling alone, as a gather is kernels of its own on an accelerator.
     sources = [
-        (rolled(good & ~is_first, -1, 0), -1, 0),
-        (rolled(good, 1, 1), 1, 1),
-        (rolled(good & ~is_last, 1, 0), 1, 0),
+        (jnp.roll(good.at[0].set(False), -1, 0), -1, 0),
+        (jnp.roll(good, 1, 1), 1, 1),
+        (jnp.roll(good.at[-1].set(False), 1, 0), 1, 0),
     ]
 
     def fill(x: Array) -> Array:
         found = x
         for is_there, by, axis in reversed(sources):
-            found = choose(is_there, rolled(x, by, axis), found)
-        return choose(bad, found, x)
+            found = jnp.where(_beside(is_there, x), jnp.roll(x, by, axis), found)
+        return jnp.where(_beside(bad, x), found, x)
 
-    cut = rolled(bad & ~is_first, -1, 0)
+    cut = jnp.roll(bad.at[0].set(False), -1, 0)
     filled, memories = jax.tree.map(fill, (transitions, memories))
     terminated = filled.terminated & ~filled.truncated
     truncated = (filled.truncated | cut | bad) & ~terminated
@@ -624,3 +608,8 @@ def episode_metrics(episodes: Episodes, axis_name: str | None) -> Metrics:
         "episode_return": jnp.where(count > 0, return_sum / some, jnp.nan),
         "episode_length": jnp.where(count > 0, length_sum / some, jnp.nan),
     }
+
+
+def _beside(flag: Array, x: Array) -> Array:
+    """Flags `[T, B]` as they are compared with `[T, B, ...]`."""
+    return flag.reshape(*flag.shape, *(1,) * (x.ndim - 2))
