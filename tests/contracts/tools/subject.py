@@ -93,5 +93,4 @@ def assert_close(one: Any, other: Any) -> None:
     )
     for (path, a), b in pairs:
         name = jax.tree_util.keystr(path)
-        # Parameters have moved by some hundredths.
-        np.testing.assert_allclose(a, b, err_msg=name, rtol=1e-3, atol=1e-3)
+        np.testing.assert_allclose(a, b, err_msg=name, **CLOSE)

@@ -1,4 +1,4 @@
-"""Every algorithm and preset under every tool; `python -m tests.contracts.tools.grid`.
+"""Every algorithm and preset under every tool; all of it with `pytest -m slow`.
 
 A cell of the grid is a test. An algorithm that is registered, and a preset that is a
 file, has its row; a function in `cells.TOOLS` has its column.
