@@ -15,7 +15,7 @@ from jax.core import Tracer
 
 from purerl import auto
 from purerl.config import ConfigError, shown
-from purerl.learning.parts import check_parts, is_in, name_leaves
+from purerl.learning.parts import check_parts, is_in, name_leaves, unique
 from purerl.scale.host import to_device
 from purerl.types import AgentState, Array, Overrides, PyTree
 
@@ -77,7 +77,7 @@ def choose(
     Raises:
         ConfigError: there is no such part.
     """
-    learned = dict(leaf for field in LEARNED for leaf in named.get(field, ()))
+    learned = unique([leaf for field in LEARNED for leaf in named.get(field, ())])
     check_parts(parts, learned, owner)
     chosen = {
         name: leaf
@@ -154,6 +154,7 @@ def check_networks(
     Raises:
         ConfigError: naming the array that does not fit, and what to do.
     """
+    unique(name_leaves(state))  # `put_networks` goes by them.
     places = networks_of(state)
     if not networks:
         raise ConfigError(
@@ -278,7 +279,7 @@ def _check_same(
     leaves_of: Callable[[PyTree], list[tuple[str, Any]]],
 ) -> None:
     """Refuse a state whose arrays are not those of a fresh one in name and shape."""
-    mine, theirs = dict(leaves_of(fresh)), dict(leaves_of(given))
+    mine, theirs = unique(leaves_of(fresh)), unique(leaves_of(given))
     for name in sorted(mine.keys() ^ theirs.keys()):
         where = f"{agent} lacks" if name in theirs else f"only {agent} has"
         raise ConfigError(f"{what}: {where} {name}. {remedy}")

@@ -6,7 +6,7 @@ consecutive words of such names: `torso` means the torso of every network, and
 `actor.torso` that of the actor.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import jax
 
@@ -113,3 +113,20 @@ def check_frozen(parts: Sequence[str], state: PyTree) -> None:
             f"frozen: {', '.join(parts)} are all that this agent learns, so that "
             "nothing would be trained; leave a part out."
         )
+
+
+def unique(named: Sequence[tuple[str, PyTree]]) -> Mapping[str, PyTree]:
+    """Return named leaves as a mapping.
+
+    Raises:
+        ConfigError: two leaves have one name, as where a module is called `params`.
+    """
+    found = dict(named)
+    if len(found) < len(named):
+        names = [name for name, _ in named]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ConfigError(
+            f"two arrays of the networks are called {twice!r}; give the submodules of "
+            "your network other names than 'params'."
+        )
+    return found

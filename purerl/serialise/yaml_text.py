@@ -9,6 +9,8 @@ import yaml
 
 # A rule of DiscoRL, the largest part of a config, has 750,000 numbers.
 MAX_TEXT = 20_000_000  # Characters of a file.
+MAX_VALUES = 1_000_000  # Values of a file, those of an alias counted where it stands.
+MAX_DEPTH = 50
 
 
 def yaml_text(values: Mapping[str, Any]) -> str:
@@ -51,7 +53,30 @@ def _refusal(problem: str) -> yaml.YAMLError:
 
 
 class _Loader(yaml.SafeLoader):
-    """A safe loader that refuses keys which are given twice."""
+    """A safe loader with limits, that refuses keys which are given twice."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self._depth = self._values = 0
+        self._sizes: dict[int, int] = {}  # Of every finished node, by its identity.
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        is_alias = self.check_event(yaml.AliasEvent)
+        before, self._depth = self._values, self._depth + 1
+        if self._depth > MAX_DEPTH:
+            raise _refusal(f"values lie in one another more than {MAX_DEPTH} deep")
+        node = super().compose_node(parent, index)
+        if is_alias and id(node) not in self._sizes:
+            raise _refusal("a value refers to itself by an alias")
+        self._depth -= 1
+        self._values += self._sizes[id(node)] if is_alias else 1
+        if self._values > MAX_VALUES:
+            raise _refusal(
+                f"it holds more than {MAX_VALUES:,} values, those of aliases counted "
+                "wherever they stand; write arrays as .npz"
+            )
+        self._sizes[id(node)] = self._values - before
+        return node
 
     def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
         # Here and not where dictionaries are made, as `<<` has put keys in by then.

@@ -1,6 +1,7 @@
 """Config files that a person wrote: what is wrong in one is said in a sentence."""
 
 import warnings
+from pathlib import Path
 
 import pytest
 import yaml
@@ -8,6 +9,14 @@ import yaml
 from purerl import PPOConfig, serialise
 from purerl.cli import flags, main
 from purerl.cli.train import base_config, parser
+from purerl.config import ConfigError
+from purerl.contrib.hardware.device import load_device
+
+# Lists of lists by anchors: 9 to the power of 8 values in 600 characters.
+BOMB = "[&a0 [1, 1, 1, 1, 1, 1, 1, 1, 1]" + "".join(
+    f", &a{i} [{', '.join([f'*a{i - 1}'] * 9)}]" for i in range(1, 9)
+)
+BOMB += "]"
 
 
 def config_file(folder, text):
@@ -42,6 +51,11 @@ def config_file(folder, text):
         ("learning_rate: 1:30", "learning_rate must be a number, got '1:30'"),
         ("policy_loss: {}", "the loss must have a type and its fields, such as {type"),
         ("optimiser: {b1: 0.9}", "the optimiser must have a type and its fields"),
+        ("hidden_sizes: &x [*x]", "a value refers to itself by an alias"),
+        ("env_params: &x {a: *x}", "a value refers to itself by an alias"),
+        (f"env: {'[' * 20_000}{']' * 20_000}", "more than 50 deep"),
+        (f"hidden_sizes: [{BOMB}]", "more than 1,000,000 values"),
+        (f"env_kwargs: {{a: {BOMB}}}", "more than 1,000,000 values"),
         (f"frozen: [{'torso, ' * 3_000_000}]", "more than 20,000,000 characters"),
     ],
 )
@@ -69,6 +83,24 @@ def test_numbers_are_those_of_yaml_1_2(text, number, tmp_path):
 @pytest.mark.parametrize("text", [*NUMBERS, "1:30", ".5", "1.", "-.inf", ".nan", "-"])
 def test_text_that_looks_like_a_number_stays_text(text):
     assert serialise.read_yaml(serialise.yaml_text({"a": text})) == {"a": text}
+
+
+READERS = {
+    "a config": serialise.from_yaml,
+    "a loss": serialise.load_loss,
+    "a device": load_device,
+    "a flag": lambda path: flags.read_mapping(
+        "env_kwargs", [f"a={Path(path).read_text()}"]
+    ),
+}
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=READERS)
+def test_every_reader_has_the_limits(read, tmp_path):
+    path = config_file(tmp_path, f"{{name: {BOMB}}}")
+    with pytest.raises(ConfigError):
+        read(path)
+    assert serialise.mapping_of(f"{{name: {BOMB}}}") is None
 
 
 def test_one_wrapper_may_stand_without_a_list(tmp_path):
