@@ -214,7 +214,7 @@ def evolution_page(
         OSError: the page cannot be written.
     """
     history, settings = result.history, result.settings
-    own = str(serialise.plain(result.config.env, "env"))
+    own = serialise.env_name(result.config.env)
     places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]
     curves = figure_html(result.plot(), "Mean and best member of every generation.")
     if history["returns"].shape[1] > 1:

@@ -10,6 +10,8 @@ from purerl.serialise.configs import from_dict as from_dict
 from purerl.serialise.configs import from_yaml as from_yaml
 from purerl.serialise.configs import to_dict as to_dict
 from purerl.serialise.configs import to_yaml as to_yaml
+from purerl.serialise.environments import env_name as env_name
+from purerl.serialise.environments import env_text as env_text
 from purerl.serialise.fields import parse_params as parse_params
 from purerl.serialise.fields import parse_text as parse_text
 from purerl.serialise.fields import parse_value as parse_value

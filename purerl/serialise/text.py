@@ -7,6 +7,7 @@ from typing import Any
 from purerl import randomisation, registry, schedules
 from purerl.config import ConfigError, field_names
 from purerl.networks import modules
+from purerl.serialise import environments
 
 # How a part of a kind is written; "" stands for any.
 EXAMPLES = {
@@ -22,10 +23,13 @@ EXAMPLES = {
 def part_text(part: Any) -> str:
     """Write a part as the command line does; what is learned only by its name.
 
-    A torso or a whole network in a config is written as `networks.modules.text` does.
+    A torso or a whole network in a config is written as `networks.modules.text` does,
+    an environment as `env_name` does.
     """
     if modules.is_module(part):
         return modules.text(part)
+    if environments.is_object(part):
+        return environments.env_name(part)
     if not dataclasses.is_dataclass(part):
         return str(part)
     name = registry.name_of(type(part))

@@ -11,7 +11,7 @@ import numpy as np
 from purerl import registry
 from purerl.config import ConfigError
 from purerl.networks import modules
-from purerl.serialise.environments import env_text, is_env
+from purerl.serialise import environments
 from purerl.serialise.text import written_fields
 
 
@@ -27,8 +27,8 @@ def plain(value: Any, where: str) -> Any:
         return str(os.fspath(value))
     if modules.is_module(value):
         return modules.plain(value, where)
-    if is_env(value):
-        return env_text(value)
+    if environments.is_object(value):
+        return environments.plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A part says its class; an environment's parameters are their numbers alone.
         kind = {"type": registry.name_of(type(value))} if callable(value) else {}
