@@ -176,7 +176,9 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
 def _validate(config: TrainConfig, env: Environment) -> None:
     """Make the checks of an algorithm, and those of optimisers."""
     config = schedules.at_start(config)
-    entry_of(config).validate(config, env)
+    # Bounds of spaces are JAX's arrays in some environments, and those are read.
+    with jax.ensure_compile_time_eval():
+        entry_of(config).validate(config, env)
     check_optimisers(config)
 
 

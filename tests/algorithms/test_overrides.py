@@ -7,6 +7,7 @@ import pytest
 
 import purerl
 from purerl import losses
+from purerl.optimisers import SGD
 from tests.algorithms.short_runs import CONFIG, KEYS, assert_close, lane
 
 GRID = CONFIG.replace(env_params={"length": 0.5}, num_evaluations=0)
@@ -49,3 +50,14 @@ def test_a_population_of_losses_in_one_call():
     # Both act: three losses of the critic, two widths of the policy's clip.
     assert len(np.unique(result.metrics["value_loss"][:, 0, 0])) == 3
     assert len(np.unique(result.metrics["policy_loss"][0, :, 0])) == 2
+
+
+@pytest.mark.parametrize("config", [purerl.TD3Config, purerl.SACConfig])
+def test_a_whole_part_where_bounds_of_spaces_are_arrays_of_jax(config):
+    train = purerl.make_train(config(env="Reacher-misc", total_timesteps=2_000))
+    # SGD without momentum keeps no averages of gradients, as Adam does.
+    adam = jax.eval_shape(train, KEYS[0])
+    sgd = jax.eval_shape(lambda key: train(key, {"optimiser": SGD()}), KEYS[0])
+    assert jax.tree.structure(sgd.metrics) == jax.tree.structure(adam.metrics)
+    count = [len(jax.tree.leaves(result.state)) for result in (adam, sgd)]
+    assert count[1] < count[0]
