@@ -215,7 +215,9 @@ def evolution_page(
     """
     history, settings = result.history, result.settings
     own = serialise.env_name(result.config.env)
-    places = [str(x.get("env", own)) for x in settings["environments"] or [{}]]
+    places = [
+        serialise.env_name(x.get("env", own)) for x in settings["environments"] or [{}]
+    ]
     curves = figure_html(result.plot(), "Mean and best member of every generation.")
     if history["returns"].shape[1] > 1:
         curves += figure_html(

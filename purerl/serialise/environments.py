@@ -8,6 +8,7 @@ import dataclasses
 import enum
 import functools
 import hashlib
+import json
 import types
 from collections.abc import Iterator, Mapping, Set
 from typing import Any
@@ -40,11 +41,18 @@ def plain(env: Any) -> dict[str, Any] | str:
     """
     try:
         values = modules.plain(env, "env")
-        if env_text(modules.parse("env", values)) == env_text(env):
+        if _text_of(type(env), json.dumps(values)) == env_text(env):
             return values
     except Exception:  # Whatever the user's class makes of its own attributes.
         pass
     return env_text(env)
+
+
+@functools.lru_cache(maxsize=256)
+def _text_of(cls: type, values: str) -> str:
+    """The words of the environment that values make; physics takes seconds to make."""
+    del cls  # A notebook may define another class of the same name.
+    return env_text(modules.parse("env", json.loads(values)))
 
 
 def env_name(env: Any) -> str:
@@ -62,10 +70,12 @@ def env_name(env: Any) -> str:
 
 
 def _word(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return str(value.get(modules.IMPORT, "")) or env_name(value)
+    if isinstance(value, Mapping) and "type" in value:
+        return env_name(value)
+    if isinstance(value, Mapping) and modules.IMPORT in value:
+        return value[modules.IMPORT]
     if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_word, value))}]"
+        return f"({', '.join(map(_word, value))}{',' * (len(value) == 1)})"
     return repr(value)
 
 
