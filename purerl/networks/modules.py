@@ -6,9 +6,7 @@ module is its import path and its fields, `{"type": "mypackage.nets:MyTorso",
 environment object is written and read in the same way.
 """
 
-import ast
 import contextlib
-import dataclasses
 import inspect
 import sys
 from collections.abc import Callable, Mapping, Sequence
@@ -25,6 +23,7 @@ from purerl import envs
 from purerl.config import ConfigError, check_known
 from purerl.envs.adapters.packages import imported, main_name, object_at
 from purerl.envs.base import is_env
+from purerl.envs.wrappers.registry import read_call
 from purerl.networks import composite
 from purerl.types import Array, PyTree
 
@@ -110,7 +109,7 @@ def copied(module: nn.Module) -> nn.Module:
 
     flax takes one module object in two places of a network for one set of parameters.
     """
-    names = [f.name for f in _fields(module)]
+    names = [field.name for field in _parameters(type(module))]
     values = {name: _copied(getattr(module, name)) for name in names}
     return module.clone(parent=None, **values)
 
@@ -146,7 +145,7 @@ def plain(module: Any, where: str) -> dict[str, Any]:
     found: dict[str, Any] = {"type": path_of(cls)}
     if is_module(module) and module.name is not None:
         found["name"] = module.name
-    for field in _fields(module):
+    for field in _parameters(type(module)):
         value = getattr(module, field.name)
         # A default that is a function or a module comes back with the class.
         if _is_simple(value) or not _is_default(field, value):
@@ -157,7 +156,7 @@ def plain(module: Any, where: str) -> dict[str, Any]:
 def text(module: nn.Module) -> str:
     """Write a module as the command line does, without fields at their defaults."""
     parts = []
-    for field in _fields(module):
+    for field in _parameters(type(module)):
         value = getattr(module, field.name)
         if not _is_default(field, value):
             parts.append(f"{field.name}={_text(value)}")
@@ -271,18 +270,14 @@ def _fits(found: Any, shape: tuple[Any, ...]) -> bool:
     return all(b is None or a == b for a, b in zip(actual, shape, strict=True))
 
 
-def _fields(module: Any) -> list[Any]:
-    """What a class is called with; of a module's without what flax adds."""
-    if not is_module(module):
-        return list(inspect.signature(type(module)).parameters.values())
-    return [
-        field
-        for field in dataclasses.fields(module)
-        if field.name not in ("parent", "name") and field.init
-    ]
+def _parameters(cls: type) -> list[inspect.Parameter]:
+    """What a class is called with, without what flax adds."""
+    found = inspect.signature(cls).parameters.values()
+    added = ("parent", "name") if issubclass(cls, nn.Module) else ()
+    return [one for one in found if one.name not in added]
 
 
-def _is_default(field: Any, value: Any) -> bool:
+def _is_default(field: inspect.Parameter, value: Any) -> bool:
     try:
         return bool(value == field.default)
     except ValueError:  # An array is equal element by element.
@@ -337,9 +332,10 @@ def _read(field: str, values: Mapping[str, Any]) -> Any:
     values = dict(values)
     path = str(values.pop("type"))
     cls = _class_at(field, path)
-    known = [name for name in inspect.signature(cls).parameters if name != "parent"]
-    for name in [] if cls is envs.make else values:
-        check_known(name, known, f"{field} {path}")
+    if cls is not envs.make:
+        known = [n for n in inspect.signature(cls).parameters if n != "parent"]
+        for name in values:
+            check_known(name, known, f"{field} {path}")
     try:
         return cls(**{name: _value(field, inner) for name, inner in values.items()})
     except ConfigError:
@@ -413,25 +409,16 @@ def _with_home(field: str, value: str) -> str:
 
 
 def _read_text(field: str, value: str) -> dict[str, Any]:
-    path, bracket, inside = value.strip().partition("(")
-    values: dict[str, Any] = {}
-    unnamed: list[str] = []
     try:
-        if bracket:
-            call = ast.parse(f"f({inside}", mode="eval").body
-            assert isinstance(call, ast.Call)
-            unnamed = [ast.unparse(arg) for arg in call.args]
-            values = {str(k.arg): ast.literal_eval(k.value) for k in call.keywords}
-    except (SyntaxError, ValueError, AssertionError, RecursionError, MemoryError):
-        raise ConfigError(
-            f"{field}: cannot read {value!r}; write for example {_EXAMPLE}."
-        ) from None
+        path, unnamed, values = read_call(field, value, _EXAMPLE)
+    except ValueError as error:
+        raise ConfigError(str(error)) from None
     if unnamed:
-        names = [f.name for f in _fields(_class_at(field, path))]
-        example = f"; write {names[0]}={unnamed[0]}" if names else ""
+        names = _parameters(_class_at(field, path))
+        example = f"; write {names[0].name}={unnamed[0]!r}" if names else ""
         raise ConfigError(
             f"{field}: the fields of a module are named, and {path} was given "
-            f"{', '.join(unnamed)} without a name{example}."
+            f"{', '.join(map(repr, unnamed))} without a name{example}."
         )
     return {"type": path, **values}
 
