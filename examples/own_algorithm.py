@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import purerl
 from purerl.acting import observe
 from purerl.algorithms import Entry, checks, on_policy, policy_gradient, register
-from purerl.config import POSITIVE, config_dataclass, dynamic, static
+from purerl.config import POSITIVE, POSITIVE_OR_NONE, config_dataclass, dynamic, static
 from purerl.learning.normalise import standardise
 from purerl.learning.returns import rewards_to_go
 
@@ -24,6 +24,7 @@ class ReinforceConfig(policy_gradient.PolicyGradientConfig):
     num_envs: int = static(16, "Environments per agent.", POSITIVE)
     num_steps: int = static(256, "Steps per environment and update.", POSITIVE)
     learning_rate: float = dynamic(1e-2, "Step size.", POSITIVE)
+    max_grad_norm: float | None = dynamic(None, "Largest norm.", POSITIVE_OR_NONE)
 
     @property
     def sequential_steps(self) -> int:

@@ -24,11 +24,11 @@ def part_text(part: Any) -> str:
     """Write a part as the command line does; what is learned only by its name.
 
     A torso or a whole network in a config is written as `networks.modules.text` does,
-    an environment as `env_name` does.
+    an environment, and what is not known here, as `env_name` does.
     """
     if modules.is_module(part):
         return modules.text(part)
-    if environments.is_object(part):
+    if environments.is_object(part) or modules.is_written(part):
         return environments.env_name(part)
     if not dataclasses.is_dataclass(part):
         return str(part)
