@@ -24,7 +24,7 @@ from purerl.config import ConfigError, check_known
 from purerl.envs.adapters.packages import imported, main_name, object_at
 from purerl.envs.base import is_env
 from purerl.envs.wrappers.registry import read_call
-from purerl.networks import composite
+from purerl.networks import observe
 from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
@@ -196,7 +196,7 @@ def check(
     """
     size = 3
     arrays = [
-        composite.map_shape(
+        observe.map_shape(
             lambda one: jax.ShapeDtypeStruct((size, *one), jnp.float32), shape
         )
         for shape in inputs
