@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 
 import purerl
-from purerl.acting import observe
 from purerl.algorithms import Entry, checks, on_policy, policy_gradient, register
 from purerl.config import POSITIVE, POSITIVE_OR_NONE, config_dataclass, dynamic, static
-from purerl.learning.normalise import standardise
+from purerl.learning.averages import standardise
 from purerl.learning.returns import rewards_to_go
 
 
@@ -41,13 +40,13 @@ def make(config, env, axis_name=None):
 def learn(agent, state, played, key):
     """Take one gradient step on a rollout `[T, B]`; a path that is cut ends there."""
     steps = played.transitions
-    ends, nothing = (steps.terminated, steps.truncated), jnp.zeros_like(steps.reward)
-    to_go = rewards_to_go(steps.reward, nothing, *ends, gamma=agent.config.gamma)
+    seen, reward_scale = policy_gradient.estimate(agent, state, played)
+    ends, nothing = (steps.terminated, steps.truncated), jnp.zeros_like(seen.reward)
+    to_go = rewards_to_go(seen.reward, nothing, *ends, gamma=agent.config.gamma)
     weight = standardise(to_go.ravel(), agent.axis_name)
-    obs = observe.prepare(agent, state.obs_moments, steps.obs)
-    batch = *on_policy.flatten((obs, steps.action)), weight
+    batch = *on_policy.flatten((seen.obs, steps.action)), weight
     found = on_policy.gradient_step(agent, state, partial(loss, agent), batch)
-    return on_policy.Learned(*found)
+    return on_policy.Learned(*found, reward_scale)
 
 
 def loss(agent, params, batch):
