@@ -22,8 +22,7 @@ import optax
 
 from purerl import networks
 from purerl.accelerator import twins
-from purerl.acting import observe, rollout
-from purerl.acting.observe import obs_shape
+from purerl.acting import rollout
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, network_config, off_policy, replayed_memory
 from purerl.algorithms import memory as memories
@@ -46,14 +45,15 @@ from purerl.envs.base import Environment
 from purerl.envs.spaces import without_far_ends
 from purerl.keys import init_keys
 from purerl.learning import optimiser
-from purerl.learning.parts import frozen_in
-from purerl.networks import composite, layers
+from purerl.learning.optimiser import frozen_in
+from purerl.networks import layers, observe
 from purerl.networks.distributions import (
     Gaussian,
     check_real,
     is_discrete,
     log_tanh_slope,
 )
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import Adam
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, PyTree, Recurrence
@@ -243,7 +243,7 @@ def build(
     shape, num = obs_shape(agent.obs_space), head.num_outputs
     memory = replayed_memory.build(config, shape) if has_memory else None
     if memory is not None:
-        shape = composite.head_shape(memory.kind.size, shape)
+        shape = observe.head_shape(memory.kind.size, shape)
     if head.is_discrete:
         actor, critics = logits_actor(config, shape, num), all_critics
     else:
@@ -258,7 +258,7 @@ def layers_of(config: Any, shape: Any, field: str) -> nn.Module:
     """Make what a network has below its head: a torso, or the layers on a memory."""
     if memories.has_memory(config):
         dense = network_config.dense_layers(config, config.head_sizes)
-        return composite.viewed(dense, shape)
+        return observe.viewed(dense, shape)
     sizes = None
     if field == "critic":
         sizes = config.critic_hidden_sizes or config.hidden_sizes
@@ -271,7 +271,7 @@ def logits_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:
     if actor is None:
         torso = layers_of(config, shape, "actor")
         actor = networks.CategoricalActor(torso, num_actions, config.actor_gain)
-    return networks.Masked(actor) if composite.has_mask(shape) else actor
+    return networks.Masked(actor) if observe.has_mask(shape) else actor
 
 
 def gaussian_actor(config: Any, shape: Any, num_actions: int) -> nn.Module:

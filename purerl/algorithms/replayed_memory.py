@@ -32,7 +32,7 @@ from purerl.algorithms import network_config
 from purerl.algorithms.memory import CORE, CRITIC_CORE, Memory
 from purerl.learning import sequences
 from purerl.learning.sequences import Sequences, swap
-from purerl.networks import composite, memories
+from purerl.networks import memories, observe
 from purerl.networks.memories import Kind
 from purerl.replay import batches
 from purerl.replay import uniform as ring
@@ -101,7 +101,7 @@ class WithMemory(NamedTuple):
 
     def seen(self, memory: PyTree, obs: Any) -> Any:
         """Return what the head sees of a memory with an observation in it."""
-        return composite.beside_mask(self.kind.read(memory), obs)
+        return observe.beside_mask(self.kind.read(memory), obs)
 
     def _seen_in(self, core: PyTree, obs: Now | Next) -> Any:
         """What the head sees at every sample, `[N, ...]`."""
@@ -131,7 +131,7 @@ def repeated(obs: Any, num: int) -> Any:
 
 def mask_of(obs: Any) -> Array | None:
     """Return the mask of a batch's observations, in any order; None without one."""
-    return composite.mask_of(obs.rows.batch.obs if isinstance(obs, Now) else obs)
+    return observe.mask_of(obs.rows.batch.obs if isinstance(obs, Now) else obs)
 
 
 def build(config: Any, shape: Any) -> Memory:

@@ -54,7 +54,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from purerl.acting import rollout
-from purerl.acting.observe import obs_shape
 from purerl.algorithms import (
     actor_critic,
     ensembles,
@@ -76,9 +75,10 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
+from purerl.learning.averages import after, pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.collectives import after, pmean
 from purerl.networks import layers
+from purerl.networks.observe import obs_shape
 from purerl.optimisers import Muon
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -430,7 +430,7 @@ def improve(
     if agent.config.learn_temperature:
         # The gradient is that of log alpha (H - H*): more entropy than wanted makes
         # alpha smaller. Averages over devices must come one after another: see
-        # `collectives`.
+        # `averages`.
         seen = after(obs, entropy, agent.stepper.axis_name)
         gradients["log_temperature"] = entropy - target_entropy(agent, seen)
     learner = actor_critic.descend(agent.config, learner, gradients)

@@ -47,8 +47,8 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
+from purerl.learning.averages import pmean
 from purerl.learning.branches import StepCount
-from purerl.learning.collectives import pmean
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
 

@@ -10,12 +10,12 @@ import pytest
 
 import purerl
 from purerl import ConfigError
-from purerl.acting import observe
 from purerl.acting.environment import resolve_env
 from purerl.algorithms import off_policy, replayed_memory, sac, td3
 from purerl.learning import returns
 from purerl.learning.branches import StepCount
 from purerl.learning.sequences import swap
+from purerl.networks import observe
 from purerl.optimisers import SGD
 from purerl.replay import uniform as ring
 from tests import nets
