@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from typing import Any, ClassVar
 
 import jax
@@ -105,11 +106,11 @@ def _function(name: str, value: Any) -> Any:
     kinds |= {"observation_fn": navix.observations, "transitions_fn": navix.transitions}
     if name not in kinds or not isinstance(value, str):
         return value
-    module = kinds[name]
-    own = [
-        each
-        for each, found in vars(module).items()
-        if getattr(found, "__module__", "") == module.__name__
-    ]
-    one_of(name, value, own)
-    return getattr(module, value)
+    found = inspect.getmembers(kinds[name], inspect.isfunction)
+    known = {  # But for helpers, which take other things than states.
+        each: function
+        for each, function in found
+        if any("state" in taken for taken in inspect.signature(function).parameters)
+    }
+    one_of(name, value, known)
+    return known[value]

@@ -69,18 +69,19 @@ class XMiniGridEnvironment(Adapted):
             ValueError: there is no such environment, option or benchmark, or it cannot
                 be downloaded.
         """
-        known = xminigrid.registered_environments()
-        if xminigrid_name not in known:
-            raise unknown_name("XLand-MiniGrid", xminigrid_name, known)
+        names = xminigrid.registered_environments()
+        if xminigrid_name not in names:
+            raise unknown_name("XLand-MiniGrid", xminigrid_name, names)
         self.id = f"xminigrid/{xminigrid_name}"
-        self.options = {"benchmark": benchmark, **options}
-        made = xminigrid.make(xminigrid_name)[1]
-        fields = [field.name for field in dataclasses.fields(made)]
-        unknown = set(options) - set(fields) | {"ruleset"} & set(options)
-        if unknown or (benchmark and "ruleset" not in fields):
-            fields = ["benchmark"] * ("ruleset" in fields) + fields
-            raise refused_options(self.id, unknown or ["benchmark"], known=fields)
-        self.wrapped, self._numbers = xminigrid.make(xminigrid_name, **options)
+        self.options = options | ({"benchmark": benchmark} if benchmark else {})
+        self.wrapped, numbers = xminigrid.make(xminigrid_name)
+        known = [field.name for field in dataclasses.fields(numbers)]
+        # Rules are numbers; a file can name the benchmark that they come from.
+        known = ["benchmark" if name == "ruleset" else name for name in known]
+        unknown = self.options.keys() - set(known)
+        if unknown:
+            raise refused_options(self.id, unknown, known=known)
+        self._numbers = numbers.replace(**options)
         self._rulesets = _downloaded(benchmark) if benchmark else None
         if self._rulesets is not None:
             self._numbers = self._numbers.replace(ruleset=self._rulesets.get_ruleset(0))
