@@ -15,7 +15,7 @@ from purerl.algorithms import config_class, name_of
 from purerl.cli import absent, flags, settings
 from purerl.cli.flags import ConfigSource
 from purerl.config import ConfigError, TrainConfig
-from purerl.contrib.hardware.device import Device
+from purerl.contrib.hardware.estimate import Device
 from purerl.execution import dry_run
 from purerl.execution.format import program, quoted
 from purerl.execution.memory import require_number

@@ -10,9 +10,8 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from purerl.execution.members import Members
 from purerl.execution.memory import fit_lanes
-from purerl.execution.programs import Program
+from purerl.execution.programs import Members, Program
 from purerl.scale.devices import Worker
 from purerl.serialise import plain
 from purerl.train import Bound

@@ -18,11 +18,11 @@ from purerl.execution.programs import check_divides
 from purerl.meta import fitness as fitness_of
 from purerl.meta import store
 from purerl.meta.genome import Genome, Names
-from purerl.meta.optimiser import Optimiser
 from purerl.meta.strategy import (
     COMPARING,
     PRESETS,
     TRUNCATED,
+    Optimiser,
     Strategy,
     read_strategy,
 )
@@ -37,7 +37,7 @@ from purerl.search.fitness import (
     read_fitness,
 )
 from purerl.storage import folders
-from purerl.sweeps.effects import check_effects
+from purerl.sweeps.groups import check_effects
 from purerl.train import Bound, bind, check_may_move
 
 Environments = Sequence[str | Mapping[str, Any]]

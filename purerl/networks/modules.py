@@ -21,7 +21,7 @@ from flax.errors import InvalidRngError
 
 from purerl.config import ConfigError, check_known
 from purerl.envs.adapters.packages import imported
-from purerl.networks import composite
+from purerl.networks import observe
 from purerl.types import Array, PyTree
 
 # The fields of configs that hold a network.
@@ -191,7 +191,7 @@ def check(
     """
     size = 3
     arrays = [
-        composite.map_shape(
+        observe.map_shape(
             lambda one: jax.ShapeDtypeStruct((size, *one), jnp.float32), shape
         )
         for shape in inputs

@@ -2,11 +2,50 @@
 
 import ast
 import dataclasses
+import os
+from collections.abc import Mapping
 from typing import Any
+
+import jax
+import numpy as np
 
 from purerl import randomisation, registry, schedules
 from purerl.config import ConfigError, field_names
 from purerl.networks import modules
+from purerl.serialise.environments import env_text, is_env
+
+
+def plain(value: Any, where: str) -> Any:
+    """Turn a config's value into plain Python; `where` it is, for messages."""
+    if isinstance(value, np.ndarray | np.generic | jax.Array):
+        return np.asarray(value).tolist()
+    if value is None or isinstance(value, bool | int | float):
+        return value
+    if isinstance(value, str):
+        return str(value)  # `AUTO` is a word like others.
+    if isinstance(value, os.PathLike):
+        return str(os.fspath(value))
+    if modules.is_module(value):
+        return modules.plain(value, where)
+    if is_env(value):
+        return env_text(value)
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # A part says its class; an environment's parameters are their numbers alone.
+        kind = {"type": registry.name_of(type(value))} if callable(value) else {}
+        names = written_fields(value)
+        return kind | {n: plain(getattr(value, n), f"{where}.{n}") for n in names}
+    if isinstance(value, tuple | list):
+        return [plain(inner, where) for inner in value]
+    if isinstance(value, Mapping):
+        return {str(n): plain(inner, f"{where}.{n}") for n, inner in value.items()}
+    if callable(value):
+        raise ConfigError(
+            f"{where} is {value!r}, a function or class, which no file can hold: "
+            "choose it by a string, or make it a flax.struct.dataclass with __call__ "
+            "and give that a name with purerl.losses.register."
+        )
+    return repr(value)
+
 
 # How a part of a kind is written; "" stands for any.
 EXAMPLES = {

@@ -18,8 +18,16 @@ from purerl import registry, serialise
 from purerl.config import ConfigError
 from purerl.runner.arguments import as_seed
 from purerl.scale.devices import required
-from purerl.space.axes import choice, loguniform, read_axis, read_values, uniform
-from purerl.space.labels import identities, in_a_line, plain
+from purerl.space.axes import (
+    choice,
+    identities,
+    in_a_line,
+    loguniform,
+    plain,
+    read_axis,
+    read_values,
+    uniform,
+)
 
 DESIGNS = ("grid", "zip", "random")
 

@@ -10,8 +10,7 @@ from purerl.runner import manifest
 from purerl.runner.result import load_run
 from purerl.scale import hosts
 from purerl.storage import folders
-from purerl.storage.files import write_json
-from purerl.storage.lock import LOCK, locked
+from purerl.storage.files import LOCK, locked, write_json
 
 from .conftest import run_tiny
 
