@@ -234,7 +234,8 @@ def test_games_are_those_of_pgx(name):
     for ours, theirs in pairs:
         np.testing.assert_array_equal(ours, theirs)
     rewards, terminated = pairs[-2][0], pairs[-1][0]
-    assert rewards.any() and (terminated.any() or name == "2048")
+    # The paddle goes right and misses the ball; in 2048 there is something to merge.
+    assert rewards.any() if name == "2048" else terminated.any()
 
 
 @pytest.mark.slow(optimised=False)
