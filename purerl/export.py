@@ -29,7 +29,7 @@ from purerl.acting.environment import bind_params
 from purerl.acting.observe import completed
 from purerl.acting.policy import recurrence_of
 from purerl.atomic import write_atomic
-from purerl.config import ConfigError, TrainConfig
+from purerl.config import ConfigError, TrainConfig, heads_of, terms_of
 from purerl.export_onnx import POLICY as _ONNX
 from purerl.export_onnx import to_onnx
 from purerl.export_readme import readme
@@ -111,7 +111,12 @@ def export_policy(
     files = {_POLICY: _serialised(found.act, found.rows, count)}
     if sampled:
         files[_SAMPLED] = _serialised(found.sample, found.rows, count, found.words)
-    arrays = {name: np.asarray(x) for name, x in networks_of(state).items()}
+    unread = heads_of(terms_of(config))  # Terms of a loss are no part of the policy.
+    arrays = {
+        name: np.asarray(x)
+        for name, x in networks_of(state).items()
+        if name.partition(".")[0] not in unread
+    }
     about = describe(bound, found, batch, sampled, onnx)
     if onnx:
         files[_ONNX] = to_onnx(found.act, found.rows, batch)

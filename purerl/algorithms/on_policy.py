@@ -25,6 +25,7 @@ from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import memory as memories
 from purerl.algorithms import pieces
 from purerl.algorithms.memory import CRITIC_CORE, Memory, of_actor
+from purerl.config import heads_of, terms_of
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import normalise, optimiser
@@ -35,6 +36,7 @@ from purerl.learning.minibatches import (
     minimise,
     pass_means,
 )
+from purerl.losses import extra
 from purerl.networks import composite
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
@@ -70,6 +72,7 @@ class Agent(NamedTuple):
         memory: Networks of the memory; None for an agent that remembers nothing.
         num_updates: Updates of the whole run.
         axis_name: Mapped axis over which this agent's environments are spread, if any.
+        terms: The user's own terms of the loss by name, see `losses.extra`.
         networks: Networks by name, that which acts among them. They see prepared
             observations, or the memory; a critic that shares the actor's torso sees its
             features, see `inputs`.
@@ -88,6 +91,7 @@ class Agent(NamedTuple):
     memory: Memory | None
     num_updates: int
     axis_name: str | None
+    terms: extra.Terms
     networks: Any = None
     behaviour: Any = None
     on_features: nn.Module | None = None
@@ -169,7 +173,8 @@ def make_agent(config: Any, env: Environment, axis_name: str | None) -> Agent:
     obs_space = env.observation_space(stepper.params)
     memory = memories.build(config, obs_shape(obs_space))
     num_updates = max(1, config.total_timesteps // config.steps_per_update)
-    return Agent(config, stepper, obs_space, memory, num_updates, axis_name)
+    terms = terms_of(config)
+    return Agent(config, stepper, obs_space, memory, num_updates, axis_name, terms)
 
 
 def algorithm(
@@ -225,6 +230,10 @@ def init(
     if agent.memory is not None and agent.memory.critic_core is not None:
         modules[CRITIC_CORE] = agent.memory.critic_core, [obs, before.critic]
     params = networks.init_params(keys[:2], modules)
+    if heads_of(agent.terms):
+        example = _example(agent, params, seen)
+        own = init_keys(key, 4)[3]
+        params = extra.with_heads(agent.terms, params, example, _apply(agent), own)
     return OnPolicyState(
         params=params,
         opt_state=init_optimiser(params),
@@ -407,6 +416,8 @@ def rows_of(
         played: The rollout.
         batch: NamedTuple of samples `[T, B, ...]`, with the field `obs`.
     """
+    if agent.terms:
+        batch = _with_steps(agent, state, played, batch)
     if agent.memory is None:
         return flatten(batch)
     return agent.memory.rows(agent.config, state.memory, played, batch)
@@ -420,9 +431,10 @@ def samples_of(agent: Agent, params: PyTree, rows: Any) -> Any:
     Args:
         rows: Rows of a minibatch, from `rows_of`.
     """
-    if agent.memory is None:
-        return rows
-    return flatten(agent.memory.samples(params, rows))
+    samples = rows
+    if agent.memory is not None:
+        samples = flatten(agent.memory.samples(params, rows))
+    return samples.own._replace(obs=samples.obs) if agent.terms else samples
 
 
 def flatten(batch: Any) -> Any:
@@ -493,7 +505,11 @@ def fit(
         begin=agent.memory.begun if agent.memory else None,
     )
     start = state.params, state.opt_state
-    if agent.few_kernels is None or agent.memory or traced_for_cpu():
+    if agent.terms:
+        passes = passes._replace(key=extra.key_of(key))
+        whole = partial(_with_terms, agent, partial(loss, agent))
+        found = minimise(whole, *start, rows, key, passes)
+    elif agent.few_kernels is None or agent.memory or traced_for_cpu():
         found = minimise(partial(loss, agent), *start, rows, key, passes)
     else:
         found = agent.few_kernels(agent, loss, *start, rows, key, passes)
@@ -506,20 +522,29 @@ def gradient_step(
     state: OnPolicyState,
     loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
     batch: Any,
+    played: rollout.Played,
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take one gradient step of all networks; for many of them see `minibatches`.
 
     Args:
         loss: `(params, batch) -> (scalar, metrics)`.
         batch: Samples of the rollout.
+        played: The rollout, which terms of the user's own see.
 
     Returns:
         Parameters, the optimiser's state, and metrics with `grad_norm`.
     """
     flat, restore = optimiser.flatten(state.params)
 
+    own = terms_of_rollout(agent, state, played)
+
     def flat_loss(flat: Array) -> tuple[Array, Metrics]:
-        return loss(restore(flat), batch)
+        params = restore(flat)
+        total, metrics = loss(params, batch)
+        if own is None:
+            return total, metrics
+        more, found = own(params)
+        return total + more, extra.joined(metrics, found)
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
     grads, metrics = pmean((grads, metrics), agent.axis_name)
@@ -529,6 +554,91 @@ def gradient_step(
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     params = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
     return params, opt_state, metrics
+
+
+def terms_of_rollout(
+    agent: Agent, state: OnPolicyState, played: rollout.Played
+) -> Callable[[PyTree], tuple[Array, Metrics]] | None:
+    """Return what the user's own terms add to a loss of a whole rollout.
+
+    Returns:
+        `(params) -> (scalar, metrics)`; None where there are no terms.
+    """
+    if not agent.terms:
+        return None
+    prepared = observe.prepare(agent, state.obs_moments, played.transitions.obs)
+    rows = rows_of(agent, state, played, _Observed(prepared))
+    key = extra.key_of(update_keys(state, pieces.NUM_KEYS)[3])
+    return lambda params: _added(agent, params, rows, key)
+
+
+class _Observed(NamedTuple):
+    """Samples of which there are only observations."""
+
+    obs: Any
+
+
+def _with_terms(
+    agent: Agent, loss: Callable, params: PyTree, rows: Any, key: Array
+) -> tuple[Array, Metrics]:
+    """The loss of rows with the user's own terms in it."""
+    total, metrics = loss(params, rows)
+    more, found = _added(agent, params, rows, key)
+    return total + more, extra.joined(metrics, found)
+
+
+def _added(
+    agent: Agent, params: PyTree, rows: Any, key: Array
+) -> tuple[Array, Metrics]:
+    """What terms add to the loss of rows, and their means by name."""
+    samples = rows
+    if agent.memory is not None:
+        steps = agent.memory.steps(params, rows)
+        samples = flatten(steps._replace(own=steps.own._replace(obs=steps.obs)))
+    else:
+        samples = rows._replace(own=rows.own._replace(obs=rows.obs))
+    return extra.added(agent.terms, params, samples, _apply(agent), key)
+
+
+def _apply(agent: Agent) -> extra.Apply:
+    """How terms call the networks; a critic may see a torso's features."""
+
+    def seen(params: PyTree, name: str, obs: Any) -> Any:
+        return inputs(agent, params, obs) if name == "critic" else obs
+
+    return extra.applying(agent.networks, seen)
+
+
+def _with_steps(
+    agent: Agent, state: OnPolicyState, played: rollout.Played, batch: Any
+) -> extra.Samples:
+    """The samples `[T, B, ...]` of a rollout with what terms see beside them."""
+    steps = played.transitions
+    return extra.Samples(
+        obs=batch.obs,
+        action=steps.action,
+        reward=steps.reward,
+        next_obs=observe.prepare(agent, state.obs_moments, steps.next_obs),
+        discount=agent.config.gamma * (1.0 - steps.terminated),
+        weight=jnp.ones_like(steps.reward),
+        own=batch._replace(obs=()),
+    )
+
+
+def _example(agent: Agent, params: PyTree, seen: Any) -> extra.Samples:
+    """Samples `[1, ...]` of zeros, which have the shapes of those of a rollout."""
+    name = agent.behaviour.network
+
+    def choose() -> Any:
+        outputs = agent.networks[name].apply(params[name], seen)
+        noise = agent.behaviour.noise(jax.random.key(0), (1, 1))
+        noise = jax.tree.map(lambda x: x[0], noise)
+        return agent.behaviour.explore(jnp.int32(0))(outputs, seen, noise)[0]
+
+    shapes = jax.eval_shape(choose)
+    action = jax.tree.map(lambda x: jnp.zeros(x.shape, x.dtype), shapes)
+    one = jnp.ones(1)
+    return extra.Samples(seen, action, 0.0 * one, seen, one, one)
 
 
 def report(

@@ -39,8 +39,10 @@ from purerl.config import (
     ConfigError,
     config_dataclass,
     dynamic,
+    heads_of,
     one_of,
     static,
+    terms_of,
 )
 from purerl.envs.base import Environment
 from purerl.learning import optimiser
@@ -48,6 +50,7 @@ from purerl.learning.collectives import after, pmean
 from purerl.learning.normalise import RewardScale, standardise
 from purerl.learning.parts import frozen_in
 from purerl.learning.returns import rewards_to_go
+from purerl.losses import extra
 from purerl.losses.policy import approx_kl
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -109,24 +112,28 @@ def init_optimisers(config: VPGConfig, params: dict[str, PyTree]) -> PyTree:
         name: optimiser_of(config, name, params[name]).init(
             optimiser.flatten(params[name])[0]
         )
-        for name in ("actor", "critic")
+        for name in params
     }
 
 
 def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Learned:
     """Take one gradient step on the policy, then many on the value function."""
-    del key  # Nothing is random.
+    del key  # Nothing of the algorithm's own is random.
     samples, reward_scale = targets(agent, state, played)
     batch = on_policy.flatten(samples)
-    actor, actor_opt, losses = improve_policy(agent, state, batch)
+    terms = on_policy.terms_of_rollout(agent, state, played)
+    heads, heads_opt, pull, found = _pulled(agent, state, terms)
+    if found:
+        batch = after(batch, list(found.values())[-1], agent.axis_name)
+    actor, actor_opt, losses = improve_policy(agent, state, batch, pull)
     # Averages over devices must come one after another: see `collectives`.
     last = after(batch, losses["approx_kl"], agent.axis_name)
     moved = state._replace(params={**state.params, "actor": actor})
-    critic, critic_opt, value_losses = fit_value(agent, moved, last)
+    critic, critic_opt, value_losses = fit_value(agent, moved, last, terms)
     return Learned(
-        params={"actor": actor, "critic": critic},
-        opt_state={"actor": actor_opt, "critic": critic_opt},
-        metrics=losses | value_losses,
+        params={"actor": actor, "critic": critic, **heads},
+        opt_state={"actor": actor_opt, "critic": critic_opt, **heads_opt},
+        metrics=extra.joined(found, losses | value_losses),
         reward_scale=reward_scale,
         value_and_target=(batch.value, batch.target),
     )
@@ -155,10 +162,38 @@ def targets(
     return batch, scale
 
 
+def _pulled(
+    agent: Agent, state: OnPolicyState, terms: Any
+) -> tuple[PyTree, PyTree, PyTree, Metrics]:
+    """Move the networks of the user's own terms.
+
+    Returns:
+        These networks, the states of their optimisers, the gradient of the terms for
+        all networks, and the means of the terms; nothing without terms.
+    """
+    if terms is None:
+        return {}, {}, (), {}
+    found = jax.grad(terms, has_aux=True)(state.params)
+    pull, metrics = pmean(found, agent.axis_name)
+    heads, states = {}, {}
+    for name in heads_of(agent.terms):
+        optim = optimiser_of(
+            agent.config, name, state.params[name], agent, state.update
+        )
+        flat, restore = optimiser.flatten(state.params[name])
+        grads = optimiser.flatten(pull[name])[0]
+        moves, states[name] = optim.update(grads, state.opt_state[name], flat)
+        heads[name] = restore(optax.apply_updates(flat, moves))  # type: ignore[arg-type]
+    return heads, states, pull, metrics
+
+
 def improve_policy(
-    agent: Agent, state: OnPolicyState, batch: Batch
+    agent: Agent, state: OnPolicyState, batch: Batch, pull: PyTree = ()
 ) -> tuple[PyTree, PyTree, Metrics]:
-    """Take one gradient step; return the actor, its optimiser's state, diagnostics."""
+    """Take one gradient step; return the actor, its optimiser's state, diagnostics.
+
+    `pull` is the gradient of the user's own terms, if there are any.
+    """
     config, network, head = agent.config, agent.actor, agent.head
     flat, restore = optimiser.flatten(state.params["actor"])
 
@@ -167,6 +202,8 @@ def improve_policy(
 
     grads, metrics = jax.grad(loss, has_aux=True)(flat)
     grads, metrics = pmean((grads, metrics), agent.axis_name)
+    if pull:
+        grads = grads + optimiser.flatten(pull["actor"])[0]
     optim = optimiser_of(config, "actor", state.params["actor"], agent, state.update)
     updates, opt_state = optim.update(grads, state.opt_state["actor"], flat)
     actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
@@ -189,26 +226,31 @@ def policy_loss(agent: Agent, actor: PyTree, batch: Batch) -> tuple[Array, Metri
 
 
 def fit_value(
-    agent: Agent, state: OnPolicyState, batch: Batch
+    agent: Agent, state: OnPolicyState, batch: Batch, terms: Any = None
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Regress on the targets; return the critic, its optimiser's state, losses.
 
     `value_loss` is that of the values the rollout was judged by, `value_loss_last` that
     of the last gradient step. A shared torso is the actor's: it stays as the policy's
-    step left it, and the critic's head alone is fitted to its features.
+    step left it, and the critic's head alone is fitted to its features. `terms` are
+    the user's own, which every step minimises too.
     """
     config, critic = agent.config, state.params["critic"]
     optim = optimiser_of(config, "critic", critic, agent, state.update)
     flat, restore = optimiser.flatten(critic)
     inputs = on_policy.inputs(agent, state.params, batch.obs)
 
-    def loss(flat: Array) -> Array:
+    def loss(flat: Array) -> tuple[Array, Array]:
         value: Any = agent.critic.apply(restore(flat), inputs)
-        return config.value_loss(value, batch.target, batch.value).mean()
+        error = config.value_loss(value, batch.target, batch.value).mean()
+        if terms is None:
+            return error, error
+        return error + terms({**state.params, "critic": restore(flat)})[0], error
 
     def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
         flat, opt_state = carry
-        error, grads = pmean(jax.value_and_grad(loss)(flat), agent.axis_name)
+        grads, error = jax.grad(loss, has_aux=True)(flat)
+        error, grads = pmean((error, grads), agent.axis_name)
         updates, opt_state = optim.update(grads, opt_state, flat)
         return (flat + updates, opt_state), error
 
@@ -245,6 +287,8 @@ def optimiser_of(
         update: Number of updates done.
     """
     chosen, rate = config.optimiser, config.learning_rate
+    if name in heads_of(terms_of(config)):
+        chosen = optax.adam
     if name == "critic":
         chosen = optimiser.without_noise(chosen)
         rate = config.critic_learning_rate

@@ -47,6 +47,8 @@ class Passes(NamedTuple):
         begin: Function `(params, minibatch) -> minibatch` of what in a minibatch
             follows the parameters before a gradient step, and has no part in the
             gradient. A derivative of the step goes through it.
+        key: Random key of a loss that draws: it is then called as `(params, minibatch,
+            key)`, with a key of its own in every gradient step.
     """
 
     optim: optax.GradientTransformation
@@ -59,10 +61,11 @@ class Passes(NamedTuple):
     prepare: Callable[[Any], Any] | None = None
     steps_of_turn: int = 1
     begin: Callable[[PyTree, Any], Any] | None = None
+    key: Array | None = None
 
 
 def minimise(
-    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    loss: Callable[..., tuple[Array, Metrics]],
     params: PyTree,
     opt_state: PyTree,
     batch: Any,
@@ -87,6 +90,9 @@ def minimise(
     moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
     gradient_step = partial(_gradient_step, loss, seen, passes)
     given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
+    keys = None
+    if passes.key is not None:
+        keys = jax.random.split(passes.key, (num_epochs, num_minibatches))
 
     def shuffled(order: Array, num: int) -> Any:
         minibatches = jax.tree.map(
@@ -97,46 +103,48 @@ def minimise(
         return jax.vmap(passes.prepare)(minibatches)
 
     def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
-        given, epoch = given if passes.tells else (given, None)
+        given, epoch, keys = given
         minibatches = shuffled(order_of(given), num_minibatches)
-        return packing.scan(partial(gradient_step, epoch), carry, minibatches)
+        return packing.scan(partial(gradient_step, epoch), carry, (minibatches, keys))
 
     carry = moved, opt_state
     if is_one_loop(batch, passes):
         num_steps = num_epochs * num_minibatches
         minibatches = shuffled(given.reshape(-1), num_steps)
         turn = math.gcd(num_steps, passes.steps_of_turn)
+        keys = None if keys is None else keys.reshape(-1)
         carry, metrics = packing.scan(
-            partial(gradient_step, None), carry, minibatches, turn
+            partial(gradient_step, None), carry, (minibatches, keys), turn
         )
         shape = num_epochs, num_minibatches
         metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
         return *leave(*carry), metrics
-    if passes.tells:
-        given = given, jnp.arange(num_epochs) / max(1, num_epochs - 1)
-    carry, metrics = _take_passes(take_pass, carry, given, passes)
+    epoch = jnp.arange(num_epochs) / max(1, num_epochs - 1) if passes.tells else None
+    carry, metrics = _take_passes(take_pass, carry, (given, epoch, keys), passes)
     return *leave(*carry), metrics
 
 
 def _gradient_step(
-    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
+    loss: Callable[..., tuple[Array, Metrics]],
     seen: Callable[[PyTree], PyTree],
     passes: Passes,
     epoch: Any,
     carry: tuple,
-    minibatch: Any,
+    given: tuple[Any, Array | None],
 ) -> tuple[tuple, Metrics]:
     """Move parameters by one gradient.
 
     Args:
-        minibatch: A pytree of leaves `[N / M, ...]`.
+        given: A minibatch, leaves `[N / M, ...]`, and the key of the loss if any.
     """
     moved, opt_state = carry
+    minibatch, key = given
+    drawn = () if key is None else (key,)
     if passes.begin is not None:
         minibatch = passes.begin(seen(moved), minibatch)
 
     def loss_of(moved: PyTree) -> tuple[Array, Metrics]:
-        return loss(seen(moved), minibatch)
+        return loss(seen(moved), minibatch, *drawn)
 
     grads, metrics = jax.grad(loss_of, has_aux=True)(moved)
     grads, metrics = pmean((grads, metrics), passes.axis_name)

@@ -20,8 +20,8 @@ from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
 def to_dict(config: TrainConfig) -> dict[str, Any]:
     """Turn the config into plain Python values, with `algorithm` naming its class.
 
-    A loss that is not registered is written with its class in angle brackets, which
-    tells it from others, and is read only where that class is registered.
+    A part that is not registered is written with the import path of its class, and is
+    read where that module has been imported.
 
     Raises:
         ConfigError: a function or a class among the values, or a network that no file

@@ -15,7 +15,7 @@ from purerl.config import (
     may_be_none,
     part_kind,
 )
-from purerl.serialise.parts import parse_part
+from purerl.serialise.parts import parse_part, parse_terms
 
 
 def parse_value(field: dataclasses.Field, value: Any) -> Any:
@@ -37,6 +37,8 @@ def parse_value(field: dataclasses.Field, value: Any) -> Any:
         return value
     if value == "None" and (field.default is None or may_be_none(field)):
         return None  # as a command line writes it
+    if field.name == "extra_loss":
+        return parse_terms(value)
     if kind is not None:
         return parse_part(value, kind)
     if is_number(field) or field.type in (int, "int"):
@@ -75,6 +77,8 @@ def parse_text(name: str, value: Any) -> Any:
     """
     if not isinstance(value, str):
         return value
+    if name == "extra_loss":
+        return parse_terms(value)
     kind = part_kind(name)
     if kind is None and schedules.SCHEDULES.keys().isdisjoint([value.split("(")[0]]):
         return value
