@@ -288,8 +288,8 @@ def init(agent: Agent, key: Array) -> State:
     params = networks.init_params(keys[:2], {"q": (agent.network, inputs)})
     params = off_policy.with_heads(agent, params, inputs[0], key)
     # What the user's own terms have lies beside the collection of the one network.
-    learner = fresh(agent.config, {**params.pop("q"), **params})
-    return off_policy.init_state(agent, key, keys[2], learner)
+    params = {**params.pop("q"), **params}
+    return off_policy.init_state(agent, key, keys[2], fresh(agent.config, params))
 
 
 def fresh(config: QConfig, params: PyTree) -> Learner:
@@ -398,7 +398,8 @@ def evaluate(
         noise: Random key of the noise, consumed; without one, weights are the means.
     """
     rngs = None if noise is None else {head_layers.NOISE: noise}
-    params = {name: x for name, x in params.items() if name not in agent.terms}
+    if agent.terms:
+        params = {"params": params["params"]}  # without the networks of terms
     outputs: Any = agent.network.apply(params, obs, *_levels(levels), rngs=rngs)
     return outputs
 
