@@ -47,7 +47,12 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, several, update_keys
-from purerl.learning.branches import StepCount, change_if, change_where
+from purerl.learning.branches import (
+    StepCount,
+    add_gradient,
+    change_if,
+    change_where,
+)
 from purerl.learning.collectives import after, pmean
 from purerl.losses import extra
 from purerl.losses.check import check_value_loss
@@ -799,11 +804,11 @@ def _learn(
             learner, td_error, metrics = hooks.learn(learner, batch, noise, count)
             return learner, (td_error, metrics)
         noise, key = noise
-        learner, found = _pulled(hooks, learner, batch, key)
+        learner, found = _pulled(hooks, learner, batch, count, key)
         batch = after(batch, next(iter(found.values())), axis)
         learner, td_error, metrics = hooks.learn(learner, batch, noise, count)
         learner = learner._replace(pull=())
-        return learner, (td_error, extra.joined(metrics, found))
+        return learner, (td_error, {**metrics, **found})
 
     def one_step(carry: tuple, xs: tuple) -> tuple[tuple, Metrics]:
         learner, priorities = carry
@@ -830,7 +835,7 @@ def _learn(
 
 
 def _pulled(
-    hooks: Hooks, learner: Learner, batch: Any, key: Array
+    hooks: Hooks, learner: Learner, batch: Any, count: StepCount, key: Array
 ) -> tuple[Learner, Metrics]:
     """Return the learner with the gradient of the user's own terms, and their means."""
     agent = hooks.agent
@@ -839,7 +844,8 @@ def _pulled(
         named, samples = hooks.shown(params, batch)
         return extra.added(agent.terms, named, samples, apply_of(agent), key)
 
-    found = jax.grad(loss, has_aux=True)(learner.params)
+    zeros = jax.tree.map(jnp.zeros_like, learner.params)
+    found = add_gradient(zeros, loss, learner.params, count.number, key)
     pull, metrics = pmean(found, agent.stepper.axis_name)
     return learner._replace(pull=pull), metrics
 

@@ -29,6 +29,7 @@ from purerl.config import heads_of, terms_of
 from purerl.envs.base import Environment
 from purerl.keys import init_keys, update_keys
 from purerl.learning import normalise, optimiser
+from purerl.learning.branches import add_gradient
 from purerl.learning.collectives import after, pmean
 from purerl.learning.minibatches import (
     PLAIN_STEPS_OF_TURN,
@@ -506,10 +507,10 @@ def fit(
     )
     start = state.params, state.opt_state
     if agent.terms:
-        passes = passes._replace(key=extra.key_of(key))
-        whole = partial(_with_terms, agent, partial(loss, agent))
-        found = minimise(whole, *start, rows, key, passes)
-    elif agent.few_kernels is None or agent.memory or traced_for_cpu():
+        added, own = partial(_added, agent), extra.key_of(key)
+        passes = passes._replace(added=added, key=own)
+    is_plain = agent.few_kernels is None or agent.memory or agent.terms
+    if is_plain or traced_for_cpu():
         found = minimise(partial(loss, agent), *start, rows, key, passes)
     else:
         found = agent.few_kernels(agent, loss, *start, rows, key, passes)
@@ -536,17 +537,14 @@ def gradient_step(
     """
     flat, restore = optimiser.flatten(state.params)
 
-    own = terms_of_rollout(agent, state, played)
-
     def flat_loss(flat: Array) -> tuple[Array, Metrics]:
-        params = restore(flat)
-        total, metrics = loss(params, batch)
-        if own is None:
-            return total, metrics
-        more, found = own(params)
-        return total + more, extra.joined(metrics, found)
+        return loss(restore(flat), batch)
 
     grads, metrics = jax.grad(flat_loss, has_aux=True)(flat)
+    if agent.terms:
+        add = adding_terms(agent, state, played)
+        grads, found = add(grads, restore, flat)
+        metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)
     anneal = partial(learning_rate, agent, update=state.update)
     optim = optimiser.of_config(agent.config, state.params, anneal)
@@ -556,35 +554,34 @@ def gradient_step(
     return params, opt_state, metrics
 
 
-def terms_of_rollout(
+def adding_terms(
     agent: Agent, state: OnPolicyState, played: rollout.Played
-) -> Callable[[PyTree], tuple[Array, Metrics]] | None:
-    """Return what the user's own terms add to a loss of a whole rollout.
+) -> Callable[[Any, Callable[[Any], PyTree], Any], tuple[Any, Metrics]]:
+    """Return what adds the gradient of the user's own terms over a whole rollout.
 
     Returns:
-        `(params) -> (scalar, metrics)`; None where there are no terms.
+        `(grads, restore, moved) -> (grads with that of the terms, means of the terms)`,
+        where `restore(moved)` are the parameters by network.
     """
-    if not agent.terms:
-        return None
     prepared = observe.prepare(agent, state.obs_moments, played.transitions.obs)
     rows = rows_of(agent, state, played, _Observed(prepared))
     key = extra.key_of(update_keys(state, pieces.NUM_KEYS)[3])
-    return lambda params: _added(agent, params, rows, key)
+
+    def add(
+        grads: Any, restore: Callable[[Any], PyTree], moved: Any
+    ) -> tuple[Any, Metrics]:
+        def added(moved: Any) -> tuple[Array, Metrics]:
+            return _added(agent, restore(moved), rows, key)
+
+        return add_gradient(grads, added, moved, state.update, key)
+
+    return add
 
 
 class _Observed(NamedTuple):
     """Samples of which there are only observations."""
 
     obs: Any
-
-
-def _with_terms(
-    agent: Agent, loss: Callable, params: PyTree, rows: Any, key: Array
-) -> tuple[Array, Metrics]:
-    """The loss of rows with the user's own terms in it."""
-    total, metrics = loss(params, rows)
-    more, found = _added(agent, params, rows, key)
-    return total + more, extra.joined(metrics, found)
 
 
 def _added(

@@ -27,6 +27,7 @@ from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import optax
 
 from purerl.acting.rollout import Played
@@ -50,7 +51,6 @@ from purerl.learning.collectives import after, pmean
 from purerl.learning.normalise import RewardScale, standardise
 from purerl.learning.parts import frozen_in
 from purerl.learning.returns import rewards_to_go
-from purerl.losses import extra
 from purerl.losses.policy import approx_kl
 from purerl.types import Algorithm, Array, Metrics, PyTree
 
@@ -121,11 +121,12 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     del key  # Nothing of the algorithm's own is random.
     samples, reward_scale = targets(agent, state, played)
     batch = on_policy.flatten(samples)
-    terms = on_policy.terms_of_rollout(agent, state, played)
-    heads, heads_opt, pull, found = _pulled(agent, state, terms)
-    if found:
-        batch = after(batch, list(found.values())[-1], agent.axis_name)
-    actor, actor_opt, losses = improve_policy(agent, state, batch, pull)
+    terms = on_policy.adding_terms(agent, state, played) if agent.terms else None
+    heads, heads_opt = _move_heads(agent, state, terms)
+    if heads:
+        last = sum(jnp.sum(x) for x in jax.tree.leaves(heads))
+        batch = after(batch, jnp.asarray(last), agent.axis_name)
+    actor, actor_opt, losses = improve_policy(agent, state, batch, terms)
     # Averages over devices must come one after another: see `collectives`.
     last = after(batch, losses["approx_kl"], agent.axis_name)
     moved = state._replace(params={**state.params, "actor": actor})
@@ -133,7 +134,7 @@ def learn(agent: Agent, state: OnPolicyState, played: Played, key: Array) -> Lea
     return Learned(
         params={"actor": actor, "critic": critic, **heads},
         opt_state={"actor": actor_opt, "critic": critic_opt, **heads_opt},
-        metrics=extra.joined(found, losses | value_losses),
+        metrics=losses | value_losses,
         reward_scale=reward_scale,
         value_and_target=(batch.value, batch.target),
     )
@@ -162,37 +163,34 @@ def targets(
     return batch, scale
 
 
-def _pulled(
-    agent: Agent, state: OnPolicyState, terms: Any
-) -> tuple[PyTree, PyTree, PyTree, Metrics]:
-    """Move the networks of the user's own terms.
+def _move_heads(agent: Agent, state: OnPolicyState, terms: Any) -> tuple[Any, Any]:
+    """Return the networks of the user's own terms after a step, and their optimisers'.
 
-    Returns:
-        These networks, the states of their optimisers, the gradient of the terms for
-        all networks, and the means of the terms; nothing without terms.
+    States of the optimisers, by name.
     """
-    if terms is None:
-        return {}, {}, (), {}
-    found = jax.grad(terms, has_aux=True)(state.params)
-    pull, metrics = pmean(found, agent.axis_name)
+    names = heads_of(agent.terms)
+    if not names:
+        return {}, {}
+    own = {name: state.params[name] for name in names}
+    zeros = jax.tree.map(jnp.zeros_like, own)
+    grads, _ = terms(zeros, lambda own: {**state.params, **own}, own)
+    grads = pmean(grads, agent.axis_name)
     heads, states = {}, {}
-    for name in heads_of(agent.terms):
-        optim = optimiser_of(
-            agent.config, name, state.params[name], agent, state.update
-        )
-        flat, restore = optimiser.flatten(state.params[name])
-        grads = optimiser.flatten(pull[name])[0]
-        moves, states[name] = optim.update(grads, state.opt_state[name], flat)
+    for name in names:
+        optim = optimiser_of(agent.config, name, own[name], agent, state.update)
+        flat, restore = optimiser.flatten(own[name])
+        gradient = optimiser.flatten(grads[name])[0]
+        moves, states[name] = optim.update(gradient, state.opt_state[name], flat)
         heads[name] = restore(optax.apply_updates(flat, moves))  # type: ignore[arg-type]
-    return heads, states, pull, metrics
+    return heads, states
 
 
 def improve_policy(
-    agent: Agent, state: OnPolicyState, batch: Batch, pull: PyTree = ()
+    agent: Agent, state: OnPolicyState, batch: Batch, terms: Any = None
 ) -> tuple[PyTree, PyTree, Metrics]:
     """Take one gradient step; return the actor, its optimiser's state, diagnostics.
 
-    `pull` is the gradient of the user's own terms, if there are any.
+    `terms` adds the gradient of the user's own terms, if there are any.
     """
     config, network, head = agent.config, agent.actor, agent.head
     flat, restore = optimiser.flatten(state.params["actor"])
@@ -201,9 +199,14 @@ def improve_policy(
         return policy_loss(agent, restore(flat), batch)
 
     grads, metrics = jax.grad(loss, has_aux=True)(flat)
+    if terms is not None:
+
+        def with_actor(flat: Array) -> PyTree:
+            return {**state.params, "actor": restore(flat)}
+
+        grads, found = terms(grads, with_actor, flat)
+        metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), agent.axis_name)
-    if pull:
-        grads = grads + optimiser.flatten(pull["actor"])[0]
     optim = optimiser_of(config, "actor", state.params["actor"], agent, state.update)
     updates, opt_state = optim.update(grads, state.opt_state["actor"], flat)
     actor = restore(optax.apply_updates(flat, updates))  # type: ignore[arg-type]
@@ -240,16 +243,18 @@ def fit_value(
     flat, restore = optimiser.flatten(critic)
     inputs = on_policy.inputs(agent, state.params, batch.obs)
 
-    def loss(flat: Array) -> tuple[Array, Array]:
+    def loss(flat: Array) -> Array:
         value: Any = agent.critic.apply(restore(flat), inputs)
-        error = config.value_loss(value, batch.target, batch.value).mean()
-        if terms is None:
-            return error, error
-        return error + terms({**state.params, "critic": restore(flat)})[0], error
+        return config.value_loss(value, batch.target, batch.value).mean()
+
+    def with_critic(flat: Array) -> PyTree:
+        return {**state.params, "critic": restore(flat)}
 
     def minimise(carry: tuple, _: None) -> tuple[tuple, Array]:
         flat, opt_state = carry
-        grads, error = jax.grad(loss, has_aux=True)(flat)
+        error, grads = jax.value_and_grad(loss)(flat)
+        if terms is not None:
+            grads, _ = terms(grads, with_critic, flat)
         error, grads = pmean((error, grads), agent.axis_name)
         updates, opt_state = optim.update(grads, opt_state, flat)
         return (flat + updates, opt_state), error

@@ -12,6 +12,7 @@ import optax
 
 from purerl.accelerator import packing
 from purerl.learning import optimiser
+from purerl.learning.branches import add_gradient
 from purerl.learning.collectives import pmean
 from purerl.tracing import traced_for_cpu
 from purerl.types import Array, Metrics, PyTree
@@ -47,8 +48,9 @@ class Passes(NamedTuple):
         begin: Function `(params, minibatch) -> minibatch` of what in a minibatch
             follows the parameters before a gradient step, and has no part in the
             gradient. A derivative of the step goes through it.
-        key: Random key of a loss that draws: it is then called as `(params, minibatch,
-            key)`, with a key of its own in every gradient step.
+        added: Function `(params, minibatch, key) -> (scalar, metrics)` of what is
+            minimised beside the loss, if anything, with a key of every gradient step.
+        key: Random key of `added`, consumed.
     """
 
     optim: optax.GradientTransformation
@@ -61,11 +63,12 @@ class Passes(NamedTuple):
     prepare: Callable[[Any], Any] | None = None
     steps_of_turn: int = 1
     begin: Callable[[PyTree, Any], Any] | None = None
+    added: Callable[[PyTree, Any, Array], tuple[Array, Metrics]] | None = None
     key: Array | None = None
 
 
 def minimise(
-    loss: Callable[..., tuple[Array, Metrics]],
+    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
     params: PyTree,
     opt_state: PyTree,
     batch: Any,
@@ -90,9 +93,10 @@ def minimise(
     moved, opt_state, seen, leave = optimiser.enter(params, opt_state, passes.form)
     gradient_step = partial(_gradient_step, loss, seen, passes)
     given, order_of = _orders(key, num_epochs, jax.tree.leaves(batch)[0].shape[0])
-    keys = None
+    drawn = None
     if passes.key is not None:
         keys = jax.random.split(passes.key, (num_epochs, num_minibatches))
+        drawn = keys, jnp.arange(keys.size).reshape(keys.shape)
 
     def shuffled(order: Array, num: int) -> Any:
         minibatches = jax.tree.map(
@@ -103,50 +107,53 @@ def minimise(
         return jax.vmap(passes.prepare)(minibatches)
 
     def take_pass(carry: tuple, given: Any) -> tuple[tuple, Metrics]:
-        given, epoch, keys = given
+        given, epoch, drawn = given
         minibatches = shuffled(order_of(given), num_minibatches)
-        return packing.scan(partial(gradient_step, epoch), carry, (minibatches, keys))
+        return packing.scan(partial(gradient_step, epoch), carry, (minibatches, drawn))
 
     carry = moved, opt_state
     if is_one_loop(batch, passes):
         num_steps = num_epochs * num_minibatches
         minibatches = shuffled(given.reshape(-1), num_steps)
         turn = math.gcd(num_steps, passes.steps_of_turn)
-        keys = None if keys is None else keys.reshape(-1)
-        carry, metrics = packing.scan(
-            partial(gradient_step, None), carry, (minibatches, keys), turn
-        )
+        each = minibatches, jax.tree.map(jnp.ravel, drawn)
+        carry, metrics = packing.scan(partial(gradient_step, None), carry, each, turn)
         shape = num_epochs, num_minibatches
         metrics = jax.tree.map(lambda x: x.reshape(*shape, *x.shape[1:]), metrics)
         return *leave(*carry), metrics
     epoch = jnp.arange(num_epochs) / max(1, num_epochs - 1) if passes.tells else None
-    carry, metrics = _take_passes(take_pass, carry, (given, epoch, keys), passes)
+    carry, metrics = _take_passes(take_pass, carry, (given, epoch, drawn), passes)
     return *leave(*carry), metrics
 
 
 def _gradient_step(
-    loss: Callable[..., tuple[Array, Metrics]],
+    loss: Callable[[PyTree, Any], tuple[Array, Metrics]],
     seen: Callable[[PyTree], PyTree],
     passes: Passes,
     epoch: Any,
     carry: tuple,
-    given: tuple[Any, Array | None],
+    given: tuple[Any, tuple[Array, Array] | None],
 ) -> tuple[tuple, Metrics]:
     """Move parameters by one gradient.
 
     Args:
-        given: A minibatch, leaves `[N / M, ...]`, and the key of the loss if any.
+        given: A minibatch, leaves `[N / M, ...]`; and the key of `passes.added`, and
+            the number of the step, if it has any.
     """
     moved, opt_state = carry
-    minibatch, key = given
-    drawn = () if key is None else (key,)
+    minibatch, drawn = given
     if passes.begin is not None:
         minibatch = passes.begin(seen(moved), minibatch)
 
     def loss_of(moved: PyTree) -> tuple[Array, Metrics]:
-        return loss(seen(moved), minibatch, *drawn)
+        return loss(seen(moved), minibatch)
 
     grads, metrics = jax.grad(loss_of, has_aux=True)(moved)
+    if drawn is not None and passes.added is not None:
+        key, number = drawn
+        added = partial(_of_moved, passes.added, seen, minibatch, key)
+        grads, found = add_gradient(grads, added, moved, number, key)
+        metrics = {**metrics, **found}
     grads, metrics = pmean((grads, metrics), passes.axis_name)
     told = {}
     if passes.tells:
@@ -154,6 +161,12 @@ def _gradient_step(
     updates, opt_state = passes.optim.update(grads, opt_state, moved, **told)
     metrics["grad_norm"] = optimiser.grad_norm(opt_state)
     return (jax.tree.map(operator.add, moved, updates), opt_state), metrics
+
+
+def _of_moved(
+    added: Callable, seen: Callable, minibatch: Any, key: Array, moved: PyTree
+) -> tuple[Array, Metrics]:
+    return added(seen(moved), minibatch, key)
 
 
 def is_one_loop(batch: Any, passes: Passes) -> bool:

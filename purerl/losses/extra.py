@@ -177,21 +177,6 @@ def added(
     return total, metrics
 
 
-def joined(metrics: Metrics, more: Metrics) -> Metrics:
-    """Return the metrics of an update with those of terms.
-
-    Raises:
-        ConfigError: a term has the name of a metric.
-    """
-    for name in more:
-        if name in metrics:
-            raise ConfigError(
-                f"extra_loss: {name} is reported already; give the term another name, "
-                f"such as extra_loss={{'my_{name}': ...}}."
-            )
-    return {**metrics, **more}
-
-
 def with_heads(
     terms: Terms, params: PyTree, samples: Samples, apply: Apply, key: Array
 ) -> PyTree:

@@ -179,9 +179,19 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
 
 def _check_terms_are_read(bound: Bound) -> None:
     """Trace an update, in which terms are called; refuse those that none calls."""
-    algorithm = bound.algorithm(bound.config)
-    state = jax.eval_shape(algorithm.init, jax.random.key(0))
-    _, metrics = jax.eval_shape(algorithm.step, state)
+
+    def reported(config: TrainConfig) -> Metrics:
+        algorithm = bound.algorithm(config)
+        state = jax.eval_shape(algorithm.init, jax.random.key(0))
+        return jax.eval_shape(algorithm.step, state)[1]
+
+    for name in reported(bound.config.replace(extra_loss=None)):
+        if name in terms_of(bound.config):
+            raise ConfigError(
+                f"extra_loss: {name} is reported already; give the term another name, "
+                f"such as extra_loss={{'my_{name}': ...}}."
+            )
+    metrics = reported(bound.config)
     left = [name for name in terms_of(bound.config) if name not in metrics]
     if left:
         raise ConfigError(
