@@ -17,14 +17,15 @@ from functools import partial
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+import flax.linen as nn
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.core import Tracer
 
 from purerl.config import ConfigError, heads_of, is_part, shown, terms_of
-from purerl.networks.composite import Masked
 from purerl.networks.modules import Batched
+from purerl.networks.observe import Masked
 from purerl.types import Array, Metrics, PyTree
 
 HEAD = "head"
@@ -123,6 +124,11 @@ def applying(networks: Mapping[str, Any], inputs: Callable | None = None) -> App
                 f"{', '.join(networks)}."
             )
         module = networks[first]
+        if part and not isinstance(module, nn.Module):
+            raise ConfigError(
+                f"extra_loss: {name!r} cannot be applied: {first} has a memory of its "
+                f"own. Apply {first!r}."
+            )
         if part:
             return module.apply(params[first], obs, *more, method=_part(name, part))
         if inputs is not None:

@@ -27,8 +27,7 @@ from purerl.config import (
     validate_fields,
 )
 from purerl.keys import MAX_UPDATES
-from purerl.learning.optimiser import annealed
-from purerl.learning.parts import check_frozen
+from purerl.learning.optimiser import annealed, check_frozen
 from purerl.losses.extra import check_terms
 from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits

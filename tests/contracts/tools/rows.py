@@ -2,10 +2,10 @@
 
 A row is the structure that a user trains with in a run of a few updates. Nothing that
 shapes a program is changed but how wide its layers are, and how large the batches of a
-replay buffer, and, where an agent would learn very often, how many rounds an update has
-and how long actions stay random after learning begins: environments, steps, delays,
-n-step returns, annealing, normalisation and resets are those of the defaults or of the
-preset.
+replay buffer, and, where an agent would learn very often, how many rounds or epochs an
+update has and how long actions stay random after learning begins: environments, steps,
+delays, n-step returns, annealing, normalisation and resets are those of the defaults or
+of the preset.
 """
 
 import dataclasses
@@ -65,6 +65,9 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
         {"prioritised": True, "value_rescaling": True, "dueling": True},
     ),
     "sac-discrete": ("sac", {"env": "CartPole-v1"}),
+    # Sequences from replay.
+    "sac-memory": ("sac", {"memory": "gru"}),
+    "td3-memory": ("td3", {"memory": "lru", "num_envs": 2, "n_step": 3}),
     "td3-two-envs": ("td3", {"num_envs": 2}),
     "sac-two-envs": ("sac", {"num_envs": 2}),
     "mpo-two-envs": ("mpo", {"num_envs": 2}),
@@ -186,6 +189,10 @@ def make_row(name: str, config: TrainConfig) -> Row:
         rounds = min(bound.rounds_per_update, most)
         config = config.replace(rounds_per_update=rounds)
         bound = bind(config).config
+    if hasattr(bound, "num_epochs"):
+        most = max(2, GRADIENT_STEPS // bound.num_minibatches)
+        if bound.num_epochs > most:
+            config = config.replace(num_epochs=most)
     steps = bound.steps_per_update
     if getattr(config, "random_steps", 0) > getattr(config, "learning_starts", 0):
         most = config.learning_starts + 2 * steps
