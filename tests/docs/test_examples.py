@@ -12,12 +12,12 @@ import pytest
 import purerl
 from purerl.algorithms import ALGORITHMS
 from tests.docs.pages import ROOT
-from tests.helpers import eventually
+from tests.helpers import assert_same_bits, eventually
 
 FOLDER = ROOT / "examples"
 NAMES = (
-    *("own_environment", "own_algorithm", "own_loss", "own_fitness", "own_search"),
-    *("own_loop", "many_seeds", "deploy", "self_tuning", "level_replay"),
+    *("own_environment", "own_algorithm", "own_loss", "own_term", "own_fitness"),
+    *("own_search", "own_loop", "many_seeds", "deploy", "self_tuning", "level_replay"),
     "single_file_ppo",
 )
 
@@ -135,6 +135,23 @@ def test_own_loss(example, capsys):
     assert capsys.readouterr().out.count("KL per update") == 3
     at_one = jnp.zeros(3)
     np.testing.assert_array_equal(example.KLDrift(2.0)(at_one, at_one), 0.0)
+
+
+@of("own_term")
+def test_own_term(example, capsys):
+    swept, error = example.main(updates=4)
+    distance = np.asarray(swept["near_policies"].mean(1))
+    assert distance[-1] < 0.5 * distance[0]  # the larger the coefficient, the nearer
+    assert error[-1] < error[0]
+    assert capsys.readouterr().out.count("coefficient") == 4
+    # With a coefficient of 0 the agent is PPO's, bit for bit.
+    config = example.purerl.PPOConfig(total_timesteps=4 * 512, num_evaluations=0)
+    key = example.jax.random.key(0)
+    plain, zero = (
+        example.jax.jit(example.purerl.make_train(c))(key).state.params
+        for c in (config, config.replace(extra_loss=example.NearPolicies(0.0)))
+    )
+    assert_same_bits(plain, zero)
 
 
 KILLED = """
