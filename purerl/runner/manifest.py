@@ -40,6 +40,7 @@ from purerl.storage.folders import (
     write_config,
     written_by,
 )
+from purerl.streams import in_notebook
 from purerl.train import Bound
 from purerl.types import Overrides
 
@@ -384,10 +385,10 @@ def how_to_go_on(config: TrainConfig, folder: Path) -> str:
         config: Config of the run.
         folder: Folder of the run.
     """
-    if is_rebuildable(config) or has_imported():
+    if not in_notebook() and (is_rebuildable(config) or has_imported()):
         return f"Go on with: {program()} train --resume {quoted(folder)}"
     # The command line knows nothing of what this program brought along.
     return (
         "Go on with the same config and seeds, from Python: purerl.run(config, ..., "
-        f"out={str(folder)!r}, resume=True)"
+        f"out={str(folder)!r}, resume='auto')"
     )
