@@ -277,9 +277,13 @@ class Comparison(Shown):
         """
         return make_table(self.rows, subject=self.subject, baseline=self.baseline)
 
-    def lines(self, metric: str | None = None) -> dict[str, list[Line]]:
+    def lines(self, metric: str) -> dict[str, list[Line]]:
         """Return a line per setting, by environment; see `Shown`."""
-        return super().lines(metric) if metric else comparison_lines(self.dataset)
+        if metric != "episode_return":
+            raise ConfigError(
+                f"metric: a comparison has the returns of training alone, not {metric}."
+            )
+        return comparison_lines(self.dataset)
 
     def headings_and_rows(self) -> tuple[list[str], list[list[str]]]:
         """Return the table for people, ends of intervals in brackets."""

@@ -198,7 +198,7 @@ class EvolutionResult(Shown):
         settings, history = self.settings, self.history
         done = f"{self.done:,} of {with_noun(self.generations, 'generation')} of "
         done += f"{settings['population']:,} x {settings['rollouts']:,} agents"
-        facts = [stated(self.finished, done)]
+        facts = [stated(self.finished, done, self.out)]
         if self.done:
             facts.append(
                 f"fitness ({settings['fitness']}): mean {history['mean'][-1]:,.4g}, "

@@ -365,7 +365,7 @@ class Result(Shown):
         searches = with_noun(len(self.seeds), "search", "searches")
         done = f"{len(self.steps):,} of {len(self.milestones):,} milestones, "
         done += f"{searches} of {with_noun(self.size, 'member')}"
-        facts = [stated(self.finished, done)]
+        facts = [stated(self.finished, done, self.out)]
         with contextlib.suppress(ConfigError):  # Not at the end, or all diverged.
             best = self.best()
             facts.append(f"best: {in_a_line(best.point)}; score {best.score:,.4g}")

@@ -62,11 +62,11 @@ class Shown(abc.ABC):
         with contextlib.nullcontext() if columns is None else style.paper(columns):
             return self.view().draw(ax)
 
-    def lines(self, metric: str | None = None) -> dict[str, list[Line]]:
+    def lines(self, metric: str) -> dict[str, list[Line]]:
         """Return the curves by environment, for `purerl.report.plots.curves_figure`.
 
         Args:
-            metric: Name of a metric; returns if not given.
+            metric: Name of a metric.
 
         Raises:
             ConfigError: no such metric, or a result without curves of returns.
@@ -154,11 +154,12 @@ def curves_frame(dataset: "xr.Dataset") -> "pd.DataFrame":
     return first
 
 
-def stated(finished: bool, done: str) -> str:
+def stated(finished: bool, done: str, out: Path | None) -> str:
     """Return a line on how far something got; how to go on where it was stopped."""
     if finished:
         return f"finished: {done}"
-    return f"not finished: {done}; the same call with out= its folder goes on"
+    how = "the same call goes on" if out else "kept in memory alone (no out=)"
+    return f"not finished: {done}; {how}"
 
 
 def columns_of(points: Sequence[Mapping[str, Any]]) -> dict[str, list[Any]]:

@@ -122,7 +122,7 @@ class RunResult(Shown):
                     variables[name] = (dims[start][: np.ndim(values)], values)
         return xr.Dataset(variables, {"seed": list(self.seeds)})
 
-    def lines(self, metric: str | None = None) -> dict[str, list[Line]]:
+    def lines(self, metric: str) -> dict[str, list[Line]]:
         """Return the agents' curves as a line of its environment; see `Shown`."""
         return run_lines(self, metric)
 
@@ -134,7 +134,7 @@ class RunResult(Shown):
         if self.metrics:
             steps = int(self.metrics["env_steps"][0, -1])
             done += f", {format_count(steps)} environment steps each"
-        facts, scores = [stated(self.finished, done)], self.scores()
+        facts, scores = [stated(self.finished, done, self.out)], self.scores()
         known = scores[np.isfinite(scores)]
         if known.size:
             mean, found = known.mean(), mean_interval(known)

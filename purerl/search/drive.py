@@ -18,7 +18,7 @@ from purerl.execution.memory import fitting_lanes
 from purerl.metrics import HELD
 from purerl.precision import in_32_bits
 from purerl.report import plots
-from purerl.report.shown import Shown, View, stated
+from purerl.report.shown import Shown, View
 from purerl.runner.interrupt import Interrupt
 from purerl.runner.options import Saved, option, tool
 from purerl.runner.trackers import choose
@@ -160,12 +160,12 @@ class Finished(Shown):
 
     def view(self) -> View:
         """Return what the search tells of itself."""
-        finished = self.states is not None
+        state = "not finished" if self.states is None else "finished"
         done = with_noun(len(self.steps), "request")
         scores = [score_of(step.outcome) for step in self.steps]
         return View(
             "an own search",
-            [stated(finished, done)],
+            [f"{state}: {done}"],
             lambda ax=None: plots.request_scores(scores, ax),
             lambda: {
                 "request": np.repeat(np.arange(len(scores)), list(map(len, scores))),

@@ -328,7 +328,7 @@ class SweepResult(Shown):
 
         return make_policy(self.config_at(point), to_device(self.state(point, seed)))
 
-    def lines(self, metric: str | None = None) -> dict[str, list[Line]]:
+    def lines(self, metric: str) -> dict[str, list[Line]]:
         """Return the best point of each environment as a line; see `Shown`."""
         return sweep_lines(self.dataset, metric)
 
@@ -338,7 +338,7 @@ class SweepResult(Shown):
         done = f"{self.num_finished:,} of {with_noun(total, 'member')}, "
         done += f"{with_noun(len(self.ids), 'point')} x "
         done += with_noun(len(self.seeds), "seed")
-        facts = [stated(self.finished, done)]
+        facts = [stated(self.finished, done, self.out)]
         with contextlib.suppress(ConfigError):  # None is trained, or several tasks.
             best = self.best()
             facts.append(f"best: {in_a_line(best.point)}; mean {best.score:,.4g}")

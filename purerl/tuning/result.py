@@ -180,7 +180,7 @@ class TuneResult(Shown):
         states = [row.state for row in self.rows]
         counts = (f"{states.count(s)} {s}" for s in dict.fromkeys(states))
         done = f"{with_noun(len(states), 'trial')} ({', '.join(counts)})"
-        facts = [stated(self.finished, done)]
+        facts = [stated(self.finished, done, self.out)]
         if self.best_row is not None:
             row = self.best_row
             facts.append(

@@ -12,7 +12,7 @@ from tests.docs.pages import ROOT
 FOLDER = ROOT / "examples"
 NAMES = (
     *("train", "sweep", "own_environment", "own_loss", "own_search", "evolve"),
-    *("own_fitness", "self_tuning", "level_replay", "single_file_ppo"),
+    *("own_fitness", "figure", "self_tuning", "level_replay", "single_file_ppo"),
 )
 
 
@@ -93,6 +93,19 @@ def test_own_fitness(example, tmp_path, capsys):
     assert result.summary["generations_run"] == 1
     assert result.settings["fitness"] == f"{example.__name__}:steady"
     assert capsys.readouterr().out.count("best") == 2
+
+
+@pytest.mark.slow
+@of("figure")
+def test_figure(example, tmp_path, capsys):
+    size = {"steps": 4_096, "seeds": 2, "out": str(tmp_path), "progress": False}
+    frame = example.main(**size)
+    assert set(frame["algorithm"]) == {"PPO", "DQN"} and set(frame["seed"]) == {0, 1}
+    assert (tmp_path / "curves.pdf").read_bytes().startswith(b"%PDF")
+    out = capsys.readouterr().out
+    assert "Figure 1. CartPole-v1: interquartile mean of the seeds" in out
+    assert "True" in out  # The config that is read is the config.
+    assert example.main(**size).equals(frame)  # Nothing is trained again.
 
 
 @of("own_search")

@@ -41,7 +41,7 @@ def test_a_run_is_a_few_lines_and_its_html_a_small_table_with_curves():
     assert "<svg" in html and "12 agents, mean and 95% interval" in html
     assert len(html) < 100_000
     stopped = repr(dataclasses.replace(RUN, finished=False))
-    assert "not finished: 20 updates" in stopped and "goes on" in stopped
+    assert "not finished: 20 updates" in stopped and "in memory alone" in stopped
 
 
 def test_frames_have_a_row_per_agent_or_per_point():
@@ -110,7 +110,7 @@ def test_sweeps_bring_their_best_point_and_comparisons_all_settings():
     grid = synthetic.grid()
     from purerl.report.plots.sweeps import sweep_lines
 
-    (line,) = sweep_lines(grid)["CartPole-v1"]
+    (line,) = sweep_lines(grid, "evaluation_return")["CartPole-v1"]
     assert line.name == "learning_rate=1e-3, entropy_coef=0.01, hidden_sizes=256-256"
     cell = grid.sel(learning_rate=1e-3, entropy_coef=0.01, hidden_sizes="256-256")
     expected = cell["evaluation_return"].values.mean(-1)
@@ -118,6 +118,9 @@ def test_sweeps_bring_their_best_point_and_comparisons_all_settings():
     compared = make(np.ones((1, 2, 3)), environments=("CartPole-v1",))
     _, axes = plots.curves({"a": RUN, "b": compared}, "mean")
     names = [line.get_label() for line in axes.lines]
+    assert axes.get_ylabel() == "episode return"  # All of one kind.
+    trained = RUN.metrics["episode_return"].mean(0)
+    np.testing.assert_allclose(axes.lines[0].get_ydata(), trained)
     assert names == ["a", *(f"b: {name}" for name in compared.settings)]
     assert repr(compared).startswith("Comparison: settings in CartPole-v1\n")
     assert f"differences from {compared.baseline}" in compared._repr_html_()

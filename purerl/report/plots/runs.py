@@ -12,6 +12,7 @@ from purerl.report.plots import style
 from purerl.report.plots.style import Picture
 from purerl.report.statistics import mean_interval
 from purerl.report.statistics.missing import lowest_of
+from purerl.report.sweep_data import FEW, RETURNS, SCORE
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
 MAX_THIN = 64  # Agents of a run that have a thin line each.
 DASHES = ("-", "--", "-.", ":")
 _COUNTERS = ("env_steps", "update")
-FEW = 4  # Fewer evaluations than this make no curve.
 
 Run = Any  # A `purerl.runner.result.RunResult`, or what has the same attributes.
 
@@ -110,22 +110,13 @@ def _draw_series(axes: "Axes", result: Run, names: Mapping[str, str]) -> str:
     return _title(result, words[0])
 
 
-def run_lines(result: Run, metric: str | None = None) -> dict[str, list[Line]]:
+def run_lines(result: Run, metric: str) -> dict[str, list[Line]]:
     """Return the agents of a run as a line of its environment.
 
-    Args:
-        result: The run.
-        metric: Name of a metric, of `metric_series`; without one the evaluations, or
-            returns in training where there are few.
-
     Raises:
-        ConfigError: no such metric.
+        ConfigError: no such metric among those of `metric_series`.
     """
     series = metric_series(result)
-    found = series.get("evaluation_return")
-    if metric is None and (found is None or len(found.steps) < FEW):
-        metric = "episode_return"
-    metric = metric or "evaluation_return"
     if metric not in series:
         raise _unknown(metric, series)
     steps, values, _ = series[metric]
@@ -267,14 +258,16 @@ def curves(
             their names in the legend; or pairs of name and result, where a name stands
             for one result of each environment.
         statistic: Name of the statistic, iqm or mean.
-        metric: Name of a metric of runs and sweeps; returns if not given.
+        metric: Name of a metric of runs and sweeps; if not given, the evaluations
+            where all have them, else returns in training.
         ax: Axes to draw into, one for each environment.
 
     Raises:
         ConfigError: two curves of one name in one environment, or a result without
             curves of returns.
     """
-    pairs = results.items() if isinstance(results, Mapping) else results
+    pairs = list(results.items() if isinstance(results, Mapping) else results)
+    metric = metric or _common_metric([result for _, result in pairs])
     lines = dict[str, list[Line]]()
     for name, result in pairs:
         for env, own in result.lines(metric).items():
@@ -286,9 +279,22 @@ def curves(
                         f"two curves of {env} are called {words!r}: give them other "
                         "names, NAME=FOLDER on the command line."
                     )
-                drawn.append(line._replace(name=words))
-    y = (metric or "return").replace("_", " ")
-    return curves_figure(lines, statistic, y=y, ax=ax)
+                # Of other metrics than returns nobody knows what is the worst.
+                is_lost = line.is_lost & (metric in RETURNS)
+                drawn.append(line._replace(name=words, is_lost=is_lost))
+    return curves_figure(lines, statistic, y=metric.replace("_", " "), ax=ax)
+
+
+def _common_metric(results: Sequence[Any]) -> str:
+    """The evaluations where all have enough of them, else the returns in training."""
+    for result in results:
+        try:
+            found = result.lines(SCORE).values()
+        except ConfigError:
+            return "episode_return"
+        if any(len(line.steps) < FEW for own in found for line in own):
+            return "episode_return"
+    return SCORE
 
 
 def curves_figure(
@@ -305,7 +311,7 @@ def curves_figure(
     has the same colour in all panels.
 
     Args:
-        lines: Lines by environment, such as `result.lines()`, or several joined.
+        lines: Lines by environment, such as `result.lines("episode_return")`.
         statistic: Name of the statistic, iqm or mean.
         y: What the values are.
         ax: Axes to draw into, one for each environment.

@@ -179,16 +179,19 @@ def lines_of(
     ]
 
 
-def sweep_lines(
-    dataset: "xr.Dataset", metric: str | None = None
-) -> dict[str, list[Line]]:
-    """Return the best configuration of each environment of a sweep as a line."""
+def sweep_lines(dataset: "xr.Dataset", metric: str) -> dict[str, list[Line]]:
+    """Return the best configuration of each environment of a sweep as a line.
+
+    Raises:
+        ConfigError: no such metric; no score yet.
+    """
+    if metric_name(dataset, metric) != metric:
+        raise ConfigError(f"metric: the sweep has no {metric}.")
     found = {}
     for env, part in by_environment(dataset).items():
-        name = metric_name(part, metric or curve_metric(part))
         scores = read_scores(part)
         best = int(scores.ranking()[0])
-        found[env] = lines_of(part, scores, [(scores.name(best), best)], name)
+        found[env] = lines_of(part, scores, [(scores.name(best), best)], metric)
     return found
 
 
