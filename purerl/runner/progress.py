@@ -19,6 +19,11 @@ from purerl.streams import STDERR, in_notebook
 LINES = 10  # A run whose output is no terminal prints so many lines.
 PAUSE = 0.1  # Seconds between two states of a notebook's bar, at least.
 WIDTH = 110  # Letters of a line of a table in a notebook.
+LOOKS = {  # Of lines, of tables, and of what is said whether progress is shown or not.
+    "div": "",
+    "pre": ' style="font-family:monospace;line-height:1.2"',
+    "b": ' style="display:block"',
+}
 
 
 class Cell:
@@ -39,12 +44,15 @@ class Cell:
             self._show()
 
     def line(self, text: str, tag: str = "div") -> None:
-        """Write a line, or with the tag `pre` a table, under the bar."""
+        """Write a line under the bar, with one of the tags in `LOOKS`."""
         self._lines.append((tag, text))
         self._show()
 
     def _show(self) -> None:
-        lines = (f"<{tag}>{html.escape(text)}</{tag}>" for tag, text in self._lines)
+        lines = (
+            f"<{tag}{LOOKS[tag]}>{html.escape(text)}</{tag}>"
+            for tag, text in self._lines
+        )
         words = html.escape(self._words).replace("  ", " &nbsp; ")
         under = f"<small>{''.join(lines)}</small>"
         data = {
@@ -109,21 +117,21 @@ class Reporter:
     def table(self, renderable: RenderableType) -> None:
         """Print a table, where progress is shown."""
         if self.enabled and self.cell is not None:
-            text = Console(file=io.StringIO(), width=WIDTH)
-            with text.capture() as captured:
-                text.print(renderable)
-            self.cell.line(captured.get(), "pre")
+            text = io.StringIO()
+            look = {"width": WIDTH, "force_jupyter": False, "force_terminal": False}
+            Console(file=text, **look).print(renderable)
+            self.cell.line(text.getvalue(), "pre")
         elif self.enabled:
             self.console.print(renderable)
 
     def notify(self, text: str) -> None:
         """Print a line whether progress is shown or not; brackets are no markup."""
-        self._print(escape(text))
+        self._print(escape(text), "b")
 
-    def _print(self, text: str) -> None:
+    def _print(self, text: str, tag: str = "div") -> None:
         """Print a line that is not cut, so that it can be copied."""
         if self.cell is not None:
-            self.cell.line(Text.from_markup(text).plain)
+            self.cell.line(Text.from_markup(text).plain, tag)
             return
         self.console.print(text, highlight=False, soft_wrap=True)
 

@@ -43,7 +43,7 @@ LONGEST = 30  # Letters of a tick's label, at most.
 LETTERS = 28  # Labels along x that have more letters together are turned.
 TICKS = 5  # Ticks of a logarithmic axis, at most.
 COLOUR_MAP = "viridis"
-DPI = 150
+DPI, SCREEN_DPI = 150, 110
 PAGE_WIDTH = 10.4  # A picture of this width in inches is as wide as a page's text.
 
 
@@ -71,7 +71,8 @@ class Picture(NamedTuple):
 
     def _repr_png_(self) -> tuple[bytes, dict[str, Any]]:
         width, height = (round(96 * inches) for inches in self.figure.get_size_inches())
-        return as_bytes(self.figure, "png"), {"width": width, "height": height}
+        data = as_bytes(self.figure, "png", dpi=SCREEN_DPI)
+        return data, {"width": width, "height": height}
 
     def save(self, path: str | Path) -> Path:
         """Write the figure by the suffix of its name; see `save`."""
@@ -295,7 +296,9 @@ def finish(axes: "Axes", title: str = "", x: str = "", y: str = "") -> None:
 
 def ink(axes: "Axes") -> None:
     """Give ticks, labels and spines the colour of text."""
-    axes.tick_params(colors=INK, which="both", labelsize="medium")
+    # In points: what is relative is read again when a tick is drawn, after `paper`.
+    size = axes.xaxis.label.get_fontsize()
+    axes.tick_params(colors=INK, which="both", labelsize=size)
     axes.xaxis.label.set_color(INK)
     axes.yaxis.label.set_color(INK)
     for spine in axes.spines.values():
