@@ -93,7 +93,8 @@ def test_several_results_are_lines_with_intervals_of_one_picture(statistic):
     other = RUN.config.replace(env="Acrobot-v1")
     elsewhere = dataclasses.replace(half(RUN), config=other)
     named = [("PPO", RUN), ("DQN", half(RUN)), ("DQN", elsewhere)]
-    _, (left, right) = plots.curves(named, statistic)
+    figure, (left, right) = plots.curves(named, statistic)
+    assert [x.get_text() for x in figure.legends[0].get_texts()] == ["PPO", "DQN"]
     assert left.get_title(loc="left") == "CartPole-v1"
     first, second = left.lines
     values = RUN.evaluation["episode_return"].mean(-1)

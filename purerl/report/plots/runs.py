@@ -335,9 +335,8 @@ def curves_figure(
         lost += int(sum(line.is_lost.sum() for line in own))
         style.step_axis(axes)
         style.finish(axes, env if len(lines) > 1 else "", "environment steps", y)
-    most = max(panels, key=lambda axes: len(axes.get_legend_handles_labels()[0]))
     if len(names) > 1:
-        style.legend_below(panels[0].figure, most, 4, ax=ax)
+        style.legend_below(panels[0].figure, panels, 4, ax=ax)
     what = {"iqm": "interquartile mean", "mean": "mean"}[statistic]
     env = f"{next(iter(lines))}: " if len(lines) == 1 else ""
     title = f"{env}{what} of the seeds, and in the band {' or '.join(words)}"

@@ -238,13 +238,17 @@ def draw_star(axes: "Axes", x: float, y: float, **options: Any) -> None:
 
 
 def legend_below(
-    figure: "Figure", axes: "Axes", columns: int = 2, ax: Any = None, **options: Any
+    figure: Any, axes: Any, columns: int = 2, ax: Any = None, **options: Any
 ) -> "Legend":
-    """Write one legend for all panels under them, from the lines of one of them.
+    """Write one legend for all panels under them, from the lines of one or of several.
 
-    In axes of the caller's it stands in that one panel.
+    In axes of the caller's it stands in the first of these.
     """
-    handles, labels = axes.get_legend_handles_labels()
+    found: dict[str, Any] = {}
+    for panel in np.ravel(axes):
+        handles, labels = panel.get_legend_handles_labels()
+        found |= dict(zip(labels, handles, strict=True))
+    handles, labels = list(found.values()), list(found)
     look = {"loc": "outside lower center", "frameon": False, "fontsize": "small"}
     size = _width.get()
     if ax is not None:
@@ -257,7 +261,7 @@ def legend_below(
         lines = -(-len(labels) // columns) + ("title" in options)
         figure.set_figheight(figure.get_figheight() + 0.16 * lines)
     look |= {"labelcolor": INK, "ncols": min(columns, max(1, len(labels)))}
-    place = figure if ax is None else axes
+    place = figure if ax is None else np.ravel(axes)[0]
     legend = place.legend(handles, labels, **look | options)
     legend.get_title().set_color(INK)
     return legend
