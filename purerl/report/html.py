@@ -59,12 +59,13 @@ def write_page(
 
 
 def figure_html(picture: style.Picture, caption: str = "", large: int = LARGE) -> str:
-    """Return a picture as inline SVG, or as PNG where SVG would be large."""
+    """Return a picture as inline SVG, or as PNG where SVG is large and PNG smaller."""
     shown = style.to_svg(picture.figure)
     if len(shown) > large:
         data, size = picture._repr_png_()
         source = _inside("image/png", data)
-        shown = f'<img alt="figure" width="{size["width"]}" src="{source}">'
+        png = f'<img alt="figure" width="{size["width"]}" src="{source}">'
+        shown = min(shown, png, key=len)
     return _captioned(shown, caption)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     import xarray as xr
 
 ROWS = 6  # Rows of the table in a notebook.
-SMALL = 60_000  # Characters of SVG in a notebook; beyond it, a PNG is smaller.
+SMALL = 60_000  # Characters of SVG in a notebook; beyond it, a PNG may be smaller.
 # Along which metrics of training, of evaluations and of comparisons go.
 _TIMES = ("segment", "evaluation", "piece")
 
@@ -148,10 +148,10 @@ def curves_frame(dataset: "xr.Dataset") -> "pd.DataFrame":
         frame = frame.rename(columns={"evaluation_env_steps": "env_steps"})
         frames.append(frame.dropna(subset=["env_steps"]))
     first, *others = frames
+    keys = [name for name in first if name in dataset.coords] + ["env_steps"]
     for frame in others:
-        keys = [name for name in first if name in (*dataset.coords, "env_steps")]
         first = first.merge(frame, how="outer", on=keys, sort=False)
-    return first
+    return first[[*keys, *first.columns.difference(keys, sort=False)]]
 
 
 def stated(finished: bool, done: str, out: Path | None) -> str:

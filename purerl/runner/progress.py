@@ -20,7 +20,7 @@ LINES = 10  # A run whose output is no terminal prints so many lines.
 PAUSE = 0.1  # Seconds between two states of a notebook's bar, at least.
 WIDTH = 110  # Letters of a line of a table in a notebook.
 LOOKS = {  # Of lines, of tables, and of what is said whether progress is shown or not.
-    "div": "",
+    "div": ' style="white-space:pre-line"',
     "pre": ' style="font-family:monospace;line-height:1.2"',
     "b": ' style="display:block"',
 }

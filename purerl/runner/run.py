@@ -266,6 +266,8 @@ class RunLoop:
     def _where_it_goes_on(self, restored: Restored | None) -> list[str]:
         if not restored:
             return [self.begun.sentence()] if self.begun else []
+        if restored[0] >= self.bound.plan.num_updates:
+            return [f"the run in {self.folder} had finished"]
         lines = [f"resuming {self.folder} after update {restored[0]:,}"]
         if self.bound.env.on_host:
             lines.append(NEW_EPISODES)

@@ -7,6 +7,7 @@ fresh seeds, because the winner of a search is partly lucky.
 import dataclasses
 import itertools
 import time
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -352,8 +353,11 @@ def tune(asked: TuneOptions) -> TuneResult:
 
 def _require_optuna() -> None:
     try:
-        import cmaes  # noqa: F401
-        import optuna  # noqa: F401
+        with warnings.catch_warnings():
+            # Of tqdm, whose bars are not used, in a notebook without ipywidgets.
+            warnings.filterwarnings("ignore", "IProgress not found")
+            import cmaes  # noqa: F401
+            import optuna  # noqa: F401
     except ImportError:
         raise ConfigError(
             "tuning needs Optuna: install it with pip install 'purerl[tune]'."

@@ -151,7 +151,9 @@ def test_the_page_of_a_search_of_ones_own(tmp_path, monkeypatch):
 def test_large_pictures_are_images():
     from purerl.report import plots
 
-    text = html.figure_html(plots.learning_curve(RUN), "a < b", large=10)
+    returns = np.random.default_rng(0).normal(size=(60, 500))
+    run = plots.learning_curve(synthetic.run(returns=returns))
+    text = html.figure_html(run, "a < b")
     assert 'src="data:image/png;base64,iVBOR' in text
     assert "<figcaption>a &lt; b</figcaption>" in text
     text = html.table_html(["n"], [[number] for number in range(html.MAX_ROWS + 2)])

@@ -155,7 +155,7 @@ def test_a_cell_of_a_notebook_has_one_bar_that_is_replaced(monkeypatch):
     html = last["text/html"]
     assert html.count("<progress") == 1 and 'value="0.4000"' in html
     assert "return 3.00" in html and "left" not in html
-    assert "<div>2 agents</div><b" in html and ">stopped, a &lt; b [x]</b>" in html
+    assert ">2 agents</div><b" in html and ">stopped, a &lt; b [x]</b>" in html
     assert last["text/plain"].splitlines()[1:] == ["2 agents", "stopped, a < b [x]"]
 
 

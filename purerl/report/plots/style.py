@@ -174,7 +174,7 @@ def picture(panels: Sequence["Axes"], words: str = "", ax: Any = None) -> Pictur
     drawn = Picture(figure, panels[0] if len(panels) == 1 else tuple(panels))
     if ax is not None:
         return drawn
-    figure.set_label(words)
+    figure.set_label(words.replace("\n", ", "))
     if _width.get() is not None:
         for line in figure.findobj(lambda artist: hasattr(artist, "get_markersize")):
             line.set_linewidth(THINNER * line.get_linewidth())
