@@ -16,14 +16,17 @@ from typing import Any, NamedTuple
 import jax
 
 from . import probe
+from .adapters.adapt import adapt
+from .adapters.adapted import Adapted
 from .adapters.names import BRAX_NAMES, CRAFTAX_NAMES, GYMNAX_IDS, JUMANJI_NAMES
 from .adapters.packages import (
+    object_at,
     own_names,
     refused_options,
     require_package,
     with_opengl_as_asked,
 )
-from .base import Environment, EnvParams
+from .base import Environment, EnvParams, is_env
 from .cartpole import CartPole
 from .doors import Doors
 from .gridworld import CliffWalking, GridWorld
@@ -36,6 +39,7 @@ from .swingup import (
     CartpoleSwingup,
     CartpoleSwingupSparse,
 )
+from .wrappers.registry import read_call
 
 Factory = Callable[..., Environment]
 
@@ -46,8 +50,8 @@ class EnvDescription:
 
     Attributes:
         id: The name for `make`.
-        source: Where the environment comes from: `purerl`, `gymnax`, `brax`, `craftax`,
-            `jumanji`, `playground`, `gymnasium`, `envpool` or `registered`.
+        source: Where the environment comes from: `purerl`, `registered`, `gymnax`,
+            `brax` or one of `SUITES`.
         observation_space: Observation space with the default parameters.
         action_space: Action space with the default parameters.
         params: The default parameters.
@@ -77,6 +81,7 @@ class _Package(NamedTuple):
         needs: Package of the extra that must be installed; its environments are known
             to it alone, and are no entries here.
         names: Names of its environments, for hints.
+        install: What pip installs, where it is no extra.
         on_host: Whether its environments are stepped on the host.
         draws_by_mujoco: Whether importing it imports MuJoCo, which looks for OpenGL.
     """
@@ -84,6 +89,7 @@ class _Package(NamedTuple):
     adapter: str
     needs: str = ""
     names: tuple[str, ...] = ()
+    install: str = ""
     on_host: bool = False
     draws_by_mujoco: bool = False
 
@@ -92,14 +98,16 @@ def make(id: str, **options: Any) -> Environment:
     """Make the environment called `id`.
 
     Args:
-        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`, or
-            `craftax/`, `jumanji/` or `playground/` and a name of that package's,
-            `brax/` and a name of `brax.envs.register_environment`, or `gymnasium/` or
-            `envpool/` and a name, for training on the host.
+        id: One of `registered()`, such as `"CartPole-v1"` or `"brax/halfcheetah"`,
+            a package of `SUITES` and a name of its environments, such as
+            `"jumanji/Snake-v1"`, `brax/` and a name of
+            `brax.envs.register_environment`, or the import path of a class of one's
+            own, `lab.envs:PointMass` or `lab.envs:PointMass(mass=2.0)`.
         **options: Structural options of the environment, such as `backend="spring"`.
 
     Raises:
         ValueError: no such id (the message names near ones), or no such option.
+        TypeError: what is made is no environment.
     """
     factory = _entry(id).factory
     try:
@@ -110,7 +118,10 @@ def make(id: str, **options: Any) -> Environment:
     # What is imported here for the first time makes arrays of its own, which inside a
     # trace would be part of that trace, and broken for the rest of the process.
     with nullcontext() if is_on_host(id) else jax.ensure_compile_time_eval():
-        return factory(**options)
+        env = adapt(factory(**options))
+    if isinstance(env, Adapted) or env.on_host:
+        env.made_as = {"id": id, **options}
+    return env
 
 
 def register(id: str, factory: Factory) -> None:
@@ -152,8 +163,8 @@ def registered() -> tuple[str, ...]:
 def source_of(id: str) -> str:
     """Return where an id comes from.
 
-    That is `purerl`, `gymnax`, `brax`, `craftax`, `jumanji`, `playground`, `gymnasium`,
-    `envpool` or `registered`, which what a user has registered in brax is too.
+    That is `purerl`, `gymnax`, `brax`, one of `SUITES` or `registered`, which what a
+    user has registered in brax is too.
 
     Raises:
         ValueError: no such id.
@@ -202,6 +213,8 @@ def _entry(id: str) -> _Entry:
         return _Entry(partial(_adapted, package, name), package)
     if package == "brax" and name in own_names():
         return _Entry(partial(_adapted, "brax", name), "registered")
+    if id not in _ENTRIES and ":" in str(id):
+        return _Entry(_by_path(id), "registered")
     if id not in _ENTRIES:
         raise ValueError(_unknown_id(id))
     entry = _ENTRIES[id]
@@ -211,6 +224,24 @@ def _entry(id: str) -> _Entry:
             found = getattr(import_module(f"purerl.contrib.{module}"), name)
         entry = _ENTRIES[id] = _Entry(found, entry.source)
     return entry
+
+
+def _by_path(id: str) -> Factory:
+    """What makes an environment of the user's own that has no name but its path."""
+    example = "lab.envs:PointMass(mass=2.0)"
+    path, places, names = read_call("env", id, example)
+    found = object_at("env", path, example)
+    if not (isinstance(found, type) and is_env(found)):
+        raise ValueError(
+            f"env must name a class of environments, and {path} is {found!r}; give "
+            "what a function makes a name: envs.register(id, function)."
+        )
+    fields = inspect.signature(found)
+    try:
+        fields.bind_partial(*places, **names)
+    except TypeError as error:
+        raise refused_options(path, names, error, fields.parameters) from None
+    return partial(found, *places, **names)
 
 
 def _is_rerun(factory: Factory, entry: _Entry) -> bool:
@@ -227,8 +258,7 @@ def _is_rerun(factory: Factory, entry: _Entry) -> bool:
 def _unknown_id(id: str) -> str:
     first, _, rest = str(id).partition("/")
     package = {"gym": "gymnasium"}.get(first.casefold(), first.casefold())
-    extras = [name for name, one in _PACKAGES.items() if one.needs]
-    if package in extras and rest:
+    if package in SUITES and rest:
         return f"env {id!r} is not registered: did you mean {package}/{rest}?"
     named = [
         *_ENTRIES,
@@ -242,7 +272,7 @@ def _unknown_id(id: str) -> str:
     tails = [known for small, known in folded.items() if small.split("/")[-1] == bare]
     guesses = list(dict.fromkeys(tails + [folded[name] for name in near]))
     hint = f": did you mean {' or '.join(guesses)}?" if guesses else "."
-    others = ", ".join(f"{name}/NAME" for name in extras)
+    others = ", ".join(f"{name}/NAME" for name in SUITES)
     adds = "brax.envs.register_environment" if package == "brax" else "envs.register"
     return (
         f"env {id!r} is not registered{hint} `envs.registered()` lists the ids, beside "
@@ -255,7 +285,7 @@ def _adapted(package: str, name: str, /, **options: Any) -> Environment:
     """Make an environment of another package by its name there."""
     theirs = _PACKAGES[package]
     if theirs.needs:
-        require_package(theirs.needs, extra=package)
+        require_package(theirs.needs, theirs.install or f"purerl[{package}]")
     module, _, cls = theirs.adapter.partition(":")
     with with_opengl_as_asked() if theirs.draws_by_mujoco else nullcontext():
         found = import_module(f".adapters.{module}", __package__)
@@ -270,11 +300,21 @@ _PACKAGES = {
     "playground": _Package(
         "playground:PlaygroundEnvironment", "mujoco_playground", draws_by_mujoco=True
     ),
+    "navix": _Package("navix:NavixEnvironment", "navix"),
+    "xminigrid": _Package("xminigrid:XMiniGridEnvironment", "xminigrid"),
+    "pgx": _Package("pgx:PgxEnvironment", "pgx"),
+    "popjym": _Package(
+        "popjym:PopjymEnvironment",
+        "popjym",
+        install="git+https://github.com/FLAIROx/popjym",
+    ),
     "gymnasium": _Package(
         "gymnasium_host:GymnasiumEnvironment", "gymnasium", on_host=True
     ),
     "envpool": _Package("envpool_host:EnvPoolEnvironment", "envpool", on_host=True),
 }
+SUITES = tuple(name for name, one in _PACKAGES.items() if one.needs)
+"""Packages whose environments are known to them alone: `package/name` is an id."""
 _OWN: dict[str, Any] = {
     "CartPole-v1": CartPole,
     "CartpoleBalance-v0": CartpoleBalance,

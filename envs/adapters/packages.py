@@ -4,21 +4,24 @@ Importing this imports none of them.
 """
 
 import contextlib
+import difflib
 import importlib
 import io
+import operator
 import os
 import sys
 from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
 
-def require_package(package: str, extra: str = "") -> None:
+def require_package(package: str, install: str = "") -> None:
     """Say what to install where a package is missing.
 
     Args:
         package: Name of the package.
-        extra: Name of purerl's extra that installs it; the package's where not given.
+        install: What pip installs; purerl's extra of that name where not given.
 
     Raises:
         ValueError: it cannot be imported.
@@ -28,8 +31,8 @@ def require_package(package: str, extra: str = "") -> None:
     except (ImportError, OSError) as error:  # OSError: its files are not all there.
         why = "" if getattr(error, "name", None) == package else f" ({error})"
         raise ValueError(
-            f"this needs the package {package}{why}; install "
-            f"purerl[{extra or package}]."
+            f"this needs the package {package}{why}; "
+            f"pip install '{install or f'purerl[{package}]'}'."
         ) from None
 
 
@@ -51,6 +54,23 @@ def refused_options(
     )
 
 
+def unknown_name(package: str, name: str, known: Iterable[str]) -> ValueError:
+    """Return the error about a name that a package does not know.
+
+    Args:
+        package: Name of the package in words.
+        name: Name that was given.
+        known: Names of its environments.
+    """
+    folded = {one.casefold(): one for one in sorted(known)}
+    found = difflib.get_close_matches(name.casefold(), folded, n=2, cutoff=0.5)
+    near = "".join(f"{folded[one]}, " for one in found)
+    return ValueError(
+        f"the name {name!r} is none of {package}'s: choose {near}"
+        f"{'or ' if near else ''}one of {', '.join(folded.values())}."
+    )
+
+
 def imported(module: str) -> ModuleType:
     """Return a module that has been imported already.
 
@@ -62,7 +82,7 @@ def imported(module: str) -> ModuleType:
     Raises:
         ValueError: it has not been imported.
     """
-    found = sys.modules.get(module)
+    found = sys.modules.get("__main__" if module == main_name() else module)
     if found is None:
         raise ValueError(
             f"the module {module!r} has not been imported, and a config imports none, "
@@ -70,6 +90,42 @@ def imported(module: str) -> ModuleType:
             f"; on the command line --import {module})."
         )
     return found
+
+
+def main_name() -> str:
+    """Return the name by which others import the program that runs, `lab` of lab.py.
+
+    It is `__main__` where there is none, as in a notebook.
+    """
+    main = sys.modules["__main__"]
+    spec, file = getattr(main, "__spec__", None), getattr(main, "__file__", None) or ""
+    name = spec.name if spec else Path(file).stem * file.endswith(".py")
+    other = sys.modules.get(name, main)
+    is_it = getattr(other, "__file__", None) == file
+    return name if is_it and name.replace(".", "").isidentifier() else "__main__"
+
+
+def object_at(field: str, path: str, example: str = "lab.envs:PointMass") -> Any:
+    """Return what has an import path, in a module that has been imported.
+
+    Args:
+        field: Name of the field that names it, for messages.
+        path: Path, such as `lab.envs:PointMass`.
+        example: What such a path looks like, for messages.
+
+    Raises:
+        ValueError: the module has not been imported, or has no such name.
+    """
+    module, _, name = path.partition(":")
+    try:
+        return operator.attrgetter(name)(imported(module))
+    except AttributeError as error:
+        why = f"cannot find {path} ({error}); write for example {example}"
+        if module == "__main__":
+            why = f"{path} is of the program that wrote it, which no other can import"
+        raise ValueError(f"{field}: {why}.") from None
+    except ValueError as error:
+        raise ValueError(f"{field} names {path}: {error}") from None
 
 
 @contextlib.contextmanager

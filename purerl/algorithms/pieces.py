@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from purerl.accelerator import packing
+from purerl.accelerator import kernels
 from purerl.acting import rollout
 from purerl.keys import update_keys
 from purerl.types import Array, Hosted, Metrics, PyTree
@@ -126,7 +126,7 @@ def take_steps(
         return (learner, envs), trace
 
     start = (steps.begin(state), state.envs)
-    (learner, envs), trace = packing.scan(body, start, randomness.inputs)
+    (learner, envs), trace = kernels.scan(body, start, randomness.inputs)
     return steps.finish(state, learner, envs, trace)
 
 

@@ -38,8 +38,7 @@ import jax
 import jax.numpy as jnp
 
 from purerl import networks
-from purerl.acting import exploration, observe, rollout
-from purerl.acting.observe import obs_shape
+from purerl.acting import exploration, rollout
 from purerl.acting.policy import reject_stateless_act
 from purerl.algorithms import checks, network_config, off_policy
 from purerl.algorithms import memory as memories
@@ -60,11 +59,12 @@ from purerl.config import (
 )
 from purerl.envs.base import Environment
 from purerl.keys import init_keys
-from purerl.learning import returns, sequences, two_hot
+from purerl.learning import returns, sequences, small_networks
 from purerl.learning.branches import StepCount
 from purerl.learning.sequences import Sequences, swap
 from purerl.losses import value_error
-from purerl.networks import composite
+from purerl.networks import observe
+from purerl.networks.observe import obs_shape
 from purerl.replay import batches
 from purerl.types import Algorithm, Array, Metrics, PyTree, Recurrence
 
@@ -129,36 +129,12 @@ class RecurrentDQNConfig(QConfig):
     )
 
     @property
-    def num_steps(self) -> int:
-        """Steps of every environment in an update: those of one sequence."""
-        return self.sequence_length
-
-    @property
-    def sequential_steps(self) -> int:
-        """Dependent operations of one update: a gradient step runs through time too."""
-        learned = self.sequence_length + self.burn_in
-        return self.sequence_length + self.gradient_steps * learned
-
-    @property
-    def items_per_round(self) -> int:
-        """Items that an update puts into the buffer: a sequence of each environment."""
-        return self.num_envs
-
-    @property
     def capacity(self) -> int:
         """Sequences that the buffer holds.
 
         A multiple of `num_envs`, so that every environment has slots of its own.
         """
         return self.buffer_size // self.steps_per_update * self.num_envs
-
-    @property
-    def first_round(self) -> int:
-        """Number of the update that learns first: the one that ends the warm-up.
-
-        With a burn-in not the very first one, whose sequences have no steps before.
-        """
-        return max(1 if self.burn_in else 0, super().first_round)
 
 
 def validate(config: RecurrentDQNConfig, env: Environment) -> None:
@@ -167,28 +143,11 @@ def validate(config: RecurrentDQNConfig, env: Environment) -> None:
     Raises:
         ConfigError: naming the fields, their values, the constraint and the remedy.
     """
-    length, burn_in = config.sequence_length, config.burn_in
-    if burn_in > length:
-        raise ConfigError(
-            f"burn_in must be at most sequence_length ({length}), got {burn_in} (8 is "
-            "the default): the steps before a sequence are those of the one before it."
-        )
-    if config.n_step > length:
-        raise ConfigError(
-            f"n_step must be at most sequence_length ({length}), got {config.n_step} "
-            "(5 is the default): returns end with the sequence."
-        )
-    least = (2 if burn_in else 1) * config.steps_per_update
-    if config.buffer_size < least:
-        each = "the two sequences" if burn_in else "the sequence"
-        raise ConfigError(
-            f"buffer_size must hold {each} of every environment that a gradient step "
-            f"needs with burn_in={burn_in}, {least} steps, got {config.buffer_size}."
-        )
     if not memories.has_memory(config):
         raise ConfigError(
             "memory must be that of a recurrent network, got 'none'; use DQNConfig."
         )
+    off_policy.validate_sequences(config)
     off_policy.validate_learning(config)
     exploration.check_share(config)
     checks.check_memory_values(config, env)
@@ -230,14 +189,14 @@ def _make_network(
 ) -> Any:
     """The network from memories to a value per action."""
     shape = memory.head_shape(of_obs)
-    is_masked = composite.has_mask(shape)
+    is_masked = observe.has_mask(shape)
     network = network_config.whole(config, "critic", shape)
     if network is None:
         layers = network_config.dense_layers(config, config.head_sizes)
         width = (memory.kind.size, *config.head_sizes)[-1:]
         stream = partial(network_config.dense_layers, config, width)
         network = networks.DiscreteCritic(
-            composite.viewed(layers, shape),
+            observe.viewed(layers, shape),
             num_actions,
             stream if config.dueling else None,
             gain=config.critic_gain,
@@ -366,7 +325,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
     best = jnp.argmax(chooser, -1)[..., None]
     value = jnp.take_along_axis(slow, best, -1)[..., 0]
     if config.value_rescaling:
-        value = two_hot.unsqueeze(value)
+        value = small_networks.unsqueeze(value)
     target = returns.n_step(
         steps.reward,
         value,
@@ -375,7 +334,7 @@ def td_target(agent: Agent, restore: Any, learner: Learner, rows: Sequences) -> 
         gamma=config.gamma,
         n=config.n_step,
     )
-    return two_hot.squeeze(target) if config.value_rescaling else target
+    return small_networks.squeeze(target) if config.value_rescaling else target
 
 
 def loss(

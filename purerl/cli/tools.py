@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from purerl import serialise
 from purerl.cli import flags, report, settings
 from purerl.cli.flags import ConfigSource, Processes, Repeated, option
 from purerl.cli.train import base_config, default_folder
@@ -40,14 +41,12 @@ from purerl.runner.arguments import check_seeds
 from purerl.scale import hosts
 from purerl.scale.devices import make_workers
 from purerl.storage import folders
-from purerl.sweeps.console import plan_lines, plan_table
-from purerl.sweeps.loop import sweep
+from purerl.sweeps.loop import plan_lines, plan_table, sweep
 from purerl.sweeps.options import SweepOptions
 from purerl.sweeps.plan import plan
 from purerl.sweeps.result import SweepResult
 from purerl.train import bind
-from purerl.tuning.api import tune
-from purerl.tuning.console import best_table, end_line, holdout_table, warnings
+from purerl.tuning.api import best_table, end_line, holdout_table, tune, warnings
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.result import TuneResult
 from purerl.tuning.space import Space
@@ -116,7 +115,7 @@ def new_folder(name: str, config: TrainConfig) -> Path:
         raise ConfigError(
             "several processes need a folder that all of them name alike; give --out."
         )
-    return default_folder(f"{name}-{config.env}")
+    return default_folder(f"{name}-{serialise.env_name(config.env)}")
 
 
 def say(console: Console, text: str) -> None:
@@ -458,7 +457,7 @@ def main_transfer(argv: Sequence[str]) -> int:
         return run_comparison(parsed, given, None)
     given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
     inside = parsed.evolution and parsed.evolution / "transfer"
-    folder = parsed.out or inside or default_folder(f"transfer-{config.env}")
+    folder = parsed.out or inside or new_folder("transfer", config)
     return run_comparison(parsed, given, folder)
 
 

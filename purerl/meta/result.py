@@ -11,13 +11,12 @@ import numpy as np
 from purerl import serialise
 from purerl.acting.environment import resolve_env
 from purerl.config import ConfigError, TrainConfig, apply_overrides, part_kind
-from purerl.execution.format import with_noun
+from purerl.execution.format import say, with_noun
 from purerl.meta import store
 from purerl.meta.genome import Genome
-from purerl.meta.optimiser import Optimiser
 from purerl.meta.setup import EvolutionSetup
 from purerl.meta.store import State
-from purerl.meta.strategy import read_strategy
+from purerl.meta.strategy import Optimiser, read_strategy
 from purerl.optimisers import LearnedOptimiser
 from purerl.report import plots
 from purerl.report.shown import Shown, View, stated
@@ -30,7 +29,6 @@ from purerl.runner.trackers.base import files_of, name_of
 from purerl.runner.trackers.group import Group, Told
 from purerl.search.fitness import sign_of
 from purerl.storage import folders
-from purerl.streams import say
 from purerl.types import HostMetrics, Overrides
 
 
@@ -205,8 +203,8 @@ class EvolutionResult(Shown):
                 f"best {history['best'][-1]:,.4g}; in the first generation mean "
                 f"{history['mean'][0]:,.4g}"
             )
-        env = str(serialise.plain(self.config.env, "env"))
-        places = [str(x.get("env", env)) for x in settings["environments"] or [{}]]
+        env, tasks = self.config.env, settings["environments"] or [{}]
+        places = [serialise.env_name(task.get("env", env)) for task in tasks]
         evolved = ", ".join(settings["evolve"])
         return View(
             f"{evolved} in {', '.join(dict.fromkeys(places))}",

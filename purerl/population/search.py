@@ -16,7 +16,7 @@ from purerl.config import ConfigError, TrainConfig
 from purerl.execution.curves import weighted_mean
 from purerl.execution.format import with_noun
 from purerl.execution.memory import require_number
-from purerl.population.schedules import Schedule
+from purerl.population.schedules import ConfigSchedule
 from purerl.population.space import Space, evaluation_keys
 from purerl.report.plots import Picture
 from purerl.report.shown import Shown, View, stated
@@ -34,8 +34,8 @@ from purerl.search.fitness import (
     read_fitness,
 )
 from purerl.search.protocol import Outcome, Request, Row, Search, State, Step
+from purerl.space.axes import in_a_line
 from purerl.space.design import read_search_axes
-from purerl.space.labels import in_a_line
 from purerl.storage import folders
 from purerl.train import make_policy
 from purerl.types import Array, PyTree
@@ -309,7 +309,7 @@ class BestMember(NamedTuple):
     config: TrainConfig
     seed: int
     member: int
-    schedule: Schedule
+    schedule: ConfigSchedule
     lineage: np.ndarray
     state: PyTree
 
@@ -382,7 +382,7 @@ class Result(Shown):
         """Return the columns of the table."""
 
     @abc.abstractmethod
-    def schedule(self, seed: int, member: int) -> Schedule:
+    def schedule(self, seed: int, member: int) -> ConfigSchedule:
         """Return the hyperparameters that led to a member's final state.
 
         `purerl.train_schedules(config, result.schedule(seed, member), seeds=8)` trains

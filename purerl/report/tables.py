@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from rich.table import Table
 
+from purerl import serialise
 from purerl.execution.format import with_noun
 from purerl.metrics import decimals
 from purerl.population.search import BestMember
@@ -20,7 +21,7 @@ from purerl.report.sweep_data import (
     short,
 )
 from purerl.runner.result import RunResult
-from purerl.space.labels import in_words
+from purerl.space.axes import in_words
 
 if TYPE_CHECKING:
     import xarray as xr
@@ -77,8 +78,7 @@ def run_table(result: RunResult) -> Table:
     without evaluations has the training return alone. Agents that diverged are marked,
     and are not in the mean.
     """
-    env = result.config.env
-    name = env if isinstance(env, str) else type(env).__name__
+    name = serialise.env_name(result.config.env)
     final = result.evaluation.get("episode_return")
     table = Table(title=f"{name}: deterministic policy at the end of training")
     table.caption = last_cut_note(result)

@@ -12,9 +12,13 @@ from rich.markup import escape
 from rich.progress import BarColumn, Progress, TextColumn
 from rich.text import Text
 
-from purerl.execution.format import format_count, format_duration
+from purerl.execution.format import (
+    STDERR,
+    format_count,
+    format_duration,
+    in_notebook,
+)
 from purerl.metrics import decimals
-from purerl.streams import STDERR, in_notebook
 
 LINES = 10  # A run whose output is no terminal prints so many lines.
 PAUSE = 0.1  # Seconds between two states of a notebook's bar, at least.

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from purerl.config import ConfigError, TrainConfig, check_known, check_mapping
-from purerl.execution.format import with_noun
+from purerl.execution.format import say, with_noun
 from purerl.report import plots
 from purerl.report.plots.runs import Line
 from purerl.report.plots.sweeps import sweep_lines
@@ -31,8 +31,8 @@ from purerl.runner.arguments import stored_folder
 from purerl.runner.result import RENAMED, Best
 from purerl.runner.trackers.base import Ended, TrackedRun, ended, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.design import Design
-from purerl.space.labels import (
+from purerl.serialise import env_name
+from purerl.space.axes import (
     column,
     in_a_line,
     known_label,
@@ -40,9 +40,9 @@ from purerl.space.labels import (
     plain,
     variable_of,
 )
+from purerl.space.design import Design
 from purerl.space.points import config_at
 from purerl.storage import checkpoint, folders
-from purerl.streams import say
 from purerl.sweeps import store
 from purerl.sweeps.groups import check_files, key_of, member_id, read_point
 from purerl.train import make_algorithm, make_policy
@@ -342,8 +342,7 @@ class SweepResult(Shown):
         with contextlib.suppress(ConfigError):  # None is trained, or several tasks.
             best = self.best()
             facts.append(f"best: {in_a_line(best.point)}; mean {best.score:,.4g}")
-        axes, env = ", ".join(self.design.names), self.config.env
-        env = env if isinstance(env, str) else type(env).__name__
+        axes, env = ", ".join(self.design.names), env_name(self.config.env)
         where = "" if ENV in self.design.names else f" in {env}"
         return View(
             f"{axes}{where}", facts, self._draw, self._columns, "episode_return"

@@ -25,7 +25,7 @@ from purerl import auto, serialise
 from purerl.acting.environment import resolve_env
 from purerl.atomic import write_atomic
 from purerl.config import ConfigError, TrainConfig
-from purerl.execution.format import with_noun
+from purerl.execution.format import say, with_noun
 from purerl.report.plots import tuning
 from purerl.report.shown import Shown, View, columns_of, stated
 from purerl.report.statistics import heading_of, mean_interval, text_of
@@ -36,12 +36,10 @@ from purerl.runner.options import FIXED
 from purerl.runner.result import Best
 from purerl.runner.trackers.base import Ended, Member, TrackedRun, files_of, name_of
 from purerl.runner.trackers.group import Files, Group, Told
-from purerl.space.axes import Choice, from_dict, is_whole
-from purerl.space.labels import in_a_line
+from purerl.space.axes import Choice, from_dict, in_a_line, is_whole
 from purerl.storage import folders
 from purerl.storage.files import CHECKSUM
 from purerl.storage.folders import FIELD, check_keys, differences, refuse
-from purerl.streams import say
 from purerl.tuning.options import TuneOptions
 from purerl.tuning.space import Space
 

@@ -7,7 +7,7 @@ import pytest
 
 import purerl
 from purerl import envs, schedules
-from purerl.cli import evaluate, main
+from purerl.cli import main, policies
 from purerl.execution.hosted import HostedCohort, HostedProgram
 from purerl.report.tables import run_table
 from purerl.train import bind
@@ -86,6 +86,15 @@ CONFIGS = {
     ),
     "td3": purerl.TD3Config(**REPLAY, learning_rate=1e-2, n_step=2),
     "sac": purerl.SACConfig(**REPLAY, learning_rate=1e-2),
+    "sac_memory": purerl.SACConfig(
+        **{**REPLAY, "num_steps": 1, "rounds_per_update": 4},
+        learning_rate=1e-2,
+        memory="gru",
+        memory_size=4,
+        head_sizes=(4,),
+        sequence_length=6,
+        burn_in=3,
+    ),
     "mpo": purerl.MPOConfig(
         **{**REPLAY, "batch_size": 4}, action_samples=3, learning_rate=1e-2
     ),
@@ -98,9 +107,9 @@ CONFIGS = {
     "bandit": purerl.BanditConfig(method="gradient", **STEPS),
 }
 # Others with a memory are quick.
-SLOW = ("recurrent_ppo_transformer", "recurrent_dqn")
+SLOW = ("recurrent_ppo_transformer", "recurrent_dqn", "sac_memory")
 QUICK = [name for name in CONFIGS if name not in SLOW]
-CONTINUOUS = ("td3", "sac", "mpo")
+CONTINUOUS = ("td3", "sac", "sac_memory", "mpo")
 # Metrics of an environment that tells the values of its arms, which no other one does.
 INSIDE_ONLY = {"optimal_action", "regret"}
 UPDATES, LIMIT = 4, 12  # a time limit that cuts many episodes
@@ -402,7 +411,7 @@ def test_every_algorithm_trains_evaluates_and_goes_on(name, tmp_path, capsys):
     said = capsys.readouterr()
     assert "begin new episodes" in " ".join((said.out + said.err).split())
     assert again.finished and int(again.state.update[0]) == 6
-    assert evaluate.main([str(tmp_path), "--episodes", "2"]) == 0
+    assert policies.main_evaluate([str(tmp_path), "--episodes", "2"]) == 0
     assert "gymnasium/" in capsys.readouterr().out
     saved = purerl.load_run(tmp_path)
     policy = purerl.make_policy(config, jax.tree.map(lambda x: x[0], first.state))

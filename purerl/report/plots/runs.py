@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from purerl import serialise
 from purerl.config import ConfigError
 from purerl.execution.format import with_noun
 from purerl.report import statistics
@@ -129,8 +130,7 @@ def _unknown(name: str, series: Mapping[str, Series]) -> ConfigError:
 
 def env_of(result: Run) -> str:
     """Return the name of a run's environment."""
-    env = result.config.env
-    return env if isinstance(env, str) else type(env).__name__
+    return serialise.env_name(result.config.env)
 
 
 def metric_series(result: Run) -> dict[str, Series]:
