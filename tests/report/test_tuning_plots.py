@@ -1,3 +1,4 @@
+import dataclasses
 import itertools
 
 import numpy as np
@@ -100,6 +101,10 @@ def test_a_smooth_surface_is_the_score_where_one_trial_is(monkeypatch):
 def test_a_study_without_a_complete_trial_has_no_pictures(result, space):
     rows = tuple(row for row in result.rows if row.state != "complete")
     assert tuning.figures(rows, result.importance, space.drawn()) == {}
+    none = dataclasses.replace(result, rows=rows, best_row=None)
+    assert "<table" in none._repr_html_() and "<svg" not in none._repr_html_()
+    with pytest.raises(purerl.ConfigError, match="no trial of the study is complete"):
+        none.plot()
 
 
 @pytest.mark.parametrize(

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from purerl.config import ConfigError
 from purerl.report.plots import style
 from purerl.report.plots.style import Axis as Axis
 from purerl.report.plots.style import Picture as Picture
@@ -51,9 +52,15 @@ def _complete(rows: Sequence[Trial]) -> tuple[list[Trial], np.ndarray]:
 
 
 def history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
-    """Draw scores in the order of the trials, and the best so far."""
-    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
+    """Draw scores in the order of the trials, and the best so far.
+
+    Raises:
+        ConfigError: no trial is complete.
+    """
     complete, scores = _complete(rows)
+    if not complete:
+        raise ConfigError("no trial of the study is complete yet, so nothing is drawn.")
+    (axes,) = style.panel_grid(1, ax, width=style.PAGE_WIDTH, height=4.8, head=0)
     numbers = [row.number for row in complete]
     axes.plot(numbers, scores, "o", color=BLUE, ms=5, alpha=0.85, label="complete")
     pruned = [row for row in rows if row.state == "pruned" and row.curve]
@@ -66,10 +73,9 @@ def history(rows: Sequence[Trial], ax: "Axes | None" = None) -> Picture:
     if lost:
         look = {"color": RED, "ms": 6, "label": "diverged or refused"}
         axes.plot(lost, [low] * len(lost), "v", **look)
-    if len(scores):
-        best = np.maximum.accumulate(scores)
-        ends = [*numbers, max(row.number for row in rows)], [*best, best[-1]]
-        axes.step(*ends, where="post", color=RED, lw=1.8, label="best so far")
+    best = np.maximum.accumulate(scores)
+    ends = [*numbers, max(row.number for row in rows)], [*best, best[-1]]
+    axes.step(*ends, where="post", color=RED, lw=1.8, label="best so far")
     for row in complete:
         if row.is_default:
             look = {"color": style.INK, "lw": 1, "ls": (0, (5, 4))}
