@@ -13,6 +13,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
+from purerl import serialise
 from purerl.cli import flags, report, settings
 from purerl.cli.flags import ConfigSource, Processes, Repeated, option
 from purerl.cli.train import base_config, default_folder
@@ -117,7 +118,7 @@ def new_folder(name: str, config: TrainConfig) -> Path:
         raise ConfigError(
             "several processes need a folder that all of them name alike; give --out."
         )
-    return default_folder(f"{name}-{config.env}")
+    return default_folder(f"{name}-{serialise.env_name(config.env)}")
 
 
 def say(console: Console, text: str) -> None:
@@ -485,7 +486,7 @@ def main_transfer(argv: Sequence[str]) -> int:
         return run_comparison(parsed, given, None)
     given["baseline"] = parsed.baseline or next(iter(own), "generation 0")
     inside = parsed.evolution and parsed.evolution / "transfer"
-    folder = parsed.out or inside or default_folder(f"transfer-{config.env}")
+    folder = parsed.out or inside or new_folder("transfer", config)
     return run_comparison(parsed, given, folder)
 
 

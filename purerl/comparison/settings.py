@@ -95,7 +95,7 @@ def _read_environment(config: TrainConfig, entry: Any) -> Task:
             "environments takes names, changes of the config by name, and configs, got "
             f"{entry!r}."
         )
-    return Task(str(name or serialise.plain(changed.env, "env")), changed, changes)
+    return Task(str(name or serialise.env_name(changed.env)), changed, changes)
 
 
 # A loss: an object, the path of a saved one, text such as "HuberError(delta=2.0)", or

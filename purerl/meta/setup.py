@@ -260,7 +260,7 @@ def _changes(environments: Environments) -> list[dict[str, Any]]:
 
 def _names(bounds: Sequence[Bound]) -> tuple[str, ...]:
     """Names of the environments, numbered where two are the same."""
-    names = [str(serialise.plain(bound.config.env, "env")) for bound in bounds]
+    names = [serialise.env_name(bound.config.env) for bound in bounds]
     if len(set(names)) < len(names):
         names = [f"{name} #{number}" for number, name in enumerate(names)]
     return tuple(names)

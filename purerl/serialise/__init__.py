@@ -13,6 +13,8 @@ from purerl.serialise.configs import parse_text as parse_text
 from purerl.serialise.configs import parse_value as parse_value
 from purerl.serialise.configs import to_dict as to_dict
 from purerl.serialise.configs import to_yaml as to_yaml
+from purerl.serialise.environments import env_name as env_name
+from purerl.serialise.environments import env_text as env_text
 from purerl.serialise.parts import IN_FILES as IN_FILES
 from purerl.serialise.parts import load_loss as load_loss
 from purerl.serialise.parts import load_part as load_part

@@ -24,6 +24,7 @@ from purerl.config import (
     may_be_none,
     part_kind,
 )
+from purerl.networks import modules
 from purerl.serialise.parts import parse_part
 from purerl.serialise.text import plain
 from purerl.serialise.yaml_text import read_file, read_yaml, yaml_text
@@ -42,6 +43,8 @@ def parse_value(field: dataclasses.Field, value: Any) -> Any:
     kind = part_kind(field.name)
     if field.name == "env_params":
         return parse_params(value)
+    if field.name == "env" and isinstance(value, Mapping):
+        return modules.parse("env", value)
     if isinstance(field.default, Auto) and is_auto(value):
         return AUTO
     if value is None:

@@ -12,7 +12,7 @@ import numpy as np
 from purerl import randomisation, registry, schedules
 from purerl.config import ConfigError, field_names
 from purerl.networks import modules
-from purerl.serialise.environments import env_text, is_env
+from purerl.serialise import environments
 
 
 def plain(value: Any, where: str) -> Any:
@@ -27,8 +27,8 @@ def plain(value: Any, where: str) -> Any:
         return str(os.fspath(value))
     if modules.is_module(value):
         return modules.plain(value, where)
-    if is_env(value):
-        return env_text(value)
+    if environments.is_object(value):
+        return environments.plain(value)
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         # A part says its class; an environment's parameters are their numbers alone.
         kind = {"type": registry.name_of(type(value))} if callable(value) else {}
@@ -61,10 +61,13 @@ EXAMPLES = {
 def part_text(part: Any) -> str:
     """Write a part as the command line does; what is learned only by its name.
 
-    A torso or a whole network in a config is written as `networks.modules.text` does.
+    A torso or a whole network in a config is written as `networks.modules.text` does,
+    an environment, and what is not known here, as `env_name` does.
     """
     if modules.is_module(part):
         return modules.text(part)
+    if environments.is_object(part) or modules.is_written(part):
+        return environments.env_name(part)
     if not dataclasses.is_dataclass(part):
         return str(part)
     name = registry.name_of(type(part))

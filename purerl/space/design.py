@@ -127,7 +127,7 @@ def _told_apart(design: Design) -> Design:
             env = point[name]
             if not (hasattr(env, "step") and hasattr(env, "reset")):
                 continue
-            text = serialise.plain(env, name)
+            text = serialise.env_text(env)
             if known.setdefault(text, env) is not env:
                 raise ConfigError(
                     f"the axis {name!r} has several objects that are written alike, "

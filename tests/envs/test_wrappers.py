@@ -244,6 +244,21 @@ def test_observations_in_another_form():
     assert env.observation_space().dtype == np.float32
 
 
+def test_a_selection_hides_the_other_numbers():
+    first, steps = play(Ladder())
+    wanted = [(obs[[1]], final[[1]], *rest) for obs, final, *rest in steps]
+    env = envs.wrap(Ladder(), ("SelectObservation((1,))",))
+    assert_equal(play(env), (first[[1]], wanted))
+    both = envs.wrap(CartPole(), ("SelectObservation((2, 0))",)).observation_space()
+    high = np.asarray(CartPole().observation_space().high)[[2, 0]]
+    np.testing.assert_array_equal(both.high, high)
+    for bad in ("(4,)", "()", "0", "(True,)"):
+        with pytest.raises(ValueError, match="indices must be places in a vector"):
+            envs.wrap(CartPole(), (f"SelectObservation({bad})",))
+    with pytest.raises(ValueError, match="observes"):
+        envs.wrap(Ladder("image"), ("SelectObservation((0,))",))
+
+
 @pytest.mark.parametrize("continuous", [False, True])
 def test_sticky_actions_repeat_what_was_executed(continuous):
     env = wrappers.StickyActions(Ladder(continuous=continuous), 0.5)
@@ -339,7 +354,7 @@ def test_pictures_names_and_time_are_those_of_the_environment_inside():
     ("env", "texts", "words"),
     [
         (Ladder(), ("FrameStac(3)",), "Did you mean FrameStack"),
-        (Ladder(), ("FrameStack 3",), "cannot read the wrapper 'FrameStack 3'"),
+        (Ladder(), ("FrameStack 3",), "cannot read 'FrameStack 3'"),
         (Ladder(), ("FrameStack(k=3)",), "FrameStack takes n, padding"),
         (Ladder(), ("FrameStack(0)",), "n must be a whole number of at least 1"),
         (Ladder("discrete"), ("FrameStack",), "put OneHotObservation before it"),

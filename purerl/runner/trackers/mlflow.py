@@ -37,6 +37,7 @@ from purerl.runner.trackers.base import (
     missing,
     scalars,
 )
+from purerl.serialise import env_name
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -109,7 +110,7 @@ class MLflowTracker(Tracker):
             "mlflow.source.name": "purerl",
             "mlflow.source.type": "LOCAL",
             "algorithm": str(run.config.get("algorithm", "")),
-            "env": str(run.config.get("env", "")),
+            "env": env_name(run.config.get("env", "")),
             "kind": run.kind or ("sweep" if run.is_sweep else "run"),
         }
         created = self._client.create_run(
