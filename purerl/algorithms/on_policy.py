@@ -35,6 +35,7 @@ from purerl.learning.minibatches import (
     minimise,
     pass_means,
 )
+from purerl.metrics import BATCH
 from purerl.networks import composite
 from purerl.tracing import traced_for_cpu
 from purerl.types import Algorithm, Array, Hosted, Metrics, PyTree, Recurrence
@@ -266,6 +267,8 @@ def learn_and_report(
         key=state.key,
         update=state.update + 1,
     )
+    if agent.config.metrics:
+        metrics[BATCH] = played.transitions
     return new, metrics
 
 

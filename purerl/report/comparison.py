@@ -29,6 +29,16 @@ SHORT = {
 }
 
 
+def short(measure: str) -> str:
+    """Return what a heading calls a measure: its own name for an own metric."""
+    return SHORT.get(measure, measure)
+
+
+def words_for(measure: str) -> str:
+    """Return what a measure is taken over."""
+    return WORDS.get(measure, "an own metric, its mean over training")
+
+
 class Row(NamedTuple):
     """One setting in one environment, by one measure; intervals are of 95%.
 
@@ -88,7 +98,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
     """
     measures = dict.fromkeys(row.measure for row in rows)
     seeds = rows[0].seeds
-    words = [f"{SHORT[name]}: {WORDS[name]}" for name in measures]
+    words = [f"{short(name)}: {words_for(name)}" for name in measures]
     if any(row.environment == ALL for row in rows):
         words.append(
             f"{ALL}: differences in units of the baseline's mean, or "
@@ -114,7 +124,7 @@ def make_table(rows: Sequence[Row], *, subject: str, baseline: str) -> Table:
         if (row.environment, row.measure) != before:
             before = row.environment, row.measure
             table.add_section()
-            heading = escape(f"{row.environment}, {SHORT[row.measure]}")
+            heading = escape(f"{row.environment}, {short(row.measure)}")
             table.add_row(f"[bold]{heading}[/bold]")
         texts = cells(row, heading_of(seeds))
         table.add_row(*texts, *([str(row.failed or "")] if any_failed else []))

@@ -12,7 +12,7 @@ from purerl.algorithms import name_of
 from purerl.config import PART_KINDS, TrainConfig
 from purerl.execution.format import program, quoted, with_noun
 from purerl.report import plots
-from purerl.report.comparison import ALL, SHORT, WORDS, ends_of
+from purerl.report.comparison import ALL, ends_of, short, words_for
 from purerl.report.html import (
     about,
     code_html,
@@ -53,7 +53,7 @@ def comparison_page(
         "baseline": result.baseline,
         "held-out seeds": f"{len(result.seeds)}, from the key of seed {result.seed}",
         "measures": ", ".join(
-            f"{SHORT[name]}: {WORDS[name]}" for name in result.measures
+            f"{short(name)}: {words_for(name)}" for name in result.measures
         ),
         "options": ", ".join(
             f"{name}={value}" for name, value in result.about.get("options", {}).items()
@@ -92,7 +92,7 @@ def _scores_html(result: "Comparison") -> str:
     rows = [
         [
             row.environment,
-            SHORT[row.measure],
+            short(row.measure),
             row.setting,
             row.mean,
             _range(row, "mean", ends),
@@ -171,7 +171,7 @@ def _note(result: "Comparison") -> str:
     best = max(rows, key=lambda row: row.difference)
     words = heading_of(best.seeds)
     ends = ends_of(best, "difference", words)
-    where = f"{SHORT[measure]} in {environment}"
+    where = f"{short(measure)} in {environment}"
     first = f"Furthest above {result.baseline} by {where}"
     if best.difference <= 0:
         first = f"None is above {result.baseline} by {where}; nearest"

@@ -25,12 +25,13 @@ from purerl.config import (
     is_part,
     validate_fields,
 )
+from purerl.hooks import with_metrics
 from purerl.keys import MAX_UPDATES
 from purerl.learning.optimiser import annealed
 from purerl.learning.parts import check_frozen
 from purerl.optimisers.check import check_optimisers
 from purerl.precision import in_32_bits
-from purerl.train.reads import check_may_move, read_by_start
+from purerl.train.reads import check_may_move, check_metrics, read_by_start
 from purerl.types import (
     Algorithm,
     Array,
@@ -112,6 +113,8 @@ class Bound(NamedTuple):
     def algorithm(self, config: TrainConfig, axis_name: str | None = None) -> Algorithm:
         """Make the algorithm of a config in this environment; schedules move in it.
 
+        Functions of `config.metrics` measure its updates, see `purerl.hooks`.
+
         Args:
             axis_name: Mapped axis over which the agent's environments are spread, if
                 any.
@@ -121,7 +124,11 @@ class Bound(NamedTuple):
         def make(config: TrainConfig) -> Algorithm:
             return entry.make(with_params(config, self.env), self.env, axis_name)
 
-        return follow_schedules(config, make, self.plan.num_updates)
+        made = follow_schedules(config, make, self.plan.num_updates)
+        if not config.metrics:
+            return made
+        moving = jax.eval_shape(lambda: self.moving(config, jnp.zeros(1, jnp.int32)))
+        return with_metrics(made, config.metrics, list(moving), axis_name)
 
     def moving(self, config: TrainConfig, updates: Array) -> Metrics:
         """Return the numbers of a config that move, in each of some updates.
@@ -137,13 +144,14 @@ class Bound(NamedTuple):
         )
 
 
-def bind(config: TrainConfig, on_host: bool = False) -> Bound:
+def bind(config: TrainConfig, on_host: bool = False, trains: bool = True) -> Bound:
     """Check everything that can be checked before tracing, and make the environment.
 
     Args:
         config: Config of the agent.
         on_host: Whether the environment may be one that is stepped on the host, and
             that no compiled program can hold.
+        trains: Whether updates are to be made, which own metrics measure.
 
     Raises:
         ConfigError: naming the field, the value, the constraint and the remedy.
@@ -170,6 +178,8 @@ def bind(config: TrainConfig, on_host: bool = False) -> Bound:
     if resolved.frozen:
         init = bound.algorithm(resolved).init
         check_frozen(resolved.frozen, jax.eval_shape(init, jax.random.key(0)))
+    if config.metrics and trains and not env.on_host:
+        check_metrics(bound)
     return bound
 
 
@@ -199,7 +209,7 @@ def resolve(config: TrainConfig) -> TrainConfig:
     Raises:
         ConfigError: see `bind`.
     """
-    return bind(config, on_host=True).config
+    return bind(config, on_host=True, trains=False).config
 
 
 def make_plan(config: TrainConfig, env: Environment) -> Plan:

@@ -7,12 +7,13 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+import purerl
 from tests.docs.pages import ROOT
 
 FOLDER = ROOT / "examples"
 NAMES = (
     *("train", "sweep", "own_environment", "own_loss", "own_search", "evolve"),
-    *("own_fitness", "self_tuning", "level_replay", "single_file_ppo"),
+    *("own_fitness", "own_metric", "self_tuning", "level_replay", "single_file_ppo"),
 )
 
 
@@ -93,6 +94,18 @@ def test_own_fitness(example, tmp_path, capsys):
     assert result.summary["generations_run"] == 1
     assert result.settings["fitness"] == f"{example.__name__}:steady"
     assert capsys.readouterr().out.count("best") == 2
+
+
+@pytest.mark.slow
+@of("own_metric")
+def test_own_metric(example, tmp_path, capsys):
+    run = example.main(steps=8_192, out=tmp_path / "run", progress=False)
+    paid, returns = run.metrics["shaped_return"], run.metrics["episode_return"]
+    np.testing.assert_allclose(paid, 0.1 * returns, rtol=1e-4)
+    assert (returns[:, -1] < -100).all()
+    read = purerl.load(tmp_path / "run").metrics
+    assert ((read["torque.mean"] > 0) & (read["torque.mean"] < 1)).all()
+    assert len(capsys.readouterr().out.splitlines()) == 4
 
 
 @of("own_search")

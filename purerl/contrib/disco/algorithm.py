@@ -67,7 +67,7 @@ from purerl.keys import init_keys, update_keys
 from purerl.learning import optimiser
 from purerl.learning.branches import change_if, change_where
 from purerl.learning.collectives import after
-from purerl.metrics import averages
+from purerl.metrics import BATCH, averages
 from purerl.networks import composite
 from purerl.networks.distributions import make_head
 from purerl.optimisers import Adam
@@ -409,6 +409,8 @@ def learn(
         **rollout.episode_metrics(episodes, axis),
         **losses,
     }
+    if config.metrics:
+        metrics[BATCH] = transitions
     new = state._replace(
         **learner._asdict(),
         buffer=ring.by_env(buffer, num_envs),
