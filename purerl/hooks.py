@@ -81,7 +81,7 @@ def with_metrics(
             known.add(name)
             found |= _measure(metric, name, state, batch, own)
         # Averages over devices must come one after another: see `collectives`.
-        done = sum(jnp.nan_to_num(jnp.asarray(x, jnp.float32)) for x in own.values())
+        done = jnp.stack([jnp.asarray(x, jnp.float32) for x in own.values()]).sum()
         return state, own | pmean(after(found, done, axis_name), axis_name)
 
     def hosted(update: Array) -> Hosted:

@@ -1,6 +1,5 @@
 """purerl.evaluate: trained agents play fresh episodes."""
 
-import dataclasses
 from collections.abc import Mapping
 from contextlib import closing
 from functools import partial
@@ -241,20 +240,14 @@ def _game(config: TrainConfig) -> tuple[Any, list[str]]:
 
 def _has_own_numbers(saved: RunResult, game: Any) -> bool:
     """Return whether agents were trained with the game's own numbers."""
-    if is_random(saved.config.env_params):
+    own, given = game.default_params, saved.config.env_params
+    if is_random(given):
         return False
-    given = bind_params(resolve_env(saved.config), saved.config.env_params)
-    own = game.default_params
-    names = [field.name for field in dataclasses.fields(own)]
-    return all(
-        np.array_equal(x, y)
-        for name in names
-        for x, y in zip(
-            jax.tree.leaves(getattr(own, name)),
-            jax.tree.leaves(getattr(given, name)),
-            strict=True,
-        )
-    )
+    if isinstance(given, Mapping):  # without those of the wrappers
+        given = {name: value for name, value in given.items() if hasattr(own, name)}
+    given = bind_params(game, given)
+    is_alike = jax.tree.structure(own) == jax.tree.structure(given)
+    return is_alike and all(map(np.array_equal, *map(jax.tree.leaves, (own, given))))
 
 
 def _in_gymnasium(saved: RunResult) -> Any:
