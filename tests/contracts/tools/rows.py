@@ -2,10 +2,10 @@
 
 A row is the structure that a user trains with in a run of a few updates. Nothing that
 shapes a program is changed but how wide its layers are, and how large the batches of a
-replay buffer, and, where an agent would learn very often, how many rounds an update has
-and how long actions stay random after learning begins: environments, steps, delays,
-n-step returns, annealing, normalisation and resets are those of the defaults or of the
-preset.
+replay buffer, and, where an agent would learn very often, how many rounds or epochs an
+update has and how long actions stay random after learning begins: environments, steps,
+delays, n-step returns, annealing, normalisation and resets are those of the defaults or
+of the preset.
 """
 
 import dataclasses
@@ -179,6 +179,10 @@ def make_row(name: str, config: TrainConfig) -> Row:
         rounds = min(bound.rounds_per_update, most)
         config = config.replace(rounds_per_update=rounds)
         bound = bind(config).config
+    if hasattr(bound, "num_epochs"):
+        most = max(2, GRADIENT_STEPS // bound.num_minibatches)
+        if bound.num_epochs > most:
+            config = config.replace(num_epochs=most)
     steps = bound.steps_per_update
     if getattr(config, "random_steps", 0) > getattr(config, "learning_starts", 0):
         most = config.learning_starts + 2 * steps
